@@ -85,7 +85,7 @@ def write(arguments: argparse.Namespace, top: Path) -> dict[str, Any]:
     shutil.copy(live, copy)
     shutil.copy(live.with_suffix(SUMS_SUFFIX), copy.with_suffix(SUMS_SUFFIX))
     rolled, roll_cpu = time.perf_counter_ns(), time.process_time_ns()
-    target = roll(copy, manifest)
+    target = roll([copy], manifest)
     rolled, roll_cpu = time.perf_counter_ns() - rolled, time.process_time_ns() - roll_cpu
     n = arguments.messages
     return {

@@ -7,8 +7,9 @@ It writes sound journals, audits them twice in one session (the second is withou
 DuckDB compute, with as many threads as there are processors: the fingerprints by member, view, sender and bucket; where
 positions and global seqnos are not dense; and where a sender's messages are out of order or a packet lacks one.
 The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not. With
-``--small-rows`` the same rows are audited in small segments of each size too, in the same session: what a segment
-costs, and how many rows cost as much (``as_rows``). DuckDB reads those of the first size too.
+``--small-rows`` the same rows are audited in small segments of each size too, in the same session, each rolled into a
+file of its own: what a file costs, and how many rows cost as much (``as_rows``). DuckDB reads those of the first size
+too. Segments of the last size are also written as members write them, rolled together (``together``).
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
 ``ratio`` is the second run's to DuckDB's. Peak memory is that of the driver, of its JVM, and of the largest Python
@@ -34,6 +35,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from journal_bench import batches, member, view
 
 from seqcast.journal import writer as writer_of_journals
+from seqcast.journal.manifest import load
+from seqcast.journal.roll import TOGETHER_ROWS
 from seqcast.journal.writer import JournalWriter
 
 DUCKDB_MEMORY = "8GB"
@@ -96,30 +99,30 @@ def peaks_mb() -> dict[str, int]:
     return found
 
 
-def write_apart(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
-    """Writes the journals in a process of its own: what it takes would otherwise count as memory of the driver."""
-    writer = multiprocessing.get_context("spawn").Process(target=write_journals, args=(arguments, top, segment_rows))
-    writer.start()
-    writer.join()
-    if writer.exitcode:
-        raise SystemExit(f"the journals could not be written: exit status {writer.exitcode}")
+def write_apart(arguments: argparse.Namespace, top: Path, segment_rows: int, together_rows: int = 1) -> float:
+    """Writes the journals in a process of its own: what it takes would otherwise count as memory of the driver.
+    Returns the CPU seconds of writing and rolling."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(write_journals, (arguments, top, segment_rows, together_rows))
 
 
-def write_journals(arguments: argparse.Namespace, top: Path, segment_rows: int) -> None:
+def write_journals(arguments: argparse.Namespace, top: Path, segment_rows: int, together_rows: int) -> float:
     who = [member(chr(ord("a") + number)) for number in range(arguments.members)]
     of, last = view(1, who), view(2, who)
     given = batches(of, arguments.full or 64, arguments.rows // arguments.members, segment_rows)
     writer_of_journals.GROUP_MESSAGES = min(writer_of_journals.GROUP_MESSAGES, segment_rows)  # else segments have more
+    begin = time.process_time()
     for one in who:
         writer = JournalWriter(
             top, cluster="bench", member=one, payload="full" if arguments.full else "hash",
-            segment_rows=segment_rows,
+            segment_rows=segment_rows, together_rows=together_rows,
         )  # fmt: skip
         writer.view(of, 1, total=True)
         for delivered in given:
             writer.batch(delivered, of)
         writer.view(last, 2, total=True)
         writer.close("leave")
+    return time.process_time() - begin
 
 
 def by_spark(arguments: argparse.Namespace, top: Path, smalls: list[Path]) -> dict[str, Any]:
@@ -139,12 +142,12 @@ def by_spark(arguments: argparse.Namespace, top: Path, smalls: list[Path]) -> di
 
 def beside(few: dict[str, Any], many: dict[str, Any]) -> dict[str, Any]:
     """The audit in many segments, with what it takes beside that in few."""
-    more = many["segments"] - few["segments"]
+    more = many["files"] - few["files"]
     cpu = many["cpu_s"][1] - few["cpu_s"][1]
     return {
         **many,
         "ratio": round(many["cpu_s"][1] / few["cpu_s"][1], 2),
-        "cpu_ms_per_segment": round(cpu / max(1, more) * 1e3, 3),
+        "cpu_ms_per_file": round(cpu / max(1, more) * 1e3, 3),
         "as_rows": round(cpu / max(1, more) / few["cpu_s"][1] * few["rows"]),
     }
 
@@ -160,7 +163,8 @@ def audited(spark: Any, top: Path) -> dict[str, Any]:
         seconds.append(round(time.perf_counter() - begin, 2))
         cpu.append(round(cpu_s() - before, 2))
     return {
-        "rows": reports[1].rows, "segments": len(list(top.glob("*/segment-*.parquet"))), "holds": reports[1].holds,
+        "rows": reports[1].rows, "files": len(list(top.glob("*/segment-*.parquet"))),
+        "segments": sum(load(each).started for each in top.iterdir()), "holds": reports[1].holds,
         "seconds": seconds, "cpu_s": cpu, "mrows_per_s": round(reports[1].rows / seconds[1] / 1e6, 2),
     }  # fmt: skip
 
@@ -198,9 +202,16 @@ def main() -> None:
     try:
         large, smalls = top / "large", [top / f"small-{rows}" for rows in arguments.small_rows]
         write_apart(arguments, large, arguments.segment_rows)
-        for small, rows in zip(smalls, arguments.small_rows, strict=True):
-            write_apart(arguments, small, rows)
-        told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, smalls)}
+        written = [write_apart(arguments, *each) for each in zip(smalls, arguments.small_rows, strict=True)]
+        several = []
+        if smalls:
+            several = [top / "together"]
+            written.append(write_apart(arguments, *several, arguments.small_rows[-1], TOGETHER_ROWS))
+        told = {"what": "audit", "members": arguments.members, **by_spark(arguments, large, [*smalls, *several])}
+        for run, cpu_s in zip(told["small"], written, strict=True):
+            run["write_cpu_s"] = round(cpu_s, 2)
+        if several:
+            told["together"] = told["small"].pop()
         if not arguments.no_duckdb:
             told["duckdb"] = by_duckdb(large)
             cpu_s = told["duckdb"]["cpu_s_all"]

@@ -505,10 +505,14 @@ def test_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pyt
 def test_many_small_segments_say_the_same_as_one(here: Any, tmp_path: Path, fault: Callable[[Script], None]) -> None:
     script = Script()
     fault(script)
-    few, many = (find([script.write(tmp_path / str(rows), segment_rows=rows, step=20)]) for rows in (1000, 20))
-    assert sum(len(each.segments) for each in many) > 5 * sum(len(each.segments) for each in few)
-    one, other = (check_cluster(here, journals) for journals in (few, many))
-    assert failed(one) and one.as_text() == other.as_text()
+    few, many, together = (
+        find([script.write(tmp_path / f"{rows} {least}", segment_rows=rows, together_rows=least, step=20)])
+        for rows, least in ((1000, 1), (20, 1), (20, 60))
+    )
+    segments = [sum(len(each.segments) for each in journals) for journals in (few, together, many)]
+    assert 5 * segments[0] < segments[2] and 2 * segments[1] < segments[2]
+    one, *others = (check_cluster(here, journals).as_text() for journals in (few, together, many))
+    assert others == [one, one] and failed(check_cluster(here, few))
 
 
 @pytest.mark.parametrize("base", [pytest.param(1 << 47, marks=pytest.mark.long), (1 << 61) + 5])

@@ -316,9 +316,11 @@ def flip(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolle
     assert after.equals(before) and found == told
 
 
-def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path) -> None:
-    """Segments are rolled while they are read: a stream that was listed has become a Parquet file."""
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, segment_rows=300, payload="hash")
+@pytest.mark.parametrize("together_rows", [1, 1000])
+def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path, together_rows: int) -> None:
+    """Segments are rolled while they are read: streams that were listed have become a Parquet file."""
+    settings = {"segment_rows": 300, "together_rows": together_rows, "payload": "hash"}
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0.001, **settings)
     writer.view(V1, 1)
     done = threading.Event()
 
@@ -372,7 +374,9 @@ def test_rolling_pauses_until_much_waits_or_the_journal_is_closed(
     monkeypatch.setattr(journal_roll, "WAITING_MAX", 250)
     monkeypatch.setattr(journal_roll, "WAITING_FEW", 50)
     monkeypatch.setattr(journal_writer._Segment, "bytes", 100)
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, payload="hash")
+    writer = JournalWriter(
+        tmp_path, cluster="test", member=A, flush_s=0, segment_rows=1, together_rows=1, payload="hash"
+    )
     writer.view(V1, 1)
 
     def segments(first: int, end: int) -> None:
@@ -433,6 +437,8 @@ def test_a_record_that_contradicts_itself_is_damage(tmp_path: Path, line: int, c
         ("segments.json", ["rolled", 0, "rows"], "3"),
         ("segments.json", ["rolled", 0, "last_ns"], 1 << 63),
         ("segments.json", ["rolled", 0, "size"], True),
+        ("segments.json", ["rolled", 0, "last"], True),
+        ("segments.json", ["rolled", 0, "last"], 0),
         ("events.jsonl", ["event"], "another"),
         ("events.jsonl", ["counter"], None),
         ("events.jsonl", ["joined"], 5),
@@ -639,7 +645,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     rolled.write_bytes(b"PAR1" + good[4:-100])
     refused("is altered: its checksum.*restore it from a copy")
     journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2], "delivered_ns": [1, 2]}))
-    refused("columns of journal version 8")
+    refused("columns of journal version 9")
     rolled.write_bytes(good)
     manifest.write_text(manifests)
     manifest.write_text(manifests.replace("hash", "hush"))
@@ -769,13 +775,17 @@ def test_a_live_segment_has_a_row_for_each_packet_and_reads_like_the_rolled_one(
     assert rolled["payload_hash"].to_pylist() == [columns.payload_hash(row.payload) for row in given]
 
 
-def test_live_segments_of_the_version_before_are_read_as_they_are(tmp_path: Path) -> None:
+def test_journals_of_a_version_before_are_read_as_they_are(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(1200))], payload="full")
     before = table(path)
     header = path / "journal.json"
     header.write_text(seals.seal({**seals.unseal(header.read_text()), "schema_version": 7}) + "\n")
     metadata = {b"seqcast.schema_version": b"7"}
     journal_roll.rewrite(path, 1, before.replace_schema_metadata(metadata))
+    listed = seals.unseal((path / "segments.json").read_text())
+    del listed["rolled"][0]["last"]
+    seals.replace(path / "segments.json", listed)
+    assert table(path).num_rows == 1200
     raw = pa.ipc.open_stream(as_live(path)).read_all()
     assert "messages" not in raw.schema.names
     assert journal_read.read(path).version == 7
@@ -876,7 +886,9 @@ def test_a_block_takes_no_payload_twice() -> None:
 
 def ten_segments(tmp_path: Path) -> JournalWriter:
     """A closed journal of ten segments of 100 rows, of which retention keeps the last."""
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_bytes=1)
+    writer = JournalWriter(
+        tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, together_rows=1, keep_bytes=1
+    )
     writer.view(V1, 1)
     for at in range(0, 1000, 100):
         writer.batch(batch_of(rows_of(100, first_global=at + 1, start=at + 1), V1), V1)
@@ -900,10 +912,10 @@ def test_a_segment_that_could_not_be_rolled_does_not_end_retention(
 ) -> None:
     real = journal_roll.roll
 
-    def roll(path: Path, listed: manifest.ManifestWriter, pause: Callable[[], None]) -> Path:
-        if journal_roll.segment_number(path) in fails:
+    def roll(streams: list[Path], listed: manifest.ManifestWriter, pause: Callable[[], None]) -> Path:
+        if journal_roll.segment_number(streams[0]) in fails:
             raise OSError("no space left on device")
-        return real(path, listed, pause)
+        return real(streams, listed, pause)
 
     monkeypatch.setattr(journal_roll, "roll", roll)
     writer = ten_segments(tmp_path)
@@ -915,7 +927,9 @@ def test_a_segment_that_could_not_be_rolled_does_not_end_retention(
 
 def test_retention_by_age_works_without_a_new_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_roll, "EXPIRE_EVERY_S", 0.01)
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, keep_s=3600, payload="hash")
+    writer = JournalWriter(
+        tmp_path, cluster="test", member=A, flush_s=0, segment_rows=100, together_rows=1, keep_s=3600, payload="hash"
+    )
     writer.view(V1, 1)
     now = time.time_ns()
     for at, age_s in enumerate((7200, 3598.5, 0)):
@@ -950,7 +964,9 @@ def test_what_retention_removes_under_a_reader_is_said_as_such(
 
 
 def test_a_live_segment_is_rolled_when_it_is_old_however_little_is_written(tmp_path: Path) -> None:
-    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0, segment_s=0.05, payload="hash")
+    writer = JournalWriter(
+        tmp_path, cluster="test", member=A, flush_s=0, segment_s=0.05, together_rows=1, payload="hash"
+    )
     writer.view(V1, 1)
     writer.batch(batch_of(rows_of(10), V1), V1)
     deadline = time.monotonic() + LIMIT_S

@@ -39,9 +39,12 @@ V1, V2 = view(1, [A, B]), view(2, [A, B])
 ROWS = [Row((A, B)[at % 3 == 0], 1 + at, at % 2, 1 + at, b"%d" % at) for at in range(3000)]
 
 
-@pytest.mark.parametrize("segment_rows", [1 << 20, 1000])
-def test_a_run_of_segments_gives_the_wanted_rows_and_parts_of_buckets(tmp_path: Path, segment_rows: int) -> None:
-    found = read(journal(tmp_path, A, [(V1, ROWS), (V2, ROWS[:500])], segment_rows=segment_rows))
+@pytest.mark.parametrize(("segment_rows", "together_rows"), [(1 << 20, 1), (1000, 1), (1000, 2000)])
+def test_a_run_of_segments_gives_the_wanted_rows_and_parts_of_buckets(
+    tmp_path: Path, segment_rows: int, together_rows: int
+) -> None:
+    story = [(V1, ROWS), (V2, ROWS[:500])]
+    found = read(journal(tmp_path, A, story, segment_rows=segment_rows, together_rows=together_rows))
     run = found.segments
     tag, other, sender = signed(V1.view_id.tag), signed(V2.view_id.tag), signed(B.id)
 

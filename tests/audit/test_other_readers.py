@@ -82,7 +82,8 @@ def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     who = Member("a", 0x0123456789ABCDEF)
     of = view(3, [who, B])
     monkeypatch.chdir(tmp_path)
-    writer = JournalWriter("journals", cluster="test", member=who, flush_s=0.001, payload="full", segment_rows=400)
+    settings = {"payload": "full", "segment_rows": 400, "together_rows": 1}
+    writer = JournalWriter("journals", cluster="test", member=who, flush_s=0.001, **settings)
     assert writer.path.name == "a-0123456789abcdef"
     writer.view(of, 1, total=True)
     writer.batch(batch_of([Row(who, row.seqno, 0, row.global_seqno, row.payload) for row in ROWS[:500]], of), of)

@@ -167,7 +167,7 @@ def test_rolled_row_groups_are_whole_whatever_was_written_together(
     path = journal(tmp_path, A, [(V1, FIRST * 3)], payload="hash")
     stream, rows = as_live(path, chunk=70), len(FIRST * 3)
     writer = ManifestWriter(tmp_path)
-    with pq.ParquetFile(roll(stream, writer)) as file:
+    with pq.ParquetFile(roll([stream], writer)) as file:
         groups = [file.metadata.row_group(at).num_rows for at in range(file.metadata.num_row_groups)]
     assert groups == [100] * (rows // 100) + [rows % 100] * bool(rows % 100) and len(groups) > 2
 
@@ -239,7 +239,8 @@ def test_a_copy_of_a_journal_is_no_second_one_and_does_not_replace_it(tmp_path: 
 
 
 def test_a_stream_follows_a_journal_while_it_is_written(session: Any, tmp_path: Path) -> None:
-    writer = JournalWriter(tmp_path / "j", cluster="test", member=A, flush_s=0.001, segment_rows=300, payload="full")
+    settings = {"segment_rows": 300, "together_rows": 1000, "payload": "full"}
+    writer = JournalWriter(tmp_path / "j", cluster="test", member=A, flush_s=0.001, **settings)
     writer.view(V1, 1)
     rows = [Row(A, 1 + at, 0, 1 + at, b"%d" % at) for at in range(4000)]
 

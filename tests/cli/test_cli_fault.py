@@ -35,7 +35,7 @@ def story(order: str):
 def journaled(request, tmp_path):
     everyone, told = story(request.param)
     for who in everyone:
-        journal(tmp_path, who, told, segment_rows=250)
+        journal(tmp_path, who, told, segment_rows=100, step=100, together_rows=250)
     return tmp_path
 
 

@@ -113,8 +113,8 @@ def journal(
 ) -> Path:
     """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed.
     ``successor``: the view by which a member left. With ``segment_rows`` each ``step`` rows are written by
-    themselves, so that segments end at the same rows under any load."""
-    settings.setdefault("payload", "hash")
+    themselves, so that segments end at the same rows under any load, and each segment has a file of its own."""
+    settings = {"payload": "hash", "together_rows": 1, **settings}
     writer = JournalWriter(top, cluster=cluster, member=who, flush_s=0.001, **settings)
     count = 0
     for at, (of, rows) in enumerate(story):

@@ -24,6 +24,7 @@ STREAM = {
     "batches": 60, "p50_ms": 291.4, "p99_ms": 407.5, "p99_ms_worst": 470.0,
     "phases_ms": {"triggerExecution": 280, "addBatch": 150, "walCommit": 40, "commitOffsets": 50},
 }  # fmt: skip
+SMALL = {**RUN, "cpu_ms_per_file": 0.5, "write_cpu_s": 6.0}
 FOUND = {
     "delivery": {
         "journal_free_msgs_per_s": 10_000_000.0, "delivered_msgs_per_s": 4_100_000.0, "journal_ratio": 0.41,
@@ -31,12 +32,13 @@ FOUND = {
     },
     "journal": {"caller_ns_per_message": 21.5, "writer_messages_per_s": 5_200_000},
     "audit": {
-        **RUN, "rows": 10_000_000, "members": 4, "segments": 12, "ratio": 0.14,
+        **RUN, "rows": 10_000_000, "members": 4, "segments": 12, "files": 12, "ratio": 0.14,
         "peak_mb": {"driver": 130, "jvm": 600, "worker": 180},
         "small": [
-            {**RUN, "segments": 612, "ratio": 1.15, "duckdb_ratio": 1.25, "cpu_ms_per_segment": 0.5, "as_rows": 2500},
-            {**RUN, "segments": 10_012, "ratio": 3.5, "cpu_ms_per_segment": 0.5, "as_rows": 2400},
+            {**SMALL, "segments": 612, "files": 612, "ratio": 1.15, "duckdb_ratio": 1.25, "as_rows": 2500},
+            {**SMALL, "segments": 10_012, "files": 10_012, "ratio": 3.5, "as_rows": 2400},
         ],
+        "together": {**SMALL, "segments": 10_012, "files": 160, "ratio": 1.08, "write_cpu_s": 1.5},
         "duckdb": {
             "version": "2.0.0", "cpu_s_all": 14.1, "seconds": {"gaps": 3.0, "fifo": 5.0},
             "cpu_s": {"gaps": 9.5, "fifo": 4.0, "fingerprints": 0.6},
@@ -61,12 +63,13 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     text = pipeline.page({"machine": "2 cores", "rate": 100_000, "parts": found})
     assert "| hash | 64 | 10,000,000 | 4,100,000 | 0.41 | 0 | 22 | 5,200,000 |" in text
     assert "| full | 1,024 | 10,000,000 | 4,100,000 | 0.77 | 3 |" in text
-    assert "| DuckDB 2.0.0, the same checks | | 14.1 | | | 8 | |" in text
+    assert "| 12, by DuckDB 2.0.0 | 12 | | 14.1 | | | 8 | |" in text
     assert "9.5 for gaps, 4 for the order of each sender's messages, 0.6 for the fingerprints" in text
-    assert "0.14 of DuckDB's CPU time. DuckDB takes 1.25 times as\nlong in 612 segments" in text
-    assert "| 12 segments | 8.6 | 2 | 1 |  | 1.5 | 6,670,000 |" in text
-    assert "| 10,012 segments | 8.6 | 2 | 3.5 | 0.5 | 1.5 | 6,670,000 |" in text
-    assert "One of 10,012 costs what 2,400 rows do\nand segments of 24,000 rows" in text
+    assert "0.14 of DuckDB's CPU time. DuckDB takes 1.25 times as\nlong in 612 files" in text
+    assert "| 12 | 12 | 8.6 | 2 | 1 |  | 1.5 | 6,670,000 |" in text
+    assert "| 10,012 | 10,012 | 8.6 | 2 | 3.5 | 0.5 | 1.5 | 6,670,000 |" in text
+    assert "One of 10,012 costs what 2,400 rows do\nand files of 24,000 rows" in text
+    assert "| 10,012 | 160 | 8.6 | 2 | 1.08 | 0.5 |" in text and "together takes 0.25 of the CPU" in text
     assert "| 100,000,000 | 12 | 0 | 6.5 | 0.14 | 1.5 | 6,670,000 | 130 | 600 | 180 |" in text
     assert "| 300,000,000 | 12 | 0 | 16.5 |  | 1.5 |" in text
     assert "a million rows take 50 ms of CPU, and 10^9 rows 52 s" in text  # 2 s for 10^7, 16.5 s for 3 * 10^8

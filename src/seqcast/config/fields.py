@@ -183,14 +183,15 @@ class Config:
         256 * _MIB,
         "bytes",
         "When the journal's live file reaches this size, it is finished and rolled to Parquet, which is smaller and "
-        "can be read by column.",
+        "can be read by column. Small files are rolled together.",
         low=1 << 16,
         high=1 << 40,
     )
     journal_segment_s: float = _knob(
         3600.0,
         "s",
-        "When the journal's live file reaches this age, it is finished and rolled, however small it is.",
+        "When the journal's live file reaches this age, it is finished. It is rolled by itself, or, if it has fewer "
+        "than 65,536 rows, together with the next ones.",
         low=0.01,
         high=1e9,
     )

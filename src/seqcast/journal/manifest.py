@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """A rolled segment.
+    """A rolled segment, or several that were rolled into one file.
 
     Args:
+        number: of the segment, or of the first of several.
         first_idx: position of its first row.
         last_ns: the latest time at which one of its rows was delivered, ns since 1970. (The last row may be earlier:
             clocks can be set back.)
         size: bytes of the file.
         hash: XXH3 of the file, 16 hexadecimal digits.
+        last: number of the last segment in the file.
     """
 
     number: int
@@ -33,6 +35,7 @@ class Rolled:
     last_ns: int
     size: int
     hash: str
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ class Manifest:
 
     Args:
         started: number of the newest segment whose file was made; 0: none yet.
-        rolled: by number. The other segments from ``first`` to ``started`` are streams.
+        rolled: by (first) number. The other segments from ``first`` to ``started`` are streams.
         first: number of the oldest segment that retention has kept.
         first_idx: position of the first row that is kept.
     """
@@ -50,6 +53,12 @@ class Manifest:
     rolled: Mapping[int, Rolled]
     first: int = 1
     first_idx: int = 0
+
+    def holding(self, number: int) -> Rolled | None:
+        """The rolled file that has the rows of a segment."""
+        before = (first for first in self.rolled if first <= number)
+        found = self.rolled.get(max(before, default=0))
+        return found if found is not None and number <= found.last else None
 
 
 class ManifestWriter:
@@ -71,7 +80,7 @@ class ManifestWriter:
             self._save(replace(self._manifest, started=number))
 
     def roll(self, segment: Rolled) -> None:
-        """A rolled segment is whole, under its name. Call before the stream is removed."""
+        """A rolled segment is whole, under its name. Call before its streams are removed."""
         with self._lock:
             self._save(replace(self._manifest, rolled={**self._manifest.rolled, segment.number: segment}))
 
@@ -98,7 +107,7 @@ class ManifestWriter:
                 total -= oldest.size
             if last is None:
                 return []
-            first, first_idx = last.number + 1, last.first_idx + last.rows
+            first, first_idx = last.last + 1, last.first_idx + last.rows
             rolled = {key: value for key, value in manifest.rolled.items() if key >= first}
             self._save(replace(manifest, rolled=rolled, first=first, first_idx=first_idx))
             return list(range(manifest.first, first))
@@ -139,9 +148,11 @@ def load(directory: Path) -> Manifest:
 
 
 def _rolled(entry: dict[str, Any]) -> Rolled:
-    found = Rolled(**entry)
-    for value in (found.number, found.rows, found.first_idx, found.size):
+    found = Rolled(**{"last": entry["number"], **entry})  # before version 9 each file has one segment
+    for value in (found.number, found.rows, found.first_idx, found.size, found.last):
         _number(value)
+    if found.last < found.number:
+        raise ValueError(f"a file of the segments {found.number} to {found.last}")
     seals.typed(found.last_ns, int)
     seals.typed(found.hash, str)
     return found

@@ -105,11 +105,13 @@ class Segment:
     """One file of rows, as it was when the journal was read: later rows are left out.
 
     Args:
+        number: of the segment; of the first one, if several were rolled into the file.
         live: a stream that was not rolled by then (the member crashed, or still writes).
         size: bytes of the file; of a stream, those of its whole messages.
         last_ns: the latest time at which a row of a rolled segment was delivered, ns since 1970; 0 for a live one.
         hash: XXH3 of a rolled file, from the manifest.
         torn: the last batch of the stream is incomplete.
+        first_idx: position of its first row.
     """
 
     number: int
@@ -120,6 +122,7 @@ class Segment:
     hash: str = ""
     torn: bool = False
     last_ns: int = 0
+    first_idx: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +372,11 @@ def _batches_around(
                     at += batch.num_rows
                 return
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
-                segment = _now_rolled(segment)
+                rolled = _now_rolled(segment)
+            skip = segment.first_idx - rolled.first_idx
+            for at, batch in _batches_around(rolled, columns, batch_rows, first + skip, end + skip):
+                yield at - skip, batch
+            return
         part = first > 0 or end < segment.rows
         with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part, pre_buffer=False) as file:
             names = file.schema_arrow.names
@@ -484,17 +491,22 @@ def _rolled(segment: Segment) -> pa.Buffer:
 
 
 def _now_rolled(segment: Segment) -> Segment:
-    """A segment that was a stream; its first rows are those that it had then."""
-    found = load(segment.path.parent).rolled.get(segment.number)
+    """The rolled segment that has the rows of a segment that was a stream."""
+    found = load(segment.path.parent).holding(segment.number)
     if found is None:
         _rolled(segment)  # raises with the reason why it is not there
         raise JournalDamaged(f"{segment.path} is missing")
-    return replace(_of_manifest(segment.path.parent, found), rows=segment.rows)
+    if not found.first_idx <= segment.first_idx <= found.first_idx + found.rows - segment.rows:
+        raise JournalDamaged(f"{segment.path.parent / MANIFEST_FILE} has segment {segment.number} at another position")
+    return _of_manifest(segment.path.parent, found)
 
 
 def _of_manifest(directory: Path, rolled: Rolled) -> Segment:
     path = directory / segment_name(rolled.number, "parquet")
-    return Segment(rolled.number, path, False, rolled.rows, rolled.size, rolled.hash, last_ns=rolled.last_ns)
+    return Segment(
+        rolled.number, path, False, rolled.rows, rolled.size, rolled.hash,
+        last_ns=rolled.last_ns, first_idx=rolled.first_idx,
+    )  # fmt: skip
 
 
 def _journals_in(top: Path) -> list[Path]:
@@ -639,7 +651,7 @@ def _look(path: Path, check: Callable[[Segment], None]) -> tuple[int, list[Segme
     while True:
         manifest = load(path)
         try:
-            found = [_segment(path, number, manifest) for number in range(manifest.first, manifest.started + 1)]
+            found = list(_segments(path, manifest))
             for segment in found:
                 check(segment)
         except FileNotFoundError as error:
@@ -652,8 +664,21 @@ def _look(path: Path, check: Callable[[Segment], None]) -> tuple[int, list[Segme
         return manifest.first_idx, found
 
 
-def _segment(directory: Path, number: int, manifest: Manifest) -> Segment:
+def _segments(directory: Path, manifest: Manifest) -> Iterator[Segment]:
+    """The segments, oldest first; raises as `_segment`."""
+    number, idx = manifest.first, manifest.first_idx
+    while number <= manifest.started:
+        segment = _segment(directory, number, idx, manifest)
+        yield segment
+        idx += segment.rows
+        number = 1 + (number if segment.live else manifest.rolled[number].last)
+
+
+def _segment(directory: Path, number: int, idx: int, manifest: Manifest) -> Segment:
     """
+    Args:
+        idx: position of its first row.
+
     Raises:
         FileNotFoundError: it is a stream by the manifest, and not there.
         JournalDamaged: its checksums do not fit.
@@ -664,7 +689,7 @@ def _segment(directory: Path, number: int, manifest: Manifest) -> Segment:
     if number == manifest.started and not path.exists() and not _was_written(path):
         if load(directory) != manifest:  # it was rolled meanwhile
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        return Segment(number, path, True, 0, 0, torn=True)  # a crash came between the manifest and the file
+        return Segment(number, path, True, 0, 0, torn=True, first_idx=idx)  # a crash came before the file was made
     try:
         messages, torn = read_sums(path)
     except FileNotFoundError:
@@ -672,7 +697,7 @@ def _segment(directory: Path, number: int, manifest: Manifest) -> Segment:
     except OSError as error:
         raise _no_segment(path, error) from error
     end = messages[-1].offset + messages[-1].size if messages else 0
-    return Segment(number, path, True, sum(message.rows for message in messages), end, torn=torn)
+    return Segment(number, path, True, sum(message.rows for message in messages), end, torn=torn, first_idx=idx)
 
 
 def _check_schema(segment: Segment, expected: pa.Schema) -> None:

@@ -2,12 +2,16 @@
 
 A stream survives a crash up to its last complete batch. A Parquet file, with its index at the end, does not. So the
 live segment is a stream, and only a finished one is rolled.
+
+Small segments that follow each other become one file: to open a file and decode a few rows of each of its columns takes
+a reader as long as thousands of rows do.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import mmap
 import threading
 import time
@@ -22,7 +26,7 @@ from seqcast.journal.schema import JournalError, segment_name, segment_number
 from seqcast.journal.stream import SUMS_SUFFIX, Message, read_sums, stream_batches, stream_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
@@ -32,6 +36,10 @@ WAITING_MAX, WAITING_FEW = 256 << 20, 64 << 20
 """Bytes of segments that wait: above the first number rolling makes no pauses, until the second is reached."""
 PAUSE = 19
 """A pause is this many times as long as the work before it, so rolling takes a twentieth of a processor."""
+
+TOGETHER_ROWS, TOGETHER_BYTES, TOGETHER_SEGMENTS = 1 << 16, 16 << 20, 64
+"""Finished segments wait until together they have this many rows, or this many bytes as streams, or are this many. Then
+they are rolled into one file. While they wait they are read as streams."""
 
 EXPIRE_EVERY_S = 60.0
 """How often old segments are looked for while none is rolled, seconds."""
@@ -46,26 +54,24 @@ SMALL_ROWS = 1 << 13
 however few its rows: a third of the time that reading 960 rows takes."""
 
 
-def roll(stream: Path, manifest: ManifestWriter, pause: Callable[[], None] = lambda: None) -> Path:
-    """Writes the Parquet file of a finished stream segment and removes the stream. Returns the new file.
+def roll(streams: Sequence[Path], manifest: ManifestWriter, pause: Callable[[], None] = lambda: None) -> Path:
+    """Writes one Parquet file, named like the first, of finished stream segments that follow each other, and removes
+    the streams. Returns the new file.
 
-    The new file gets its name when it is whole, then the manifest lists it, and then the stream is removed: a crash in
-    between leaves both, and the manifest says which one is read.
+    The new file gets its name when it is whole, then the manifest lists it, and then the streams are removed: a crash
+    in between leaves both, and the manifest says which one is read.
 
     Args:
         pause: is called after each row group.
 
     Raises:
-        OSError, pyarrow.ArrowInvalid, JournalError: no space, no permission, or the stream is not whole; it is left as
-            it was.
+        OSError, pyarrow.ArrowInvalid, JournalError: no space, no permission, or a stream is not whole; they are left as
+            they were.
     """
-    target = stream.with_suffix(".parquet")
+    target = streams[0].with_suffix(".parquet")
     partial = target.with_suffix(".parquet.part")
     try:
-        messages, torn = read_sums(stream)
-        if torn:
-            raise JournalError(f"{stream} is not whole")
-        rolled = _write(stream, messages, partial, pause)
+        rolled = _write([(stream, _whole(stream)) for stream in streams], partial, pause)
         partial.replace(target)
         try:
             manifest.roll(rolled)
@@ -75,8 +81,10 @@ def roll(stream: Path, manifest: ManifestWriter, pause: Callable[[], None] = lam
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    stream.unlink()
-    stream.with_suffix(SUMS_SUFFIX).unlink(missing_ok=True)
+    for stream in streams:
+        with contextlib.suppress(OSError):  # nobody reads it any more
+            stream.unlink()
+            stream.with_suffix(SUMS_SUFFIX).unlink(missing_ok=True)
     return target
 
 
@@ -93,18 +101,26 @@ def rewrite(journal: Path, number: int, table: pa.Table) -> None:
     before = load(journal)
     first_idx = table["idx"][0].as_py() if table.num_rows else 0
     last_ns = max(table["delivered_ns"].to_pylist(), default=0)
-    rolled = describe(path, number, table.num_rows, first_idx, last_ns)
+    rolled = describe(path, (number, before.rolled[number].last), table.num_rows, first_idx, last_ns)
     save(journal, dataclasses.replace(before, rolled={**before.rolled, number: rolled}))
 
 
-def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[], None]) -> Rolled:
-    """Writes the rows of a stream as a Parquet file, one row group after the other, so that no more is in memory."""
+def _whole(stream: Path) -> list[Message]:
+    messages, torn = read_sums(stream)
+    if torn:
+        raise JournalError(f"{stream} is not whole")
+    return messages
+
+
+def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[[], None]) -> Rolled:
+    """Writes the rows of streams as a Parquet file, one row group after the other, so that no more is in memory."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = rows_schema(stream_schema(stream, messages))
-    total = sum(message.rows for message in messages)
-    limit = max(1, min(ROW_GROUP_ROWS, total * ROW_GROUP_BYTES // sum(message.size for message in messages)))
+    schema = rows_schema(stream_schema(*parts[0]))
+    total = sum(message.rows for _, messages in parts for message in messages)
+    size = sum(message.size for _, messages in parts for message in messages)
+    limit = max(1, min(ROW_GROUP_ROWS, total * ROW_GROUP_BYTES // size))
     first_idx = last_ns = rows = 0
     group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, **_options(schema, total)) as writer:
@@ -116,7 +132,7 @@ def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[]
             group[:] = [batch for batch in table[limit:].to_batches() if batch.num_rows]
             pause()
 
-        for batch in stream_batches(stream, messages):
+        for batch in itertools.chain.from_iterable(itertools.starmap(stream_batches, parts)):
             first_idx = first_idx if rows else batch["idx"][0].as_py()
             last_ns = max(last_ns, int(values_of(batch["delivered_ns"], "int64").max()))  # clocks can be set back
             rows += batch.num_rows
@@ -125,14 +141,15 @@ def _write(stream: Path, messages: list[Message], path: Path, pause: Callable[[]
                 write_group()
         if group:
             write_group()
-    return describe(path, segment_number(stream), rows, first_idx, last_ns)
+    numbers = segment_number(parts[0][0]), segment_number(parts[-1][0])
+    return describe(path, numbers, rows, first_idx, last_ns)
 
 
-def describe(path: Path, number: int, rows: int, first_idx: int, last_ns: int) -> Rolled:
-    """What the manifest says of a rolled segment with these rows."""
+def describe(path: Path, numbers: tuple[int, int], rows: int, first_idx: int, last_ns: int) -> Rolled:
+    """What the manifest says of a rolled file with these rows, given the numbers of its first and last segment."""
     # Mapped, so that a member takes no memory for a whole file. It is the member's own: nobody truncates it.
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
-        return Rolled(number, rows, first_idx, last_ns, len(contents), seals.digest(contents))
+        return Rolled(numbers[0], rows, first_idx, last_ns, len(contents), seals.digest(contents), numbers[1])
 
 
 def _options(schema: pa.Schema, rows: int) -> dict[str, Any]:
@@ -147,6 +164,21 @@ def _options(schema: pa.Schema, rows: int) -> dict[str, Any]:
     }
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Finished:
+    """A finished segment that waits to be rolled.
+
+    Args:
+        size: bytes of its stream.
+        since: when it was finished, monotonic seconds.
+    """
+
+    path: Path
+    rows: int
+    size: int
+    since: float
+
+
 class Roller:
     """Rolls finished segments beside delivery, with pauses as long as no more than ``WAITING_MAX`` bytes wait; beyond
     that it makes none until few are left, so that streams do not pile up. Also removes segments that retention no
@@ -156,27 +188,39 @@ class Roller:
     would stop delivery until a processor is idle.
 
     Args:
-        keep_s: highest age of rows that are kept, seconds; 0: any age.
+        together_rows: as many rows are rolled without waiting for more.
+        keep_s: highest age of rows that are kept, seconds; 0: any age. As retention removes whole files, small segments
+            wait for others no longer than a quarter of it.
         keep_bytes: bound of the rolled segments together, bytes; 0: none.
     """
 
     def __init__(
-        self, directory: Path, counters: dict[str, int], manifest: ManifestWriter, keep_s: float, keep_bytes: int
+        self,
+        directory: Path,
+        counters: dict[str, int],
+        manifest: ManifestWriter,
+        *,
+        together_rows: int,
+        keep_s: float,
+        keep_bytes: int,
     ) -> None:
         self._directory = directory
         self._counters = counters
         self._manifest = manifest
+        self._together_rows = together_rows
         self._keep_s, self._keep_bytes = keep_s, keep_bytes
-        self._waiting: deque[tuple[Path, int]] = deque()  # with their bytes
+        self._waiting: deque[_Finished] = deque()
+        self._taken = 0  # of those, how many are being rolled
         self._condition = threading.Condition()
         self._closed = False
         self._hurry = False
         self._resumed = 0.0  # when the last pause ended
         self._thread: threading.Thread | None = None
 
-    def add(self, path: Path, size: int) -> None:
+    def add(self, path: Path, rows: int, size: int) -> None:
+        """A segment is finished, with so many rows in a stream of so many bytes."""
         with self._condition:
-            self._waiting.append((path, size))
+            self._waiting.append(_Finished(path, rows, size, time.monotonic()))
             self._condition.notify()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
@@ -198,22 +242,40 @@ class Roller:
         while True:
             with self._condition:
                 look_again = min(EXPIRE_EVERY_S, self._keep_s / 4) if self._keep_s else None
-                self._condition.wait_for(lambda: self._waiting or self._closed, look_again)
-                if self._closed and not self._waiting:
+                self._condition.wait_for(lambda: self._due() or self._closed, look_again)
+                streams = self._due()
+                if self._closed and not streams:
                     return
-                path = self._waiting[0][0] if self._waiting else None
-            if path is not None:
+                self._taken = len(streams)
+            if streams:
                 self._resumed = time.monotonic()
-                try:
-                    roll(path, self._manifest, self._pause)
-                    name = "rolled"
-                except Exception:
-                    name = "roll_errors"  # the stream segment stays and reads as well; the counter shows it
+                rolled = self._roll(streams)
                 with self._condition:
-                    self._waiting.popleft()
-                    self._counters[name] += 1
+                    for _ in streams:
+                        self._waiting.popleft()
+                    self._counters["rolled"] += rolled
+                    self._counters["roll_errors"] += len(streams) - rolled
             with contextlib.suppress(OSError):  # of a full disk: tried again with the next segment
                 self._expire()
+
+    def _due(self) -> list[Path]:
+        """The streams that are to become one file now. Under the lock."""
+        rows = size = 0
+        for n, finished in enumerate(self._waiting, 1):
+            rows, size = rows + finished.rows, size + finished.size
+            if rows >= self._together_rows or size >= TOGETHER_BYTES or n == TOGETHER_SEGMENTS:
+                return [each.path for each in itertools.islice(self._waiting, n)]
+        old = self._keep_s and self._waiting and time.monotonic() >= self._waiting[0].since + self._keep_s / 4
+        return [each.path for each in self._waiting] if old or self._closed else []
+
+    def _roll(self, streams: list[Path]) -> int:
+        """How many of the streams were rolled: if they cannot be together, each by itself, as one that is damaged must
+        not keep the others from it. One that was not rolled stays, and is read as well."""
+        try:
+            roll(streams, self._manifest, self._pause)
+        except Exception:
+            return sum(self._roll([stream]) for stream in streams) if len(streams) > 1 else 0
+        return len(streams)
 
     def _expire(self) -> None:
         if not self._keep_s and not self._keep_bytes:
@@ -237,5 +299,5 @@ class Roller:
         self._resumed = time.monotonic()
 
     def _size(self) -> int:
-        """Bytes of the segments that wait for the one that is being rolled."""
-        return sum(size for _, size in self._waiting) - self._waiting[0][1]
+        """Bytes of the segments that wait for those that are being rolled."""
+        return sum(finished.size for finished in itertools.islice(self._waiting, self._taken, None))

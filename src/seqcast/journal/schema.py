@@ -6,9 +6,9 @@ One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
     views.jsonl              one line for each view that the member installed, and a closing record
     events.jsonl             one line for each other event: counters that rose, views, what the application was told
     segments.json            the manifest: the list of segments, and checksums of the rolled ones
-    segment-000001.parquet   rows 1 to n, rolled
-    segment-000002.arrows    the live segment: an Arrow IPC stream, one row for each run of messages
-    segment-000002.sums      checksums of its messages
+    segment-000001.parquet   rows 1 to n, rolled: segment 1, or several small ones
+    segment-000008.arrows    the live segment: an Arrow IPC stream, one row for each run of messages
+    segment-000008.sums      checksums of its messages
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from seqcast.types import Member
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 8
-READ_VERSIONS: Final = (6, 7, SCHEMA_VERSION)
+SCHEMA_VERSION: Final = 9
+READ_VERSIONS: Final = (6, 7, 8, SCHEMA_VERSION)
 RUNS_VERSION: Final = 8
 """The first version whose live segments have one row for each run of messages (`seqcast.journal.live`)."""
 FORMAT: Final = "seqcast-journal"

@@ -16,7 +16,7 @@ from seqcast.journal import seals
 from seqcast.journal.events import EventsWriter
 from seqcast.journal.live import live_schema, record_batch
 from seqcast.journal.manifest import ManifestWriter
-from seqcast.journal.roll import Roller
+from seqcast.journal.roll import TOGETHER_ROWS, Roller
 from seqcast.journal.schema import (
     FAILED,
     FORMAT,
@@ -71,6 +71,7 @@ class JournalWriter:
             journaled. Otherwise delivery continues without a journal.
         segment_rows, segment_bytes, segment_s: a live segment that reaches any of these (seconds: the age of its first
             row) is finished and rolled to Parquet.
+        together_rows: finished segments with fewer rows together wait for the next ones, to be rolled into one file.
         sample: returns the member's counters, or None once they cannot be had any more: once a second the journal's
             thread notes what rose (`seqcast.journal.events`).
         keep_s, keep_bytes: retention. Rolled segments older than this many seconds, or beyond this many bytes together,
@@ -96,6 +97,7 @@ class JournalWriter:
         segment_rows: int = 1_000_000,
         segment_bytes: int = 256 << 20,
         segment_s: float = 3600.0,
+        together_rows: int = TOGETHER_ROWS,
         keep_s: float = 0.0,
         keep_bytes: int = 0,
         sample: Callable[[], Mapping[str, int] | None] | None = None,
@@ -156,7 +158,9 @@ class JournalWriter:
         # Of the writer thread only:
         self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
         self._segment = self._segment_of(1)
-        self._roller = Roller(self.path, self._counters, self._manifest, keep_s, keep_bytes)
+        self._roller = Roller(
+            self.path, self._counters, self._manifest, together_rows=together_rows, keep_s=keep_s, keep_bytes=keep_bytes
+        )
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
         self._thread.start()
 
@@ -255,7 +259,7 @@ class JournalWriter:
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), skipped (unicasts, and messages
         beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, roll_errors,
-        and the current queued_bytes and unrolled (finished segments that wait to be rolled)."""
+        and the current queued_bytes and unrolled (finished segments that wait to be rolled, small ones for others)."""
         with self._lock:
             return {**self._counters, "queued_bytes": self._queued, "unrolled": self._roller.waiting()}
 
@@ -446,7 +450,7 @@ class JournalWriter:
         if finished.finish():
             with self._lock:
                 self._counters["segments"] += 1
-            self._roller.add(finished.path, finished.bytes)
+            self._roller.add(finished.path, finished.rows, finished.bytes)
 
     def _write_header(self, cluster: str, payload: str, deliver_own: bool, safe: bool) -> None:
         header = {

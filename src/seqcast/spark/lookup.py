@@ -6,6 +6,7 @@ so neither the tasks nor the driver hold more than a few buckets.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -62,13 +63,7 @@ class Lookup:
         self, spark: SparkSession, journals: Sequence[Journal], summaries: Sequence[tuple[int, Summary]]
     ) -> None:
         self._spark = spark
-        segments = {
-            (at, segment.number): segment for at, journal in enumerate(journals) for segment in journal.segments
-        }
-        self._runs = [
-            (number, tuple(segments[number, at] for at in range(summary.number, summary.last + 1)), summary)
-            for number, summary in summaries
-        ]
+        self._runs = [(number, _run_of(journals[number], summary), summary) for number, summary in summaries]
 
     def of_runs(self, tasks: Iterable[tuple[int, int, T]]) -> Iterator[tuple[int, Run, T]]:
         """(journal, number of a run's first segment, anything) with the run itself."""
@@ -184,6 +179,13 @@ def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> Iterator[tuple[int,
         if error:
             raise JournalError(error)
         yield number, found
+
+
+def _run_of(journal: Journal, summary: Summary) -> Run:
+    """The segments of a summary."""
+    numbers = [segment.number for segment in journal.segments]
+    first, last = bisect_left(numbers, summary.number), bisect_left(numbers, summary.last)
+    return journal.segments[first : last + 1]
 
 
 def slices_of(spark: SparkSession, runs: Sequence[Run]) -> int:
