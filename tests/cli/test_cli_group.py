@@ -245,6 +245,7 @@ def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch
     status, err = send(start, cluster, "one\ntwo", "--members", "3")
     assert status == 1 and "received by all 2 receivers, but not taken by all" in err, err
     stuck.communicate("\n", timeout=LIMIT_S)
+    monkeypatch.delenv("SEQCAST_LEAVE_TIMEOUT_S")
     assert send(start, cluster, "one\ntwo")[1].startswith("2 messages, 6 bytes, taken by the receiver")
 
 

@@ -149,7 +149,7 @@ def test_a_policy_that_takes_long_is_warned_of(caplog):
 
     with caplog.at_level(logging.WARNING, "seqcast"), group_of(2, membership_policy=slow) as (a, b):
         wait_until(lambda: names(a.view) == names(b.view) == "ba")
-    assert any("membership_policy took 0." in record.getMessage() for record in caplog.records)
+    assert any("membership_policy took " in record.getMessage() for record in caplog.records)
 
 
 @pytest.mark.parametrize("order", ["total", "sequencer"])
