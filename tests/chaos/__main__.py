@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from chaos.runner import Failed, Run, judge, place_for
+from chaos.runner import Failed, completed, judge, place_for
 from chaos.scenarios import DIRECTED, SECONDS, Scenario, draw
 from seqcast.config.fields import MEMBERSHIPS, RELIABILITIES
 from seqcast.perf.paths import why_no_namespaces
@@ -50,8 +50,7 @@ def main() -> int:
             lines: list[str] = []
             try:
                 with place_for(scenario.name, arguments.keep) as directory:
-                    run = Run(scenario, directory, lines.append if arguments.quiet else print)
-                    run.run()
+                    run = completed(scenario, directory, lines.append if arguments.quiet else print)
                     if verdict := judge(spark, run.journals):
                         raise Failed(verdict)
             except Failed as error:

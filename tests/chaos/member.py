@@ -22,6 +22,8 @@ import seqcast
 
 HEAD = struct.Struct("<QQQ")  # sender's id, its counter, 1 in a last message
 BURST_S = 0.01
+STALL_S = 0.2
+"""A member that is not run for so long is half way to being taken for dead."""
 _output = threading.Lock()
 
 
@@ -40,6 +42,17 @@ def say(event: str, **values: Any) -> None:
     """One line to the parent, from any thread."""
     with _output:
         print(json.dumps({"event": event, "at_ns": time.monotonic_ns(), **values}), flush=True)
+
+
+def watch() -> None:
+    """Tells when the machine did not run this process: a thread that only sleeps comes late, and no other thread has
+    used the time, as one that keeps the GIL and computes would have."""
+    while True:
+        begun, used = time.monotonic(), time.process_time()
+        time.sleep(STALL_S / 4)
+        late = time.monotonic() - begun - STALL_S / 4 - (time.process_time() - used)
+        if late > STALL_S:
+            say("stalled", seconds=late)
 
 
 class Life:
@@ -144,6 +157,8 @@ class Process:
                 say("not_joined", text=str(error))
                 continue
             with group:
+                if self.life is None:  # joining loads modules, which takes time
+                    threading.Thread(target=watch, daemon=True).start()
                 life = self.life = Life(group, self.task["rate"])
                 say("joined", id=f"{group.member.id:x}")
                 if self.leaving.is_set():  # told so while it joined

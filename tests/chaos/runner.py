@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from chaos.scenarios import Scenario, Step
 from seqcast.perf.paths import Place, bridged
@@ -34,6 +34,12 @@ SETTLE_S = 20.0
 """And so is everything after the last fault: suspicion, a flush deadline and a back-off, with room."""
 CALM_S = 1.0
 """The views are those at the end when none came for so long."""
+TOLD_S = 0.5
+"""A member that runs again has told by then that it was not run."""
+RUNS_MAX = 3
+"""Runs of a scenario during which the machine stalls."""
+RECENT_S = 5.0
+"""Where a member was taken for dead because it was not run, the group tells of it within this."""
 TESTS, SOURCE = Path(__file__).resolve().parents[1], Path(__file__).resolve().parents[2] / "src"
 
 TABLE = """
@@ -129,6 +135,11 @@ class Failed(Exception):
     """The group did not do what it must; the text says what."""
 
 
+class Stalled(Failed):
+    """A member of a calm scenario was taken for dead, and the machine had not run one: this says nothing of the group,
+    and the scenario is to be run again."""
+
+
 class Run:
     """One scenario, from the first start to the last leave.
 
@@ -146,6 +157,7 @@ class Run:
         self.inbox: queue.Queue[tuple[Process, dict[str, Any]]] = queue.Queue()
         self.views: set[str] = set()
         self.kinds: Counter[str] = Counter()  # of the events that processes told
+        self.stalls: list[tuple[float, str]] = []  # when they ended; whom the machine did not run, and for how long
         self.view_at = 0.0  # when the last view came
         self.changed_at = 0.0  # when a view, the end of a block or a quiet sender was last told of
         self.missing = 0  # messages that nobody was delivered, and that their senders know of
@@ -326,7 +338,8 @@ class Run:
                 self.views.add(process.tag)
                 self.say(f"  {process.name}: {told['kind']} {told['view'][0]} [{' '.join(process.members)}]", told)
                 if told["kind"] == "MergeView" and self.scenario.calm and not self.scenario.forming:
-                    raise Failed(f"{process.name} was apart from the others, and nothing separated them")
+                    text = f"{process.name} was apart from the others, and nothing separated them"
+                    self.not_calm(text, told["at_ns"])
             case "quiet":
                 self.changed_at = time.monotonic()
             case "unblocked":
@@ -337,15 +350,30 @@ class Run:
                 process.told.pop("blocked", None)
                 self.say(f"  {process.name}: {event} {told.get('text', '')}", told)
                 if event == "excluded" and self.scenario.calm:
-                    raise Failed(f"{process.name} was excluded, and nothing made it look dead: {told['text']}")
+                    text = f"{process.name} was excluded, and nothing made it look dead: {told['text']}"
+                    self.not_calm(text, told["at_ns"])
             case "not_joined":
                 self.say(f"  {process.name}: {told['text']}", told)
                 if self.scenario.calm:
-                    raise Failed(f"{process.name} could not join, and nothing was in its way: {told['text']}")
+                    text = f"{process.name} could not join, and nothing was in its way: {told['text']}"
+                    self.not_calm(text, told["at_ns"])
+            case "stalled":
+                self.stalls.append((told["at_ns"] / 1e9, f"{process.name} for {told['seconds']:.2f} s"))
             case "wrong":
                 raise Failed(f"{process.name} was delivered what nobody sent: {told['text']}")
             case "gone" if process.alive:
                 raise Failed(f"the process of {process.name} ended with status {told['status']}: {self.error(process)}")
+
+    def not_calm(self, text: str, at_ns: int) -> NoReturn:
+        """What must not happen in a calm scenario has happened."""
+        time.sleep(TOLD_S)
+        while not self.inbox.empty():
+            process, told = self.inbox.get()
+            if told["event"] == "stalled":
+                self.take(process, told)
+        if recent := [who for ended, who in self.stalls if ended > at_ns / 1e9 - RECENT_S]:
+            raise Stalled(f"{text}; but the machine did not run {', '.join(recent)}")
+        raise Failed(text)
 
     def error(self, process: Process) -> str:
         lines = Path(process.log.name).read_text(encoding="utf-8").strip().splitlines()
@@ -451,6 +479,26 @@ class Run:
 
     def groups_at_end(self) -> set[str]:
         return {str(process.told["tally"]["tag"]) for process in self.processes if "tally" in process.told}
+
+
+def completed(scenario: Scenario, directory: Path, write: Callable[[str], None] = print) -> Run:
+    """Runs a scenario, and again where the machine stalled: see ``Stalled``.
+
+    Raises:
+        Failed: something that must hold does not.
+    """
+    for left in reversed(range(RUNS_MAX)):
+        run = Run(scenario, directory, write)
+        try:
+            run.run()
+        except Stalled as stalled:
+            if not left:
+                raise
+            write(f"once more: {stalled}")
+            shutil.rmtree(directory)
+        else:
+            break
+    return run
 
 
 def judge(spark: Any, journals: Path) -> str:

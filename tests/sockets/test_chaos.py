@@ -1,13 +1,17 @@
 """Groups of real processes under loss, cuts, SIGKILL and SIGSTOP; their journals audited. Longer: ``make chaos``."""
 
+import contextlib
+import shutil
 import time
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from chaos.runner import Failed, Run, judge, place_for
+from chaos.member import watch
+from chaos.runner import RECENT_S, Failed, Process, Run, Stalled, completed, judge, place_for
 from chaos.scenarios import DIRECTED, NEWER, ORDERS, Scenario, Step, draw
 
 from seqcast.cli.fault import plant
@@ -40,8 +44,7 @@ def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
     """A failure prints the whole story, where journals and logs are kept, and how to run it again."""
     print(scenario)
     with place_for(scenario.name) as directory:
-        run = Run(scenario, directory)
-        run.run()
+        run = completed(scenario, directory)
         print(run.summary())
         assert not judge(spark, run.journals)
 
@@ -50,8 +53,7 @@ def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
 @pytest.mark.netns
 @pytest.mark.spark
 def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
-    run = Run(Scenario("calm", (), members=3), tmp_path)
-    run.run()
+    run = completed(Scenario("calm", (), members=3), tmp_path / "calm")
     assert not judge(spark, run.journals)
     plant("swap", run.journals, "a")
     assert "total order" in judge(spark, run.journals)
@@ -65,6 +67,59 @@ def test_a_group_that_cannot_recover_fails_with_what_is_wrong(namespaces, tmp_pa
     monkeypatch.setattr("chaos.runner.Network.heal", lambda self, pairs: None)
     with pytest.raises(Failed, match=r"one view on every live member, with none blocked .*: not within .* s; a in"):
         Run(endless, tmp_path).run()
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "before", "expected"),
+    [(1.0, True, Stalled), (1.0, False, Stalled), (RECENT_S + 1, True, Failed), (None, True, Failed)],
+    ids=["stalled", "told of it later", "stalled long before", "not stalled"],
+)
+def test_a_calm_group_in_which_a_member_was_excluded_fails_unless_the_machine_stalled(
+    tmp_path, monkeypatch, ago_s, before, expected
+):
+    monkeypatch.setattr("chaos.runner.TOLD_S", 0.0)
+    run = Run(Scenario("calm", ()), tmp_path, lambda line: None)
+    a, b = (Process(name, *[None] * 3) for name in "ab")
+    now_ns = time.monotonic_ns()
+    if ago_s is not None:
+        stalled = {"event": "stalled", "at_ns": now_ns - int(ago_s * 1e9), "seconds": 0.5}
+        run.take(a, stalled) if before else run.inbox.put((a, stalled))
+    with pytest.raises(Failed, match="b was excluded, and nothing made it look dead") as failed:
+        run.take(b, {"event": "excluded", "at_ns": now_ns, "text": "as it was silent"})
+    assert failed.type is expected
+    assert ("but the machine did not run a for 0.50 s" in str(failed.value)) == (expected is Stalled)
+
+
+def test_a_scenario_is_run_again_where_the_machine_stalled_but_not_for_ever(tmp_path, monkeypatch):
+    ends = []
+
+    def run(self):
+        self.directory.mkdir()
+        if end := ends.pop():
+            raise end("so")
+
+    monkeypatch.setattr(Run, "run", run)
+    calm = Scenario("calm", ())
+    for ends, raised in ([None, Stalled, Stalled], None), ([Stalled] * 3, Stalled), ([None, Failed], Failed):  # noqa: B007
+        with pytest.raises(raised) if raised else contextlib.nullcontext():
+            completed(calm, tmp_path / "run", lambda line: None)
+        shutil.rmtree(tmp_path / "run")
+
+
+def test_a_process_tells_when_it_was_not_run_and_not_when_it_computed(monkeypatch):
+    """Slept for, used of that by its threads."""
+    sleeps, told, clock = iter([(0.05, 0.0), (0.24, 0.0), (0.9, 0.88), (0.9, 0.1)]), [], [0.0, 0.0]
+
+    def sleep(_):
+        for each, took in enumerate(next(sleeps)):
+            clock[each] += took
+
+    timed = SimpleNamespace(monotonic=lambda: clock[0], process_time=lambda: clock[1], sleep=sleep)
+    monkeypatch.setattr("chaos.member.time", timed)
+    monkeypatch.setattr("chaos.member.say", lambda event, seconds: told.append((event, round(seconds, 3))))
+    with pytest.raises(StopIteration):
+        watch()
+    assert told == [("stalled", 0.75)]
 
 
 def test_a_seed_draws_the_same_scenario_each_time_and_every_kind_of_fault_is_drawn():
