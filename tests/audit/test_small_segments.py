@@ -124,19 +124,26 @@ def test_a_kill_at_any_step_leaves_every_row_once_and_readers_go_on(
         assert part == list(range(150, 320))
 
 
-def test_a_damaged_segment_is_rolled_with_no_other_and_stays_damage(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], r"segment-000003\.arrows is altered"),
+        (lambda data, at: data[:-20], r"segment-000003\.arrows is torn, and it is not the last"),
+    ],
+    ids=["a flipped bit", "cut short"],
+)
+def test_a_damaged_segment_is_rolled_with_no_other_and_stays_damage(
+    tmp_path: Path, change: Callable[[bytes, int], bytes], says: str
+) -> None:
     writer = five_segments(tmp_path)
     victim = writer.path / "segment-000003.arrows"
-    data = bytearray(victim.read_bytes())
-    at = stream.read_sums(victim)[0][1].offset + 200
-    data[at] ^= 1
-    victim.write_bytes(data)
+    data, messages = victim.read_bytes(), stream.read_sums(victim)[0]
+    victim.write_bytes(change(data, messages[1].offset + 200))
     writer.close("leave")
     assert files(writer.path) == ["1.parquet", "2.parquet", "3.arrows", "3.sums", "4.parquet", "5.parquet"]
     assert (writer.counters()["rolled"], writer.counters()["roll_errors"]) == (4, 1)
-    with pytest.raises(JournalDamaged, match=r"segment-000003\.arrows is altered"):
+    with pytest.raises(JournalDamaged, match=says):
         positions(writer.path)
-    data[at] ^= 1
     victim.write_bytes(data)
     assert positions(writer.path) == list(range(500))
 
