@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
+import re
 import subprocess
 import sys
 import sysconfig
 import textwrap
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,42 +32,36 @@ ROWS = [Row((A, B)[at % 2], 1 + at, 0, 1 + at, b"payload %d" % at) for at in ran
 TOKEN = "a token of 16 bytes or more"
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Its URL. Ports are those that it takes: one that was free a moment ago another test may have by then."""
     top = tmp_path_factory.mktemp("spark-cluster")
     home = Path(pyspark.__file__).parent
-    port, web = free_port(), free_port()
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_HOME": str(find_java().parent.parent)}
     environment |= {"SPARK_HOME": str(home), "SPARK_WORKER_DIR": str(top), "SPARK_DAEMON_MEMORY": "256m"}
     environment |= SHORT_LIVED_JAVA
     environment.pop("PYTHONPATH", None)
-    url = f"spark://127.0.0.1:{port}"
-    here = ("--host", "127.0.0.1")
-    commands = [
-        ("master.Master", *here, "--port", str(port), "--webui-port", str(web)),
-        *[("worker.Worker", *here, "--webui-port", "0", "--cores", "1", "--memory", "1g", url)] * 2,
-    ]
+    here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
     with contextlib.ExitStack() as stack:
-        for command in commands:
-            log = stack.enter_context(open(top / f"{command[0]}.log", "ab"))
-            run = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{command[0]}", *command[1:]]
+
+        def start(what: str, *arguments: str) -> Path:
+            log = stack.enter_context(open(top / f"{what}.log", "ab"))
+            run = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{what}", *here, *arguments]
             process = subprocess.Popen(run, env=environment, stdout=log, stderr=log)
             stack.callback(process.wait)
             stack.callback(process.kill)
+            return Path(log.name)
 
-        def workers() -> int:
-            with contextlib.suppress(OSError, ValueError):  # it may answer before it knows what
-                told = urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5).read().decode()
-                return int(told.partition('"aliveworkers" :')[2].split(",")[0])
-            return 0
+        log = start("master.Master")
 
-        wait_until(lambda: workers() == 2, 240)
+        def logged(pattern: str) -> list[str]:
+            return re.findall(pattern, log.read_text("utf-8"))
+
+        wait_until(lambda: logged(r"Starting Spark master at spark://\S+\n"), 240)
+        (url,) = logged(r"Starting Spark master at (spark://\S+)\n")
+        for _ in range(2):
+            start("worker.Worker", "--cores", "1", "--memory", "1g", url)
+        wait_until(lambda: len({*logged(r"Registering worker (\S+) ")}) == 2, 240)  # one may ask again
         yield url
 
 
