@@ -212,6 +212,31 @@ def interleave(script: Script) -> None:
                 rows.sort(key=lambda row: turn[row.sender.id])
 
 
+@pytest.mark.parametrize("deliver_own", [True, False])
+def test_in_the_last_view_of_all_members_are_compared_beyond_a_sequencer_that_has_less(
+    here: Any, tmp_path: Path, deliver_own: bool
+) -> None:
+    for kind in ("sound", "swapped"):
+        script = Script()
+        last = script.v4  # B is its sequencer
+        del script.at(B, last)[20:]
+        rows = script.at(C, last)
+        at = next(at for at in range(40, 60) if rows[at].sender is B and rows[at + 1].sender is C)
+        if kind == "swapped":
+            if deliver_own:
+                rows[at], rows[at + 1] = rows[at + 1], rows[at]
+                relabel(rows)
+            else:  # what the sequencer itself sent, which its own journal lacks
+                rows[at] = replace(rows[at], payload=b"something else")
+        for who, story in script.stories.items():
+            for _, own in story if not deliver_own else ():
+                own[:] = [row for row in own if row.sender != who]
+            journal(tmp_path / kind, who, story, closed=None, deliver_own=deliver_own)
+        report = check_cluster(here, find([tmp_path / kind]))
+        named = {"total order" if deliver_own else "integrity"} if kind == "swapped" else set()
+        assert failed(report) == named, report.as_text()
+
+
 def test_without_total_order_each_sender_is_audited(here: Any, tmp_path: Path) -> None:
     script = Script("fifo")
     interleave(script)
@@ -484,6 +509,19 @@ def test_a_view_record_that_is_torn_or_lost_before_its_rows_is_damage_and_no_bro
             check_cluster(here, find([top]))
 
 
+def test_a_journal_whose_first_views_are_gone_is_damaged(here: Any, tmp_path: Path) -> None:
+    """With their rows gone too, nothing else tells: a member may begin with any view."""
+    top = Script().write(tmp_path)
+    path = next(found for found in find([top]) if found.member == C).path
+    table, views = pq.read_table(path / "segment-000001.parquet"), path / "views.jsonl"
+    records = [seals.unseal(line) for line in views.read_text().splitlines()[1:]]
+    gone = records[0]["idx"]
+    rewrite(path, 1, changed(table.slice(gone), "idx", range(table.num_rows - gone)))
+    views.write_text("".join(seals.seal({**record, "idx": record["idx"] - gone}) + "\n" for record in records))
+    with pytest.raises(JournalDamaged, match=r"views.jsonl, line 1, .* it closes a view of which there is no record"):
+        check_cluster(here, find([top]))
+
+
 @pytest.mark.long
 def test_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that went through the driver would have to fit into its memory."""
@@ -670,6 +708,32 @@ def test_a_member_that_left_by_a_view_that_lists_it_skipped_that_view(here: Any,
     report = check_cluster(here, find([tmp_path / "false"]))
     assert failed(report) == {"views"}, report.as_text()
     assert "d recorded that it left by view 4 [b, c, d, e], in which it is listed" in report.as_text()
+
+
+def test_a_member_that_left_by_a_view_that_closes_another_skipped_a_view(here: Any, tmp_path: Path) -> None:
+    script = Script()
+    script.stories[D][2:] = []  # as if it had left in view 2, which lists it as view 3 does
+    for who in (B, C, D, E):
+        journal(tmp_path, who, script.stories[who], successor=script.v4 if who is D else None)
+    script.at(D, script.v2)[:] = script.at(B, script.v2)
+    report = check_cluster(here, find([tmp_path]))
+    assert failed(report) == {"views"}, report.as_text()
+    assert re.search(r"d left view 2 .*, as it recorded, by view 4 .*, which follows view 3 ", report.as_text())
+
+
+def test_a_packet_that_begins_with_a_later_message_lacks_its_first(here: Any, tmp_path: Path) -> None:
+    """Members that began with the sender's first packet all lack it, so comparing them does not show it."""
+    for order in ("fifo", "sequencer"):
+        script = Script(order)
+        for who in (A, B, C, D):
+            rows = script.at(who, script.v1)
+            assert [(row.sender, row.index) for row in rows[1:3]] == [(B, 0), (B, 1)]
+            del rows[1]
+            if order == "sequencer":
+                relabel(rows)
+        report = check_cluster(here, find([script.write(tmp_path / order)]))
+        assert failed(report) == {"gaps"}, report.as_text()
+        assert re.search(r"a did not deliver b's message \d+\.0 before b's message \d+\.1", report.as_text())
 
 
 @pytest.mark.long

@@ -592,13 +592,15 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
     for number, line in enumerate(lines, 1):
         try:
             record = seals.unseal(line)
-            if (closes := record["closes"]) and views and views[-1].tag == int(closes["tag"], 16):
+            if (closes := record["closes"]) and not views:
+                raise ValueError("it closes a view of which there is no record")
+            if closes and views[-1].tag == int(closes["tag"], 16):
                 clocks = tuple((int(sender, 16), seals.typed(least_ns, int)) for sender, least_ns in closes["clocks"])
                 place = seals.typed(closes["end"], int), seals.typed(closes["stable"], int)
                 successor = record["tag"] if record["event"] == "view" else closes.get("successor", "0")
                 end = ViewEnd(seals.typed(record["idx"], int), *place, clocks, int(successor, 16))
                 views[-1] = replace(views[-1], end=end)
-            elif closes and views and record["event"] == "close":
+            elif closes and record["event"] == "close":
                 raise ValueError("it closes another view than the last one")
             if seals.typed(record["idx"], int) < 0:
                 raise ValueError("its position is below 0")

@@ -186,16 +186,26 @@ def _check_views(journals: Sequence[Journal], names: members.Names, report: Repo
 
 
 def _check_leavers(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
-    """A member leaves by a view that it is not in."""
+    """A member leaves by a view that it is not in, and that closes its last one."""
     known = {view.tag: view for journal in journals for view in journal.views}
+    closed = {view.tag: view.closes for journal in journals for view in journal.views if view.closes}
     for number, journal in enumerate(journals):
-        end = journal.views[-1].end if journal.views else None
-        next_view = known.get(end.successor) if end is not None else None
-        if next_view is not None and any(member.id == journal.member.id for member in next_view.members):
+        last = journal.views[-1] if journal.views else None
+        next_view = known.get(last.end.successor) if last is not None and last.end is not None else None
+        if last is None or next_view is None:
+            continue
+        who, by = names.journal(number), names.view(signed(next_view.tag))
+        before = {tag for tag, _ in next_view.subgroups} or {closed.get(next_view.tag, last.tag)}
+        if any(member.id == journal.member.id for member in next_view.members):
+            report.violation(
+                "views", f"{who} recorded that it left by {by}, in which it is listed: it skipped that view"
+            )
+        elif last.tag not in before:
+            follows = "merged others" if next_view.subgroups else f"follows {names.view(signed(*before))}"
             report.violation(
                 "views",
-                f"{names.journal(number)} recorded that it left by {names.view(signed(next_view.tag))}, in which it is "
-                "listed: it skipped that view",
+                f"{who} left {names.view(signed(last.tag))}, as it recorded, by {by}, which {follows}: it skipped a "
+                "view",
             )
 
 

@@ -116,11 +116,12 @@ def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pai
             together = list(_pairs(journals, holders, tag, one, one, strict=True))
             _check_stable(journals, holders, together, names, report)
             found += together
-        main = _main_class(journals, view, classes)
-        if not main:  # the view is the last of all
-            main = [max(numbers, key=lambda n: journals[n].member.id == _sequencer(view))]
-        others = [number for number in numbers if number not in main]
-        found += _pairs(journals, holders, tag, main, others, strict=False, went_on=bool(classes))
+        if main := _main_class(journals, view, classes):
+            others = [number for number in numbers if number not in main]
+            found += _pairs(journals, holders, tag, main, others, strict=False)
+        else:  # the view is the last of all: each is compared with the one that has the most of it
+            numbers.sort(key=lambda n: journals[n].end_idx - holders[n].idx, reverse=True)
+            found += _pairs(journals, holders, tag, numbers, numbers, strict=False, went_on=False)
     return found
 
 
@@ -396,6 +397,7 @@ def judge_missing(missing: Missing, elsewhere: Sequence[Place], names: Names, re
         )
         return
     why = "both closed the view for the same one" if missing.pair.strict else f"{lacks} delivered later ones"
-    if not missing.pair.strict and missing.lacks == missing.pair.reference:
+    went_on = missing.pair.survived or missing.pair.safe
+    if not missing.pair.strict and missing.lacks == missing.pair.reference and went_on:
         why = "the members that continued never delivered it"
     report.violation("agreement", f"{has} delivered {message} in {names.place(place)}, {lacks} did not ({why})")

@@ -105,14 +105,15 @@ def stitch(number: int, journal: Journal, summaries: Sequence[Summary], names: N
     highest: dict[int, int] = {}
     for summary in summaries:
         for run in summary.senders:
-            before = highest.get(run.sender)
-            if before is not None and run.first <= before:
+            # If retention removed the first rows, nothing is known about what came before.
+            before = highest.get(run.sender, run.first - 1 if journal.first_idx else -1)
+            if run.first <= before:
                 doubts.append(Doubt("key back", run.sender, run.idx, before, run.first))
-            elif before is not None and not follows(before, run.first):
+            elif not follows(before, run.first):
                 doubts.append(Doubt("key jump", run.sender, run.idx, before, run.first))
             doubts += [Doubt("key back", run.sender, *example) for example in run.back.first]
             doubts += [Doubt("key jump", run.sender, *example) for example in run.jumps.first]
-            highest[run.sender] = max(before or 0, run.highest)
+            highest[run.sender] = max(before, run.highest)
         if summary.altered.count:
             idx = summary.altered.first[0][0]
             report.violation(
