@@ -107,6 +107,20 @@ def another_first(script: Recorded) -> None:
     script.mark(C, FIRST + 6)
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_members_that_crash_before_they_record_how_a_view_ended_agree_on_what_is_not_transitional(
+    here: Any, tmp_path: Path, swapped: bool
+) -> None:
+    script = Recorded()
+    if swapped:
+        crashed_swapped(script)
+    for who in (A, C):
+        story = [(of, rows) for of, rows in script.stories[who] if of in (script.v1, script.v2)]
+        journal(tmp_path, who, story, closed=None)
+    report = check_cluster(here, find([tmp_path]))
+    assert failed(report) == ({"total order"} if swapped else set()), report.as_text()
+
+
 @pytest.mark.parametrize(
     ("fault", "named", "example"),
     [

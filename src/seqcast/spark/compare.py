@@ -43,7 +43,8 @@ class Pair:
         strict: both share the successor; otherwise ``other`` must be a prefix.
         survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
             last message, so that ``other`` can have nothing beyond it.
-        stable: up to this global seqno a prefix is promised; None: no such bound.
+        stable: up to this global seqno a prefix is promised, and no further than either has only what is not
+            transitional: a member that crashed may not have recorded how it closed the view. None: no such bound.
         safe: journals whose non-transitional messages the other one must have.
     """
 
@@ -192,7 +193,7 @@ def _pairs(
             pair = Pair(tag, reference, other, strict, order.total, frozenset(senders), frozenset(survived))
             both = {reference, other}
             if order.total and not order.prefix and not strict:
-                bound = min((stable[number] for number in both & closed), default=None)
+                bound = min((stable[number] for number in both & closed), default=NOTHING)
                 pair = replace(pair, survived=frozenset(), stable=bound)
             if not strict and all(journals[number].safe for number in both):
                 pair = replace(pair, safe=frozenset(n for n in both if both - {n} <= closed))
@@ -281,7 +282,8 @@ class Limits:
             other = highest.get((pair.other, stream), 0)
             limit = other if survived else min(other, highest.get((pair.reference, stream), 0))
             if pair.stable is not None:
-                limit = min(limit, pair.stable)
+                ends = (decided.get((number, pair.tag), 0) for number in (pair.reference, pair.other))
+                limit = min(limit, pair.stable, *ends)
             self._limits[stream] = max(limit, due.get(stream, 0))
 
     def of(self, sender: int, bucket: int) -> tuple[bool, int | None, int | None]:
