@@ -3,14 +3,16 @@
     python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
     python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
     python bench/orders.py --only-kills --kills 2           # a minute; the other figures of the file stay
+    python bench/orders.py --only-latency                   # the same, for as many pairs as the file has
 
 Four members send arrays of messages as ``seqcast perf`` does; their processes stay for all runs of a pair on the same
 path, as most of a short run would be their start. The first to join is the sequencer and does not send, unless all do.
 In a pair every order runs once, one after the other, and another one begins in each pair; with and without loss
 (netfilter drops datagrams at each receiver; needs root). Then follow the two baselines in plain C, then the next pair,
-so that a change of load affects all alike. Latency is half a round trip of two members, blocking. No pair
-begins that would not end in time; a run that fails has no figure, and the others continue. At the end the sequencer of
-each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or wrong.
+so that a change of load affects all alike. Latency is half a round trip of two members, blocking; a third one is the
+sequencer. No pair begins that would not end in time; a run that fails has no figure, and the others continue. At the
+end the sequencer of each order is killed a few times (bench/failover.py). The exit status is 1 if a message was lost or
+wrong.
 
 The table (docs/orders.md) and the plot have medians over the pairs; a ratio is the median of the ratios of each pair,
 and the interval beside it holds the true median with 95 % (from the ranks of the sorted values, with no assumption
@@ -37,6 +39,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import failover
 from pages import table
 
+from seqcast.perf.arguments import usable_cores
 from seqcast.perf.paths import dropping, open_path, why_no_namespaces
 from seqcast.perf.processes import Crew
 from seqcast.perf.report import machine, shown
@@ -54,6 +57,9 @@ from seqcast.types import ORDERS
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 MEMBERS = 4
 LATENCY_BYTES = 64
+PERCENTILES = ("p50", "p99")
+LATENCY_MEMBERS = 3
+"""A ping-pong of two, and the sequencer: if one of the two were the sequencer, no message would wait for its place."""
 KILL_S = 4.5
 """A kill, with the start of its members, takes about this long."""
 
@@ -85,12 +91,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": options.seconds,
         "loss_percent": losses[-1],
         "orders": options.orders,
-        "cells": [{"cell": list(key), "values": values} for key, values in cells.items()],
+        "cells": listed(cells),
         "wrong": wrong,
     }
     if options.kills:
         results["failover"] = failover.measure(options.orders, options.kills)
     return results
+
+
+def listed(cells: dict[tuple[Any, ...], list[float | None]]) -> list[dict[str, Any]]:
+    """The cells as the file has them."""
+    return [{"cell": list(key), "values": values} for key, values in cells.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,15 +150,20 @@ def throughput(
 
 def latency(options: argparse.Namespace, pair: int, cells: dict[Any, Any]) -> None:
     """Latency of every order once, and of plain C."""
-    with open_path("loopback", 2) as path:
+    cores = usable_cores()
+    pinned = (cores[0], cores[1]) if len(cores) > 1 else None
+    with open_path("loopback", LATENCY_MEMBERS) as path:
         for order in [*options.orders, ""]:
-            what = Latency(LATENCY_BYTES, order or "fifo", options.rounds, spin=False, aio=False, cores=None)
+            what = Latency(
+                LATENCY_BYTES, order or "fifo", options.rounds, spin=False, aio=False, cores=pinned,
+                members=LATENCY_MEMBERS,
+            )  # fmt: skip
             run: dict[str, float] = {}
             try:
                 run = group_latency(path, what, name(pair)) if order else bare_latency(path, what)
             except RunFailed as error:
                 say(f"{order or 'bare C'}, latency: failed: {error}")
-            for percentile in ("p50", "p99"):
+            for percentile in PERCENTILES:
                 note(cells, (percentile, order or "raw"), run.get(percentile))
 
 
@@ -198,6 +214,12 @@ def ratios(results: dict[str, Any]) -> dict[tuple[Any, ...], Median]:
     return found
 
 
+def latency_ratios(cells: dict[tuple[Any, ...], list[float | None]], percentile: str, order: str) -> list[float]:
+    """The latency as a multiple of FIFO's, of each pair in which neither run failed."""
+    pairs = zip(cells[percentile, order], cells[percentile, "fifo"], strict=True)
+    return [time / fifo for time, fifo in pairs if time and fifo] if order not in ("fifo", "raw") else []
+
+
 def with_loss(results: dict[str, Any], column: tuple[Any, ...], loss: float) -> list[float]:
     """The rate with loss as a share of that without, of each pair in which neither run failed."""
     rates = {tuple(c["cell"]): c["values"] for c in results["cells"]}
@@ -233,13 +255,23 @@ def page(results: dict[str, Any]) -> str:
         head = ["message", "sending", "order", "messages/s", "of fifo"] + (["of the rate without loss"] if loss else [])
         parts.append(table(head, rows))
     parts.append("## Latency")
-    parts.append(f"Half a round trip of two members, {LATENCY_BYTES} bytes, blocking, µs.")
+    parts.append(
+        f"Half a round trip of two members on different cores, {LATENCY_BYTES} bytes, blocking, µs, in "
+        f"{len(cells['p50', 'fifo'])} runs of each. A third member is the sequencer, so that an ordered message needs "
+        "a second hop; in every order it wakes for each message like the other two. *raw* is a ping-pong of two "
+        "processes."
+    )
+    whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
     rows = []
     for order in [*results["orders"], "raw"]:
-        times = [cells.get((percentile, order), []) for percentile in ("p50", "p99")]
-        if all(times):
-            rows.append([f"`{order}`" if order in ORDERS else order, *(str(median(values)) for values in times)])
-    parts.append(table(["order", "p50", "p99"], rows))
+        row = [f"`{order}`" if order in ORDERS else order]
+        for percentile in PERCENTILES:
+            beside = latency_ratios(whole, percentile, order) if (percentile, order) in whole else []
+            row += [str(median(values)) if (values := cells.get((percentile, order))) else ""]
+            row += [str(median(beside)) if beside else ""]
+        if any(row[1:]):
+            rows.append(row)
+    parts.append(table(["order", "p50", "of fifo", "p99", "of fifo"], rows))
     if "failover" in results:
         parts.append(failover.section(results["failover"]))
     return "\n\n".join(parts) + "\n"
@@ -283,7 +315,9 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=20, help="at most this many (20)")
     parser.add_argument("--minutes", type=float, default=12.0, help="for all (12); one pair is measured in any case")
     parser.add_argument("--kills", type=int, default=5, help="of the sequencer, in each order (5); 0: none")
-    parser.add_argument("--only-kills", action="store_true", help="keep the other figures of the file")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--only-kills", action="store_true", help="keep the other figures of the file")
+    only.add_argument("--only-latency", action="store_true", help="keep the other figures of the file")
     parser.add_argument("--into", type=Path, default=DOCS / "orders.json", help="file of the results")
     options = parser.parse_args()
     if "fifo" not in options.orders:
@@ -291,6 +325,13 @@ def main() -> int:
     if options.only_kills:
         results = json.loads(options.into.read_text(encoding="utf-8"))
         results["failover"] = failover.measure(results["orders"], options.kills)
+    elif options.only_latency:
+        results = json.loads(options.into.read_text(encoding="utf-8"))
+        options.orders = results["orders"]
+        cells: dict[tuple[Any, ...], list[float | None]] = {}
+        for pair in range(results["pairs"]):
+            latency(options, pair, cells)
+        results["cells"] = [c for c in results["cells"] if c["cell"][0] not in PERCENTILES] + listed(cells)
     else:
         results = measure(options)
     options.into.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")

@@ -350,7 +350,9 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in runs if "journal" in run],
         ),
         (
-            "Half the round-trip time between two members, in µs, and that of a bare C ping-pong:",
+            "Half the round-trip time between two members, in µs, and that of a bare C ping-pong. With `total` one of "
+            "the two is the sequencer; where a third member is, an ordered message needs a second hop "
+            "([measured](docs/orders.md#latency)):",
             ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"],
             latency_row,
             [run for run in runs if "latency_us" in run],

@@ -318,7 +318,7 @@ def test_settings_that_are_given_reach_the_members():
         (["--pairs", "0"], "--pairs"),
         (["--loss", "60"], "--loss"),
         (["--rounds", "5"], "--latency"),
-        (["--latency", "--members", "3"], "leave --members out"),
+        (["--latency", "--members", "1"], "--members"),
         (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),
         (["--kind", "plain", "--senders", "2"], "leave --senders out"),
@@ -464,6 +464,15 @@ def test_latency_on_loopback():
     for key in ("latency_us", "raw_latency_us"):
         assert 0 < figures[key]["p50"] <= figures[key]["p99"] <= figures[key]["p999"]
     assert figures["cores"] is not None and figures["wait"] == "blocking" and figures["kind"] == "plain"
+
+
+@linux
+def test_latency_of_two_of_three_members():
+    figures = perf(
+        "--latency", "--members", "3", "--order", "total", "--rounds", "50", "--pairs", "1", "--path", "loopback",
+        "--json",
+    )  # fmt: skip
+    assert 0 < figures["latency_us"]["p50"] and figures["members"] == 3
 
 
 @linux

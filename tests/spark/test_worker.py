@@ -35,3 +35,16 @@ def test_other_processes_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -
     worker.settle.cache_clear()
     worker.settle()
     assert not frozen
+
+
+def test_workers_import_sparks_modules_from_files(spark: Any) -> None:
+    """From an archive each kind of worker would compile them anew."""
+
+    def places(_: int) -> list[str]:
+        import py4j
+        import pyspark
+
+        return [py4j.__file__, pyspark.__file__]
+
+    (found,) = spark.sparkContext.parallelize([0], 1).map(places).collect()
+    assert all(Path(place).is_file() for place in found), found

@@ -224,6 +224,17 @@ def test_the_hole_of_a_crashed_member_is_closed_by_the_cut() -> None:
     assert net.transitional[:3] == [[0, 1]] * 3, "the lost one may have delivered another message before them"
 
 
+def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost() -> None:
+    net = group(3)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: kind(datagram) == GRANT
+    net.engines[1].send(b"without a place")
+    net.run(3)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
+    net.run(10)
+    assert net.got == [[(net.ids[1], b"without a place")]] * 3 and net.transitional == [[], [], []]
+
+
 def test_what_has_no_place_when_the_gates_close_waits_for_the_view() -> None:
     """It may arrive before or behind what has one, and is delivered after it everywhere."""
     net = group(3)

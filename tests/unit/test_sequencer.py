@@ -206,6 +206,20 @@ def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_a
     assert [len(got) for got in net.got] == [sum(sent)] * 3
 
 
+def test_a_message_that_has_come_back_is_not_known_to_be_delivered_by_all() -> None:
+    """Its sender, if it is cut off now, must say that it may be lost."""
+    net = Watched(3)
+    net.run(5)
+    net.lose = lambda packet: packet.dst == 2
+    assert net.engines[1].send(b"not everywhere") == SENT
+    net.run(20)
+    own = net.engines[1].own()
+    assert len(net.got[1]) == 1 and not net.got[2] and (own.last, own.all) == (1, 0)
+    net.lose = lambda packet: False
+    net.run(100)
+    assert len(net.got[2]) == 1 and net.engines[1].own().all == 1
+
+
 def test_a_sequencer_whose_gate_has_closed_stamps_nothing_more() -> None:
     """E-15: it has said where its stream ends. Forwards that waited for credit are sent again in the next view."""
     net = Watched(3, window=64 << 10)

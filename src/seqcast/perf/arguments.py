@@ -48,7 +48,13 @@ figures of --json:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parses the arguments; ends the process with status 2 if one is wrong."""
     parser = Parser("perf", DESCRIPTION, EPILOG)
-    parser.add_argument("--members", type=int, default=4, metavar="N", help="processes (%(default)s)")
+    parser.add_argument(
+        "--members",
+        type=int,
+        metavar="N",
+        help="processes (4; with --latency 2: of more, those beyond two only listen, and the first of them is the "
+        "sequencer, so that an ordered message needs a second hop)",
+    )
     parser.add_argument("--senders", type=int, default=1, metavar="N", help="how many of them send (%(default)s)")
     parser.add_argument("--size", type=int, metavar="BYTES", help="size of a message (1024; with --latency 64)")
     parser.add_argument(
@@ -121,6 +127,8 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         parser.error("--kind plain and --kind aio have one sender: leave --senders out")
     if arguments.size is None:
         arguments.size = 64 if arguments.latency else 1024
+    if arguments.members is None:
+        arguments.members = 2 if arguments.latency else 4
     size_max = LATENCY_SIZE_MAX if arguments.latency else Config().message_bytes_max
     if not SIZE_MIN <= arguments.size <= size_max:
         parser.error(f"--size must be from {SIZE_MIN} to {size_max} bytes: each message carries a number")
@@ -147,10 +155,9 @@ def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
     """The same for the options of a ping-pong."""
     if arguments.kind == "batches":
         arguments.kind = "plain"
-    for name in ("members", "senders", "loss", "journal"):
+    for name in ("senders", "loss", "journal"):
         if getattr(arguments, name) != parser.get_default(name):
             parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
-    arguments.members = 2
     if arguments.rounds is None:
         arguments.rounds = max(1, int(arguments.seconds * 5000))
     if not 1 <= arguments.rounds <= 10_000_000:

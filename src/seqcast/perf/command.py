@@ -58,7 +58,8 @@ def heading(arguments: argparse.Namespace) -> str:
         cores = pinned(arguments)
         where = f"on cores {cores[0]} and {cores[1]}" if cores else "not pinned to cores"
         loops = ", in asyncio" if arguments.kind == "aio" else ""
-        what = f"ping-pong between two members{loops}, {arguments.size} bytes, {arguments.wait}, {where}"
+        members = "two members" if arguments.members == 2 else f"two of {arguments.members} members"
+        what = f"ping-pong between {members}{loops}, {arguments.size} bytes, {arguments.wait}, {where}"
     else:
         what = (
             f"{arguments.members} members, {arguments.senders} sending, messages of {arguments.size} bytes, "
@@ -151,7 +152,9 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
     spin = arguments.wait == "spinning"
     cores = pinned(arguments)
     aio = arguments.kind == "aio"
-    latency = Latency(arguments.size, arguments.order, arguments.rounds, spin, aio, cores, settings(arguments))
+    latency = Latency(
+        arguments.size, arguments.order, arguments.rounds, spin, aio, cores, settings(arguments), arguments.members
+    )
     raw, runs, recv = [], [], []
     for pair in range(1, arguments.pairs + 1):
         runs.append(group_latency(path, latency, cluster(path.name, pair)))
@@ -162,7 +165,7 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         raw.append(bare_latency(path, latency))
         progress(path, pair, arguments, "raw", raw[-1]["p50"])
     return {
-        "members": 2,
+        "members": arguments.members,
         "size": arguments.size,
         "order": arguments.order,
         "rounds": arguments.rounds,

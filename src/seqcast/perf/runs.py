@@ -65,6 +65,7 @@ class Latency:
         aio: both members wait in an event loop.
         cores: of the two members; None: not pinned.
         settings: more of ``seqcast.join``, by name.
+        members: of the group. Those beyond two only listen: they join first, so that neither side is the sequencer.
     """
 
     size: int
@@ -74,6 +75,7 @@ class Latency:
     aio: bool
     cores: tuple[int, int] | None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    members: int = 2
 
 
 def port(offset: int = 0) -> int:
@@ -275,29 +277,31 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
 
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
-    """The same for a seqcast group of two members, by ``send`` and ``recv`` of ``Group`` or of ``aio.Group``."""
+    """The same for two members of a seqcast group, by ``send`` and ``recv`` of ``Group`` or of ``aio.Group``."""
+    listeners = latency.members - 2
     with Processes() as processes:
-        for index in range(2):
-            place = path.places[index]
+        for number in range(latency.members):
+            place, index = path.places[number], number - listeners
             settings = {**latency.settings, "order": latency.order, "interface": place.interface}
             if latency.spin:
                 settings["latency"] = True
             task = {
-                "role": "latency_aio" if latency.aio else "latency",
-                "name": f"member-{index}",
+                "role": "listener" if index < 0 else "latency_aio" if latency.aio else "latency",
+                "name": f"member-{number}",
                 "cluster": cluster,
-                "members": 2,
+                "members": latency.members,
                 "size": latency.size,
                 "sender": index,
                 "rounds": latency.rounds,
                 "warm_rounds": WARM_ROUNDS,
-                "core": latency.cores[index] if latency.cores else None,
+                "core": latency.cores[index] if latency.cores and index >= 0 else None,
                 "settings": settings,
             }
             processes.start(place, task).expect("joined", START_S)
         everyone(processes.all, "ready", START_S)
-        processes.all[0].tell(go=True)
-        done = processes.all[0].expect("done", START_S + latency.rounds / 1e3)
+        asker = processes.all[listeners]
+        asker.tell(go=True)
+        done = asker.expect("done", START_S + latency.rounds / 1e3)
     return {key: done[key] for key in ("p50", "p99", "p999")}
 
 

@@ -370,6 +370,18 @@ def latency(task: dict[str, Any]) -> None:
         group.leave()
 
 
+def listener(task: dict[str, Any]) -> None:
+    """A member that takes no part in the ping-pong, but receives it until its input closes."""
+    commands = Commands()
+    group = join(task, commands)
+    try:
+        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        while not commands.closed.is_set():
+            group.recv(timeout=SLICE_S)
+    finally:
+        group.leave()
+
+
 async def latency_aio(task: dict[str, Any]) -> None:
     """The same in asyncio."""
     import seqcast.aio
@@ -398,7 +410,7 @@ def main() -> int:
     try:
         roles: dict[str, Callable[[dict[str, Any]], None]] = {
             "member": member, "plain": plain, "aio": lambda task: asyncio.run(aio(task)),
-            "latency": latency, "latency_aio": lambda task: asyncio.run(latency_aio(task)),
+            "latency": latency, "latency_aio": lambda task: asyncio.run(latency_aio(task)), "listener": listener,
         }  # fmt: skip
         roles.get(task["role"], bare)(task)
     except (SeqcastError, OSError, NotImplementedError) as error:

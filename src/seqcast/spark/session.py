@@ -100,6 +100,8 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
     }
     if local:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        if (files / "home").is_dir():
+            environment["SPARK_HOME"] = str(files / "home")
     if local or ship:
         # Python workers of this machine find seqcast where this process found it, installed or not.
         paths = [str(Path(seqcast.__file__).parents[1]), os.environ.get("PYTHONPATH")]
@@ -133,8 +135,8 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
 
 
 def _files_of(java: Path) -> Path:
-    """A temporary directory with Spark's settings, and a JAVA_HOME with a ``java`` that drops the launcher's needless
-    options.
+    """A temporary directory with Spark's settings, a JAVA_HOME with a ``java`` that drops the launcher's needless
+    options, and a SPARK_HOME (`_link_home`).
 
     Raises:
         SparkFailed: it cannot be made.
@@ -149,9 +151,33 @@ def _files_of(java: Path) -> Path:
             shim.parent.mkdir(parents=True)
             shim.write_text(_SHIM.format(java=str(java).replace("'", "'\\''")), encoding="utf-8")
             shim.chmod(0o755)
+            _link_home(files / "home")
     except OSError as error:
         raise SparkFailed(f"no temporary files can be written: {error}; free some space, or set TMPDIR") from error
     return files
+
+
+def _link_home(home: Path) -> None:
+    """Makes a SPARK_HOME in which Python's modules are files. In Spark's own they are in archives, and workers of each
+    kind compile all that they import anew, which takes more than half a second of CPU. Makes none where Spark's
+    programs are not in the package ``pyspark``.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    import py4j
+    import pyspark
+
+    spark = Path(pyspark.__file__).parent
+    archives = {each.name.removesuffix(".zip").partition("-")[0]: each.name for each in spark.glob("python/lib/*.zip")}
+    if set(archives) != {"pyspark", "py4j"} or not (spark / "jars").is_dir():
+        return
+    for modules in (spark, Path(py4j.__file__).parent):
+        place = home / "python" / "lib" / archives[modules.name]
+        place.mkdir(parents=True)
+        (place / modules.name).symlink_to(modules)
+    for programs in ("bin", "jars"):
+        (home / programs).symlink_to(spark / programs)
 
 
 def _packed(files: Path) -> Path:
