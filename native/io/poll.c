@@ -100,7 +100,10 @@ int sc_set_sockets(sc_fd set, const sc_io *io, int in) {
 }
 #endif
 
-void sc_io_wake(sc_io *io) { sc_signal(io->wake[0]); }
+void sc_io_wake(sc_io *io) {
+    sc_store(&io->woken, 1);
+    sc_signal(io->wake[0]);
+}
 
 /* poll rather than epoll: a standing epoll costs a callback for each datagram on its way into the socket, for all receivers on
  * a machine at the sender's expense; a poll costs only the waiting thread, once. */
@@ -131,6 +134,9 @@ int sc_io_poll(sc_io *io, int64_t timeout_ns) {
         if (fds[i].revents) ready |= 1 << i;
         if (fds[i].revents & POLLERR) sc_store(&io->troubled, 1);
     }
-    if (ready & SC_IO_WOKEN) sc_signal_clear(io->wake[1]);
+    if (ready & SC_IO_WOKEN) {
+        sc_signal_clear(io->wake[1]);
+        sc_store(&io->woken, 0);
+    }
     return ready;
 }

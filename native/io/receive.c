@@ -168,15 +168,15 @@ static uint64_t look(sc_driver *d, int first, int *urgent) {
     return bytes;
 }
 
-/* Looks at the sockets repeatedly for the busy-poll time; returns the bytes received. What is there at the first look may be many
- * datagrams; what comes later is what the thread waits for. */
+/* Looks at the sockets repeatedly for the busy-poll time, or until another thread wakes this one; returns the bytes received. What
+ * is there at the first look may be many datagrams; what comes later is what the thread waits for. */
 static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
     int64_t now = sc_now(), end = sc_earlier(now + d->config.busy_poll_ns, until);
     uint64_t bytes = 0;
     int first = FIRST_BATCH;
     while (now < end && now < d->round.deadline) {
         bytes = look(d, first, urgent);
-        if (bytes || sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
+        if (bytes || sc_load(&d->io.woken) || sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
         first = ONE;
         sc_relax();
         now = sc_now();

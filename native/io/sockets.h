@@ -65,6 +65,7 @@ typedef struct sc_io {
     sc_io_config config;
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
     sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
+    sc_atomic woken; /* for a thread that spins: `wake` was written, and sc_io_poll has not seen it */
     sc_atomic index; /* of the interface; sc_io_mend sets it while other threads send */
     char name[64]; /* of the interface */
     int loopback;

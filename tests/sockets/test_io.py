@@ -2,9 +2,11 @@
 
 import os
 import socket
+import statistics
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -171,6 +173,20 @@ def test_every_way_of_sending_and_receiving_gives_the_same_messages(way):
             return
         if sys.platform.startswith("linux") and a.path["gso"]:  # many datagrams a call
             assert counters["datagrams_sent"] > 4 * counters["io_sends"]
+
+
+def test_a_thread_that_spins_notices_what_another_thread_sends():
+    """It looks at the sockets only, where an own message never comes: it must not spin on until its time is over."""
+    looks = []
+    with group_of(1, busy_poll_s=0.5, heartbeat_s=10.0, suspect_s=60.0) as (group,), ThreadPoolExecutor(1) as pool:
+        for _ in range(9):
+            received = pool.submit(group.recv, timeout=LIMIT_S)
+            time.sleep(0.02)
+            before = group.counters()["io_receives"]
+            group.send(b"own")
+            assert received.result().payload == b"own"
+            looks.append(group.counters()["io_receives"] - before)
+    assert statistics.median(looks) < 5000, looks
 
 
 def test_a_stream_of_single_sends_gathers():
