@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -14,6 +15,7 @@ import pytest
 from members import LIMIT_S, LOOPBACK, cluster, join, output, payloads, script, wait_until, why_no_multicast
 from netns import network, python
 
+import seqcast
 from seqcast._native.driver import describe_address
 from seqcast.core.machines.guard import GREETING, MAGIC, STRANGERS_MAX
 from seqcast.net import runner
@@ -290,3 +292,34 @@ def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
         guard.stop()
         guard.thread.join(LIMIT_S)
         assert closed.is_set() and closed_meanwhile == [False]
+
+
+def test_a_process_whose_listener_closes_after_its_connections_is_gone(monkeypatch):
+    """The kernel closes the files of a killed process one by one: it may still take the call that follows the end of a
+    connection, and reset it before the guard's thread looks at it."""
+    gone = []
+    with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as own:
+        where = socket.AF_INET, other.getsockname()
+        monkeypatch.setattr("seqcast.net.guard._where", lambda address: where)
+        members = seqcast.Member("other", 1), seqcast.Member("me", 2)
+        guard = Guard(members[1], 1, own, gone.append)
+
+        def look():
+            guard._look(guard._selector.select(LIMIT_S))
+
+        guard._enter(members)
+        look()
+        standing, _ = other.accept()
+        standing.close()
+        look()
+        reset, _ = other.accept()
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.close()
+        other.close()
+        for _ in range(4):
+            if not gone:
+                look()
+        assert gone == [members[0]]
+        guard.stop()
+        guard.thread.start()
+        guard.thread.join(LIMIT_S)

@@ -26,6 +26,8 @@ PAUSE_S = 0.1
 """After a failure that would otherwise come again at once."""
 
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_TAKEN = (errno.ECONNRESET, errno.EPIPE)
+"""The call was taken, and its connection has ended since; that is read next."""
 _UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EALREADY)
 
 
@@ -168,7 +170,8 @@ class Guard:
     def _called(self, line: int) -> None:
         """A call is answered, or fails."""
         sock = self._lines[line]
-        if error := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        error = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error and error not in _TAKEN:
             self._failed(line, error)
             return
         self._calling.discard(line)
