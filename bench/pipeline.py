@@ -134,7 +134,7 @@ def page(results: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|",
         *(
             f"| {run['segments']:,} | {run['files']:,} | {run['cpu_s'][0]:g} | {run['cpu_s'][1]:g} | "
-            f"{run['ratio']:g} | {run.get('cpu_ms_per_file', '')} | {run['seconds'][1]:g} | "
+            f"{run['ratio']:g} | {max(0, run.get('cpu_ms_per_file', 0)) or ''} | {run['seconds'][1]:g} | "
             f"{run['mrows_per_s'] * 1e6:,.0f} |"
             for run in ({**audit, "ratio": 1}, *smalls, together)
         ),
