@@ -148,7 +148,7 @@ BREAKS = (
          tests="tests/unit/test_total1999.py", why="one seed in four has this order"),
     _one("members deliver before they know with which id the view begins", "native/order/total1999.c",
          "if (!t->first) return;", "", tests="tests/unit/test_total1999.py", why="nothing is lost by it"),
-    _one("who hears after the cut with which id the view begins delivers at once", "native/order/total1999.c",
+    _one("a member that hears the view's first id after the cut delivers at once", "native/order/total1999.c",
          "if (!e->cut.set) advance(e, sequencer);", "advance(e, sequencer);", tests="tests/unit/test_total1999.py",
          why="what it delivers is in the cut, unless the attempt fails"),
     _one("the last broadcast is resent to those that have it behind a gap", "native/order/total1999.c",

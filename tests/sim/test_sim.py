@@ -19,9 +19,10 @@ from seqcast.core.vocabulary import Left
 from seqcast.events import Blocked, Excluded, Lost, Unblocked
 from seqcast.sim import Options, World, command, simulate
 from seqcast.sim.checkers.gate import check_callback_pairs, check_gate
+from seqcast.sim.checkers.losses import check_told
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
-from seqcast.sim.record import Delivered
+from seqcast.sim.record import Delivered, stays
 from seqcast.sim.runs import COUNTED, replay
 from seqcast.sim.untaken import UNTAKEN
 from seqcast.types import Member, MergeView, View, ViewId
@@ -443,3 +444,19 @@ def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_tha
         a.record.log.insert(-1, Lost(a.view.view_id, 0, 0, None, 0, 3))
     found = [line for line in check_safety(stage.records) if line.startswith("leave")]
     assert bool(found) is not told
+
+
+@pytest.mark.parametrize("left", [True, False])
+def test_a_member_may_be_told_lost_what_it_delivered_itself_only_if_it_left_cut_off(left):
+    """Its application closed while it left, and asked no more what became of that."""
+    stage = Stage()
+    stage.group("a", "b")
+    a = stage.nodes[0]
+    a.record.pending.append((0, 100))
+    a.service()
+    stage.until(1100)
+    mine = next(entry for entry in a.record.log if isinstance(entry, Delivered))
+    view = a.endpoint.view
+    after = replace(view, view_id=replace(view.view_id, counter=9))
+    a.record.log += [Lost(view.view_id, mine.seqno, mine.seqno, None, messages=1), Left(after) if left else after]
+    assert bool(list(check_told([a.record], stays(a.record)))) is not left

@@ -1,7 +1,6 @@
 """Groups of real processes under loss, cuts, SIGKILL and SIGSTOP; their journals audited. Longer: ``make chaos``."""
 
 import contextlib
-import shutil
 import time
 from types import SimpleNamespace
 
@@ -90,20 +89,21 @@ def test_a_calm_group_in_which_a_member_was_excluded_fails_unless_the_machine_st
     assert ("but the machine did not run a for 0.50 s" in str(failed.value)) == (expected is Stalled)
 
 
-def test_a_scenario_is_run_again_where_the_machine_stalled_but_not_for_ever(tmp_path, monkeypatch):
-    ends = []
+@pytest.mark.parametrize(
+    ("ends", "raised"), [([None, Stalled, Stalled], None), ([Stalled] * 3, Stalled), ([None, Failed], Failed)]
+)
+def test_a_scenario_is_run_again_where_the_machine_stalled_but_not_for_ever(ends, raised, tmp_path, monkeypatch):
+    left = list(ends)
 
     def run(self):
         self.directory.mkdir()
-        if end := ends.pop():
+        if end := left.pop():
             raise end("so")
 
     monkeypatch.setattr(Run, "run", run)
     calm = Scenario("calm", ())
-    for ends, raised in ([None, Stalled, Stalled], None), ([Stalled] * 3, Stalled), ([None, Failed], Failed):  # noqa: B007
-        with pytest.raises(raised) if raised else contextlib.nullcontext():
-            completed(calm, tmp_path / "run", lambda line: None)
-        shutil.rmtree(tmp_path / "run")
+    with pytest.raises(raised) if raised else contextlib.nullcontext():
+        completed(calm, tmp_path / "run", lambda line: None)
 
 
 def test_a_process_tells_when_it_was_not_run_and_not_when_it_computed(monkeypatch):

@@ -224,11 +224,17 @@ def test_the_hole_of_a_crashed_member_is_closed_by_the_cut() -> None:
     assert net.transitional[:3] == [[0, 1]] * 3, "the lost one may have delivered another message before them"
 
 
-def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost() -> None:
+def one_without_a_place() -> Net:
+    """Member 1 of three sends a message, and hears of no place for it."""
     net = group(3)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: kind(datagram) == GRANT
     net.engines[1].send(b"without a place")
+    return net
+
+
+def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost() -> None:
+    net = one_without_a_place()
     net.run(3)
     change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
     net.run(10)
@@ -237,10 +243,7 @@ def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost
 
 def test_what_has_no_place_when_the_gates_close_waits_for_the_view() -> None:
     """It may arrive before or behind what has one, and is delivered after it everywhere."""
-    net = group(3)
-    net.run(5)
-    net.drop = lambda src, dst, lane, datagram: kind(datagram) == GRANT
-    net.engines[1].send(b"without a place")
+    net = one_without_a_place()
     net.run(2)
     net.engines[1].gate_close()
     net.run(2)

@@ -27,7 +27,7 @@ def check_told(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
             for stay in in_view[lost.view_id]:
                 if went_on is None or stay.successor != went_on:
                     continue
-                if stay.record is record and record.left is not None:
+                if stay.record is record and isinstance(record.log[-1], Left):
                     continue  # nobody else delivered what it sent when it was cut off
                 wrong = [each for each in stay.delivered if _names(lost, record, each)]
                 if wrong:
