@@ -4,10 +4,10 @@
     python bench/stages.py --sizes 1024 --into -     # prints the table of one size
 
 One member sends arrays of messages as ``seqcast perf`` does, over loopback and in the order "fifo"; the others receive
-batches. Each member is a process of its own, and the system says how much CPU time it used in the kernel and outside;
-so does each process of the two baselines in plain C, in the same pair of runs. The cost of the engine, a copy and a CRC
-of a packet is then measured in this process, on one thread, with engines that have no sockets. No such part explains
-the rest of the time outside the kernel.
+batches. Each member is a process of its own, and the system says how much CPU time it used; so does each process of the
+two baselines in plain C, in the same pair of runs. ``perf`` of Linux interrupts all processes some thousand times a
+second, and the function in which it finds one says what its time is for. It needs the right to look at the kernel
+(root, or ``kernel.perf_event_paranoid`` below 0).
 
 CPU time and not duration: with fewer cores than processes they take turns, and other load on the machine changes when a
 process runs more than what it uses.
@@ -17,213 +17,180 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
+import signal
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from test_kernels import RECEIVER, SENDER, engine
-
-from seqcast._native import bare
-from seqcast._native.engine import SendingArray
-from seqcast.perf.messages import BATCH_BYTES
 from seqcast.perf.paths import Path as NetPath
 from seqcast.perf.paths import open_path
 from seqcast.perf.report import machine
 from seqcast.perf.runs import Load, bare_run, group_throughput
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-HEADER = 96
-"""Bytes of a packet besides messages: header and the first offsets."""
-GATHERED = 8
-"""Packets that a receiver takes at once: as many as it lets accumulate under load (half a MiB)."""
-ROUNDS, WARM = 24, 8
-HUGE_BYTES_MIN = 8 << 20
-"""NumPy asks the system for huge pages from a size below this; the memory of the engine is on them too."""
-ROWS = (
-    ("kernel, as in plain C", "sending and receiving the packets: system time of the baseline without a protocol"),
-    (
-        "kernel, beyond it",
-        "acks, wake-ups, naps, and what colder buffers cost there; below zero where the baseline's sender, which "
-        "yields while it waits for credit, spends more on that",
-    ),
-    ("copy", "messages into the send ring; out of the received packets into the batch"),
-    ("CRC", "over the whole packet"),
-    ("engine", "packing and framing; checks, receive ring, order, delivery queue, offsets of the batch"),
-    ("rest", "Python, locks, clocks, and what the three stages above lose where other work empties the caches"),
-)
+SAMPLES_PER_S = 3999
+"""Not a divisor of the kernel's timers, with which a round number would beat."""
+STAGES = {
+    "copy": "into the send ring; out of the received packets into the batch",
+    "CRC": "over the whole packet",
+    "engine": "our C: packing and framing; checks, receive ring, order, delivery queue; sockets",
+    "Python": "the interpreter, NumPy, the code between Python and C; the loops and the checks of the measurement",
+    "locks": "taking and giving back mutexes, without waiting for them",
+    "clock": "reading it",
+    "system calls": "into the kernel and back",
+    "kernel: copy": "between the sockets and our memory",
+    "kernel: network": "the rest of sending and receiving: buffers, routing, queues of sockets",
+    "kernel: waits": "polls, naps and futexes, waking others and being woken, switching between processes",
+    "kernel: other": "interrupts, page faults",
+}
+RUNS = ("seqcast", "limit", "raw")
+TITLES = {"seqcast": "seqcast", "limit": "the limit", "raw": "plain C"}
+
+COPIES = ("_copy_to_iter", "_copy_from_iter", "rep_movs_alternative", "__memcpy", "memcpy_orig")
+ENTRIES = ("entry_SYSCALL", "do_syscall_64", "syscall_", "x64_sys_call", "srso_alias_", "arch_exit_to_user")
+WAITS = (
+    "do_sys_poll", "do_poll", "do_epoll", "ep_poll", "__x64_sys_poll", "__x64_sys_ppoll", "do_futex",
+    "schedule", "try_to_wake_up", "sock_def_readable", "__x64_sys_sched_yield", "hrtimer_nanosleep",
+    "__x64_sys_clock_nanosleep",
+)  # fmt: skip
+OUTSIDE = ("[vdso]", "[vsyscall]", "[unknown]", "[heap]", "[stack]")
+"""Of the names in brackets, those that are not the kernel or a module of it."""
+CALLS = ("__x64_sys_send", "__x64_sys_recv", "__sys_send", "__sys_recv", "do_recvmmsg", "net_rx_action")
 
 
-# ---- parts, measured in this process -------------------------------------------------------------------------------
+# ---- samples -------------------------------------------------------------------------------------------------------
 
 
-def cpu_ns(work: Callable[[], Any]) -> int:
-    """CPU time that this thread needs for ``work``."""
-    start = time.thread_time_ns()
-    work()
-    return time.thread_time_ns() - start
+def stage_of(chain: Sequence[tuple[str, str]]) -> str:
+    """The stage to which a sample belongs. ``chain``: (function, file) from the innermost call outwards."""
+    function, file = chain[0]
+    if not file.startswith("[") or file in OUTSIDE:
+        return user_stage(function, file)
+    names = [name for name, _ in chain]
+    if function.startswith(COPIES):
+        return "kernel: copy"
+    if any(name.startswith(WAITS) for name in names):
+        return "kernel: waits"
+    if function.startswith(ENTRIES):
+        return "system calls"
+    return "kernel: network" if any(name.startswith(CALLS) for name in names) else "kernel: other"
 
 
-def each_ns(work: Callable[[Any], Any], items: Sequence[Any]) -> float:
-    """CPU time of ``work`` for one item: the least of several rounds over all."""
-
-    def over_all() -> None:
-        for item in items:
-            work(item)
-
-    return min(cpu_ns(over_all) for _ in range(9)) / len(items)
-
-
-def slots(memory_bytes: int, bytes_each: int) -> list[Any]:
-    """``bytes_each`` of each packet in memory of this size, on huge pages if the system has them."""
-    memory = np.ones(max(memory_bytes, HUGE_BYTES_MIN), dtype=np.uint8)
-    return [memory[at + HEADER : at + HEADER + bytes_each] for at in range(0, memory_bytes - 65535, 65536)]
-
-
-def copy_ns(bytes_each: int, source_bytes: int, target_bytes: int) -> float:
-    """A copy of ``bytes_each``, from place to place of memory of these sizes."""
-
-    def timed(n: int) -> float:
-        sources, targets = slots(source_bytes, n), slots(target_bytes, n)
-        pairs = [(target, sources[i % len(sources)]) for i, target in enumerate(targets)]
-        return each_ns(lambda pair: np.copyto(*pair), pairs)
-
-    return timed(bytes_each) - timed(1)
+def user_stage(function: str, file: str) -> str:
+    """The stage of a sample outside the kernel."""
+    if function.startswith("crc32c"):
+        return "CRC"
+    if "clock_gettime" in function or "vdso" in file:
+        return "clock"
+    if "libc" in file:
+        if "memmove" in function or "memcpy" in function:
+            return "copy"
+        if "pthread" in function or "lll_" in function:
+            return "locks"
+        calls = ("send", "recv", "poll", "nanosleep", "syscall", "futex", "sched_yield")
+        return "system calls" if any(call in function for call in calls) else "engine"
+    return "engine" if "/_native/" in file and not function.startswith("__pyx") else "Python"
 
 
-def crc_ns(bytes_each: int, memory_bytes: int) -> float:
-    """The CRC of ``bytes_each``."""
-    return each_ns(bare.crc32c, slots(memory_bytes, bytes_each)) - each_ns(bare.crc32c, slots(memory_bytes, 1))
+class Samples:
+    """A context in which all processes of the machine are sampled."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+
+    def __enter__(self) -> Samples:
+        command = ["perf", "record", "-a", "-g", "-e", "cpu-clock", "-F", str(SAMPLES_PER_S), "-k", "CLOCK_MONOTONIC"]
+        self._perf = subprocess.Popen(
+            [*command, "-o", self.file], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(0.5)
+        if self._perf.poll() is not None:
+            raise SystemExit(f"perf cannot sample: {self._perf.stderr.read()}")  # type: ignore[union-attr]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._perf.send_signal(signal.SIGINT)
+        self._perf.communicate()
+
+    def __iter__(self) -> Iterator[tuple[int, int, str]]:
+        """Process, monotonic ns and stage of each sample."""
+        command = ["perf", "script", "-i", self.file, "--ns", "-F", "pid,time,ip,sym,dso"]
+        text = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True).stdout
+        for block in text.split("\n\n"):
+            head, *frames = block.strip("\n").split("\n")
+            if not frames:
+                continue
+            pid, seconds = head.split()
+            whole, _, fraction = seconds.rstrip(":").partition(".")
+            yield int(pid), int(whole) * 10**9 + int(fraction), stage_of([frame_of(line) for line in frames])
 
 
-class Plain:
-    """The necessary work on the bytes of packets, and nothing else, in memory like the engine's."""
-
-    def __init__(self, packets: Sequence[bytes]) -> None:
-        self.packets = [np.frombuffer(packet, dtype=np.uint8) for packet in packets]
-        memory = np.zeros(HUGE_BYTES_MIN, dtype=np.uint8)
-        places = [memory[i << 16 : (i << 16) + len(packet)] for i, packet in enumerate(packets)]
-        self.received = list(zip(places, self.packets, strict=True))
-        self.delivered = [(memory[HUGE_BYTES_MIN // 2 + (i << 16) :][: len(p)], p) for i, p in enumerate(places)]
-
-    def send(self) -> None:
-        """Copies and sums each."""
-        for pair in self.received:
-            np.copyto(*pair)
-        for place, _ in self.received:
-            bare.crc32c(place)
-
-    def receive(self) -> None:
-        """Copies each, as the call from Python does, and sums it; then copies all into a batch."""
-        for place, packet in self.received:
-            np.copyto(place, packet)
-            bare.crc32c(place)
-        for pair in self.delivered:
-            np.copyto(*pair)
-
-
-def engine_ns(size: int, packet_bytes: int) -> tuple[float, float]:
-    """The cost of a packet beyond its copies and its CRC: in the sender's engine, in the receiver's."""
-    sender = engine(SENDER, [RECEIVER, SENDER], packet=packet_bytes, deliver_own=False)
-    receiver = engine(RECEIVER, [RECEIVER, SENDER], packet=packet_bytes)
-    receiver.deliver()  # the marker of the view
-    payloads = [bytes(size)] * max(1, GATHERED * (packet_bytes - HEADER) // (size + 4))
-    rounds: list[tuple[float, float]] = []
-    now = 1
-    for _ in range(WARM + ROUNDS):
-        now += 50_000_000  # acks are due
-        array = SendingArray(sender, payloads)
-        out: list[tuple[int, bytes, bytes]] = []
-        sent = cpu_ns(array.step)
-        assert array.sent == len(payloads), "the messages must fit the window"
-        sent += cpu_ns(lambda out=out, now=now: out.extend(sender.transmit(now, runs_max=64)))
-        sent -= cpu_ns(sender.lent)  # the copies that transmit made for Python
-        packets = [datagram for _, _, datagram in out if len(datagram) > packet_bytes // 2]
-
-        def receive(packets: list[bytes] = packets, now: int = now) -> None:
-            for packet in packets:
-                receiver.receive(packet, b"\x02", now)
-            receiver.deliver(1 << 20, now)
-
-        received = cpu_ns(receive)
-        plain = Plain(packets)
-        plain.receive()
-        rounds.append(((sent - cpu_ns(plain.send)) / len(packets), (received - cpu_ns(plain.receive)) / len(packets)))
-        receiver.tick(now + 40_000_000)
-        for _, _, datagram in receiver.transmit(now + 40_000_000):
-            sender.receive(datagram, b"\x01", now + 41_000_000, 1)
-    sent_ns, received_ns = (max(0.0, statistics.median(side)) for side in zip(*rounds[WARM:], strict=True))
-    return sent_ns, received_ns
-
-
-def parts(size: int, packet_bytes: int, window_bytes: int) -> dict[str, tuple[float, float]]:
-    """Copy, CRC and engine of a packet: at the sender, at a receiver; ns."""
-    body = packet_bytes - HEADER
-    crc = crc_ns(body, GATHERED << 16)
-    copies = copy_ns(body, BATCH_BYTES, window_bytes), copy_ns(body, GATHERED << 16, GATHERED << 16)
-    return {"copy": copies, "CRC": (crc, crc), "engine": engine_ns(size, packet_bytes)}
+def frame_of(line: str) -> tuple[str, str]:
+    """Function and file of a line of ``perf script``."""
+    rest = line.split(maxsplit=1)[1]
+    function, _, file = rest.rpartition(" (")
+    return function, file.rstrip(")")
 
 
 # ---- processes -----------------------------------------------------------------------------------------------------
 
 
-def of_each(used: Sequence[Mapping[str, float]], sender: int, packets: float) -> list[dict[str, float]]:
-    """CPU use for one packet: of the sender, and of a receiver on average."""
-    others = [use for index, use in enumerate(used) if index != sender]
-    return [
-        {key: used[sender][key] / packets for key in used[sender]},
-        {key: statistics.mean(use[key] for use in others) / packets for key in used[sender]},
-    ]
+def of_each(
+    used: Sequence[Mapping[str, float]], sender: int, packets: float, samples: Counter[tuple[int, str]]
+) -> list[dict[str, float]]:
+    """CPU use for one packet, in all and by stage, ns: of the sender, and of a receiver on average."""
+    each = []
+    for use in used:
+        total = (use["user_s"] + use["system_s"]) * 1e9 / packets
+        seen = sum(samples[int(use["pid"]), stage] for stage in STAGES)
+        shares = {stage: total * samples[int(use["pid"]), stage] / max(1, seen) for stage in STAGES}
+        each.append({**shares, "all": total, "waits": use["waits"] / packets})
+    others = [use for index, use in enumerate(each) if index != sender]
+    return [each[sender], {key: statistics.mean(use[key] for use in others) for key in each[sender]}]
+
+
+def counted(samples: Samples, used: Sequence[Mapping[str, float]]) -> Counter[tuple[int, str]]:
+    """How many samples found a process of the run in a stage, while it was measured."""
+    spans = {int(use["pid"]): (use["begun_ns"], use["ended_ns"]) for use in used}
+    never = (0, 0)
+    return Counter(
+        (pid, stage) for pid, at_ns, stage in samples if spans.get(pid, never)[0] <= at_ns < spans.get(pid, never)[1]
+    )
 
 
 def run_pair(path: NetPath, load: Load, number: int) -> dict[str, list[dict[str, float]]]:
     """One run of the group and of both baselines: by name, of the sender and of a receiver."""
-    run = group_throughput(path, load, f"stages-{os.getpid()}-{number}")
-    window = int(run["window_bytes"])
-    pair = {"seqcast": of_each(run["used"], 1, run["packets"]), "window": [{"bytes": window}]}
-    for name, limit in (("raw", False), ("limit", True)):
-        done = bare_run(path, load, limit=limit, window_bytes=window)
-        used = [{key: each[key] for key in ("user_s", "system_s", "waits")} for each in done]
-        pair[name] = of_each(used, 0, done[0]["sent"] / path.packet_bytes)
+    pair = {}
+    with tempfile.TemporaryDirectory(prefix="seqcast-stages-") as folder:
+        with Samples(f"{folder}/samples") as samples:
+            run = group_throughput(path, load, f"stages-{os.getpid()}-{number}")
+        pair["seqcast"] = of_each(run["used"], 1, run["packets"], counted(samples, run["used"]))
+        for name in ("limit", "raw"):
+            with Samples(f"{folder}/samples") as samples:
+                done = bare_run(path, load, limit=name == "limit", window_bytes=int(run["window_bytes"]))
+            pair[name] = of_each(done, 0, done[0]["sent"] / path.packet_bytes, counted(samples, done))
     return pair
 
 
 def measure(path: NetPath, size: int, options: argparse.Namespace) -> dict[str, Any]:
-    """The stages of one message size: medians over the pairs."""
+    """Medians over the pairs, of one message size: run -> side -> stage -> ns."""
     load = Load(members=options.members, senders=1, size=size, order="fifo", seconds=options.seconds)
     pairs = []
     for number in range(options.pairs):
         pairs.append(run_pair(path, load, number))
         print(f"{size} B: pair {number + 1} of {options.pairs}", file=sys.stderr, flush=True)
 
-    def middle(name: str, side: int, *keys: str) -> float:
-        return statistics.median(sum(pair[name][side][key] for key in keys) for pair in pairs)
+    def middle(run: str, side: int) -> dict[str, float]:
+        return {key: statistics.median(pair[run][side][key] for pair in pairs) for key in pairs[0][run][side]}
 
-    alone = parts(size, path.packet_bytes, int(middle("window", 0, "bytes")))
-    result: dict[str, Any] = {"size": size, "packet_bytes": path.packet_bytes, "sides": []}
-    for side in range(2):
-        kernel = middle("raw", side, "system_s") * 1e9
-        user = middle("seqcast", side, "user_s") * 1e9
-        known = {name: ns[side] for name, ns in alone.items()}
-        stages = {
-            "kernel, as in plain C": kernel,
-            "kernel, beyond it": middle("seqcast", side, "system_s") * 1e9 - kernel,
-            **known,
-            "rest": user - sum(known.values()),
-        }
-        result["sides"].append(
-            {
-                "stages": stages,
-                "seqcast": sum(stages.values()),
-                "raw": middle("raw", side, "user_s", "system_s") * 1e9,
-                "limit": middle("limit", side, "user_s", "system_s") * 1e9,
-                "waits": middle("seqcast", side, "waits"),
-            }
-        )
-    return result
+    return {"size": size, "packet_bytes": path.packet_bytes, **{run: [middle(run, 0), middle(run, 1)] for run in RUNS}}
 
 
 # ---- the page ------------------------------------------------------------------------------------------------------
@@ -239,28 +206,23 @@ def page(results: Sequence[Mapping[str, Any]], options: argparse.Namespace, load
         "",
         f"One sender and {options.members - 1} receivers, each in a process of its own, over loopback, in the order "
         "`fifo`, with arrays of messages. CPU time of the sender and of each receiver for one packet of "
-        f"{results[0]['packet_bytes']:,} bytes, in ns; medians of {options.pairs} pairs of runs. The system says what "
-        "each process used in the kernel and outside; copy, CRC and engine are measured alone, on one thread.",
+        f"{results[0]['packet_bytes']:,} bytes, in ns; medians of {options.pairs} runs of each. The system says how "
+        f"much time each process used, and samples of its functions, {SAMPLES_PER_S:,} a second on each core, what "
+        "for. *Plain C* is the baseline without a protocol; *the limit* the one with acks, CRC and copies.",
         "",
     ]
-    lines += [f"- *{name}*: {what}." for name, what in ROWS]
-    lines += [
-        "- *plain C*: the baseline without a protocol; *the limit*: the one with acks, CRC and copies.",
-        "- *waits*: how often the process blocked, for one packet.",
-        "",
-        "| | " + " | ".join(f"{result['size']:,} B: sender | receiver" for result in results) + " |",
-        "| --- |" + " ---: | ---: |" * len(results),
-    ]
+    lines += [f"- *{stage}*: {what}." for stage, what in STAGES.items()]
+    lines.append("- *blocked*: how often the process waited in the kernel, for one packet.")
+    for result in results:
+        sides = [f"{side}: {TITLES[run]}" for side in ("sender", "receiver") for run in RUNS]
+        lines += ["", f"## Messages of {result['size']:,} B", "", "| ns | " + " | ".join(sides) + " |"]
+        lines.append("| --- |" + " ---: |" * len(sides))
 
-    def row(name: str, value: Callable[[Mapping[str, Any]], float], form: str = "{:,.0f}") -> str:
-        cells = [form.format(value(side)) for result in results for side in result["sides"]]
-        return f"| {name} | " + " | ".join(cells) + " |"
+        def row(name: str, key: str, form: str, result: Mapping[str, Any] = result) -> str:
+            return f"| {name} | " + " | ".join(form.format(result[run][i][key]) for i in (0, 1) for run in RUNS) + " |"
 
-    lines += [row(name, lambda side, name=name: side["stages"][name]) for name, _ in ROWS]
-    lines.append(row("**all**", lambda side: side["seqcast"]))
-    lines.append(row("plain C", lambda side: side["raw"]))
-    lines.append(row("the limit", lambda side: side["limit"]))
-    lines.append(row("waits", lambda side: side["waits"], "{:.2f}"))
+        lines += [row(stage, stage, "{:,.0f}") for stage in STAGES]
+        lines += [row("**all**", "all", "{:,.0f}"), row("blocked", "waits", "{:.2f}")]
     return "\n".join(lines) + "\n"
 
 
@@ -273,6 +235,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--into", default=str(DOCS / "stages.md"), metavar="FILE", help="-: print it (%(default)s)")
     options = parser.parse_args(argv)
+    if not shutil.which("perf"):
+        parser.error("perf of Linux is missing; on Debian: apt-get install linux-perf")
     load = os.getloadavg()[0]
     with open_path("loopback", options.members) as path:
         text = page([measure(path, size, options) for size in options.sizes], options, load)

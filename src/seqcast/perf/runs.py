@@ -21,8 +21,9 @@ JOURNAL_LEAVE_S = 300.0
 WARM_S = 0.3
 WARM_ROUNDS = 500
 BARE_TRIES = 3
-USED = ("user_s", "system_s", "waits")
-"""What a process reports of its use of the machine: CPU time outside and in the kernel, s, and how often it blocked."""
+USED = ("user_s", "system_s", "waits", "pid", "begun_ns", "ended_ns")
+"""What a process reports of its use of the machine: CPU time outside and in the kernel, s, how often it blocked, which
+process it is, and from when to when by the monotonic clock."""
 GROUP_TRIES = 3
 
 

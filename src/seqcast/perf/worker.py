@@ -66,14 +66,23 @@ class Commands:
 
 
 def usage() -> dict[str, float]:
-    """What this process has used: CPU time in and outside the kernel, s, and how often it blocked."""
+    """What this process has used: CPU time outside and in the kernel, s, and how often it blocked; and when, by the
+    monotonic clock."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    return {"user_s": used.ru_utime, "system_s": used.ru_stime, "waits": used.ru_nvcsw}
+    return {
+        "user_s": used.ru_utime,
+        "system_s": used.ru_stime,
+        "waits": used.ru_nvcsw,
+        "at_ns": time.monotonic_ns(),
+    }
 
 
 def usage_since(start: dict[str, float]) -> dict[str, float]:
-    """The growth of ``usage``."""
-    return {key: value - start[key] for key, value in usage().items()}
+    """What this process, ``pid``, has used from ``begun_ns`` to ``ended_ns``."""
+    now = usage()
+    begun_ns, ended_ns = start["at_ns"], now.pop("at_ns")
+    used = {key: value - start[key] for key, value in now.items()}
+    return {**used, "pid": os.getpid(), "begun_ns": begun_ns, "ended_ns": ended_ns}
 
 
 def resident_mb() -> float:
