@@ -25,12 +25,12 @@ int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
 /* The driver may be sending from the ring outside the lock: it is freed by the next transmit. */
 static void retire_ring(sc_engine *e, sc_tx_stream *tx) {
     if (tx->ring) {
-        sc_retired *r = (sc_retired *)(tx->ring + tx->ring_bytes);
+        sc_retired *r = (sc_retired *)(tx->ring + tx->ring_room);
         *r = (sc_retired){.next = e->packing.retired, .memory = tx->ring};
         e->packing.retired = r;
     }
     tx->ring = NULL;
-    tx->ring_bytes = 0;
+    tx->ring_bytes = tx->ring_room = 0;
     tx->lent = SC_NOT_LENT;
 }
 
@@ -54,9 +54,21 @@ void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
     tx->open_offsets = NULL;
 }
 
+static int new_ring(sc_engine *e, sc_tx_stream *tx, const sc_ring_size *size) {
+    uint64_t room = size->room > size->needed ? size->room : size->needed;
+    room = (room + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
+    uint8_t *ring = sc_large_alloc(room + sizeof(sc_retired));
+    if (!ring) return -1;
+    memset(ring, 0, size->written < room ? size->written : room);
+    retire_ring(e, tx);
+    tx->ring = ring;
+    tx->ring_room = room;
+    return 0;
+}
+
 /* Restarts the stream after `base`, empty. -1 without memory. */
 int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
-                uint64_t ring_bytes) {
+                const sc_ring_size *size) {
     if (!tx->packets) {
         tx->packets = calloc((size_t)tx->mask + 1, sizeof *tx->packets);
         tx->open_offsets = malloc(sizeof(int32_t) * (SC_PACKET_MAX / 4 + 2));
@@ -66,14 +78,9 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     }
     sc_tx_sent(e, tx, tx->unsent_bytes); /* nor will it be */
     if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while it may still be sent from */
-    if (ring_bytes > tx->ring_bytes) {
-        ring_bytes = (ring_bytes + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
-        uint8_t *ring = sc_large_alloc(ring_bytes + sizeof(sc_retired));
-        if (!ring) return -1;
-        retire_ring(e, tx);
-        tx->ring = ring;
-        tx->ring_bytes = ring_bytes;
-    }
+    if (size->needed > tx->ring_room && new_ring(e, tx, size)) return -1;
+    uint64_t needed = (size->needed + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
+    if (needed > tx->ring_bytes) tx->ring_bytes = needed;
     tx->head = tx->tail = 0;
     tx->first = tx->next = tx->unsent = base + 1;
     tx->stable = tx->consumed = base;
@@ -114,9 +121,8 @@ sc_tx_stream *sc_tx_to(sc_engine *e, sc_peer *peer, int stream) {
     if (!*slot) sc_tx_init(tx, stream, e->config.ring_packets);
     *slot = tx;
     tx->pair = peer->pair;
-    if (!sc_tx_reset(e, tx, tx->next - 1, window, e->view.packet_bytes,
-                     window + window / 8 + 4 * (uint64_t)e->view.packet_bytes))
-        return tx;
+    sc_ring_size size = {.needed = window + window / 8 + 4 * (uint64_t)e->view.packet_bytes};
+    if (!sc_tx_reset(e, tx, tx->next - 1, window, e->view.packet_bytes, &size)) return tx;
     sc_tx_free(e, tx);
     return NULL;
 }

@@ -29,6 +29,7 @@ typedef struct sc_tx_stream {
     uint8_t type;
     uint8_t *ring;
     uint64_t ring_bytes, head, tail; /* head, tail: monotonic positions */
+    uint64_t ring_room; /* bytes of its memory, which may be more than are used */
     uint64_t lent; /* streams/transmit.c: position of the oldest packet handed out last, or SC_NOT_LENT */
     int lent_stall; /* streams/transmit.c: a packet could not be opened because memory was lent */
     sc_tx_packet *packets;
@@ -72,10 +73,15 @@ typedef struct {
     sc_retired *retired; /* rings that were replaced; freed by the next transmit */
 } sc_packing;
 
+/* Bytes of a ring. New memory has `room`, if that is more than it needs, and the first `written` bytes are written to. */
+typedef struct {
+    uint64_t needed, room, written;
+} sc_ring_size;
+
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets);
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx);
 int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
-                uint64_t ring_bytes);
+                const sc_ring_size *size);
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall, int force);
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n);

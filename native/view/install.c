@@ -139,15 +139,35 @@ static void order_begin(sc_engine *e, preparation *new) {
     e->order.ops->begin(e);
 }
 
-/* A stream in use has a ring for its window; each packet may waste its alignment, and a packet does not wrap around the end.
- * Resent messages fit, whatever the window. A member that forwards has a group ring, too: it may be the next to multicast. */
-static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
-    uint64_t packet = e->view.packet_bytes;
-    if (!used && !(e->order.waits && tx == &e->group)) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, 0);
+static uint64_t window_of(const sc_engine *e, uint64_t window) {
+    uint64_t least = 2 * (uint64_t)e->view.packet_bytes;
     if (window > e->config.ring_bytes) window = e->config.ring_bytes;
-    if (window < 2 * packet) window = 2 * packet;
-    uint64_t ring = window + window / 8 + 4 * packet;
-    return sc_tx_reset(e, tx, base, used ? window : 0, e->view.packet_bytes, ring > resend ? ring : resend);
+    return window < least ? least : window;
+}
+
+/* For a window; each packet may waste its alignment, and a packet does not wrap around the end. */
+static uint64_t ring_of(const sc_engine *e, uint64_t window) {
+    return window + window / 8 + 4 * (uint64_t)e->view.packet_bytes;
+}
+
+/* Fewer members have larger windows. A view change is no time for new memory: all senders wait, and a virtual machine may take
+ * milliseconds for a megabyte. So a ring has room for a window twice as large, and what messages are packed into that a view
+ * change leaves unordered is written to before. */
+static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t resend) {
+    uint64_t ring = ring_of(e, window), ready = 2 * ring_of(e, window_of(e, e->view.forward_window_bytes));
+    return (sc_ring_size){.needed = ring > resend ? ring : resend,
+                          .room = ring_of(e, window_of(e, 2 * window)),
+                          .written = e->order.waits ? ready : 0};
+}
+
+/* A stream in use has a ring for its window. Resent messages fit, whatever the window. A member that forwards has a group ring,
+ * too: it may be the next to multicast. */
+static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
+    sc_ring_size size = {0};
+    if (!used && !(e->order.waits && tx == &e->group)) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, &size);
+    window = window_of(e, window);
+    size = ring_size(e, window, resend);
+    return sc_tx_reset(e, tx, base, used ? window : 0, e->view.packet_bytes, &size);
 }
 
 static int streams_begin(sc_engine *e, const sc_resend *resend) {

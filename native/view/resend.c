@@ -37,15 +37,11 @@ static int reserve(sc_engine *e, size_t bytes) {
 }
 
 /* A view change copies what waits for its order while all senders wait, and where the memory is new, a virtual machine may take
- * ten times as long as for the copy itself. So the memory is written to before: where the messages are collected, and as much of
- * the group ring, should this member be the next one to multicast. */
+ * ten times as long as for the copy itself. So it is written to before, and is enough for the ring of a larger window, too. */
 void sc_resend_prepare(sc_engine *e) {
-    size_t bytes = e->forward.ring_bytes, had = e->resend.bytes;
-    if (!e->order.waits) return;
-    if (!reserve(e, bytes + bytes / 8) && e->resend.bytes > had) memset(e->resend.p, 0, e->resend.bytes);
-    if (e->group.ring == e->resend.ring) return;
-    e->resend.ring = e->group.ring;
-    memset(e->group.ring, 0, bytes < e->group.ring_bytes ? bytes : e->group.ring_bytes);
+    size_t bytes = e->forward.ring_bytes, most = e->forward.ring_room;
+    if (!e->order.waits || bytes + bytes / 8 <= e->resend.bytes) return;
+    if (!reserve(e, most + most / 8)) memset(e->resend.p, 0, e->resend.bytes);
 }
 
 /* Whole messages only: one that the application is still packing restarts by itself (sc_send_state.epoch). The first may begin

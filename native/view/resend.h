@@ -17,7 +17,6 @@ typedef struct {
 typedef struct {
     uint8_t *p;
     size_t bytes;
-    const uint8_t *ring; /* the group ring that was last made ready */
 } sc_resend_memory;
 
 /* Makes memory ready for the next view change, in a view in which own messages wait for their order. */

@@ -336,6 +336,9 @@ BREAKS = (
          "for (uint64_t k = 0, i = r->n - 1; k < r->n; k++, i = r->n - 1 - k) {\n        uint64_t done = 0;\n"
          "        start = i ? r->ends[i - 1] : 0;",
          family="storm"),
+    _one("a ring has no room for the larger window of fewer members", "native/view/install.c",
+         ".room = ring_of(e, window_of(e, 2 * window)),", ".room = 0,",
+         tests="tests/unit/test_engine_views.py", why="it costs time: senders wait while the kernel clears memory"),
     _one("global seqnos do not begin anew with a view", "native/order/stamping.c", ".global_next = 1,",
          ".global_next = e->epoch,",
          family="storm"),

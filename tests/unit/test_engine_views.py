@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
 
 import pytest
@@ -342,6 +343,36 @@ def test_messages_of_one_byte_that_take_more_memory_than_the_ring_are_sent_again
     change_view(net, [0, 2], [0, 2], sequencer=1, tag=3)  # it is the sequencer itself
     net.run(200)
     assert of_sender(net, 0, 2) == sent == of_sender(net, 2, 2)
+
+
+class Allocated(ctypes.Structure):
+    """``mallinfo2`` of the GNU C library."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost".split()
+    ]
+
+
+def allocated() -> int:
+    """Bytes that this process has from ``malloc``."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        pytest.skip("this C library does not tell what is allocated")
+    mallinfo2.restype = Allocated
+    told = mallinfo2()
+    return int(told.uordblks + told.hblkhd)
+
+
+@pytest.mark.parametrize("sequencer", [0, -1])
+def test_a_view_with_fewer_members_and_larger_windows_takes_no_new_memory(sequencer: int) -> None:
+    """All senders wait meanwhile, and writing to new memory for the first time may take most of a failover."""
+    net = Net(4, sequencer=sequencer, window=3 << 19)
+    before = allocated()
+    net.window *= 2
+    change_view(net, [1, 2, 3], [1, 2, 3], sequencer=sequencer, tag=2)
+    assert net.engines[2].counters()["window_bytes"] == net.window
+    assert allocated() < before + (1 << 20)
 
 
 @pytest.mark.parametrize("steps", range(1, 12, 2))
