@@ -445,7 +445,8 @@ class Application:
         self.machine.trace(f"gives up: {error}")
         if leaves:
             self.sender.give_up()
-            self.leave()
+            # A process takes all effects of a step before it takes a request: among them may be the unblock callback.
+            self.machine.clock.at(self.machine.clock.now, self.leave)
         else:
             self.record.leaving, self.record.leave_ns = True, 0
         self.machine.start_again()
