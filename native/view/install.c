@@ -150,14 +150,21 @@ static uint64_t ring_of(const sc_engine *e, uint64_t window) {
     return window + window / 8 + 4 * (uint64_t)e->view.packet_bytes;
 }
 
-/* Fewer members have larger windows. A view change is no time for new memory: all senders wait, and a virtual machine may take
- * milliseconds for a megabyte. So a ring has room for a window twice as large, and what messages are packed into that a view
- * change leaves unordered is written to before. */
+/* What messages are packed into that a view change leaves unordered, if it is the end of one member: the others have larger
+ * windows then. */
+static uint64_t forward_ring_of_fewer(const sc_engine *e) {
+    uint64_t window = e->view.forward_window_bytes;
+    if (e->view.n > 2) window += window / (e->view.n - 2);
+    return ring_of(e, window_of(e, window));
+}
+
+/* A view change is no time for new memory: all senders wait, and a virtual machine may take milliseconds for a megabyte. So a ring
+ * has room for a window twice as large, and what is needed at once in the next view is written to before. */
 static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t resend) {
-    uint64_t ring = ring_of(e, window), ready = 2 * ring_of(e, window_of(e, e->view.forward_window_bytes));
+    uint64_t ring = ring_of(e, window);
     return (sc_ring_size){.needed = ring > resend ? ring : resend,
                           .room = ring_of(e, window_of(e, 2 * window)),
-                          .written = e->order.waits ? ready : 0};
+                          .written = e->order.waits ? forward_ring_of_fewer(e) : 0};
 }
 
 /* A stream in use has a ring for its window. Resent messages fit, whatever the window. A member that forwards has a group ring,
@@ -199,7 +206,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     sc_large_done(e);
     sc_detect_begin(e, now);
     int failed = sc_resend_pack(e, &new->resend, e->wall);
-    sc_resend_prepare(e);
+    if (e->order.waits) sc_resend_prepare(e, forward_ring_of_fewer(e));
     sc_taking_installed(e, now);
     return failed;
 }

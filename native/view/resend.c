@@ -37,11 +37,13 @@ static int reserve(sc_engine *e, size_t bytes) {
 }
 
 /* A view change copies what waits for its order while all senders wait, and where the memory is new, a virtual machine may take
- * ten times as long as for the copy itself. So it is written to before, and is enough for the ring of a larger window, too. */
-void sc_resend_prepare(sc_engine *e) {
-    size_t bytes = e->forward.ring_bytes, most = e->forward.ring_room;
-    if (!e->order.waits || bytes + bytes / 8 <= e->resend.bytes) return;
-    if (!reserve(e, most + most / 8)) memset(e->resend.p, 0, e->resend.bytes);
+ * ten times as long as for the copy itself. So it is written to before, and suffices for the ring of the next view, too,
+ * of which `next` is an estimate. */
+void sc_resend_prepare(sc_engine *e, size_t next) {
+    size_t bytes = e->forward.ring_bytes;
+    if (bytes + bytes / 8 <= e->resend.bytes) return;
+    if (next > bytes) bytes = next;
+    if (!reserve(e, bytes + bytes / 4)) memset(e->resend.p, 0, e->resend.bytes);
 }
 
 /* Whole messages only: one that the application is still packing restarts by itself (sc_send_state.epoch). The first may begin

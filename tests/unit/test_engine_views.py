@@ -369,7 +369,7 @@ def test_a_view_with_fewer_members_and_larger_windows_takes_no_new_memory(sequen
     """All senders wait meanwhile, and writing to new memory for the first time may take most of a failover."""
     net = Net(4, sequencer=sequencer, window=3 << 19)
     before = allocated()
-    net.window *= 2
+    net.window = net.window // 2 * 3
     change_view(net, [1, 2, 3], [1, 2, 3], sequencer=sequencer, tag=2)
     assert net.engines[2].counters()["window_bytes"] == net.window
     assert allocated() < before + (1 << 20)
