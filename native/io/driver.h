@@ -71,6 +71,8 @@ typedef struct { /* receive.c; all of it is the role holder's */
     int cut_short; /* the last round took all it may: more may be there */
     int64_t load_since;
     uint64_t load_bytes, load_packets;
+    int orders; /* what was received in this period made packets of our own */
+    int64_t late_ns; /* how late the holder gets a core, on average */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */
     uint64_t gather; /* bytes: a quarter of a window */

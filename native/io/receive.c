@@ -7,6 +7,9 @@
 #define LOAD_PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
+#define WORTH 2 /* or a nap would gather a half of that */
+#define LATER 4 /* a thread that gets a core late may nap this many times as long as it is late ... */
+#define LONGER 8 /* ... but at most this many times as long as the setting */
 #define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
 #define ONE 1 /* of the datagrams that are there */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
@@ -14,6 +17,7 @@
 #define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
+#define LATENESSES 8 /* the mean of about so many */
 
 int sc_round_init(sc_round *round) {
     round->scratch = malloc((size_t)SC_IO_BATCH_MAX * SC_SLAB_BYTES);
@@ -62,7 +66,9 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     prepare(d, got); /* the others are as they were */
     sc_tell_engine_news(d);
     /* Acks and the like, and complete packets that a sequencer has just stamped. */
-    *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
+    int ordered = sc_engine_unsent(d->engine) > before;
+    *urgent |= sc_engine_urgent(d->engine) || ordered;
+    d->round.orders |= ordered;
     d->round.deadline = sc_engine_deadline(d->engine);
     d->round.gather = sc_engine_window(d->engine) / 4;
     sc_mutex_unlock(d->lock);
@@ -122,6 +128,20 @@ static void run_timers(sc_driver *d, int64_t now, int *urgent) {
     sc_mutex_unlock(d->lock);
 }
 
+/* This thread, which slept, was to run again at `due` at the latest. */
+static void measure_lateness(sc_driver *d, int64_t due) {
+    int64_t late = sc_earlier(sc_now() - due, LONGER * d->config.nap_ns);
+    if (late >= 0) d->round.late_ns += (late - d->round.late_ns) / LATENESSES;
+}
+
+/* Where more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core anyway. But
+ * a thread of this process that sends may wait for acks, and others wait for a sequencer. */
+static int64_t longest_nap(sc_driver *d, int sent) {
+    int64_t ns = sc_earlier(LATER * d->round.late_ns, LONGER * d->config.nap_ns);
+    int awaited = sent || d->round.orders || sc_load(&d->role.waiting);
+    return awaited || ns < d->config.nap_ns ? d->config.nap_ns : ns;
+}
+
 /* Under load: many bytes, or many packets that are not answers to the application's sends. */
 static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     d->round.load_bytes += bytes;
@@ -132,11 +152,15 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
                  (!sent && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
     sc_store(&d->round.loaded, loaded);
     uint64_t gather = d->round.gather < GATHER_BYTES ? d->round.gather : GATHER_BYTES;
+    int64_t nap_ns = longest_nap(d, sent);
+    int worth = d->round.load_bytes * (uint64_t)nap_ns / (uint64_t)period >= LOAD_BYTES / WORTH ||
+                (!sent && d->round.load_packets * (uint64_t)nap_ns / (uint64_t)period >= LOAD_PACKETS / WORTH);
     d->round.nap_ns =
-        loaded ? sc_earlier(d->config.nap_ns, (int64_t)(gather * (uint64_t)period / (d->round.load_bytes + 1))) : 0;
+        loaded || worth ? sc_earlier(nap_ns, (int64_t)(gather * (uint64_t)period / (d->round.load_bytes + 1))) : 0;
     d->round.nap_bytes = (uint64_t)d->round.nap_ns * d->round.load_bytes / (uint64_t)period;
     d->round.load_since = now;
     d->round.load_bytes = d->round.load_packets = 0;
+    d->round.orders = 0;
 }
 
 /* ---- the round ---------------------------------------------------------------------------------------------- */
@@ -144,12 +168,13 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
 /* Under load: lets datagrams accumulate, so that more are received at once. They have done so while the application handled the
  * last ones: a nap lasts only for what is left of that time. */
 static void nap(sc_driver *d, int64_t until) {
-    int64_t now = sc_now(), end = d->round.came + d->round.nap_ns;
-    if (d->round.cut_short || now >= end || sc_earlier(until, d->round.deadline) <= end) return;
+    int64_t now = sc_now(), end = sc_earlier(d->round.came + d->round.nap_ns, sc_earlier(until, d->round.deadline));
+    if (d->round.cut_short || now >= end) return;
     sc_count(&d->counters.naps, 1);
     uint64_t most = sc_counted(&d->counters.nap_bytes);
     if (d->round.nap_bytes > most) sc_count(&d->counters.nap_bytes, d->round.nap_bytes - most);
     sc_sleep(end - now);
+    measure_lateness(d, end);
 }
 
 /* Looking at an empty socket costs a tenth of the way of a message from process to process, and a message that arrives at
@@ -192,8 +217,10 @@ static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
     sc_mutex_lock(d->lock);
     d->round.deadline = sc_engine_deadline(d->engine);
     sc_mutex_unlock(d->lock);
-    int64_t left = sc_earlier(end, d->round.deadline) - sc_now();
+    end = sc_earlier(end, d->round.deadline);
+    int64_t left = end - sc_now();
     int lanes = sc_io_poll(&d->io, left < 0 ? 0 : left);
+    if (left > 0) measure_lateness(d, end);
     sc_store(&d->waits.sleep_until, 0);
     *woken = lanes & SC_IO_WOKEN;
     return lanes & SC_IO_ALL ? receive(d, lanes, FIRST_BATCH, urgent) : 0;
