@@ -188,6 +188,12 @@ class Application:
             self.machine.step(LeaveGroup(self.record.leave_ns))
             self.machine.service()
 
+    def leave_soon(self) -> None:
+        if self.can_run or not self.record.alive:
+            self.leave()
+        else:
+            self.machine.clock.at(self.machine.busy_until, self.leave_soon)
+
     def end(self, leaves: bool) -> None:
         """Leaves or closes, whatever it did before."""
         if self.record.up and self.can_run:
@@ -446,7 +452,7 @@ class Application:
         if leaves:
             self.sender.give_up()
             # A process takes all effects of a step before it takes a request: among them may be the unblock callback.
-            self.machine.clock.at(self.machine.clock.now, self.leave)
+            self.machine.clock.at(self.machine.clock.now, self.leave_soon)
         else:
             self.record.leaving, self.record.leave_ns = True, 0
         self.machine.start_again()
