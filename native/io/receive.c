@@ -232,6 +232,7 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     if (may_nap && d->round.nap_ns > 0) nap(d, until);
     uint64_t bytes = d->config.busy_poll_ns > 0 ? spin(d, until, &urgent) : 0;
     if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
+    sc_store(&d->waits.caller_wants, 0); /* it checks again before it waits: what it transmits now need not wake it */
     int64_t now = bytes ? d->round.came : sc_now();
     d->round.cut_short = bytes >= ROUND_BYTES_MAX;
     measure_load(d, bytes, now);

@@ -22,7 +22,7 @@ static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
     return satisfied;
 }
 
-int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+static int rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     for (;;) {
         sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */
         if (has_or_deadline(d, want, mark)) return 1;
@@ -35,6 +35,13 @@ int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
         }
         if (woken) return sc_driver_has(d, want, mark);
     }
+}
+
+/* A thread that does not wait is not to be woken, least of all by what it sends itself: its next wait would end at once. */
+int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    int found = rounds(d, want, mark, until);
+    sc_store(&d->waits.caller_wants, 0);
+    return found;
 }
 
 /* Under `role.lock`. */

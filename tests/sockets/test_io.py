@@ -189,6 +189,24 @@ def test_a_thread_that_spins_notices_what_another_thread_sends():
     assert statistics.median(looks) < 5000, looks
 
 
+def test_a_thread_that_sends_does_not_wake_itself():
+    """It takes its own message before it waits again: a wake-up would only end that wait, and cost another one."""
+    rounds = []
+    with group_of(2, heartbeat_s=10.0, suspect_s=60.0) as (a, b):
+        for _ in range(20):
+            b.send(b"to wait for")
+            while a.recv(LIMIT_S).sender != b.member:
+                pass
+            a.send(b"own")
+            assert a.recv(LIMIT_S).sender == a.member
+            before = a.counters()["io_rounds"]
+            assert a.recv(0.0005) is None
+            rounds.append(a.counters()["io_rounds"] - before)
+            while b.recv(LIMIT_S).sender != a.member:
+                pass
+    assert sorted(rounds)[4] == 1, rounds  # a datagram may end a wait, too
+
+
 def test_a_stream_of_single_sends_gathers():
     """Each message leaves at once where there are few, but a stream costs no datagram for each (as Nagle's rule)."""
     with group_of(2, order="fifo", deliver_own=False, flush_s_min=0.002) as (a, b):
