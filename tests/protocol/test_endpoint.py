@@ -678,6 +678,32 @@ def test_a_joiner_learns_which_incarnations_are_over():
     assert one_view(a, b, d) and list(d.endpoint.context.departed) == [c.id]
 
 
+@pytest.mark.parametrize("same_view", [False, True])
+def test_a_member_does_not_admit_one_that_left_while_it_waited_itself(same_view):
+    """It heard it ask, before it was a member. The other left before the view that admits this one, or with it."""
+    stage = Stage()
+    for name in "abc":
+        stage.named(name)
+    stage.until(1)
+    first, early, late = sorted(stage.nodes, key=lambda node: node.id)
+    stage.refuse = lambda source, node, frame: source is late and isinstance(frame, Join)
+    stage.until(250)
+    assert names(first)[-1] == [first.name, early.name] and not late.endpoint.view
+    if not same_view:
+        early.leave()
+        stage.until(300)
+    stage.refuse = lambda source, node, frame: False
+    while not first.endpoint.machines.membership.joiners:
+        stage.clock.run(stage.clock.now + MS // 10)
+    if same_view:
+        early.leave()
+    stage.clock.run(stage.clock.now + 50 * MS)
+    assert names(late) == [[first.name, late.name]]
+    first.leave()
+    stage.until(2000)
+    assert names(late)[1:] == [[late.name]]
+
+
 def test_a_member_that_was_left_out_does_not_wait_for_those_that_continued():
     stage = Stage()
     stage.group("c", "a", "y")

@@ -374,7 +374,8 @@ class CoordinatedMembership(Machine):
         self.links.clear()
         self.leavers &= members
         self._forget_stale()
-        self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in members}
+        known = members | self.context.departed.keys()
+        self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in known}
         self.fire(E.VIEW)
 
     def due(self) -> int:

@@ -337,7 +337,8 @@ class Initiator(Machine):
         if joining and not context.primary:  # a joiner may later speak for this group in a merge
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
         if joining:  # and may admit the next joiners
-            frame = replace(frame, departed=tuple(context.departed)[-DEPARTED_MAX:])
+            gone = (member.id for member in context.members if not frame.has(member.id))
+            frame = replace(frame, departed=(*context.departed, *gone)[-DEPARTED_MAX:])
         return frame
 
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
