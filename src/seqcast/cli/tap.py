@@ -24,8 +24,8 @@ def main(arguments: argparse.Namespace) -> int:
     tls = {"certificate": arguments.certificate, "key": arguments.key}
     with Tap(directory, arguments.listen, read_token(arguments.token_file), **tls) as tap:
         host, port = tap.address
-        print(f"tap at {host}:{port}", flush=True)
         try:
+            print(f"tap at {host}:{port}", flush=True)
             while True:
                 time.sleep(1)  # a signal just before a wait without an end would not interrupt it
         except KeyboardInterrupt:
