@@ -280,6 +280,7 @@ def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
 
         class Slow:
             def send(self, data):
+                guard._stopping = True  # not before: the thread could end, and close this, before anything is sent
                 waking.send(data)  # the guard's thread ends, while this one has not returned yet
                 closed_meanwhile.append(closed.wait(0.3))
 
@@ -289,7 +290,7 @@ def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
 
         guard._wake_out = Slow()
         guard.thread.start()
-        guard.stop()
+        guard.view(())
         guard.thread.join(LIMIT_S)
         assert closed.is_set() and closed_meanwhile == [False]
 
