@@ -1,5 +1,6 @@
 """The public API on real sockets: order, sizes, threads, processes, leaving, crashes, fork, signals."""
 
+import array
 import ctypes
 import functools
 import gc
@@ -106,6 +107,22 @@ def test_a_big_message_through_the_sequencer_arrives_whole_between_others():
             b.send(payload)
         receiver.join()
         assert received == [b"before", big, b"after"]
+
+
+def test_data_and_offsets_of_a_batch_may_be_any_buffer_and_any_integers():
+    with group_of(1, order="fifo") as (a,):
+        data = b"onetwo"
+        for bytes_ in (data, bytearray(data), memoryview(data), array.array("H", data), np.frombuffer(data, np.uint8)):
+            for offsets in (
+                [0, 3, 6], (0, 3, 6), array.array("i", [0, 3, 6]), array.array("q", [0, 3, 6]),
+                memoryview(np.array([0, 3, 6])), np.array([0, 9, 3, 9, 6])[::2],
+            ):  # fmt: skip
+                a.send_batch(bytes_, offsets)
+                assert payloads(a, 2) == [b"one", b"two"]
+        for none in ([3], np.array([], np.int64)):
+            a.send_batch(data, none)
+        a.send_batch(data, [2, 2, 2, 6])
+        assert payloads(a, 3) == [b"", b"", b"etwo"]
 
 
 @pytest.mark.parametrize("wide", [np.int32, np.int64])
@@ -327,6 +344,12 @@ def test_bad_calls_say_what_to_do():
             (lambda: a.send_batch(three, np.array([0, 4], np.int64)), seqcast.UsageError, "within data"),
             (lambda: a.send_batch(three, np.array([0, 2, 1], np.int32)), seqcast.UsageError, "not decrease"),
             (lambda: a.send_batch(np.zeros(3, np.int16), np.array([0, 2])), seqcast.UsageError, "uint8"),
+            (lambda: a.send_batch(np.zeros((3, 2), np.uint8), np.array([0, 2])), seqcast.UsageError, "2 dimensions"),
+            (lambda: a.send_batch("text", np.array([0, 2])), seqcast.UsageError, "send_batch: .*'str'"),
+            (lambda: a.send_batch(three, np.array([0.0, 2.0])), seqcast.UsageError, "float64; wanted: 1 of int32"),
+            (lambda: a.send_batch(three, np.array([0, 2], ">i8")), seqcast.UsageError, "wanted: 1 of int32"),
+            (lambda: a.send_batch(three, np.zeros((2, 2), np.int32)), seqcast.UsageError, "2 dimensions of int32"),
+            (lambda: a.send_batch(three, b"\0\2"), seqcast.UsageError, "wanted: 1 of int32"),
             (lambda: a.send(b"x", to=seqcast.Member("z", 99)), seqcast.NotInView, "z is not in the view"),
             (lambda: seqcast.join("x", order="chaos"), seqcast.ConfigError, "total-1999, grant, causal, fifo"),
             (lambda: seqcast.join(""), seqcast.ConfigError, "cluster"),

@@ -1,10 +1,13 @@
-"""The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks. See native/bare/bare.h."""
+"""The bare C baselines of ``seqcast perf``, the numbers of its messages, and the CRC kernel for tests and benchmarks.
+See native/bare/."""
 
 from typing import TypedDict
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
+
+from seqcast._native.engine import Batch
 
 SHARED_BYTES: int
 RECEIVERS_MAX: int
@@ -40,3 +43,13 @@ def send(settings: Settings, shared: Buffer, *, warm_ns: int, measure_ns: int) -
 def receive(settings: Settings, shared: Buffer, *, index: int) -> Result: ...
 def ping(settings: Settings, shared: Buffer, *, spin: bool, warm_rounds: int, rounds: int) -> npt.NDArray[np.int64]: ...
 def pong(settings: Settings, shared: Buffer, *, spin: bool) -> None: ...
+
+class Numbers:
+    def __init__(self, data: Buffer, size: int, sender: int) -> None: ...
+    def write(self, first: int) -> None: ...
+
+class Check:
+    count: int
+    wrong: int
+    def __init__(self, size: int) -> None: ...
+    def take(self, batch: Batch | None) -> int: ...

@@ -1,5 +1,5 @@
 # cython: freethreading_compatible = True
-"""The bare C baselines of ``seqcast perf``, and the CRC kernel for tests and benchmarks.
+"""The bare C baselines of ``seqcast perf``, the numbers of its messages, and the CRC kernel for tests and benchmarks.
 
 Each of send, receive, ping and pong is one process of a run; they share ``SHARED_BYTES`` of zeroed memory. They block
 without the GIL until the run is over. See native/bare/bare.h.
@@ -9,7 +9,10 @@ import os
 
 import numpy as np
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+from libc.stdlib cimport calloc, free
+
+from seqcast._native.engine cimport Batch
 
 
 cdef extern from "hash/crc32c.h" nogil:
@@ -52,6 +55,15 @@ cdef extern from "bare/bare.h" nogil:
     int sc_bare_ping(const sc_bare_config *config, void *shared, int spin, uint32_t warm_rounds, uint32_t rounds,
                      int64_t *round_trips_ns, sc_bare_result *out)
     int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_result *out)
+
+
+cdef extern from "bare/numbers.h" nogil:
+    const unsigned SC_NUMBER_BITS
+    const size_t SC_NUMBER_BYTES
+    const unsigned SC_NUMBER_SENDERS
+
+    void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first)
+    uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next)
 
 
 SHARED_BYTES = SC_BARE_SHARED_BYTES
@@ -160,3 +172,58 @@ def pong(Settings settings, uint8_t[::1] shared, *, bint spin):
     with nogil:
         status = sc_bare_pong(&settings.c, p, spin, &result)
     check(status, &result)
+
+
+cdef class Numbers:
+    """Numbers the messages of one sender of a measurement.
+
+    Args:
+        data: the messages, each of ``size`` bytes, of which the first 8 are for the sender and the number.
+        size: bytes.
+        sender: below 65,536.
+    """
+
+    cdef uint8_t[::1] data
+    cdef size_t size
+    cdef uint64_t sender
+
+    def __cinit__(self, uint8_t[::1] data not None, size_t size, unsigned sender):
+        if size < SC_NUMBER_BYTES or sender >= SC_NUMBER_SENDERS:
+            raise ValueError(f"messages need {SC_NUMBER_BYTES} bytes, and a sender below {SC_NUMBER_SENDERS}")
+        self.data = data
+        self.size = size
+        self.sender = <uint64_t>sender << SC_NUMBER_BITS
+
+    def write(self, uint64_t first):
+        """Writes the numbers from ``first`` on."""
+        cdef size_t n = self.data.shape[0] // self.size
+        if n:
+            sc_numbers_write(&self.data[0], self.size, n, self.sender + first)
+
+
+cdef class Check:
+    """Checks the messages of all senders, each of ``size`` bytes, as a receiver is delivered them."""
+
+    cdef size_t size
+    cdef uint64_t *next
+    cdef readonly uint64_t count, wrong
+
+    def __cinit__(self, size_t size):
+        if size < SC_NUMBER_BYTES:
+            raise ValueError(f"messages need {SC_NUMBER_BYTES} bytes")
+        self.size = size
+        self.next = <uint64_t *>calloc(SC_NUMBER_SENDERS, sizeof(uint64_t))
+        if self.next == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        free(self.next)
+
+    def take(self, Batch batch):
+        """Counts the messages of a batch, and those that have another size or are not the next of their sender. Returns
+        how many there are; ``None`` is no batch."""
+        cdef size_t n = 0 if batch is None else batch.b.n - batch.first
+        if n:
+            self.wrong += sc_numbers_check(batch.b.data, batch.offsets_left(), n, self.size, self.next)
+            self.count += n
+        return n

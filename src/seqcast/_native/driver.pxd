@@ -166,6 +166,9 @@ cdef class Driver:
     cdef int flush(self, int what) except -1
     cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1
+    cdef int send_array(
+        self, Py_buffer *data, Py_buffer *offsets, Py_ssize_t done, int64_t timeout_ns, bint ordered
+    ) except -1
 
 
 cdef class Sender:

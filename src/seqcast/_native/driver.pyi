@@ -8,8 +8,6 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 from typing_extensions import Buffer
 
 from seqcast._native.engine import Batch, Engine, Message
@@ -119,12 +117,14 @@ class Driver:
     def send(self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
     def send_many(self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
     def send_batch(
-        self,
-        data: npt.NDArray[np.uint8],
-        offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-        timeout_ns: int = -1,
-        ordered: bool = True,
-    ) -> None: ...
+        self, data: Any, offsets: Any, timeout_ns: int = -1, ordered: bool = True, done: int = 0
+    ) -> None:
+        """``done``: messages that the same call has already sent.
+
+        Raises:
+            Refused: as for the other sends.
+            TypeError, ValueError, BufferError: the arrays have other types, or the offsets lie outside ``data``.
+        """
     def deliver(self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
         is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken yet."""

@@ -2,7 +2,7 @@
 """The socket driver, as Python sees it: one object per member. See driver.pyi; the terms are native/io/driver.h's."""
 
 cimport cython
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.exc cimport PyErr_CheckSignals, PyErr_WarnEx
 from cpython.float cimport PyFloat_CheckExact
@@ -349,38 +349,39 @@ cdef class Driver:
             if i & 0xffff == 0:
                 PyErr_CheckSignals()
 
-    def send_batch(self, data, offsets, int64_t timeout_ns=-1, bint ordered=True):
-        cdef const uint8_t[::1] bytes_ = data
-        cdef const int64_t[::1] wide
-        cdef const int32_t[::1] narrow
+    def send_batch(self, data, offsets, int64_t timeout_ns=-1, bint ordered=True, Py_ssize_t done=0):
+        cdef Py_buffer bytes_, marks
+        self.check()
+        get_bytes(data, &bytes_)
+        try:
+            get_offsets(offsets, &marks)
+            try:
+                self.send_array(&bytes_, &marks, done, timeout_ns, ordered)
+            finally:
+                PyBuffer_Release(&marks)
+        finally:
+            PyBuffer_Release(&bytes_)
+
+    cdef int send_array(self, Py_buffer *data, Py_buffer *offsets, Py_ssize_t done, int64_t timeout_ns,
+                        bint ordered) except -1:
         cdef sc_sending s
-        cdef Py_ssize_t n
+        cdef Py_ssize_t n = offsets.len // offsets.itemsize - done
         cdef bint bad
         cdef int result
-        self.check()
+        if n < 2:
+            return 0
         memset(&s, 0, sizeof(s))
         s.beside = not ordered
         s.state.at_once = timeout_ns == 0
-        if offsets.dtype.itemsize == 8:
-            wide = offsets
-            n = wide.shape[0]
-            s.wide = 1
-            if n:
-                s.offsets = &wide[0]
-        else:
-            narrow = offsets
-            n = narrow.shape[0]
-            if n:
-                s.offsets = &narrow[0]
-        if n < 2:
-            return
+        s.wide = offsets.itemsize == 8
+        s.offsets = <const uint8_t *>offsets.buf + done * offsets.itemsize
+        s.n = n - 1
+        s.len = data.len
+        s.data = <const uint8_t *>data.buf
         with nogil:
-            bad = are_bad(&s, n, bytes_.shape[0])
+            bad = are_bad(&s, n, data.len)
         if bad:
             raise ValueError("offsets must not decrease, and must lie within data")
-        s.n = n - 1
-        s.len = bytes_.shape[0]
-        s.data = &bytes_[0] if bytes_.shape[0] else NULL
         s.marks = <uint64_t *>malloc((min(n, SC_SEND_MARKS) + 1) * sizeof(uint64_t))
         if s.marks == NULL:
             raise MemoryError()
@@ -390,6 +391,7 @@ cdef class Driver:
             free(s.marks)
         if result != SC_SENT:
             raise Refused(result, s.next)
+        return 0
 
     # ---- delivery ------------------------------------------------------------------------------------------------
 
@@ -515,6 +517,46 @@ cdef class Driver:
 
 
 include "calls.pxi"
+
+
+cdef int get_bytes(object data, Py_buffer *buffer) except -1:
+    """The bytes of all messages: an array of uint8, or any other object with a contiguous buffer."""
+    PyObject_GetBuffer(data, buffer, PyBUF_ND | PyBUF_FORMAT)
+    if buffer.ndim == 1 and buffer.format != NULL and buffer.format[0] == c"B":
+        return 0
+    if hasattr(data, "dtype"):  # an array of NumPy
+        text = f"data has {buffer.ndim} dimensions of {data.dtype}; wanted: 1 of uint8"
+        PyBuffer_Release(buffer)
+        raise ValueError(text)
+    return 0
+
+
+cdef int get_offsets(object offsets, Py_buffer *buffer) except -1:
+    """Offsets, as int32 or int64."""
+    try:
+        PyObject_GetBuffer(offsets, buffer, PyBUF_ND | PyBUF_FORMAT)
+    except (TypeError, BufferError, ValueError):  # a list, or an array with gaps
+        pass
+    else:
+        if are_offsets(buffer):
+            return 0
+        PyBuffer_Release(buffer)
+    import numpy  # here, because it takes a tenth of a second
+
+    array = numpy.ascontiguousarray(offsets)
+    PyObject_GetBuffer(array, buffer, PyBUF_ND | PyBUF_FORMAT)
+    if are_offsets(buffer):
+        return 0
+    text = f"offsets have {buffer.ndim} dimensions of {array.dtype}; wanted: 1 of int32 or int64"
+    PyBuffer_Release(buffer)
+    raise ValueError(text)
+
+
+cdef bint are_offsets(const Py_buffer *buffer) noexcept:
+    cdef const char *kind = buffer.format
+    if buffer.ndim != 1 or kind == NULL or kind[0] == 0 or kind[1] != 0:
+        return False
+    return kind[0] in (c"i", c"l", c"q") and buffer.itemsize in (4, 8)
 
 
 cdef bint are_bad(const sc_sending *s, Py_ssize_t n, Py_ssize_t size) noexcept nogil:

@@ -84,15 +84,8 @@ class Sending(driver.Sender, GroupBase):
         self._send_batch(data, offsets, timeout, ordered)
 
     def _send_batch(self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int = 0) -> None:
-        import numpy as np  # here, because it takes a tenth of a second
-
-        wait = -1 if timeout is None else nanoseconds(timeout)
         try:
-            flat = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data
-            marks = np.ascontiguousarray(offsets)
-            if flat.dtype != np.uint8 or marks.dtype not in (np.int32, np.int64):
-                raise ValueError(f"data is {flat.dtype}, offsets {marks.dtype}; wanted: uint8, and int32 or int64")
-            self._driver.send_batch(flat, marks[done:], wait, ordered)
+            self._driver.send_batch(data, offsets, -1 if timeout is None else nanoseconds(timeout), ordered, done)
         except driver.Refused as refused:
             raise self._refusal(refused, None, timeout, done) from None
         except (TypeError, AttributeError, BufferError, ValueError) as error:

@@ -145,7 +145,7 @@ class Config:
         "False: this member only sends. Messages that it would receive are dropped; views are still delivered.",
     )
     batch_bytes: int = _knob(
-        _MIB,
+        256 << 10,
         "bytes",
         "Largest size of a delivered batch; a batch with a single message may be larger. Larger batches mean fewer "
         "calls; smaller ones stay in the processor's cache.",
@@ -695,7 +695,7 @@ class Config:
         high=1.0,
     )
     flush_bytes: int = _knob(
-        65536,
+        256 << 10,
         "bytes",
         "A sender transmits when this much is packed. Larger: fewer calls. Smaller: less delay within a stream.",
         low=1,

@@ -24,12 +24,10 @@ import numpy as np
 
 from seqcast.errors import SendTimeout, SeqcastError
 from seqcast.perf.loops import END, Payloads, Tally
-from seqcast.perf.messages import BatchSource, Check
+from seqcast.perf.messages import SLICE_S, BatchSource, Check
 
 QUIET_S = 10.0
 """After this long without a message a receiver counts the rest as lost, s."""
-SLICE_S = 0.2
-"""Waits are cut into slices of this length, so that commands are noticed, s."""
 
 
 def say(event: str, **values: Any) -> None:
@@ -42,6 +40,8 @@ class Commands:
 
     def __init__(self) -> None:
         self._queue: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        self.none = self._queue.empty
+        """Is there no command? The parent's end counts as one."""
         self.closed = threading.Event()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -207,23 +207,18 @@ def one_run(task: dict[str, Any], commands: Commands) -> None:
                 receiver.start()
             sent = send_for(group, source, start[1] + int(seconds * 1e9), commands)
             say("sent", sent=sent)
-        expected, finished = None, False
-        quiet_since = time.monotonic()
-        while not finished:
-            command = commands.poll()
-            if command is not None:
-                expected = command["messages"] - sent
-            before = check.count
-            if task["receives"] and not task["sends"]:
-                check.take(group.recv_batch(timeout=SLICE_S))
-            else:
-                time.sleep(SLICE_S / 4)
-            now = time.monotonic()
-            if check.count != before:
-                quiet_since = now
-            finished = expected is not None and (
-                not task["receives"] or check.count >= expected or now - quiet_since > QUIET_S
-            )
+        else:
+            check.receive(group, commands.none)
+        expected, since_ns = commands.next()["messages"] - sent, time.monotonic_ns()
+
+        def is_missing() -> bool:
+            quiet_ns = time.monotonic_ns() - max(check.last_ns, since_ns)
+            return check.count < expected and quiet_ns < QUIET_S * 1e9
+
+        if not task["sends"]:
+            check.receive(group, is_missing)
+        while task["receives"] and is_missing():
+            time.sleep(SLICE_S / 4)
         report_done(group, check, start, expected if task["receives"] else None)
         with contextlib.suppress(SystemExit):
             commands.next()  # no member leaves before all are done
@@ -300,23 +295,19 @@ async def aio(task: dict[str, Any]) -> None:
 
 def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:
     """Receives in its own thread, beside the sending one."""
-    while not closed.is_set():
-        try:
-            check.take(group.recv_batch(timeout=SLICE_S))
-        except SeqcastError:  # the group was left
-            return
+    with contextlib.suppress(SeqcastError):  # the group was left
+        check.receive(group, lambda: not closed.is_set())
 
 
 def send_for(group: Any, source: BatchSource, until_ns: int, commands: Commands) -> int:
-    """Sends batches until ``until_ns`` (monotonic); returns how many messages."""
-    while time.monotonic_ns() < until_ns:
+    """Sends batches until ``until_ns`` (monotonic), or the parent's end; returns how many messages."""
+    while time.monotonic_ns() < until_ns and commands.none():
         data, offsets = source.next()
         try:
             group.send_batch(data, offsets, timeout=QUIET_S)
         except SendTimeout:
             raise SeqcastError(f"no credit for {QUIET_S:g} s after {source.count} messages") from None
         source.sent()
-        commands.poll()
     return source.count
 
 
