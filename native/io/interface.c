@@ -180,6 +180,12 @@ int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join) {
                       sizeof request);
 }
 
+int sc_io_connect_out(const sc_io *io, sc_fd fd) {
+    sc_sockaddr to;
+    socklen_t len = sc_address_to(io, &io->lane[SC_LANE_DATA], &to);
+    return connect(fd, &to.any, len);
+}
+
 /* ---- an interface that changes ------------------------------------------------------------------------------ */
 
 #if defined(_WIN32)
@@ -240,25 +246,38 @@ int sc_io_look(const sc_io *io) {
     return seen | SC_IO_ADDRESS_GONE | (has_other_address(io) ? SC_IO_ADDRESS_OTHER : 0);
 }
 
+/* IPv6: the sockets are bound to the interface that is gone. 0, or -1. */
+static int bind_to_interface(const sc_io *io, const sc_sockaddr *own) {
+#if defined(__linux__)
+    int local = IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
+    socklen_t len = (socklen_t)strlen(io->name);
+    for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
+        if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, len) != 0) return -1;
+    if (local && io->out != SC_NO_FD) return setsockopt(io->out, SOL_SOCKET, SO_BINDTODEVICE, io->name, len);
+#else
+    (void)io, (void)own;
+#endif
+    return 0;
+}
+
+/* Makes the sockets that multicast use the interface. 0, or -1. */
+static int multicast_from(const sc_io *io, const sc_sockaddr *own) {
+    if (sc_io_multicast_from(io, io->fd[SC_LANE_UNICAST], own) != 0) return -1;
+    if (io->out == SC_NO_FD) return 0;
+    return sc_io_multicast_from(io, io->out, own) != 0 || sc_io_connect_out(io, io->out) != 0 ? -1 : 0;
+}
+
 int sc_io_mend(sc_io *io, sc_io_error *error) {
     sc_sockaddr own;
     own_address(io, &own);
     unsigned index = if_nametoindex(io->name);
     if (index == 0) return sc_io_fail(error, "interface", ENODEV);
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) sc_io_group(io, io->fd[lane], &own, 0);
-#if defined(__linux__)
-    /* IPv6: these sockets are bound to the interface that is gone. */
-    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
-        int local = IN6_IS_ADDR_LINKLOCAL(&own.v6.sin6_addr);
-        for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
-            if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, (socklen_t)strlen(io->name)) != 0)
-                return sc_io_fail(error, "bind to the interface", errno);
-    }
-#endif
+    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index) && bind_to_interface(io, &own) != 0)
+        return sc_io_fail(error, "bind to the interface", errno);
     sc_store(&io->index, index);
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++)
         if (sc_io_group(io, io->fd[lane], &own, 1) != 0) return sc_io_fail(error, "join", errno);
-    if (sc_io_multicast_from(io, io->fd[SC_LANE_UNICAST], &own) != 0) return sc_io_fail(error, "multicast", errno);
-    return 0;
+    return multicast_from(io, &own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
 }
 #endif

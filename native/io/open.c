@@ -116,6 +116,24 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     return sc_set_nonblocking(fd);
 }
 
+/* What a socket that multicasts needs. 0, or not. */
+static int set_multicast(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    int failed = sc_io_multicast_from(io, fd, own);
+    io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
+    if (io->config.family == 4) {
+        failed |= sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, io->config.ttl);
+        failed |= sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
+        sc_io_set_int(fd, IPPROTO_IP, IP_TOS, io->config.dscp << 2);
+        return failed;
+    }
+    failed |= sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, io->config.ttl);
+    failed |= sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
+#if !defined(_WIN32)
+    sc_io_set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, io->config.dscp << 2);
+#endif
+    return failed;
+}
+
 static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     int v4 = io->config.family == 4;
     sc_fd fd = io->fd[SC_LANE_UNICAST] = open_udp(io->config.family, error);
@@ -130,21 +148,8 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     len = sizeof bound;
     if (getsockname(fd, &bound.any, &len) != 0) return sc_io_fail(error, "getsockname", sc_errno());
     sc_address_from(&io->address, &bound);
-    int failed = sc_io_multicast_from(io, fd, own);
-    if (v4) {
-        failed |= sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, io->config.ttl);
-        failed |= sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
-        sc_io_set_int(fd, IPPROTO_IP, IP_TOS, io->config.dscp << 2);
-    } else {
-        failed |= sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, io->config.ttl);
-        failed |= sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
-#if !defined(_WIN32)
-        sc_io_set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, io->config.dscp << 2);
-#endif
-    }
-    if (failed) return sc_io_fail(error, "multicast", sc_errno());
+    if (set_multicast(io, fd, own)) return sc_io_fail(error, "multicast", sc_errno());
     set_buffer(fd, 1, io->config.rcvbuf);
-    io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
 #if defined(__linux__) /* reports the closed port of a killed member, and its address */
     sc_io_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
 #endif
@@ -158,10 +163,50 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     return sc_set_nonblocking(fd);
 }
 
+/* A socket with our address that is connected to the group: the kernel looks for a route once, and not for each datagram. It
+ * receives nothing, as nobody sends from a group's address. Both sockets have one address while SO_REUSEADDR is set for both; after
+ * that no other socket can have it. Without it, the unicast socket multicasts. */
+static void open_out(sc_io *io, const sc_sockaddr *own) {
+#if defined(__linux__)
+    sc_io_error error;
+    sc_fd unicast = io->fd[SC_LANE_UNICAST], fd = open_udp(io->config.family, &error);
+    sc_sockaddr bound;
+    socklen_t len = sc_address_to(io, &io->address, &bound);
+    if (fd == SC_NO_FD) return;
+    sc_io_set_int(unicast, SOL_SOCKET, SO_REUSEADDR, 1);
+    sc_io_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    int failed = bind(fd, &bound.any, len) != 0 || set_multicast(io, fd, own) != 0 || sc_io_connect_out(io, fd) != 0 ||
+                 sc_set_nonblocking(fd) != 0;
+    sc_io_set_int(unicast, SOL_SOCKET, SO_REUSEADDR, 0);
+    sc_io_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 0);
+    if (failed)
+        sc_close_fd(fd);
+    else
+        io->out = fd;
+#else
+    (void)io, (void)own;
+#endif
+}
+
+/* Packets as large as a receive buffer travel one by one, and a call that cannot bring several in one is cheaper. */
+static void use_offloads(sc_io *io) {
+#if defined(__linux__)
+    const sc_io_config *config = &io->config;
+    sc_fd unicast = io->fd[SC_LANE_UNICAST];
+    int small = (config->packet_bytes ? config->packet_bytes : io->mtu) < SC_SLAB_BYTES / 2;
+    sc_store(&io->mmsg, config->mmsg);
+    sc_store(&io->gso, config->gso && sc_io_set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0);
+    io->gro = config->gro && small && sc_io_set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
+              sc_io_set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0;
+#else
+    (void)io;
+#endif
+}
+
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
     memset(io, 0, sizeof *io);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
-    io->wake[0] = io->wake[1] = SC_NO_FD;
+    io->wake[0] = io->wake[1] = io->out = SC_NO_FD;
     io->config = *config;
     error->call = "";
     error->code = 0;
@@ -180,19 +225,16 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
         sc_io_close(io);
         return -1;
     }
-#if defined(__linux__)
-    sc_fd unicast = io->fd[SC_LANE_UNICAST];
-    sc_store(&io->mmsg, config->mmsg);
-    sc_store(&io->gso, config->gso && sc_io_set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0);
-    io->gro = config->gro && sc_io_set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
-              sc_io_set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0;
-#endif
+    open_out(io, &own);
+    use_offloads(io);
     return 0;
 }
 
 void sc_io_close(sc_io *io) {
     for (int i = 0; i < SC_IO_SOCKETS; i++)
         if (io->fd[i] != SC_NO_FD) sc_close_fd(io->fd[i]);
+    if (io->out != SC_NO_FD) sc_close_fd(io->out);
+    io->out = SC_NO_FD;
     sc_signal_close(io->wake);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
 #if defined(_WIN32)

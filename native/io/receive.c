@@ -69,7 +69,6 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     int ordered = sc_engine_unsent(d->engine) > before;
     *urgent |= sc_engine_urgent(d->engine) || ordered;
     d->round.orders |= ordered;
-    d->round.deadline = sc_engine_deadline(d->engine);
     d->round.gather = sc_engine_window(d->engine) / 4;
     sc_mutex_unlock(d->lock);
     return bytes;

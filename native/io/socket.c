@@ -99,7 +99,33 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* Number received, or -1. For a single message recvmsg is cheaper, also where it finds none, as a spinning thread mostly does. */
+/* As recvfrom, which the C library makes a point where a thread may be cancelled: a tenth of a call that finds nothing, as a
+ * spinning thread mostly does. */
+static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
+    socklen_t len = sizeof *from;
+#if defined(SYS_recvfrom)
+    return syscall(SYS_recvfrom, fd, p, size, MSG_DONTWAIT, &from->any, &len);
+#else
+    return recvfrom(fd, p, size, MSG_DONTWAIT, &from->any, &len);
+#endif
+}
+
+/* One datagram that cannot be several: the cheapest call. Returns 1, or 0. */
+static int receive_single(sc_io *io, int lane, sc_io_datagram *in, size_t size) {
+    sc_sockaddr from;
+    ssize_t len = receive_from(io->fd[lane], in->p, size, &from);
+    sc_count(&io->counters.receives, 1);
+    if (len < 0) {
+        receive_error(io, errno);
+        return 0;
+    }
+    in->len = (size_t)len;
+    in->segment = 0;
+    sc_address_from(&in->from, &from);
+    return 1;
+}
+
+/* Number received, or -1. */
 static int receive_messages(sc_io *io, sc_fd fd, struct mmsghdr *messages, int n) {
     if (n > 1 && sc_load(&io->mmsg)) {
         int got = recvmmsg(fd, messages, (unsigned)n, MSG_DONTWAIT, NULL);
@@ -111,11 +137,10 @@ static int receive_messages(sc_io *io, sc_fd fd, struct mmsghdr *messages, int n
     return len < 0 ? -1 : 1;
 }
 
-int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+/* Apart from sc_io_receive: its 8 KB on the stack are not to lie between a lone message and its cache. */
+__attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size,
+                                                     int gro) {
     sc_receiving r;
-    int gro = io->gro && lane != SC_LANE_CONTROL;
-    if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
-    if (!sc_load(&io->mmsg)) n = 1;
     for (int i = 0; i < n; i++) {
         r.parts[i] = (struct iovec){.iov_base = in[i].p, .iov_len = size};
         r.messages[i].msg_hdr = (struct msghdr){.msg_name = &r.from[i],
@@ -141,6 +166,13 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
         sc_address_from(&in[i].from, &r.from[i]);
     }
     return got;
+}
+
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+    int gro = io->gro && lane != SC_LANE_CONTROL;
+    if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
+    if (!sc_load(&io->mmsg)) n = 1;
+    return n == 1 && !gro ? receive_single(io, lane, in, size) : receive_several(io, lane, in, n, size, gro);
 }
 #else
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
@@ -199,11 +231,16 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
+/* The socket by which datagrams of a lane leave. */
+static sc_fd way_out(const sc_io *io, int lane) {
+    return lane == SC_LANE_DATA && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
+}
+
 /* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
-static int send_again(sc_io *io, int code) {
+static int send_again(sc_io *io, sc_fd by, int code) {
 #if defined(_WIN32)
     if (code == WSAEWOULDBLOCK) {
-        WSAPOLLFD fd = {.fd = io->fd[SC_LANE_UNICAST], .events = POLLOUT};
+        WSAPOLLFD fd = {.fd = by, .events = POLLOUT};
         return WSAPoll(&fd, 1, 100) > 0;
     }
 #else
@@ -214,7 +251,7 @@ static int send_again(sc_io *io, int code) {
         return 1;
     }
     if (code == EAGAIN || code == EWOULDBLOCK) {
-        struct pollfd fd = {.fd = io->fd[SC_LANE_UNICAST], .events = POLLOUT};
+        struct pollfd fd = {.fd = by, .events = POLLOUT};
         return poll(&fd, 1, 100) > 0;
     }
 #endif
@@ -222,20 +259,28 @@ static int send_again(sc_io *io, int code) {
     return 0;
 }
 
-static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to) {
-    return sc_address_to(io, run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane], to);
+/* Length of the address to name in a send; 0: none, as the socket is connected, or, if `*known` is 0, as there is none. */
+static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to, int *known) {
+    socklen_t len = 0;
+    *known = way_out(io, run->lane) == io->out;
+    if (!*known) {
+        len = sc_address_to(io, run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane], to);
+        *known = len != 0;
+    }
+    return len;
 }
 
 static void send_one_by_one(sc_io *io, const sc_tx *run) {
     sc_sockaddr to;
-    socklen_t len = destination(io, run, &to);
+    sc_fd by = way_out(io, run->lane);
+    int known;
+    socklen_t len = destination(io, run, &to, &known);
     for (uint32_t i = 0; i < run->n; i++) {
         int tries = 3;
         for (;;) {
             sc_count(&io->counters.sends, 1);
-            if (len != 0 && sendto(io->fd[SC_LANE_UNICAST], (const char *)run->p[i], run->len[i], 0, &to.any, len) >= 0)
-                break;
-            if (len == 0 || tries-- == 0 || !send_again(io, sc_errno())) {
+            if (known && sendto(by, (const char *)run->p[i], run->len[i], 0, len ? &to.any : NULL, len) >= 0) break;
+            if (!known || tries-- == 0 || !send_again(io, by, sc_errno())) {
                 sc_count(&io->counters.send_errors, 1);
                 break;
             }
@@ -252,6 +297,7 @@ typedef struct {
     sc_sockaddr to[SC_IO_BATCH_MAX];
     sc_cmsg control[SC_IO_BATCH_MAX];
     int n, n_parts;
+    sc_fd by; /* all of them leave by this socket */
 } sc_sending;
 
 static int is_gso_refusal(int code) { return code == EINVAL || code == EIO || code == EMSGSIZE || code == ENOPROTOOPT; }
@@ -260,7 +306,7 @@ static void flush_messages(sc_io *io, sc_sending *out) {
     int done = 0, tries = 3;
     while (done < out->n) {
         sc_count(&io->counters.sends, 1);
-        int sent = sendmmsg(io->fd[SC_LANE_UNICAST], out->messages + done, (unsigned)(out->n - done), 0);
+        int sent = sendmmsg(out->by, out->messages + done, (unsigned)(out->n - done), 0);
         if (sent > 0) {
             done += sent;
             tries = 3;
@@ -277,7 +323,7 @@ static void flush_messages(sc_io *io, sc_sending *out) {
             sc_store(&io->mmsg, 0);
             for (; done < out->n; done++) /* a run of datagrams may be several messages */
                 if (done == 0 || out->run[done] != out->run[done - 1]) send_one_by_one(io, out->run[done]);
-        } else if (tries-- == 0 || !send_again(io, code)) {
+        } else if (tries-- == 0 || !send_again(io, out->by, code)) {
             sc_count(&io->counters.send_errors, out->messages[done].msg_hdr.msg_iovlen);
             done++;
             tries = 3;
@@ -287,16 +333,20 @@ static void flush_messages(sc_io *io, sc_sending *out) {
 }
 
 static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t first, uint32_t n) {
-    if (out->n == io->config.send_batch) flush_messages(io, out);
-    int i = out->n;
-    socklen_t len = destination(io, run, &out->to[i]);
-    if (len == 0) {
+    sc_fd by = way_out(io, run->lane);
+    if (out->n == io->config.send_batch || by != out->by) flush_messages(io, out);
+    out->by = by;
+    int i = out->n, known;
+    socklen_t len = destination(io, run, &out->to[i], &known);
+    if (!known) {
         sc_count(&io->counters.send_errors, n);
         return;
     }
     out->run[i] = run;
-    out->messages[i].msg_hdr = (struct msghdr){
-        .msg_name = &out->to[i], .msg_namelen = len, .msg_iov = &out->parts[out->n_parts], .msg_iovlen = n};
+    out->messages[i].msg_hdr = (struct msghdr){.msg_name = len ? &out->to[i] : NULL,
+                                               .msg_namelen = len,
+                                               .msg_iov = &out->parts[out->n_parts],
+                                               .msg_iovlen = n};
     for (uint32_t k = first; k < first + n; k++) {
         out->parts[out->n_parts].iov_base = (void *)(uintptr_t)run->p[k];
         out->parts[out->n_parts++].iov_len = run->len[k];
@@ -319,6 +369,7 @@ static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t f
 __attribute__((noinline)) static void send_messages(sc_io *io, const sc_tx *runs, int n) {
     sc_sending out;
     out.n = out.n_parts = 0;
+    out.by = SC_NO_FD;
     for (int i = 0; i < n; i++) {
         const sc_tx *run = &runs[i];
         if (!sc_load(&io->mmsg) && (run->n == 1 || !sc_load(&io->gso)))

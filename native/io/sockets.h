@@ -1,7 +1,7 @@
 /* Sockets of one member: multicast in on a data port and a control port, unicast in and everything out on a third.
  *
- * The third socket is bound to the interface's own address and a free port; all datagrams are sent from it, so that the address
- * others see is the member's address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
+ * The third socket is bound to the interface's own address and a free port; all datagrams are sent from this address, so that what
+ * others see is the member's address. Multicasts to the data port leave by a fourth socket with the same address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
  * elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #pragma once
@@ -35,6 +35,7 @@ typedef struct {
     int dscp;
     int rcvbuf, sndbuf; /* bytes requested */
     int send_batch, receive_batch; /* system-call batch sizes, 1..SC_IO_BATCH_MAX */
+    int packet_bytes; /* of a full packet; 0: as the interface's MTU allows */
     int gso, gro, mmsg; /* 0: do not use it, even if the system has it */
     uint64_t member; /* the kernel drops own datagrams if it can */
 } sc_io_config;
@@ -64,6 +65,7 @@ typedef struct {
 typedef struct sc_io {
     sc_io_config config;
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
+    sc_fd out; /* has the address of the unicast socket, and is connected to the data group; SC_NO_FD: there is none */
     sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
     sc_atomic woken; /* for a thread that spins: `wake` was written, and sc_io_poll has not seen it */
     sc_atomic index; /* of the interface; sc_io_mend sets it while other threads send */

@@ -36,6 +36,7 @@
 #include <netinet/udp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
 #endif
@@ -67,6 +68,8 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
 /* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no route.
  * Nothing is sent. */
 int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out);
+/* Connects the socket to the data group, anew if it is connected: its route is that of now. 0, or -1. */
+int sc_io_connect_out(const sc_io *io, sc_fd fd);
 /* Makes the socket multicast through our interface. */
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
 /* Joins the group on our interface, or leaves it. */

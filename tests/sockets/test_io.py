@@ -144,6 +144,17 @@ def test_small_buffers_lose_nothing():
         sender.join()
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a member has one socket for its address")
+def test_no_other_socket_can_take_a_members_address():
+    """Two of the member's own sockets share it, which needs SO_REUSEADDR for a moment."""
+    with group_of(1) as (a,):
+        host, port = a.path["address"].rsplit(":", 1)
+        other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        with other, pytest.raises(OSError, match="in use"):
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind((host, int(port)))
+
+
 WAYS = {
     "all": {},
     "no GSO": {"gso": False},

@@ -115,6 +115,7 @@ cdef class Message:
 
 
 @cython.no_gc_clear  # __dealloc__ gives the buffers back to the engine
+@cython.freelist(4)
 cdef class Batch:
     """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
 

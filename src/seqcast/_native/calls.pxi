@@ -119,7 +119,7 @@ cdef class Receiver(Sender):
             batch = self._begun if self._begun is not None else self.next_batch(wait)
             return None if batch is None else self.message_of(batch)
         finally:
-            self._taking.release()
+            self._give_back()
 
     def recv_batch(self, timeout=None):
         """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
@@ -145,7 +145,7 @@ cdef class Receiver(Sender):
                 self.tell_taken()
             return batch
         finally:
-            self._taking.release()
+            self._give_back()
 
     def _take_rest(self):
         """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
@@ -155,7 +155,7 @@ cdef class Receiver(Sender):
         try:
             return self.rest_of_begun()
         finally:
-            self._taking.release()
+            self._give_back()
 
     def _next_event(self, int64_t wait):
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
@@ -178,7 +178,7 @@ cdef class Receiver(Sender):
             item = self.next_item(wait)
             return self.message_of(<Batch>item) if isinstance(item, Batch) else self._event(item)
         finally:
-            self._taking.release()
+            self._give_back()
 
     cdef object begun_message(self):
         """The next message of the begun batch; None: no batch is begun, or only its last message is left. No lock."""
@@ -203,6 +203,8 @@ cdef class Receiver(Sender):
         if batch.cursor >= batch.b.n:
             raise IndexError("all messages of the batch are taken")
         message = batch.next_message()
+        self._driver.sender = batch.run_sender
+        self._driver.sender_id = batch.b.runs[batch.run].sender
         if batch.cursor < batch.b.n:
             self._begun = batch
         else:

@@ -35,6 +35,7 @@ cdef extern from "io/sockets.h" nogil:
         int rcvbuf
         int sndbuf
         int send_batch
+        int packet_bytes
         int receive_batch
         int gso
         int gro
@@ -153,6 +154,9 @@ cdef class Driver:
     cdef Engine engine
     cdef object view, view_id  # of the last batch
     cdef dict senders  # its members by id
+    # Of the message that was taken last: the next one is mostly of the same sender, and a look-up takes a while.
+    cdef object sender
+    cdef uint64_t sender_id  # 0: of none
     cdef int64_t wall_offset  # wall clock minus monotonic clock
     cdef bint stopped
     cdef bint closed
@@ -180,6 +184,7 @@ cdef class Sender:
 cdef class Receiver(Sender):
     cdef public bint _forked  # in a child process: the group is the parent's
     cdef public object _taking  # the lock of the stream
+    cdef public object _give_back  # its `release`, which is looked up once
     # Under `_taking`:
     cdef public uint64_t _batch_bytes
     cdef public object _backlog  # deque of what was delivered before `join` returned

@@ -62,6 +62,7 @@ class Driver:
         sndbuf: int,
         send_batch: int,
         receive_batch: int,
+        packet_bytes: int,
         gso: bool,
         gro: bool,
         mmsg: bool,

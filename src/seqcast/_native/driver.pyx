@@ -49,9 +49,9 @@ cdef inline int64_t slice_end(int64_t deadline) noexcept nogil:
 @cython.no_gc_clear  # __dealloc__ returns slabs to the engine, which must outlive the driver even in a cycle
 cdef class Driver:
     def __cinit__(self, Engine engine, *, uint64_t member_id, int family, str interface, bytes group, uint16_t port,
-                  int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch, int receive_batch, bint gso, bint gro,
-                  bint mmsg, int64_t busy_poll_ns, uint64_t flush_bytes, int64_t flush_ns_min, int64_t flush_ns_max,
-                  int64_t tick_ns, int64_t nap_ns):
+                  int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch, int receive_batch, int packet_bytes,
+                  bint gso, bint gro, bint mmsg, int64_t busy_poll_ns, uint64_t flush_bytes, int64_t flush_ns_min,
+                  int64_t flush_ns_max, int64_t tick_ns, int64_t nap_ns):
         cdef sc_io_config config
         cdef sc_drive_config drive
         cdef sc_io_error error
@@ -71,6 +71,7 @@ cdef class Driver:
         config.sndbuf = sndbuf
         config.send_batch = send_batch
         config.receive_batch = receive_batch
+        config.packet_bytes = packet_bytes
         config.gso = gso
         config.gro = gro
         config.mmsg = mmsg
@@ -417,9 +418,12 @@ cdef class Driver:
                     self.view = view
                     self.view_id = view.view_id
                     self.senders = {member.id: member for member in view.members}
+                    self.sender_id = 0
                 batch.view = view
                 batch.view_id = self.view_id
                 batch.senders = self.senders
+                if batch.b.runs[0].sender == self.sender_id:
+                    batch.run_sender = self.sender
                 batch.delivered_ns = sc_wall()
                 return batch
             if result == SC_DELIVER_MARKER:

@@ -44,6 +44,7 @@ class Receiving(driver.Receiver, GroupBase):
         super().__init__(cluster, order, config, runner, state)
         self._batch_bytes = config.batch_bytes
         self._taking = threading.Lock()
+        self._give_back = self._taking.release
         self._giving = 0  # id of the thread that may run the state handler; 0: none
         # Under `_taking`:
         self._backlog: deque[Item] = deque()  # delivered before `join` returned

@@ -665,7 +665,11 @@ class Config:
         "Send runs of datagrams in one call with UDP_SEGMENT, if the kernel supports it. Set it to False only to rule"
         " it out as the cause of a problem.",
     )
-    gro: bool = _knob(True, "", "Receive runs of datagrams in one buffer (UDP_GRO), if the kernel supports it.")
+    gro: bool = _knob(
+        True,
+        "",
+        "Receive runs of datagrams in one buffer (UDP_GRO), if the kernel supports it and packets are below 32 KiB.",
+    )
     mmsg: bool = _knob(True, "", "Send and receive several datagrams in one call, if the kernel supports it.")
     send_batch: int = _knob(
         16, "calls", "Runs of datagrams passed to the kernel in one call. Larger: fewer calls.", low=1, high=64

@@ -317,29 +317,23 @@ class Trips:
     def __init__(self, task: dict[str, Any]) -> None:
         self._size, self._warm = task["size"], task["warm_rounds"]
         self._ns = np.zeros(task["rounds"], dtype=np.int64)
-        self._number = 0
-        self._start_ns = 0
 
-    def pings(self) -> Iterator[bytes]:
-        """The message of each round; the round begins when it is asked for."""
+    def pings(self) -> Iterator[tuple[int, bytes]]:
+        """Number and message of each round; those below 0 do not count."""
         rest = bytes(self._size - 8)
         for number in range(-self._warm, len(self._ns)):
-            self._number = number
-            ping = number.to_bytes(8, "little", signed=True) + rest
-            self._start_ns = time.perf_counter_ns()
-            yield ping
+            yield number, number.to_bytes(8, "little", signed=True) + rest
 
-    def back(self, ping: bytes, answer: Any) -> None:
-        """Ends the round.
+    def back(self, number: int, ping: bytes, answer: Any, ns: int) -> None:
+        """The answer of a round that took so long.
 
         Raises:
             SeqcastError: no answer came, or a wrong one.
         """
-        ns = time.perf_counter_ns() - self._start_ns
         if answer is None or answer.payload != ping:
-            raise SeqcastError(f"round {self._number}: no answer within {QUIET_S:g} s, or a wrong one")
-        if self._number >= 0:
-            self._ns[self._number] = ns
+            raise SeqcastError(f"round {number}: no answer within {QUIET_S:g} s, or a wrong one")
+        if number >= 0:
+            self._ns[number] = ns
 
     def report(self, group: Any, commands: Commands) -> None:
         """Reports percentiles, and waits until the parent has read them."""
@@ -362,9 +356,11 @@ def latency(task: dict[str, Any]) -> None:
             return
         commands.next()
         trips = Trips(task)
-        for ping in trips.pings():
+        for number, ping in trips.pings():
+            start_ns = time.perf_counter_ns()
             group.send(ping)
-            trips.back(ping, group.recv(timeout=QUIET_S))
+            answer = group.recv(timeout=QUIET_S)
+            trips.back(number, ping, answer, time.perf_counter_ns() - start_ns)
         trips.report(group, commands)
     finally:
         group.leave()
@@ -397,9 +393,11 @@ async def latency_aio(task: dict[str, Any]) -> None:
             return
         await asyncio.to_thread(commands.next)
         trips, messages = Trips(task), aiter(group)
-        for ping in trips.pings():
+        for number, ping in trips.pings():
+            start_ns = time.perf_counter_ns()
             await group.send(ping)
-            trips.back(ping, await anext(messages))
+            answer = await anext(messages)
+            trips.back(number, ping, answer, time.perf_counter_ns() - start_ns)
         trips.report(group, commands)
 
 
