@@ -30,7 +30,7 @@ lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the l
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
 
-bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (14 minutes; ARGS="--only latency")
+bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (18 minutes; ARGS="--only latency")
 	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
 	$(BIN)/python bench/figures.py $(ARGS)
 	$(BIN)/python docs/render.py

@@ -1,12 +1,12 @@
 """Measures every figure of README.md: ``make bench-figures``.
 
-    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; at most 14 minutes
+    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; at most 18 minutes
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
     python docs/render.py                      # makes README.md's tables from it
 
 Each line holds the command that printed it, and README.md shows these commands below the tables, so that a reader can
 run any of them alone. What is measured is kept even if a later command fails. Needs pyzmq (``pip install
-'seqcast[bench]'``), and root for the segmented path and for loss.
+'seqcast[bench]'``), cmake and a C++ compiler for Aeron, and root for the segmented path and for loss.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ COMMANDS: dict[str, list[str]] = {
         ],
         *[f"{PERF} --order {order} --size 1024 {SEGMENTED}" for order in ("total", "fifo")],
     ],
+    "aeron": ["python bench/aeron_bench.py --pairs 5 --seconds 1"],
     "loss": [
         *[f"{PERF} --order {order} --size 1024 --loss 1 {LOOPBACK}" for order in ("total", "sequencer")],
         f"{PERF} --order total --size 1024 --loss 1 {SEGMENTED}",
@@ -54,7 +55,7 @@ COMMANDS: dict[str, list[str]] = {
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
-JSON_OPTION = ("seqcast", "bench/plain_bench.py")
+JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")
 """Programs that print JSON only if asked to."""
 
 
@@ -77,7 +78,7 @@ def measure(command: str) -> str | None:
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
-    keys = {key: key for key in ("plain", "membership", "election", "journal")}
+    keys = {key: key for key in ("plain", "aeron", "membership", "election", "journal")}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"

@@ -338,6 +338,13 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in throughput_runs(runs) if run.get("kind", "batches") == "batches"],
         ),
         (
+            "Batches beside Aeron 1.11.3 (driver in C, program in C++), by turns in one run on loopback; its stream "
+            "has no checksum, no agreement on members and no total order:",
+            ["what", "message", "messages/s", "of Aeron", "CPU µs/message"],
+            aeron_row,
+            [row for run in runs for row in run.get("aeron", ())],
+        ),
+        (
             "With datagrams dropped in the kernel:",
             ["order", "message", "path", "dropped", "messages/s", "relative to no loss", "lost"],
             loss_row,
@@ -409,6 +416,8 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     for row in (row for run in runs for row in run.get("plain", ())):
         if row["kind"] != "pyzmq":
             expect(f"{row['kind']}, {row['size']:,} B, of pyzmq", 2.0 if row["kind"] == "plain" else 1.0, row["ratio"])
+    for row in (row for run in runs for row in run.get("aeron", ()) if row.get("target")):
+        expect(f"{row['what']}, {row['size']:,} B, of Aeron", row["target"], row["ratio"])
     for run in (run for run in runs if "latency_us" in run and run["order"] == "fifo"):
         same = run["cores"] is not None and run["cores"][0] == run["cores"][1]
         where = f"half a round trip, fifo, {run['wait']}{', one core' if same else ''}, of bare C at"
@@ -478,6 +487,12 @@ def plain_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of loops beside pyzmq's."""
     ratio = with_spread({**row, "spread": {"ratio": row["spread"]}}, "ratio") if row["kind"] != "pyzmq" else ""
     return [row["kind"], f"{row['size']:,} B", f"{row['rate']:,.0f}", ratio, f"{row['cpu_us']:.2f}"]
+
+
+def aeron_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table beside Aeron."""
+    ratio = with_spread({**row, "spread": {"ratio": row["spread"]}}, "ratio") if "ratio" in row else ""
+    return [row["what"], f"{row['size']:,} B", f"{row['rate']:,.0f}", ratio, f"{row['cpu_us']:.2f}"]
 
 
 def loss_row(run: dict[str, Any]) -> list[str]:
