@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct {
     sc_delivery *entries;
-    uint64_t head, tail, cap; /* monotonic; cap a power of two */
+    uint64_t head, tail, cap; /* they begin at 0 again while it is empty; cap a power of two */
     uint64_t bytes;
     uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
