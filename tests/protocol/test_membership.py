@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import sys
 import time
@@ -130,6 +131,7 @@ def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_delive
         (lambda change: sys.exit("no"), "raised SystemExit"),
         (lambda change: change.members[1:], "did not return each of change.members once"),
         (lambda change: [*change.members[1:], "a"], "did not return each"),
+        (lambda change: itertools.cycle(change.members), "did not return each"),
         (lambda change: None, "raised TypeError"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import weakref
@@ -198,6 +199,19 @@ def test_what_is_not_each_position_once_is_refused(answer: tuple[int, ...]) -> N
     assert found is not None
     with pytest.raises(ValueError, match="each of the positions 0 to 2 once"):
         Batch(*found, MEMBERS).ranks(Policy(*answer))
+
+
+def test_an_answer_without_end_is_refused() -> None:
+    class Endless(OrderPolicy):
+        def order(self, batch: Sequence[WaitingPacket]) -> Any:
+            return itertools.count()
+
+    net = group()
+    urgent(net)
+    found = net.engines[0].offers()
+    assert found is not None
+    with pytest.raises(ValueError, match="each of the positions 0 to 2 once"):
+        Batch(*found, MEMBERS).ranks(Endless())
 
 
 def test_what_the_policy_has_not_ordered_is_ordered_by_the_cut() -> None:

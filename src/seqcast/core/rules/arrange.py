@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import islice
 
 from seqcast.core.context import Context
 from seqcast.core.frames.fields import MemberInfo
@@ -41,7 +42,8 @@ def arranged(
         subgroups=tuple(tuple(by_id[member].member for member in group.ids) for group in subgroups),
     )
     try:
-        order = [member.id if isinstance(member, Member) else 0 for member in policy(change)]
+        answer = islice(policy(change), len(infos) + 1)  # an iterator may have no end
+        order = [member.id if isinstance(member, Member) else 0 for member in answer]
         trouble = "did not return each of change.members once"
     except BaseException as error:  # SystemExit, too, is no reason to end the group
         order, trouble = [], f"raised {error!r}"

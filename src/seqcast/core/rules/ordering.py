@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from seqcast.types import Member, OrderPolicy, View, WaitingPacket
@@ -44,7 +45,7 @@ class Batch:
             Exception: what the policy raised.
         """
         waiting = [WaitingPacket(self.members[offer[0]], *offer[1:]) for offer in self.offers]
-        order = list(policy.order(waiting))
+        order = list(islice(policy.order(waiting), len(waiting) + 1))  # an iterator may have no end
         if sorted(order) != list(range(len(waiting))):
             last = len(waiting) - 1
             raise ValueError(f"order returned {order}, which is not each of the positions 0 to {last} once")
