@@ -58,6 +58,12 @@ DOCS = Path(__file__).resolve().parent.parent / "docs"
 MEMBERS = 4
 LATENCY_BYTES = 64
 PERCENTILES = ("p50", "p99")
+RATES = {"records": (0.9, 0.85), "sequencer": (0.6, 0.6), "total-1999": (0.5, 0.5), "grant": (0.7, 0.7)}
+"""Targets: the rate as a share of FIFO's, with one member that sends and with several."""
+TIMES = {"p50": 2.2, "p99": 3.0}
+"""Targets: the latency of a total order as a multiple of FIFO's."""
+LOSSY = 0.5
+"""Target: the rate with loss as a share of that without."""
 LATENCY_MEMBERS = 3
 """A ping-pong of two, and the sequencer: if one of the two were the sequencer, no message would wait for its place."""
 KILL_S = 4.5
@@ -227,6 +233,31 @@ def with_loss(results: dict[str, Any], column: tuple[Any, ...], loss: float) -> 
     return [lossy / free for lossy, free in pairs if lossy and free]
 
 
+def missed(results: dict[str, Any]) -> list[list[str]]:
+    """The targets that the medians do not reach: what, the target, and what was reached."""
+    rows = []
+    for (order, size, senders, loss), share in ratios(results).items():
+        target = RATES[order][senders > 1] if order in RATES and not loss else 0.0
+        if share.value < target:
+            rows.append([f"`{order}`, {size:,} B, {senders} sending: of fifo", f"at least {target:g}", str(share)])
+    for order, size, senders, loss in (c["cell"][1:] for c in results["cells"] if c["cell"][0] == "rate"):
+        beside = with_loss(results, (order, size, senders), loss) if loss and order in ORDERS else []
+        if beside and median(beside).value < LOSSY:
+            what = f"`{order}`, {size:,} B, {senders} sending, {loss:g} % loss: of the rate without"
+            rows.append([what, f"at least {LOSSY:g}", str(median(beside))])
+    whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
+    for order in (order for order in results["orders"] if order in RATES):
+        for percentile, target in TIMES.items():
+            beside = latency_ratios(whole, percentile, order) if (percentile, order) in whole else []
+            if beside and median(beside).value > target:
+                rows.append([f"`{order}`, {percentile}: of fifo", f"at most {target:g}", str(median(beside))])
+    for order, within, kills in failover.within(results.get("failover", failover.NONE)):
+        if within < kills:
+            what = f"`{order}`: kills with a stall of at most {failover.STALL_MS:g} ms beyond detection"
+            rows.append([what, str(kills), str(within)])
+    return rows
+
+
 def page(results: dict[str, Any]) -> str:
     """docs/orders.md."""
     cells = {tuple(c["cell"]): [v for v in c["values"] if v is not None] for c in results["cells"]}
@@ -274,6 +305,9 @@ def page(results: dict[str, Any]) -> str:
     parts.append(table(["order", "p50", "of fifo", "p99", "of fifo"], rows))
     if "failover" in results:
         parts.append(failover.section(results["failover"]))
+    parts.append("## Targets not reached")
+    rows = missed(results)
+    parts.append(table(["what", "target", "reached"], rows) if rows else "None: all are reached in these measurements.")
     return "\n\n".join(parts) + "\n"
 
 

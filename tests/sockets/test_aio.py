@@ -335,6 +335,57 @@ def test_a_wait_that_is_cancelled_loses_no_message():
     run(main())
 
 
+def test_an_iteration_that_is_cancelled_before_it_begins_takes_no_message():
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            for i in range(20):
+                await a.send(b"%d" % i)
+            await asyncio.to_thread(b.sync.wait_deliverable, LIMIT_S)
+            messages = aiter(b)
+            got = [(await anext(messages)).payload]
+            for _ in range(4):
+                with contextlib.suppress(TimeoutError):
+                    got.append((await asyncio.wait_for(anext(messages), 0)).payload)
+                task = asyncio.ensure_future(anext(messages))
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    got.append((await task).payload)
+            while len(got) < 20:
+                got.append((await anext(messages)).payload)
+            assert got == [b"%d" % i for i in range(20)]
+
+    run(main())
+
+
+def test_an_iteration_lets_other_tasks_run_though_messages_are_there():
+    """However long the application takes for each: the loop gets a turn between a few of them."""
+
+    async def main():
+        async with two(order="fifo", deliver_own=False) as (a, b):
+            for i in range(64):
+                await a.send(b"%d" % i)
+            await asyncio.to_thread(b.sync.wait_deliverable, LIMIT_S)
+            turns = 0
+
+            async def other():
+                nonlocal turns
+                while True:
+                    turns += 1
+                    await asyncio.sleep(0)
+
+            task = asyncio.create_task(other())
+            taken = 0
+            async for _ in b:
+                time.sleep(0.001)  # work
+                taken += 1
+                if taken == 64:
+                    break
+            task.cancel()
+            assert turns >= 3
+
+    run(main())
+
+
 def test_a_batch_is_sent_and_the_path_is_told():
     async def main():
         async with two(order="fifo", deliver_own=False) as (a, b):

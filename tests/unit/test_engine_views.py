@@ -500,3 +500,22 @@ def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_
     late.engine.install(**{**late.wanted, "now_ns": net.now})
     net.run(4)
     assert net.got == [[(net.ids[0], b"early")]] * 3
+
+
+@pytest.mark.parametrize("order", ["sequencer", "total-1999"])
+def test_what_was_not_ordered_is_not_sent_again_across_a_merge(order):
+    """The cut, 11: it is reported as lost, and sent again it could be delivered twice."""
+    net = Net(3, sequencer=0, mechanism=by_name(order).number)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
+    net.engines[1].send(b"not ordered")
+    net.run(3)
+    net.drop = lambda src, dst, lane, datagram: False
+    for engine in net.engines:
+        engine.gate_close()
+    net.install([0, 1, 2], sequencer=0, tag=2, marker=2, merge=True, cuts={i: [0, 0, 0] for i in range(3)})
+    net.run(100)
+    assert net.got == [[], [], []]
+    net.engines[1].send(b"of the merged view")
+    net.run(20)
+    assert net.got == [[(net.ids[1], b"of the merged view")]] * 3

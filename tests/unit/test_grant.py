@@ -326,3 +326,30 @@ def test_a_packet_whose_place_is_past_is_dropped_and_its_senders_right_one_is_ta
     net.run(20)
     assert net.engines[2].counters()["drop_field"] == 1
     assert net.got == [[(net.ids[0], b"at place 1"), (net.ids[1], b"at place 2")]] * 3
+
+
+def test_places_that_are_granted_after_the_gate_has_closed_are_not_taken() -> None:
+    """Others may have closed the view without them: a packet that took one would be delivered there here alone."""
+    net = group(3)
+    net.run(5)
+    late: list[tuple[int, int, bytes]] = []
+
+    def hold(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if kind(datagram) == GRANT:
+            late.append((dst, src, datagram))
+        return kind(datagram) == GRANT
+
+    net.drop = hold
+    net.engines[1].send(b"late")
+    net.run(2)
+    net.engines[1].gate_close()
+    net.run(2)
+    member, sequencer, grant = late[0]
+    assert member == 1
+    net.engines[member].receive(grant, bytes([sequencer + 1]), net.now, 2)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.engines[0].send(b"of the sequencer")
+    net.run(2)
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
+    net.run(5)
+    assert net.got[0] == net.got[1] == net.got[2] and len(net.got[0]) == 2

@@ -281,7 +281,7 @@ cdef class Messages:
 
 # ---- asyncio -----------------------------------------------------------------------------------------------------
 
-DEF ASK_LOOP = 128
+DEF ASK_LOOP = 16
 # When messages come faster than they are taken, a call that takes one lets the event loop run its other tasks first if
 # this long has passed. `async for` looks once in ASK_LOOP messages.
 DEF HOLD = 5000000
@@ -407,8 +407,8 @@ cdef int step_of_send(PyObject *this, PyObject *arg, PyObject **result) except -
 
 @cython.final
 cdef class AsyncMessages:
-    """Iterates over the messages of a group. Messages that are already here cost no turn of the event loop and no
-    coroutine, but for one in ASK_LOOP: the group may have kept the loop from its other tasks for too long."""
+    """Iterates over the messages of a group. A message is taken when the call for it is awaited, not when it is made: a
+    call that is cancelled before takes none."""
     cdef AsyncSender group
     cdef unsigned int taken
 
@@ -416,44 +416,12 @@ cdef class AsyncMessages:
         return self
 
     def __anext__(self):
-        cdef Ready ready
-        cdef NextMessage call
+        cdef NextMessage call = NextMessage.__new__(NextMessage)
+        call.group = self.group
+        call.iterates = True
         self.taken += 1
-        message = self.group.sync.begun_message() if self.taken % ASK_LOOP else None
-        if message is None:
-            call = NextMessage.__new__(NextMessage)
-            call.group = self.group
-            call.iterates = True
-            return call
-        ready = Ready.__new__(Ready)
-        ready.value = message
-        return ready
-
-
-@cython.final
-@cython.freelist(8)
-cdef class Ready:
-    """An awaitable that already has its value: awaiting it does not suspend."""
-    cdef object value
-
-    def __await__(self):
-        return self
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        raise StopIteration(self.value)
-
-
-cdef int value_of_ready(PyObject *this, PyObject *arg, PyObject **result) except -1:
-    """As ``__next__``, without an exception: `await` asks for this first."""
-    Py_INCREF((<Ready>this).value)
-    result[0] = <PyObject *>(<Ready>this).value
-    return PYGEN_RETURN
-
-
-(<PyTypeObject *>Ready).tp_as_async.am_send = value_of_ready
+        call.hurries = self.taken % ASK_LOOP != 0
+        return call
 
 
 @cython.final
@@ -462,6 +430,7 @@ cdef class NextMessage:
     """A call that takes the next message, and waits for it: like a coroutine it runs when it is awaited."""
     cdef AsyncSender group
     cdef bint iterates  # the end of the membership ends the iteration
+    cdef bint hurries  # a message that is already here is taken without a look at the clock
     cdef object waiter  # a future in `_waiters` of the group
     cdef object waits  # what awaits it; None: this call has not waited, or was just woken
     cdef object rest  # the coroutine that does it instead, for what is rare; None: there is none
@@ -516,14 +485,16 @@ cdef class NextMessage:
             result[0] = NULL  # what follows may raise, and a task takes whatever is here for the result
             self.forget()
             group._turned_ns = sc_now()
-        elif sc_now() - group._turned_ns > HOLD:
-            return self.leave_it(result)
+        else:
+            message = group.sync.begun_message() if self.hurries else None
+            if message is not None:
+                return give(message, result)
+            if sc_now() - group._turned_ns > HOLD:
+                return self.leave_it(result)
         while True:
             message = group.sync.next_message(0)
             if message is not None:
-                Py_INCREF(message)
-                result[0] = <PyObject *>message
-                return PYGEN_RETURN
+                return give(message, result)
             if group._watched is None or group.sync._stop is not None:
                 return self.leave_it(result)
             if not group.sync._driver.watch():
@@ -536,6 +507,12 @@ cdef class NextMessage:
     cdef int leave_it(self, PyObject **result) except -1:
         self.rest = self.group._next_waiting()
         return PyIter_Send(self.rest, None, result)
+
+
+cdef inline int give(object message, PyObject **result) noexcept:
+    Py_INCREF(message)
+    result[0] = <PyObject *>message
+    return PYGEN_RETURN
 
 
 cdef int step_of_next(PyObject *this, PyObject *arg, PyObject **result) except -1:
