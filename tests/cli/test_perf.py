@@ -65,7 +65,7 @@ def sent_messages(size, batches, sender=0):
 # ---- what counts as lost -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("size", [64, 1000, 8192, 65000, 1 << 20])
+@pytest.mark.parametrize("size", [8, 64, 1000, 8192, 65000, 1 << 20])
 def test_a_whole_stream_is_not_wrong(size):
     messages = list(sent_messages(size, 2))
     check = checked(messages, size)

@@ -329,7 +329,7 @@ def test_a_packet_whose_place_is_past_is_dropped_and_its_senders_right_one_is_ta
 
 
 def test_places_that_are_granted_after_the_gate_has_closed_are_not_taken() -> None:
-    """Others may have closed the view without them: a packet that took one would be delivered there here alone."""
+    """Others may have closed the view without them: only this member would deliver a packet in such a place."""
     net = group(3)
     net.run(5)
     late: list[tuple[int, int, bytes]] = []
