@@ -152,11 +152,12 @@ class Worker:
 
     def _send(self) -> None:
         source = BatchSource(SIZE, self.number)
-        self.returns.append((time.monotonic_ns(), 0))
-        while not self.stop.is_set():
-            self.group.send_batch(*source.next())
-            source.sent()
+
+        def note() -> bool:
             self.returns.append((time.monotonic_ns(), source.count))
+            return not self.stop.is_set()
+
+        source.send(self.group, None, note)
 
     def _receive(self) -> None:
         while True:

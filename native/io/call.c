@@ -120,7 +120,7 @@ static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64
                : !more                           ? sc_driver_packed(d, unsent, s->answer, now)
                : unsent >= d->config.flush_bytes ? SC_FLUSH_FULL
                                                  : SC_FLUSH_NOTHING;
-    if (what != SC_FLUSH_NOTHING) sc_driver_flush(d, what == SC_FLUSH_ALL);
+    if (what != SC_FLUSH_NOTHING) sc_driver_flush(d, what == SC_FLUSH_ALL, now);
 }
 
 static int has_more(const sc_sending *s) { return s->offsets != NULL && s->next < s->n; }
@@ -153,7 +153,7 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
         int64_t now = sc_now();
         if (!has_marks(d, s)) {
             result = SC_BAD_OFFSETS;
-            sc_driver_flush(d, 1); /* nothing follows what was packed before */
+            sc_driver_flush(d, 1, now); /* nothing follows what was packed before */
             break;
         }
         result = pack_in_turn(d, s, has_role, until, now, &unsent, &mark);
@@ -195,10 +195,10 @@ static int has_others(const sc_driver *d, const sc_batch *batch) {
 }
 
 /* Delivers what is there for the application now, and handles the effects of the credit that this gives. */
-static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later) {
+static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later, int64_t now) {
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
-    int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, sc_now());
+    int result = sc_engine_deliver(d->engine, batch, bytes_max, marker, now);
     int credit = sc_engine_sendable(d->engine) != sendable;
     if (batch->n <= 1 && !later) sc_engine_taken(d->engine);
     /* Acks, and packets that a sequencer stamped with the credit from its own delivery. */
@@ -208,15 +208,18 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     if (result == SC_DELIVER_BATCH && has_others(d, batch)) d->turn.asked = sc_thread();
     sc_mutex_unlock(d->lock);
     if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
-    if (urgent || question) sc_driver_flush(d, question);
+    if (urgent || question) sc_driver_flush(d, question, now);
     return result;
 }
 
-int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later) {
+int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later,
+                      int64_t *now) {
     for (;;) {
-        int result = take_batch(d, batch, bytes_max, marker, later);
+        int result = take_batch(d, batch, bytes_max, marker, later, *now);
         if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;
         if (!sc_drive(d, SC_WANT_DELIVERY, 0, until)) return SC_DELIVER_NONE;
+        int64_t came = (int64_t)sc_counted(&d->round.came);
+        *now = came > *now ? came : sc_now(); /* mostly what came last is what this thread has waited for */
     }
 }
 
@@ -225,11 +228,11 @@ void sc_driver_taken(sc_driver *d) {
     sc_engine_taken(d->engine);
     int urgent = sc_engine_urgent(d->engine);
     sc_mutex_unlock(d->lock);
-    if (urgent) sc_driver_flush(d, 0);
+    if (urgent) sc_driver_flush(d, 0, sc_now());
 }
 
 int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until) {
-    sc_driver_flush(d, 1);
+    sc_driver_flush(d, 1, sc_now());
     for (;;) {
         sc_mutex_lock(d->lock);
         uint64_t mark = sc_engine_sendable(d->engine);
@@ -252,9 +255,9 @@ int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t l
         uint64_t unsent = sc_engine_unsent(d->engine);
         sc_mutex_unlock(d->lock);
         if (result == SC_AGAIN) /* out of credit: nothing more can be packed */
-            sc_driver_flush(d, 1);
+            sc_driver_flush(d, 1, now);
         else if (unsent >= d->config.flush_bytes) /* the rest goes with later data, or by sc_engine_state_end */
-            sc_driver_flush(d, 0);
+            sc_driver_flush(d, 0, now);
         if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
         if (result != SC_AGAIN || now >= until) return result;
         sc_drive(d, SC_WANT_SENDABLE, mark, until);
@@ -264,10 +267,11 @@ int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t l
 size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until) {
     for (;;) {
         sc_mutex_lock(d->lock);
-        size_t n = sc_engine_state_read(d->engine, sender, p, len, sc_now());
+        int64_t now = sc_now();
+        size_t n = sc_engine_state_read(d->engine, sender, p, len, now);
         int urgent = sc_engine_urgent(d->engine);
         sc_mutex_unlock(d->lock);
-        if (urgent) sc_driver_flush(d, 0);
+        if (urgent) sc_driver_flush(d, 0, now);
         if (n || sc_load(&d->stop) || !sc_drive(d, SC_WANT_STATE, sender, until)) return n;
     }
 }

@@ -59,7 +59,7 @@ void sc_driver_free(sc_driver *d) {
 }
 
 void sc_driver_poke(sc_driver *d) {
-    sc_driver_flush(d, 1);
+    sc_driver_flush(d, 1, sc_now());
     sc_mutex_lock(d->lock);
     sc_cond_broadcast(&d->turn.free);
     if (d->waits.watched) sc_tell_watcher(d);

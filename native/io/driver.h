@@ -62,12 +62,12 @@ typedef struct { /* role.c */
     sc_atomic waiting; /* callers without the role: the holder wakes them after each round */
 } sc_role;
 
-typedef struct { /* receive.c; all of it is the role holder's */
+typedef struct { /* receive.c; all of it is the role holder's, who lets others read `came` and `loaded` */
     sc_io_datagram in[SC_IO_BATCH_MAX];
     sc_slab *slabs[SC_IO_BATCH_MAX];
     uint8_t *scratch; /* receive buffers for when the slab pool is exhausted */
     int64_t deadline; /* the engine's */
-    int64_t came; /* when the last datagrams were received */
+    uint64_t came; /* monotonic time when the last datagrams were received */
     int cut_short; /* the last round took all it may: more may be there */
     int64_t load_since;
     uint64_t load_bytes, load_packets;
@@ -78,7 +78,7 @@ typedef struct { /* receive.c; all of it is the role holder's */
     uint64_t gather; /* bytes: a quarter of a window */
     unsigned looks; /* at the sockets, by a spinning thread */
     int talk; /* the lane that brought the last message */
-    sc_atomic loaded; /* read by others, too */
+    sc_atomic loaded;
 } sc_round;
 
 typedef struct { /* wake.c; under the engine's lock, except the atomics */
@@ -130,9 +130,9 @@ void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counter
 /* The I/O thread: returns after sc_driver_stop. */
 void sc_driver_run(sc_driver *d);
 
-/* Transmits what the engine has, or leaves it to the thread that is transmitting. Without `all` packets that are not full yet
- * stay open for later messages: the thread that packed them has asked for their flush. */
-void sc_driver_flush(sc_driver *d, int all);
+/* Transmits what the engine has at `now`, or leaves it to the thread that is transmitting. Without `all` packets that are not full
+ * yet stay open for later messages: the thread that packed them has asked for their flush. */
+void sc_driver_flush(sc_driver *d, int all, int64_t now);
 
 /* Called after packing at `now`: what to transmit at once, by a sc_driver_flush of the caller's, which releases the GIL only for
  * that. The rest is batched with later messages, or flushed by the I/O thread. */
@@ -179,8 +179,10 @@ enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
  * arrived or the driver stops (0). */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
-/* Takes the next item for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. */
-int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later);
+/* Takes the next item for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. `*now` is the
+ * time, and afterwards that at which the item was taken. */
+int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later,
+                      int64_t *now);
 
 /* sc_engine_taken. sc_driver_deliver does it for a single message, unless the caller keeps it for `later`. */
 void sc_driver_taken(sc_driver *d);

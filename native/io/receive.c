@@ -54,7 +54,8 @@ static void prepare(sc_driver *d, int n) {
 /* Passes datagrams received on a lane to the engine; returns their bytes. */
 static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     uint64_t bytes = 0;
-    int64_t now = d->round.came = sc_now();
+    int64_t now = sc_now();
+    sc_count(&d->round.came, (uint64_t)now - d->round.came);
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine);
     for (int i = 0; i < got; i++) {
@@ -167,7 +168,8 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
 /* Under load: lets datagrams accumulate, so that more are received at once. They have done so while the application handled the
  * last ones: a nap lasts only for what is left of that time. */
 static void nap(sc_driver *d, int64_t until) {
-    int64_t now = sc_now(), end = sc_earlier(d->round.came + d->round.nap_ns, sc_earlier(until, d->round.deadline));
+    int64_t now = sc_now(),
+            end = sc_earlier((int64_t)d->round.came + d->round.nap_ns, sc_earlier(until, d->round.deadline));
     if (d->round.cut_short || now >= end) return;
     sc_count(&d->counters.naps, 1);
     uint64_t most = sc_counted(&d->counters.nap_bytes);
@@ -231,16 +233,18 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     if (may_nap && d->round.nap_ns > 0) nap(d, until);
     uint64_t bytes = d->config.busy_poll_ns > 0 ? spin(d, until, &urgent) : 0;
     if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
-    sc_store(&d->waits.caller_wants, 0); /* it checks again before it waits: what it transmits now need not wake it */
-    int64_t now = bytes ? d->round.came : sc_now();
+    int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= ROUND_BYTES_MAX;
     measure_load(d, bytes, now);
     if (sc_load(&d->io.troubled)) take_refusals(d, now);
-    if (now >= d->round.deadline) {
+    int due = now >= d->round.deadline, flushes = sc_takes_over(d) || urgent;
+    /* It checks again before it waits: what it transmits now need not wake it. */
+    if (due || flushes) sc_store(&d->waits.caller_wants, 0);
+    if (due) {
         /* A thread that was not scheduled must not mistake unread datagrams for silence. */
         if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, FIRST_BATCH, &urgent);
         run_timers(d, now, &urgent);
     }
-    if (sc_takes_over(d) || urgent) sc_driver_flush(d, 0);
+    if (flushes || urgent) sc_driver_flush(d, 0, now);
     return woken;
 }

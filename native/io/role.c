@@ -24,7 +24,8 @@ static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
 
 static int rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     for (;;) {
-        sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */
+        if (sc_load(&d->waits.caller_wants) != want)
+            sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */
         if (has_or_deadline(d, want, mark)) return 1;
         if (sc_load(&d->stop) || sc_now() >= until) return 0;
         int woken = sc_round_run(d, until, want == SC_WANT_DELIVERY);
@@ -222,7 +223,7 @@ void sc_driver_run(sc_driver *d) {
         }
         if (sc_takes_over(d)) {
             sc_mutex_unlock(&d->role.lock);
-            sc_driver_flush(d, 0);
+            sc_driver_flush(d, 0, now);
             sc_mutex_lock(&d->role.lock);
             continue;
         }

@@ -99,8 +99,8 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* As recvfrom, which the C library makes a point where a thread may be cancelled: a tenth of a call that finds nothing, as a
- * spinning thread mostly does. */
+/* As recvfrom and sendto, which the C library makes points where a thread may be cancelled: a tenth of a call that finds nothing,
+ * as a spinning thread mostly does. */
 static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
     socklen_t len = sizeof *from;
 #if defined(SYS_recvfrom)
@@ -270,6 +270,14 @@ static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to,
     return len;
 }
 
+static long send_datagram(sc_fd by, const uint8_t *p, uint32_t n, const sc_sockaddr *to, socklen_t len) {
+#if defined(SYS_sendto)
+    return syscall(SYS_sendto, by, p, (size_t)n, 0, len ? &to->any : NULL, len);
+#else
+    return sendto(by, (const char *)p, n, 0, len ? &to->any : NULL, len);
+#endif
+}
+
 static void send_one_by_one(sc_io *io, const sc_tx *run) {
     sc_sockaddr to;
     sc_fd by = way_out(io, run->lane);
@@ -279,7 +287,7 @@ static void send_one_by_one(sc_io *io, const sc_tx *run) {
         int tries = 3;
         for (;;) {
             sc_count(&io->counters.sends, 1);
-            if (known && sendto(by, (const char *)run->p[i], run->len[i], 0, len ? &to.any : NULL, len) >= 0) break;
+            if (known && send_datagram(by, run->p[i], run->len[i], &to, len) >= 0) break;
             if (!known || tries-- == 0 || !send_again(io, by, sc_errno())) {
                 sc_count(&io->counters.send_errors, 1);
                 break;

@@ -21,13 +21,11 @@ void sc_transmitter_free(sc_transmitter *tx) {
     tx->runs = NULL;
 }
 
-/* Returns whether there may be more when the time of the flush, which began at *since, is up. */
-static int transmit(sc_driver *d, int all, int64_t *since) {
+/* Returns whether there may be more when the time of the flush, which began at `since`, is up. */
+static int transmit(sc_driver *d, int all, int64_t since, int64_t now) {
     int n, own;
-    int64_t now, deadline = SC_NEVER;
-    do {
-        now = sc_now();
-        if (!*since) *since = now;
+    int64_t deadline = SC_NEVER;
+    for (;;) {
         sc_mutex_lock(d->lock);
         uint64_t sendable = sc_engine_sendable(d->engine);
         n = sc_engine_transmit(d->engine, d->tx.runs, TX_RUNS, now, all);
@@ -37,8 +35,11 @@ static int transmit(sc_driver *d, int all, int64_t *since) {
         if (own || credit || sc_engine_has_event(d->engine)) sc_tell_engine_news(d);
         sc_mutex_unlock(d->lock);
         if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
-        if (n > 0) sc_io_send(&d->io, d->tx.runs, n);
-    } while (n > 0 && now - *since < FLUSH_NS_MOST);
+        if (n <= 0) break;
+        sc_io_send(&d->io, d->tx.runs, n);
+        now = sc_now();
+        if (now - since >= FLUSH_NS_MOST) break;
+    }
     /* A tail probe may be due long before the holder of the receive role would check. */
     if (deadline < sc_load(&d->waits.sleep_until) - DEADLINE_SLACK_NS) sc_io_wake(&d->io);
     if (own) sc_wake_caller(d, SC_WANT_DELIVERY); /* sent messages are delivered here too */
@@ -58,11 +59,10 @@ static void hand_over(sc_driver *d, int64_t wanted) {
 
 int sc_takes_over(sc_driver *d) { return sc_load(&d->tx.handed) && sc_exchange(&d->tx.handed, 0); }
 
-void sc_driver_flush(sc_driver *d, int all) {
-    int64_t wanted = all ? SC_FLUSH_ALL : SC_FLUSH_FULL;
-    int64_t since = 0;
+void sc_driver_flush(sc_driver *d, int all, int64_t since) {
+    int64_t wanted = all ? SC_FLUSH_ALL : SC_FLUSH_FULL, now = since;
     int more = 0;
-    do {
+    for (;;) {
         if (!sc_mutex_trylock(&d->tx.lock)) {
             sc_or(&d->tx.wanted, wanted);
             if (!sc_mutex_trylock(&d->tx.lock)) { /* the holder will still check `wanted` */
@@ -70,15 +70,17 @@ void sc_driver_flush(sc_driver *d, int all) {
                 return;
             }
         }
-        if (!sc_load(&d->stop)) more = transmit(d, wanted == SC_FLUSH_ALL, &since);
+        if (!sc_load(&d->stop)) more = transmit(d, wanted == SC_FLUSH_ALL, since, now);
         sc_mutex_unlock(&d->tx.lock);
         if (more) {
             hand_over(d, wanted);
             return;
         }
         wanted = sc_exchange(&d->tx.wanted, 0);
+        if (!wanted) return;
         if (wanted & SC_FLUSH_ALL) wanted = SC_FLUSH_ALL;
-    } while (wanted);
+        now = sc_now();
+    }
 }
 
 /* ---- messages sent one by one ------------------------------------------------------------------------------- */
@@ -124,6 +126,7 @@ int64_t sc_rest_due(const sc_driver *d) {
 }
 
 void sc_flush_rest(sc_driver *d) {
-    take_turn(d, sc_now());
-    sc_driver_flush(d, 1);
+    int64_t now = sc_now();
+    take_turn(d, now);
+    sc_driver_flush(d, 1, now);
 }

@@ -54,12 +54,16 @@ def checked(messages, size):
 
 
 def sent_messages(size, batches, sender=0):
-    source = BatchSource(size, sender)
-    for _ in range(batches):
-        data, offsets = source.next()
-        assert offsets[-1] == len(data) and len(data) == (len(offsets) - 1) * size
-        yield from (data[i : i + size].tobytes() for i in range(0, len(data), size))
-        source.sent()
+    messages = []
+
+    class Group:
+        def send_batch(self, data, offsets, timeout):
+            assert offsets[-1] == len(data) and len(data) == (len(offsets) - 1) * size and timeout is None
+            messages.extend(data[i : i + size].tobytes() for i in range(0, len(data), size))
+
+    left = iter(range(batches))
+    BatchSource(size, sender).send(Group(), None, lambda: next(left, None) is not None)
+    return messages
 
 
 # ---- what counts as lost -------------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ static int send_one(member *m, uint64_t to, const uint8_t *p, uint64_t len, int6
         result = sc_driver_send(&m->driver, &s, now + wait);
     else {
         int what = sc_driver_packed(&m->driver, unsent, s.answer, now);
-        if (what != SC_FLUSH_NOTHING) sc_driver_flush(&m->driver, what == SC_FLUSH_ALL);
+        if (what != SC_FLUSH_NOTHING) sc_driver_flush(&m->driver, what == SC_FLUSH_ALL, now);
     }
     sc_driver_send_end(&m->driver, &s);
     return result;
@@ -168,7 +168,7 @@ static void *state(void *arg) {
             sc_mutex_lock(&m->lock);
             sc_engine_state_end(m->engine, m->other);
             sc_mutex_unlock(&m->lock);
-            sc_driver_flush(&m->driver, 1);
+            sc_driver_flush(&m->driver, 1, sc_now());
         }
         sc_driver_state_read(&m->driver, m->other, in, sizeof chunk, sc_now() + 1000000);
     }

@@ -53,6 +53,42 @@ cdef class Sender:
         except Refused as refused:
             raise self._refusal(refused, to, timeout) from None
 
+    def send_batch(self, data, offsets, *, timeout=None, bint ordered=True):
+        """Sends the messages of an Arrow binary array to the group.
+
+        Args:
+            data: the bytes of all messages, an array of uint8 or an object with a contiguous buffer.
+            offsets: n + 1 ascending offsets into ``data``, int32 or int64: message i is
+                ``data[offsets[i]:offsets[i + 1]]``.
+            timeout: seconds to wait for credit; None: no limit.
+            ordered: as for ``send``.
+
+        The arrays must not be changed until the call returns. If another thread changes them, other bytes of ``data``
+        are sent, or the call raises.
+
+        Raises:
+            SendTimeout: the first ``error.sent`` messages were sent, the others were not.
+            UsageError: the arrays have other types, or the offsets descend or lie outside ``data``. ``error.sent`` is 0
+                unless another thread changed the offsets during the call.
+            NotMember: as for ``send``; the first ``error.sent`` messages were sent.
+        """
+        self.send_arrays(data, offsets, timeout, ordered, 0)
+
+    def _send_batch(self, data, offsets, timeout, bint ordered, Py_ssize_t done):
+        """``done``: how many of them the same call has already sent."""
+        self.send_arrays(data, offsets, timeout, ordered, done)
+
+    cdef int send_arrays(self, data, offsets, timeout, bint ordered, Py_ssize_t done) except -1:
+        cdef int64_t wait = wait_of(timeout)
+        try:
+            return self._driver.send_batch(data, offsets, wait, ordered, done)
+        except Refused as refused:
+            raise self._refusal(refused, None, timeout, done) from None
+        except (TypeError, AttributeError, BufferError, ValueError) as error:
+            usage = UsageError(f"send_batch: {error}")
+            usage.sent = done
+            raise usage from None
+
     cdef bint send_now(self, payload, to, bint ordered) except -1:
         """Sends one message if there is credit for it now; False: there is none."""
         cdef uint64_t receiver = 0 if to is None else id_of(to)
@@ -69,6 +105,10 @@ cdef class Sender:
 # ---- receiving ---------------------------------------------------------------------------------------------------
 
 
+cdef extern from "pythread.h" nogil:
+    PyLockStatus PyThread_acquire_lock_timed(PyThread_type_lock lock, long long microseconds, int intr_flag)
+
+
 class Ended(Exception):
     """The last event of the stream was taken."""
 
@@ -78,6 +118,15 @@ cdef class Receiver(Sender):
 
     It is a ``Sender`` because an object has one layout in C.
     """
+
+    def __cinit__(self):
+        self.taking = PyThread_allocate_lock()
+        if self.taking == NULL:
+            raise MemoryError()
+
+    def __dealloc__(self):
+        if self.taking != NULL:
+            PyThread_free_lock(self.taking)
 
     def __iter__(self):
         """The messages, until this member has left.
@@ -119,7 +168,7 @@ cdef class Receiver(Sender):
             batch = self._begun if self._begun is not None else self.next_batch(wait)
             return None if batch is None else self.message_of(batch)
         finally:
-            self._give_back()
+            PyThread_release_lock(self.taking)
 
     def recv_batch(self, timeout=None):
         """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
@@ -145,7 +194,7 @@ cdef class Receiver(Sender):
                 self.tell_taken()
             return batch
         finally:
-            self._give_back()
+            PyThread_release_lock(self.taking)
 
     def _take_rest(self):
         """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
@@ -155,7 +204,7 @@ cdef class Receiver(Sender):
         try:
             return self.rest_of_begun()
         finally:
-            self._give_back()
+            PyThread_release_lock(self.taking)
 
     def _next_event(self, int64_t wait):
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
@@ -178,7 +227,7 @@ cdef class Receiver(Sender):
             item = self.next_item(wait)
             return self.message_of(<Batch>item) if isinstance(item, Batch) else self._event(item)
         finally:
-            self._give_back()
+            PyThread_release_lock(self.taking)
 
     cdef object begun_message(self):
         """The next message of the begun batch; None: no batch is begun, or only its last message is left. No lock."""
@@ -190,16 +239,32 @@ cdef class Receiver(Sender):
         for no limit; False: the lock was not free in time."""
         if self._forked:
             raise self._not_member()
-        return self._taking.acquire(False) or self._wait_turn(wait)
+        return PyThread_acquire_lock(self.taking, NOWAIT_LOCK) or self.wait_turn(wait)
+
+    cdef bint wait_turn(self, int64_t wait) except -1:
+        """Waits for the lock of the stream, which another thread has."""
+        cdef int64_t now = sc_now()
+        cdef int64_t deadline = time_after(now, wait)
+        cdef int64_t left
+        cdef PyLockStatus got = PY_LOCK_FAILURE
+        self._refuse_handler()
+        while got != PY_LOCK_ACQUIRED and now < deadline:
+            left = (slice_of(now, deadline) - now + 999) // 1000
+            with nogil:
+                got = PyThread_acquire_lock_timed(self.taking, left, 1)
+            if got != PY_LOCK_ACQUIRED:
+                PyErr_CheckSignals()
+            now = sc_now()
+        return got == PY_LOCK_ACQUIRED
 
     cdef Batch rest_of_begun(self):
-        """Under `_taking`."""
+        """Under `taking`."""
         cdef Batch begun = self._begun
         self._begun = None
         return None if begun is None else begun._rest()
 
     cdef object message_of(self, Batch batch):
-        """The next message of a batch; the batch stays begun until its last message is taken. Under `_taking`."""
+        """The next message of a batch; the batch stays begun until its last message is taken. Under `taking`."""
         if batch.cursor >= batch.b.n:
             raise IndexError("all messages of the batch are taken")
         message = batch.next_message()
@@ -221,7 +286,7 @@ cdef class Receiver(Sender):
         return 0
 
     cdef Batch next_batch(self, int64_t wait):
-        """The next batch; None after ``wait`` ns (< 0: no limit). Under `_taking`."""
+        """The next batch; None after ``wait`` ns (< 0: no limit). Under `taking`."""
         cdef int64_t deadline = deadline_after(wait) if wait > 0 else 0
         while True:
             item = self.next_item(wait)
@@ -231,7 +296,7 @@ cdef class Receiver(Sender):
                 wait = max(0, deadline - sc_now())
 
     cdef object next_item(self, int64_t wait):
-        """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `_taking`."""
+        """The next entry of the stream: a batch, or a marker's meaning; None after ``wait`` ns. Under `taking`."""
         cdef Batch batch
         if self._end is not None:
             raise self._not_member()

@@ -1,4 +1,5 @@
 # Contents page of the socket driver: native/io/sockets.h and native/io/driver.h, and the class over them.
+from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from seqcast._native.engine cimport (
@@ -121,7 +122,7 @@ cdef extern from "io/driver.h" nogil:
     void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive)
     void sc_driver_free(sc_driver *d)
     void sc_driver_run(sc_driver *d)
-    void sc_driver_flush(sc_driver *d, int all)
+    void sc_driver_flush(sc_driver *d, int all, int64_t now)
     enum:
         SC_FLUSH_NOTHING
         SC_FLUSH_FULL
@@ -132,7 +133,7 @@ cdef extern from "io/driver.h" nogil:
     void sc_driver_send_end(sc_driver *d, sc_sending *s)
     void sc_driver_callback(sc_driver *d, int runs)
     int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until,
-                          int later)
+                          int later, int64_t *now)
     void sc_driver_taken(sc_driver *d)
     int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until)
     int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
@@ -167,9 +168,10 @@ cdef class Driver:
     cdef int lock_engine(self) except -1
     cdef int pack(self, sc_sending *s) except -1
     cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered) except -1
-    cdef int flush(self, int what) except -1
+    cdef int flush(self, int what, int64_t now) except -1
     cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1
+    cdef int send_batch(self, data, offsets, int64_t timeout_ns, bint ordered, Py_ssize_t done) except -1
     cdef int send_array(
         self, Py_buffer *data, Py_buffer *offsets, Py_ssize_t done, int64_t timeout_ns, bint ordered
     ) except -1
@@ -178,14 +180,14 @@ cdef class Driver:
 cdef class Sender:
     cdef public Driver _driver
 
+    cdef int send_arrays(self, data, offsets, timeout, bint ordered, Py_ssize_t done) except -1
     cdef bint send_now(self, payload, to, bint ordered) except -1
 
 
 cdef class Receiver(Sender):
     cdef public bint _forked  # in a child process: the group is the parent's
-    cdef public object _taking  # the lock of the stream
-    cdef public object _give_back  # its `release`, which is looked up once
-    # Under `_taking`:
+    cdef PyThread_type_lock taking  # the lock of the stream
+    # Under `taking`:
     cdef public uint64_t _batch_bytes
     cdef public object _backlog  # deque of what was delivered before `join` returned
     cdef public object _meanings  # deque, of the marker that was taken last
@@ -194,12 +196,13 @@ cdef class Receiver(Sender):
     cdef public object _stop  # not None: until states are merged
     cdef public object _end  # not None: the last event of the stream, which was taken
     cdef public object _journal
-    # Set under `_taking` and read without it: all messages of this batch but the last are taken without the lock.
+    # Set under `taking` and read without it: all messages of this batch but the last are taken without the lock.
     cdef public Batch _begun
 
     cdef object next_message(self, int64_t wait)
     cdef object begun_message(self)
     cdef bint begin_taking(self, int64_t wait) except -1
+    cdef bint wait_turn(self, int64_t wait) except -1
     cdef Batch rest_of_begun(self)
     cdef object message_of(self, Batch batch)
     cdef int tell_taken(self) except -1

@@ -5,9 +5,11 @@ wait release the GIL and check for signals every 100 ms. Times are monotonic ns 
 """
 
 from asyncio import AbstractEventLoop, Future
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import Buffer
 
 from seqcast._native.engine import Batch, Engine, Message
@@ -117,15 +119,6 @@ class Driver:
         """In a child process: closes its copies of the sockets and touches nothing else."""
     def send(self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
     def send_many(self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
-    def send_batch(
-        self, data: Any, offsets: Any, timeout_ns: int = -1, ordered: bool = True, done: int = 0
-    ) -> None:
-        """``done``: messages that the same call has already sent.
-
-        Raises:
-            Refused: as for the other sends.
-            TypeError, ValueError, BufferError: the arrays have other types, or the offsets lie outside ``data``.
-        """
     def deliver(self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
         is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken yet."""
@@ -200,6 +193,36 @@ class Sender:
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
                 or ``timeout`` is not a number of seconds.
         """
+    def send_batch(
+        self,
+        data: Buffer | npt.NDArray[np.uint8],
+        offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
+        *,
+        timeout: float | None = None,
+        ordered: bool = True,
+    ) -> None:
+        """Sends the messages of an Arrow binary array to the group.
+
+        Args:
+            data: the bytes of all messages, an array of uint8 or an object with a contiguous buffer.
+            offsets: n + 1 ascending offsets into ``data``, int32 or int64: message i is
+                ``data[offsets[i]:offsets[i + 1]]``.
+            timeout: seconds to wait for credit; None: no limit.
+            ordered: as for ``send``.
+
+        The arrays must not be changed until the call returns. If another thread changes them, other bytes of ``data``
+        are sent, or the call raises.
+
+        Raises:
+            SendTimeout: the first ``error.sent`` messages were sent, the others were not.
+            UsageError: the arrays have other types, or the offsets descend or lie outside ``data``. ``error.sent`` is 0
+                unless another thread changed the offsets during the call.
+            NotMember: as for ``send``; the first ``error.sent`` messages were sent.
+        """
+    def _send_batch(
+        self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int
+    ) -> None:
+        """``done``: how many of them the same call has already sent."""
 
 class Ended(Exception):
     """The last event of the stream was taken."""
@@ -207,7 +230,8 @@ class Ended(Exception):
 class Receiver(Sender):
     """The part of a group that receives. A subclass sets the attributes of the contents page (driver.pxd), and has
     the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
-    are merged (``_wait_merged``), if nothing came (``_refuse_over``), and to wait for the lock (``_wait_turn``)."""
+    are merged (``_wait_merged``), if nothing came (``_refuse_over``), and before it waits for the lock
+    (``_refuse_handler``)."""
 
     _begun: Batch | None
     def __iter__(self) -> Iterator[Message]:

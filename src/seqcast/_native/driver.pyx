@@ -8,6 +8,10 @@ from cpython.exc cimport PyErr_CheckSignals, PyErr_WarnEx
 from cpython.float cimport PyFloat_CheckExact
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
+from cpython.pythread cimport (
+    NOWAIT_LOCK, PY_LOCK_ACQUIRED, PY_LOCK_FAILURE, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock,
+    PyThread_free_lock, PyThread_release_lock,
+)
 from cpython.ref cimport Py_DECREF, Py_INCREF
 from libc.errno cimport EMFILE
 from libc.stdint cimport INT64_MAX, int32_t
@@ -21,7 +25,7 @@ from seqcast._native.engine cimport (
 )
 
 from seqcast.arguments import id_of, nanoseconds
-from seqcast.errors import NotMember
+from seqcast.errors import NotMember, UsageError
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
@@ -36,14 +40,21 @@ def now_ns():
     return sc_now()
 
 
-cdef int64_t deadline_after(int64_t timeout_ns) noexcept:
-    cdef int64_t now = sc_now()
+cdef inline int64_t time_after(int64_t now, int64_t timeout_ns) noexcept:
     return INT64_MAX if timeout_ns < 0 or timeout_ns > INT64_MAX - now else now + timeout_ns
 
 
-cdef inline int64_t slice_end(int64_t deadline) noexcept nogil:
-    cdef int64_t end = sc_now() + SLICE_NS
+cdef int64_t deadline_after(int64_t timeout_ns) noexcept:
+    return time_after(sc_now(), timeout_ns)
+
+
+cdef inline int64_t slice_of(int64_t now, int64_t deadline) noexcept nogil:
+    cdef int64_t end = now + SLICE_NS
     return end if end < deadline else deadline
+
+
+cdef inline int64_t slice_end(int64_t deadline) noexcept nogil:
+    return slice_of(sc_now(), deadline)
 
 
 @cython.no_gc_clear  # __dealloc__ returns slabs to the engine, which must outlive the driver even in a cycle
@@ -227,13 +238,13 @@ cdef class Driver:
         unsent = sc_engine_unsent(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         if result != SC_AGAIN:
-            self.flush(sc_driver_packed(self.d, unsent, s.answer, now))
+            self.flush(sc_driver_packed(self.d, unsent, s.answer, now), now)
         return result
 
-    cdef int flush(self, int what) except -1:
+    cdef int flush(self, int what, int64_t now) except -1:
         if what != SC_FLUSH_NOTHING:
             with nogil:
-                sc_driver_flush(self.d, what == SC_FLUSH_ALL)
+                sc_driver_flush(self.d, what == SC_FLUSH_ALL, now)
         return 0
 
     cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1:
@@ -312,7 +323,7 @@ cdef class Driver:
         unsent = sc_engine_unsent(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         if result[0] != SC_AGAIN:
-            self.flush(sc_driver_packed(self.d, unsent, s.answer, now))
+            self.flush(sc_driver_packed(self.d, unsent, s.answer, now), now)
         return i
 
     def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True):
@@ -350,14 +361,14 @@ cdef class Driver:
             if i & 0xffff == 0:
                 PyErr_CheckSignals()
 
-    def send_batch(self, data, offsets, int64_t timeout_ns=-1, bint ordered=True, Py_ssize_t done=0):
+    cdef int send_batch(self, data, offsets, int64_t timeout_ns, bint ordered, Py_ssize_t done) except -1:
         cdef Py_buffer bytes_, marks
         self.check()
         get_bytes(data, &bytes_)
         try:
             get_offsets(offsets, &marks)
             try:
-                self.send_array(&bytes_, &marks, done, timeout_ns, ordered)
+                return self.send_array(&bytes_, &marks, done, timeout_ns, ordered)
             finally:
                 PyBuffer_Release(&marks)
         finally:
@@ -400,7 +411,8 @@ cdef class Driver:
         cdef Batch batch
         cdef uint64_t marker = 0
         cdef int result
-        cdef int64_t deadline = deadline_after(timeout_ns)
+        cdef int64_t now = sc_now()
+        cdef int64_t deadline = time_after(now, timeout_ns)
         if self.forked:
             return None
         batch = Batch.__new__(Batch)
@@ -411,7 +423,7 @@ cdef class Driver:
         while True:
             with nogil:
                 result = sc_driver_deliver(
-                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_end(deadline), later
+                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_of(now, deadline), later, &now
                 )
             if result == SC_DELIVER_BATCH:
                 if view is not self.view:
@@ -424,12 +436,13 @@ cdef class Driver:
                 batch.senders = self.senders
                 if batch.b.runs[0].sender == self.sender_id:
                     batch.run_sender = self.sender
-                batch.delivered_ns = sc_wall()
+                batch.delivered_ns = now + self.wall_offset
                 return batch
             if result == SC_DELIVER_MARKER:
                 return marker
             PyErr_CheckSignals()
-            if self.stopped or self.forked or sc_now() >= deadline:
+            now = sc_now()
+            if self.stopped or self.forked or now >= deadline:
                 return None
 
     def taken(self):
@@ -487,7 +500,7 @@ cdef class Driver:
 
     def state_end(self, uint64_t to):
         self.engine.state_end(to)
-        self.flush(SC_FLUSH_ALL)
+        self.flush(SC_FLUSH_ALL, sc_now())
 
     def state_read(self, uint64_t sender, uint8_t[::1] data not None, int64_t timeout_ns):
         cdef size_t n = data.shape[0]

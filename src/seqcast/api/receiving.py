@@ -43,10 +43,8 @@ class Receiving(driver.Receiver, GroupBase):
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
         self._batch_bytes = config.batch_bytes
-        self._taking = threading.Lock()
-        self._give_back = self._taking.release
         self._giving = 0  # id of the thread that may run the state handler; 0: none
-        # Under `_taking`:
+        # Under the lock of the stream:
         self._backlog: deque[Item] = deque()  # delivered before `join` returned
         self._delivered_view: View | None = None
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
@@ -130,18 +128,13 @@ class Receiving(driver.Receiver, GroupBase):
 
     # ---- for Receiver
 
-    def _wait_turn(self, wait: int) -> bool:
-        """Waits for the lock of the stream, which another thread has, for at most ``wait`` ns (< 0: no limit).
-
-        Returns:
-            False: it was not free in time.
-        """
+    def _refuse_handler(self) -> None:
+        """Another thread has the lock of the stream, or this one, further out."""
         if self._giving == threading.get_ident():
             raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
-        return wait != 0 and self._taking.acquire(timeout=-1 if wait < 0 else min(wait / 1e9, threading.TIMEOUT_MAX))
 
     def _write(self, batch: Batch) -> None:
-        """Writes a batch to the journal. Under `_taking`."""
+        """Writes a batch to the journal. Under its lock."""
         assert self._journal is not None
         try:
             self._journal.batch(batch, batch.view)
@@ -150,7 +143,7 @@ class Receiving(driver.Receiver, GroupBase):
             raise
 
     def _refuse_over(self) -> None:
-        """Nothing came: raises NotMember if nothing can come any more. Under `_taking`."""
+        """Nothing came: raises NotMember if nothing can come any more. Under its lock."""
         self._refuse_forked()
         if self._runner.over and not self._runner.engine.deliverable():
             raise self._not_member()
@@ -162,13 +155,13 @@ class Receiving(driver.Receiver, GroupBase):
         return meaning
 
     def _marked(self, marker: int, wait: int) -> Meaning | None:
-        """The first meaning of a marker of the stream. Under `_taking`."""
+        """The first meaning of a marker of the stream. Under its lock."""
         self._meanings.extend(self._runner.endpoint.marker(marker))
         return self._reached(self._meanings.popleft(), wait)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:
         """An event that the stream has reached: writes it to the journal, gives the state to the joiners of a view, and
-        stops at it until states are merged; None: that takes longer than ``wait`` ns. Under `_taking`."""
+        stops at it until states are merged; None: that takes longer than ``wait`` ns. Under its lock."""
         if isinstance(meaning, View):
             self._delivered_view = meaning
             self._runner.enter(meaning)

@@ -12,15 +12,12 @@ from seqcast.errors import NotInView, NotMember, SendTimeout, SeqcastError, Usag
 from seqcast.types import Member
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    import numpy.typing as npt
     from typing_extensions import Buffer
 
 
 class Sending(driver.Sender, GroupBase):
-    """Sends messages, and tells how far the other members have received them. ``send`` is that of ``Sender``."""
+    """Sends messages, and tells how far the other members have received them. ``send`` and ``send_batch`` are those of
+    ``Sender``."""
 
     def send_many(
         self,
@@ -54,44 +51,6 @@ class Sending(driver.Sender, GroupBase):
             self._driver.send_many(payloads[done:] if done else payloads, receiver, wait, ordered)
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
-
-    def send_batch(
-        self,
-        data: Buffer | npt.NDArray[np.uint8],
-        offsets: Buffer | npt.NDArray[np.signedinteger[Any]] | Sequence[int],
-        *,
-        timeout: float | None = None,
-        ordered: bool = True,
-    ) -> None:
-        """Sends the messages of an Arrow binary array to the group.
-
-        Args:
-            data: the bytes of all messages, an array of uint8 or an object with a contiguous buffer.
-            offsets: n + 1 ascending offsets into ``data``, int32 or int64: message i is
-                ``data[offsets[i]:offsets[i + 1]]``.
-            timeout: seconds to wait for credit; None: no limit.
-            ordered: as for ``send``.
-
-        The arrays must not be changed until the call returns. If another thread changes them, other bytes of ``data``
-        are sent, or the call raises.
-
-        Raises:
-            SendTimeout: the first ``error.sent`` messages were sent, the others were not.
-            UsageError: the arrays have other types, or the offsets descend or lie outside ``data``. ``error.sent`` is 0
-                unless another thread changed the offsets during the call.
-            NotMember: as for ``send``; the first ``error.sent`` messages were sent.
-        """
-        self._send_batch(data, offsets, timeout, ordered)
-
-    def _send_batch(self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int = 0) -> None:
-        try:
-            self._driver.send_batch(data, offsets, -1 if timeout is None else nanoseconds(timeout), ordered, done)
-        except driver.Refused as refused:
-            raise self._refusal(refused, None, timeout, done) from None
-        except (TypeError, AttributeError, BufferError, ValueError) as error:
-            usage = UsageError(f"send_batch: {error}")
-            usage.sent = done
-            raise usage from None
 
     # ---- what the other members have received
 

@@ -36,14 +36,17 @@ class BatchSource:
         self.count = 0
         """Messages sent."""
 
-    def next(self) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """The next batch: data and offsets, valid until the next call."""
-        self._numbers.write(self.count)
-        return self._data, self._offsets
+    def send(self, group: Any, timeout: float | None, goes_on: Callable[[], bool]) -> None:
+        """Sends batches while ``goes_on()``, each within ``timeout`` seconds (None: no limit).
 
-    def sent(self) -> None:
-        """The batch was sent."""
-        self.count += self._n
+        Raises:
+            SendTimeout: as ``Group.send_batch``.
+        """
+        data, offsets, write, send_batch = self._data, self._offsets, self._numbers.write, group.send_batch
+        while goes_on():
+            write(self.count)
+            send_batch(data, offsets, timeout=timeout)
+            self.count += self._n
 
 
 class Check(bare.Check):

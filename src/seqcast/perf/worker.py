@@ -301,13 +301,11 @@ def receive_beside(group: Any, check: Check, closed: threading.Event) -> None:
 
 def send_for(group: Any, source: BatchSource, until_ns: int, commands: Commands) -> int:
     """Sends batches until ``until_ns`` (monotonic), or the parent's end; returns how many messages."""
-    while time.monotonic_ns() < until_ns and commands.none():
-        data, offsets = source.next()
-        try:
-            group.send_batch(data, offsets, timeout=QUIET_S)
-        except SendTimeout:
-            raise SeqcastError(f"no credit for {QUIET_S:g} s after {source.count} messages") from None
-        source.sent()
+    none, clock_ns = commands.none, time.monotonic_ns
+    try:
+        source.send(group, QUIET_S, lambda: clock_ns() < until_ns and none())
+    except SendTimeout:
+        raise SeqcastError(f"no credit for {QUIET_S:g} s after {source.count} messages") from None
     return source.count
 
 
