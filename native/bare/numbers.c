@@ -3,28 +3,48 @@
 
 #include <string.h>
 
+#include "wire/wire.h"
+
 #define NUMBER ((UINT64_C(1) << SC_NUMBER_BITS) - 1)
 
 void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first) {
     for (size_t i = 0; i < n; i++, first++) memcpy(data + i * size, &first, SC_NUMBER_BYTES);
 }
 
-uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next) {
-    uint64_t wrong = 0, due = 0; /* with its sender, like `number`; next[] follows where the sender changes */
+/* The next number that is due, with its sender; 0: of none yet. next[] follows where the sender changes. */
+static uint64_t due_of(uint64_t due, uint64_t number, uint64_t *next) {
+    if (due && number >> SC_NUMBER_BITS == due >> SC_NUMBER_BITS) return due;
+    if (due) next[due >> SC_NUMBER_BITS] = due & NUMBER;
+    return (number & ~NUMBER) | next[number >> SC_NUMBER_BITS];
+}
+
+static inline size_t offset_at(const void *offsets, size_t i, int of_packet) {
+    return of_packet ? sc_get_offset(offsets, i) : (size_t)((const int32_t *)offsets)[i];
+}
+
+static inline uint64_t check(const uint8_t *data, const void *offsets, int of_packet, size_t n, size_t size,
+                             uint64_t *next) {
+    uint64_t wrong = 0, due = 0;
     for (size_t i = 0; i < n; i++) {
+        size_t at = offset_at(offsets, i, of_packet);
         uint64_t number;
-        if ((size_t)(offsets[i + 1] - offsets[i]) != size) {
+        if (offset_at(offsets, i + 1, of_packet) - at != size) {
             wrong++;
             continue;
         }
-        memcpy(&number, data + offsets[i], SC_NUMBER_BYTES);
-        if (!due || number >> SC_NUMBER_BITS != due >> SC_NUMBER_BITS) {
-            if (due) next[due >> SC_NUMBER_BITS] = due & NUMBER;
-            due = (number & ~NUMBER) | next[number >> SC_NUMBER_BITS];
-        }
+        memcpy(&number, data + at, SC_NUMBER_BYTES);
+        due = due_of(due, number, next);
         wrong += number != due;
         due = number + 1;
     }
     if (due) next[due >> SC_NUMBER_BITS] = due & NUMBER;
     return wrong;
+}
+
+uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next) {
+    return check(data, offsets, 0, n, size, next);
+}
+
+uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next) {
+    return check(data, offsets, 1, n, size, next);
 }

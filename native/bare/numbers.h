@@ -15,3 +15,5 @@ void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first);
 /* Checks messages 0 to n - 1, of which each lies between two offsets: `size` bytes, with the next number of their sender, which
  * is next[sender] and grows. Returns how many are wrong; counting continues after each one's own number. */
 uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next);
+/* The same, with offsets as in a packet. */
+uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next);

@@ -1,42 +1,70 @@
-/* The batches that the application takes from the delivery queue: Arrow layout, one copy. */
+/* The batches that the application takes from the delivery queue: messages in their packets, or copied into an Arrow array. */
 #include "engine/internal.h"
 #include "memory/memory.h"
 
+/* Packets whose messages take at least this many bytes are borrowed, if the application has not borrowed too many: it may keep
+ * batches as long as it likes. Their slabs are those of the receive rings. */
+#define BORROW_BYTES 1024
+#define BORROW_MOST 64
+#define BORROW_PART 16 /* of all slabs */
+
+static int reserve_runs(sc_batch *b) {
+    if (b->n_runs + 1 <= b->runs_cap) return 1;
+    uint32_t cap = b->runs_cap ? b->runs_cap * 2 : 64;
+    sc_run *runs = realloc(b->runs, cap * sizeof *runs);
+    if (runs) b->runs = runs;
+    sc_place *places = realloc(b->places, cap * sizeof *places);
+    if (places) b->places = places;
+    sc_slab **slabs = realloc(b->slabs, cap * sizeof(sc_slab *));
+    if (slabs) b->slabs = slabs;
+    if (!runs || !places || !slabs) return 0;
+    b->runs_cap = cap;
+    return 1;
+}
+
+static int reserve_offsets(sc_batch *b, uint32_t messages) {
+    if (b->offsets && messages + 1 <= b->offsets_cap) return 1;
+    uint32_t cap = b->offsets_cap ? b->offsets_cap : 256;
+    while (cap < messages + 1) cap *= 2;
+    int32_t *offsets = realloc(b->offsets, cap * sizeof *offsets);
+    if (!offsets) return 0;
+    b->offsets = offsets;
+    b->offsets_cap = cap;
+    return 1;
+}
+
+/* The first `keep` bytes stay. */
+static int reserve_data(sc_batch *b, uint64_t keep, uint64_t bytes) {
+    if (bytes <= b->data_cap) return 1;
+    uint64_t cap = b->data_cap ? b->data_cap : 65536;
+    while (cap < bytes) cap *= 2;
+    uint8_t *data = sc_large_alloc(cap);
+    if (!data) return 0;
+    if (keep) memcpy(data, b->data, keep);
+    free(b->data);
+    b->data = data;
+    b->data_cap = cap;
+    return 1;
+}
+
 /* `open` bytes after the whole messages are kept as well. */
 static int reserve(sc_batch *b, uint64_t open, uint64_t bytes, uint32_t messages) {
-    if (b->data_len + open + bytes > b->data_cap) {
-        uint64_t cap = b->data_cap ? b->data_cap : 65536;
-        while (cap < b->data_len + open + bytes) cap *= 2;
-        uint8_t *data = sc_large_alloc(cap);
-        if (!data) return 0;
-        if (b->data_len + open) memcpy(data, b->data, b->data_len + open);
-        free(b->data);
-        b->data = data;
-        b->data_cap = cap;
-    }
-    if (!b->offsets || b->n + messages + 1 > b->offsets_cap) {
-        uint32_t cap = b->offsets_cap ? b->offsets_cap : 256;
-        while (cap < b->n + messages + 1) cap *= 2;
-        int32_t *offsets = realloc(b->offsets, cap * sizeof *offsets);
-        if (!offsets) return 0;
-        b->offsets = offsets;
-        b->offsets_cap = cap;
-    }
-    if (b->n_runs + 1 > b->runs_cap) {
-        uint32_t cap = b->runs_cap ? b->runs_cap * 2 : 64;
-        sc_run *runs = realloc(b->runs, cap * sizeof *runs);
-        if (!runs) return 0;
-        b->runs = runs;
-        b->runs_cap = cap;
-    }
-    return 1;
+    uint64_t keep = b->data_len + open;
+    return reserve_data(b, keep, keep + bytes) && reserve_offsets(b, b->n_copied + messages) && reserve_runs(b);
 }
 
 void sc_batch_clear(sc_batch *batch) {
     free(batch->data);
     free(batch->offsets);
     free(batch->runs);
+    free(batch->places);
+    free(batch->slabs);
     memset(batch, 0, sizeof *batch);
+}
+
+void sc_engine_give_back(sc_engine *e, sc_batch *batch) {
+    e->borrowed -= batch->n_slabs;
+    while (batch->n_slabs) sc_slab_unref(batch->slabs[--batch->n_slabs]);
 }
 
 /* The unfinished piece of a message after the last whole message of the batch: it is finished in place as long as packets of
@@ -74,7 +102,8 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
 
 static void end_message(sc_batch *b, uint32_t *n, uint64_t len) {
     b->data_len += len;
-    b->offsets[++*n] = (int32_t)b->data_len;
+    b->offsets[++b->n_copied] = (int32_t)b->data_len;
+    ++*n;
 }
 
 /* The first piece continues the open message of its sender; `whole`: and ends it. */
@@ -105,17 +134,58 @@ static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, ta
     *t = (tail){0};
 }
 
-/* Pieces [first, last) are whole messages. */
-static void add_whole(sc_batch *b, const uint8_t *p, uint32_t first, uint32_t last, uint32_t *n) {
-    const uint8_t *offsets = p + sc_wire_offsets(sc_get_data_len(p));
-    uint32_t from = sc_get_offset(offsets, first), to = sc_get_offset(offsets, last);
-    if (to > from) memcpy(b->data + b->data_len, p + SC_DATA_HEADER + from, to - from);
-    int32_t shift = (int32_t)b->data_len - (int32_t)from, *out = b->offsets + *n + 1;
-    size_t count = last - first;
-    offsets += 4 * ((size_t)first + 1);
-    for (size_t k = 0; k < count; k++) out[k] = (int32_t)sc_get_offset(offsets, k) + shift;
-    *n += last - first;
+/* May the batch borrow the packet's memory? Packets that follow each other often share a slab. */
+static int may_borrow(sc_engine *e, const sc_batch *b, const sc_delivery *d, uint32_t bytes) {
+    if (bytes < BORROW_BYTES) return 0;
+    if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
+    uint32_t most = e->config.slabs_max / BORROW_PART;
+    if (e->borrowed < (most < BORROW_MOST ? most : BORROW_MOST)) return 1;
+    e->counters.batch_copies++;
+    return 0;
+}
+
+static void borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, const uint8_t *offsets, sc_place *place) {
+    if (!b->n_slabs || b->slabs[b->n_slabs - 1] != d->slab) {
+        sc_slab_ref(d->slab);
+        b->slabs[b->n_slabs++] = d->slab;
+        e->borrowed++;
+    }
+    place->data = d->p + SC_DATA_HEADER;
+    place->offsets = offsets;
+}
+
+static void copy_whole(sc_batch *b, const uint8_t *data, const uint8_t *offsets, size_t count) {
+    uint32_t from = sc_get_offset(offsets, 0), to = sc_get_offset(offsets, count);
+    if (to > from) memcpy(b->data + b->data_len, data + from, to - from);
+    int32_t shift = (int32_t)b->data_len - (int32_t)from, *out = b->offsets + b->n_copied;
+    for (size_t k = 1; k <= count; k++) out[k] = (int32_t)sc_get_offset(offsets, k) + shift;
+    b->n_copied += (uint32_t)count;
     b->data_len += to - from;
+}
+
+/* The same, of messages that a batch has copied before. */
+static void copy_native(sc_batch *b, const uint8_t *data, const int32_t *offsets, size_t count) {
+    uint64_t len = (uint64_t)(offsets[count] - offsets[0]);
+    if (len) memcpy(b->data + b->data_len, data + offsets[0], len);
+    int32_t shift = (int32_t)b->data_len - offsets[0];
+    for (size_t k = 1; k <= count; k++) b->offsets[b->n_copied + k] = offsets[k] + shift;
+    b->n_copied += (uint32_t)count;
+    b->data_len += len;
+}
+
+/* Pieces [first, last) are whole messages. */
+static void add_whole(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t first, uint32_t last, uint32_t *n,
+                      sc_place *place) {
+    const uint8_t *offsets = d->p + sc_wire_offsets(sc_get_data_len(d->p)) + 4 * (size_t)first;
+    size_t count = last - first;
+    uint32_t bytes = sc_get_offset(offsets, count) - sc_get_offset(offsets, 0);
+    if (may_borrow(e, b, d, bytes)) {
+        borrow(e, b, d, offsets, place);
+        b->borrowed_bytes += bytes;
+    } else {
+        copy_whole(b, d->p + SC_DATA_HEADER, offsets, count);
+    }
+    *n += (uint32_t)count;
 }
 
 /* The last piece continues in the next packet. */
@@ -130,6 +200,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
     const uint8_t *p = d->p;
     uint8_t flags = sc_get_flags(p);
     uint32_t whole = sc_get_pieces(p) - (flags & SC_FLAG_CONT_OUT ? 1u : 0u), first = 0, n = b->n;
+    sc_place place = {.at = b->n_copied};
     sc_assembly *a = NULL;
     if (!find_assembly(e, b, d, t, &a)) return;
     if (flags & SC_FLAG_CONT_IN) {
@@ -137,9 +208,11 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
         if (!whole) return; /* a packet in the middle of a message */
         first = 1;
     }
-    if (first < whole) add_whole(b, p, first, whole, &n);
+    if (first < whole) add_whole(e, b, d, first, whole, &n, &place);
     if (flags & SC_FLAG_CONT_OUT) open_message(e, b, p, whole, t, a);
     if (n == b->n) return;
+    place.copied = b->n_copied - place.at;
+    b->places[b->n_runs] = place;
     b->runs[b->n_runs++] = (sc_run){.sender = d->sender,
                                     .seqno = d->number,
                                     .global_seqno = d->global ? d->global + (whole - (n - b->n)) : 0,
@@ -155,7 +228,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
 
 /* Adds the packet to the batch; 0 if it does not fit. */
 static int add(sc_engine *e, sc_batch *batch, const sc_delivery *d, tail *t, uint64_t bytes_max) {
-    if (batch->n && batch->data_len + t->len + d->len > bytes_max) return 0;
+    if (batch->n && batch->data_len + batch->borrowed_bytes + t->len + d->len > bytes_max) return 0;
     if (t->len > bytes_max) tail_spill(e, batch, t); /* a large message: out of the batch, into its assembly */
     if (!reserve(batch, t->len, d->len, sc_get_pieces(d->p))) return 0;
     if (!batch->n) {
@@ -174,8 +247,9 @@ static sc_delivery *first_of(const sc_engine *e) {
 int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     tail t = {0};
     sc_delivery *d;
-    batch->n = batch->n_runs = 0;
-    batch->data_len = 0;
+    sc_engine_give_back(e, batch);
+    batch->n = batch->n_copied = batch->n_runs = 0;
+    batch->data_len = batch->borrowed_bytes = 0;
     while ((d = first_of(e)) && d->p && add(e, batch, d, &t, bytes_max)) sc_queue_pop(e, now);
     tail_spill(e, batch, &t);
     if (batch->n) return SC_DELIVER_BATCH;
@@ -186,30 +260,49 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     return SC_DELIVER_MARKER;
 }
 
+int sc_batch_flatten(sc_batch *b) {
+    if (b->n_copied == b->n) return 0;
+    /* What is copied already moves up, in the same memory: aside first. It is little: mostly messages between two packets. */
+    uint64_t bytes = b->data_len, all = bytes + b->borrowed_bytes;
+    size_t of_offsets = ((size_t)b->n_copied + 1) * sizeof *b->offsets;
+    uint8_t *aside = malloc(of_offsets + bytes);
+    if (!aside || !reserve_data(b, bytes, all) || !reserve_offsets(b, b->n)) {
+        free(aside);
+        return -1;
+    }
+    memcpy(aside, b->offsets, of_offsets);
+    memcpy(aside + of_offsets, b->data, bytes);
+    b->n_copied = 0;
+    b->data_len = 0;
+    for (uint32_t r = 0; r < b->n_runs; r++) {
+        sc_place *place = &b->places[r];
+        if (place->copied) copy_native(b, aside + of_offsets, (const int32_t *)aside + place->at, place->copied);
+        uint32_t others = b->runs[r].n - place->copied;
+        if (others) copy_whole(b, place->data, place->offsets, others);
+        *place = (sc_place){.at = b->runs[r].first, .copied = b->runs[r].n};
+    }
+    free(aside);
+    b->borrowed_bytes = 0;
+    return 0;
+}
+
 int sc_batch_unicasts(const sc_batch *batch, sc_batch *out) {
     memset(out, 0, sizeof *out);
     out->view_tag = batch->view_tag;
-    out->data_cap = batch->data_len + 1;
-    out->offsets_cap = batch->n + 1;
-    out->runs_cap = batch->n_runs + 1;
-    out->data = malloc(out->data_cap);
-    out->offsets = malloc(out->offsets_cap * sizeof *out->offsets);
-    out->runs = malloc(out->runs_cap * sizeof *out->runs);
-    if (!out->data || !out->offsets || !out->runs) {
-        sc_batch_clear(out);
-        return -1;
-    }
-    out->offsets[0] = 0;
     for (uint32_t r = 0; r < batch->n_runs; r++) {
         const sc_run *run = &batch->runs[r];
         if (!run->unicast) continue;
+        const int32_t *offsets = batch->offsets + run->first;
+        if (!reserve(out, 0, (uint64_t)(offsets[run->n] - offsets[0]), run->n)) {
+            sc_batch_clear(out);
+            return -1;
+        }
+        out->offsets[0] = 0;
+        out->places[out->n_runs] = (sc_place){.at = out->n, .copied = run->n};
         out->runs[out->n_runs] = *run;
         out->runs[out->n_runs++].first = out->n;
-        int32_t from = batch->offsets[run->first], shift = (int32_t)out->data_len - from;
-        uint64_t len = (uint64_t)(batch->offsets[run->first + run->n] - from);
-        memcpy(out->data + out->data_len, batch->data + from, len);
-        out->data_len += len;
-        for (uint32_t i = 1; i <= run->n; i++) out->offsets[++out->n] = batch->offsets[run->first + i] + shift;
+        copy_native(out, batch->data, offsets, run->n);
+        out->n += run->n;
     }
     return 0;
 }

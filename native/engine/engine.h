@@ -227,13 +227,26 @@ typedef struct {
     uint16_t transitional; /* 1: members that fell may have delivered something else in this place */
 } sc_run;
 
+/* Where the messages of a run lie: the first ones in the batch's own memory, the others in their packet. */
+typedef struct {
+    uint32_t at, copied; /* messages [at, at + copied) of the own memory */
+    const uint8_t *data,
+        *offsets; /* of the packet: bytes of message i of the others are sc_get_offset(offsets, i) to (i + 1) */
+} sc_place;
+
+/* Large packets are not copied: a batch borrows their memory, until it is passed to the next sc_engine_deliver or
+ * sc_engine_give_back. After sc_batch_flatten, and if nothing is borrowed, `data` and `offsets` are an Arrow array of all its
+ * messages. */
 typedef struct {
     uint8_t *data; /* data_len bytes, and room for data_cap */
     uint64_t data_len, data_cap;
-    int32_t *offsets; /* n + 1 */
-    uint32_t n, offsets_cap;
+    int32_t *offsets; /* n_copied + 1 */
+    uint32_t n, n_copied, offsets_cap; /* messages, and those in `data` */
     sc_run *runs;
-    uint32_t n_runs, runs_cap;
+    sc_place *places; /* one for each run */
+    sc_slab **slabs; /* borrowed */
+    uint32_t n_runs, n_slabs, runs_cap;
+    uint64_t borrowed_bytes; /* of messages that lie in packets */
     uint64_t view_tag;
 } sc_batch;
 
@@ -241,15 +254,20 @@ enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2 };
 
 /* The next item for the application: a batch of at most about `bytes_max` bytes (one message may be larger), all of one
  * view, or the marker that a view call put between two messages. The batch's buffers grow as needed and belong to the
- * caller, which frees them with sc_batch_clear. */
+ * caller, which frees them with sc_batch_clear after sc_engine_give_back. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
 /* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate call,
  * because a caller may hand out the messages of a batch one by one. */
 void sc_engine_taken(sc_engine *e);
 /* Bytes waiting to be delivered, plus 1 if a marker is waiting. */
 uint64_t sc_engine_deliverable(const sc_engine *e);
+/* The batch is not used any more: what it has borrowed can be received into again. */
+void sc_engine_give_back(sc_engine *e, sc_batch *batch);
+/* Without the engine, and so without its lock: copies what is borrowed. The packets are given back with the batch. -1 without
+ * memory, and the batch is as it was. */
+int sc_batch_flatten(sc_batch *batch);
 void sc_batch_clear(sc_batch *batch);
-/* Copies only the unicasts of a batch to an empty `out`; -1 without memory. For a joiner: group messages from before its
+/* Copies only the unicasts of a flat batch to an empty `out`; -1 without memory. For a joiner: group messages from before its
  * state are void, but messages to it alone are not. */
 int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 
@@ -464,6 +482,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(credit_stalls)                                                                                                   \
     X(lent_stalls)                                                                                                     \
     X(own_closed_stalls)                                                                                               \
+    X(batch_copies)                                                                                                    \
     X(drop_short)                                                                                                      \
     X(drop_magic)                                                                                                      \
     X(drop_version)                                                                                                    \

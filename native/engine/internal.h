@@ -75,6 +75,7 @@ struct sc_engine {
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_gate gate; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */
+    uint32_t borrowed; /* delivery/batch.c: slabs, by all batches */
     sc_taken taken; /* delivery/taken.c */
     sc_cut cut; /* view/cut.c */
     sc_resend_memory resend; /* view/resend.c */

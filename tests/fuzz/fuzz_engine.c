@@ -172,7 +172,8 @@ static void deliver(world *w, uint64_t bytes) {
         int kind = sc_engine_deliver(w->engine, &batch, bytes, &marker, w->now);
         if (kind == SC_DELIVER_NONE) break;
         if (kind == SC_DELIVER_MARKER) continue;
-        CHECK(batch.n > 0 && batch.offsets[0] == 0 && (uint64_t)batch.offsets[batch.n] == batch.data_len);
+        CHECK(batch.n > 0 && !sc_batch_flatten(&batch) && batch.n_copied == batch.n && batch.offsets[0] == 0 &&
+              (uint64_t)batch.offsets[batch.n] == batch.data_len);
         for (uint32_t i = 0; i < batch.n; i++) CHECK(batch.offsets[i] <= batch.offsets[i + 1]);
         uint32_t first = 0;
         for (uint32_t i = 0; i < batch.n_runs; i++) {
@@ -186,6 +187,7 @@ static void deliver(world *w, uint64_t bytes) {
         sc_batch_clear(&only);
         if (bytes & 1) sc_engine_taken(w->engine);
     }
+    sc_engine_give_back(w->engine, &batch);
     sc_batch_clear(&batch);
 }
 

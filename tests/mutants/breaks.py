@@ -818,4 +818,12 @@ BREAKS = (
          "if not hmac.compare_digest(answer[:PROOF_BYTES], _proof(self._token, b\"client\", nonce)):",
          "if len(answer) < PROOF_BYTES:",
          tests="tests/audit/test_tap.py", why="seeds have no taps"),
+    Break("a packet that a batch borrows may be received into", (
+              ("native/delivery/batch.c", "while (batch->n_slabs) sc_slab_unref(batch->slabs[--batch->n_slabs]);",
+               "batch->n_slabs = 0;"),
+              ("native/delivery/batch.c", "        sc_slab_ref(d->slab);\n", ""),
+          ), tests="tests/unit/test_borrowed.py", why="seeds give each batch back before the next packet arrives"),
+    _one("batches borrow without a bound", "native/delivery/batch.c",
+         "if (e->borrowed < (most < BORROW_MOST ? most : BORROW_MOST)) return 1;", "return 1;",
+         tests="tests/unit/test_borrowed.py", why="seeds keep no batches"),
 )  # fmt: skip

@@ -140,17 +140,30 @@ static void *arrays(void *arg) {
     return NULL;
 }
 
+static void check_run(const sc_batch *batch, const sc_run *run, const sc_place *place) {
+    const int32_t *offsets = batch->offsets + place->at;
+    for (uint32_t i = 0; i < place->copied; i++) check_message(batch->data + offsets[i], offsets[i + 1] - offsets[i]);
+    for (uint32_t i = 0; i < run->n - place->copied; i++) {
+        uint32_t from = sc_get_offset(place->offsets, i), to = sc_get_offset(place->offsets, i + 1);
+        check_message(place->data + from, (int32_t)(to - from));
+    }
+}
+
 static void *receiver(void *arg) {
     member *m = arg;
     sc_batch batch = {0};
     uint64_t marker;
-    while (!sc_load(&m->ends)) {
-        int kind = sc_driver_deliver(&m->driver, &batch, 1 << 20, &marker, sc_now() + 10000000, 0);
+    for (int turn = 0; !sc_load(&m->ends); turn++) {
+        int64_t now = sc_now();
+        int kind = sc_driver_deliver(&m->driver, &batch, 1 << 20, &marker, now + 10000000, 0, &now);
         if (kind != SC_DELIVER_BATCH) continue;
-        for (uint32_t i = 0; i < batch.n; i++)
-            check_message(batch.data + batch.offsets[i], batch.offsets[i + 1] - batch.offsets[i]);
+        if (turn % 2) sc_batch_flatten(&batch); /* otherwise many lie in packets, which others must not write to */
+        for (uint32_t r = 0; r < batch.n_runs; r++) check_run(&batch, &batch.runs[r], &batch.places[r]);
         sc_store(&m->delivered, sc_load(&m->delivered) + batch.n);
     }
+    sc_mutex_lock(&m->lock);
+    sc_engine_give_back(m->engine, &batch);
+    sc_mutex_unlock(&m->lock);
     sc_batch_clear(&batch);
     return NULL;
 }

@@ -12,7 +12,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
-from seqcast._native.engine cimport Batch
+from seqcast._native.engine cimport Batch, sc_place
 
 
 cdef extern from "hash/crc32c.h" nogil:
@@ -64,6 +64,7 @@ cdef extern from "bare/numbers.h" nogil:
 
     void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first)
     uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next)
+    uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next)
 
 
 SHARED_BYTES = SC_BARE_SHARED_BYTES
@@ -223,7 +224,20 @@ cdef class Check:
         """Counts the messages of a batch, and those that have another size or are not the next of their sender. Returns
         how many there are; ``None`` is no batch."""
         cdef size_t n = 0 if batch is None else batch.b.n - batch.first
-        if n:
+        cdef const sc_place *place
+        cdef uint32_t r
+        if not n:
+            return 0
+        if batch.b.n_copied == batch.b.n:
             self.wrong += sc_numbers_check(batch.b.data, batch.offsets_left(), n, self.size, self.next)
-            self.count += n
+        else:  # a batch that is begun is copied
+            for r in range(batch.b.n_runs):
+                place = &batch.b.places[r]
+                self.wrong += sc_numbers_check(
+                    batch.b.data, batch.b.offsets + place.at, place.copied, self.size, self.next
+                )
+                self.wrong += sc_numbers_check_packet(
+                    place.data, place.offsets, batch.b.runs[r].n - place.copied, self.size, self.next
+                )
+        self.count += n
         return n

@@ -119,7 +119,8 @@ cdef class Message:
 cdef class Batch:
     """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
 
-    The arrays are views of memory that lives as long as they or the batch do; nothing is copied.
+    The arrays are views of memory that lives as long as they or the batch do. Large packets are not copied before an
+    array or a message of a place (``batch[i]``) is asked for: the first such call copies the batch once.
 
     Attributes:
         view: the view in which the messages were delivered.
@@ -139,12 +140,17 @@ cdef class Batch:
     cdef const int32_t *offsets_left(self) noexcept:
         return self.b.offsets + self.first if self.b.offsets != NULL else NO_OFFSETS
 
+    cdef int flatten(self) except -1:
+        """All messages are in `b.data` afterwards, one after the other."""
+        if self.b.n_copied != self.b.n and sc_batch_flatten(&self.b):
+            raise MemoryError()
+        return 0
+
     def __dealloc__(self):
         if self.whole is not None:
             return
-        if self.owner is not None and self.owner.n_spare < 4 and self.b.data_cap <= 4 << 20:
-            self.owner.spare[self.owner.n_spare] = self.b
-            self.owner.n_spare += 1
+        if self.owner is not None:
+            self.owner.take_back(&self.b)
         else:
             sc_batch_clear(&self.b)
 
@@ -152,10 +158,12 @@ cdef class Batch:
 
     @property
     def data(self):
+        self.flatten()
         return arrays().ndarray(self.b.data_len, BYTE_DTYPE, memory(self, self.b.data, self.b.data_len))
 
     @property
     def offsets(self):
+        self.flatten()
         cdef Py_ssize_t n = <Py_ssize_t>self.b.n - self.first + 1
         return arrays().ndarray(n, OFFSET_DTYPE, memory(self, self.offsets_left(), 4 * n))
 
@@ -175,7 +183,7 @@ cdef class Batch:
 
     @property
     def nbytes(self):
-        return self.b.data_len - (<uint64_t>self.b.offsets[self.first] if self.b.n else 0)
+        return self.b.borrowed_bytes + self.b.data_len - (<uint64_t>self.b.offsets[self.first] if self.first else 0)
 
     @property
     def transitional(self):
@@ -200,7 +208,9 @@ cdef class Batch:
             index += n
         if index < 0 or index >= n:
             raise IndexError("message index out of range")
-        return self.payload(self.first + <uint32_t>index)
+        self.flatten()
+        cdef const int32_t *at = self.b.offsets + self.first + index
+        return PyBytes_FromStringAndSize(<char *>self.b.data + at[0], at[1] - at[0])
 
     def __iter__(self):
         return iter(self.tolist())
@@ -210,28 +220,39 @@ cdef class Batch:
         cdef Batch only = Batch.__new__(Batch)
         if self.first:
             raise ValueError("a batch that is begun")
+        self.flatten()
         only.view, only.senders, only.delivered_ns = self.view, self.senders, self.delivered_ns
         only.view_id = self.view_id
         if sc_batch_unicasts(&self.b, &only.b):
             raise MemoryError()
         return only if only.b.n else None
 
-    cdef bytes payload(self, uint32_t i):
-        cdef int32_t start = self.b.offsets[i]
-        return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[i + 1] - start)
+    cdef bytes payload(self, uint32_t r, uint32_t i):
+        """Message `i` of the batch, which is in run `r`."""
+        cdef const sc_place *place = &self.b.places[r]
+        cdef uint32_t k = i - self.b.runs[r].first, start
+        if k < place.copied:
+            start = self.b.offsets[place.at + k]
+            return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[place.at + k + 1] - start)
+        k -= place.copied
+        start = sc_get_offset(place.offsets, k)
+        return PyBytes_FromStringAndSize(<char *>place.data + start, sc_get_offset(place.offsets, k + 1) - start)
 
     def tolist(self):
         """The payloads, as bytes."""
         cdef list result = [None] * (self.b.n - self.first)
-        cdef uint32_t i
-        for i in range(self.first, self.b.n):
-            result[i - self.first] = self.payload(i)
+        cdef uint32_t i = self.first, r
+        for r in range(self.b.n_runs):
+            while i < self.b.runs[r].first + self.b.runs[r].n:
+                result[i - self.first] = self.payload(r, i)
+                i += 1
         return result
 
     def to_arrow(self):
         """A ``pyarrow.BinaryArray`` over the same memory. Needs pyarrow."""
         import pyarrow
 
+        self.flatten()
         n = self.b.n - self.first
         offsets = pyarrow.py_buffer(memory(self, self.offsets_left(), 4 * (<Py_ssize_t>n + 1)))
         data = pyarrow.py_buffer(memory(self, self.b.data, self.b.data_len))
@@ -241,10 +262,11 @@ cdef class Batch:
         sender = self.senders.get(run.sender)
         return sender if sender is not None else Member(f"{run.sender:016x}", run.sender)
 
-    cdef object message(self, uint32_t i, const sc_run *run, object sender):
+    cdef object message(self, uint32_t r, uint32_t i, object sender):
         cdef Message m = Message.__new__(Message)
+        cdef const sc_run *run = &self.b.runs[r]
         cdef uint32_t k = i - run.first
-        m.payload = self.payload(i)
+        m.payload = self.payload(r, i)
         m.sender = sender
         m.view_id = self.view_id
         m.seqno = run.seqno
@@ -268,7 +290,7 @@ cdef class Batch:
                 continue
             sender = self.sender_of(run)
             while i < min(run.first + run.n, stop):
-                out.append(self.message(i, run, sender))
+                out.append(self.message(r, i, sender))
                 i += 1
             if i >= stop:
                 break
@@ -287,10 +309,11 @@ cdef class Batch:
             sender = self.sender_of(&self.b.runs[r])
             self.run = r
             self.run_sender = sender
-        return self.message(i, &self.b.runs[r], sender)
+        return self.message(r, i, sender)
 
     def _rest(self):
         cdef Batch rest = Batch.__new__(Batch)
+        self.flatten()
         rest.b = self.b
         rest.whole = self
         rest.first = rest.cursor = self.cursor

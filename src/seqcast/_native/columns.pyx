@@ -202,6 +202,7 @@ cdef class Block:
         cdef Batch own
         if isinstance(batch, Batch) and not (<Batch>batch).first:  # no arrays: making them takes longer than the rows
             own = batch
+            own.flatten()
             return self.take(own.b.data, own.b.data_len, own.b.offsets, own.b.n, own.b.runs, own.b.n_runs, idx,
                              view_counter, view_tag, own.delivered_ns, total)
         cdef const uint8_t[::1] data = batch.data

@@ -210,6 +210,7 @@ cdef class Driver:
     def after_fork(self):
         if not self.forked:
             sc_driver_forked(self.d)
+            self.engine.forked = True
         self.closed = self.forked = True
 
     cdef int check(self) except -1:

@@ -139,16 +139,23 @@ cdef extern from "engine/engine.h" nogil:
         uint16_t unicast
         uint16_t transitional
 
+    ctypedef struct sc_place:
+        uint32_t at
+        uint32_t copied
+        const uint8_t *data
+        const uint8_t *offsets
+
     ctypedef struct sc_batch:
         uint8_t *data
         uint64_t data_len
         uint64_t data_cap
         int32_t *offsets
         uint32_t n
-        uint32_t offsets_cap
+        uint32_t n_copied
         sc_run *runs
+        sc_place *places
         uint32_t n_runs
-        uint32_t runs_cap
+        uint64_t borrowed_bytes
         uint64_t view_tag
 
     ctypedef struct sc_event:
@@ -246,6 +253,8 @@ cdef extern from "engine/engine.h" nogil:
     void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now)
     int sc_taking_state(const sc_engine *e, const sc_taking *w)
     void sc_taking_end(sc_engine *e, sc_taking *w)
+    void sc_engine_give_back(sc_engine *e, sc_batch *batch)
+    int sc_batch_flatten(sc_batch *batch)
     void sc_batch_clear(sc_batch *batch)
     int sc_batch_unicasts(const sc_batch *batch, sc_batch *out)
     int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t wall)
@@ -291,6 +300,10 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
 
 
+cdef extern from "wire/wire.h" nogil:
+    uint32_t sc_get_offset(const uint8_t *offsets, size_t i)
+
+
 ctypedef uint64_t (*count)(const sc_engine *e) noexcept nogil
 
 
@@ -303,7 +316,10 @@ cdef class Engine:
     cdef sc_tx runs[8]  # that the last transmit gave; their bytes do not change until the next
     cdef int n_runs
 
+    cdef bint forked  # in a child process: a thread that does not exist here may hold the lock
+
     cdef uint64_t ask(self, count question)
+    cdef void take_back(self, sc_batch *batch) noexcept
     cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*)
 
 
@@ -321,8 +337,9 @@ cdef class Batch:
     cdef readonly int64_t delivered_ns
 
     cdef const int32_t *offsets_left(self) noexcept
-    cdef bytes payload(self, uint32_t i)
-    cdef object message(self, uint32_t i, const sc_run *run, object sender)
+    cdef int flatten(self) except -1
+    cdef bytes payload(self, uint32_t r, uint32_t i)
+    cdef object message(self, uint32_t r, uint32_t i, object sender)
     cdef object sender_of(self, const sc_run *run)
     cdef object next_message(self)
 

@@ -125,6 +125,18 @@ cdef class Engine:
             sc_batch_clear(&self.spare[i])
         sc_mutex_destroy(&self.lock)
 
+    cdef void take_back(self, sc_batch *batch) noexcept:
+        """A batch is not used any more."""
+        if self.n_spare < 4 and batch.data_cap <= 4 << 20:
+            self.spare[self.n_spare] = batch[0]
+            self.n_spare += 1
+            return
+        if not self.forked:
+            sc_mutex_lock(&self.lock)
+            sc_engine_give_back(self.e, batch)
+            sc_mutex_unlock(&self.lock)
+        sc_batch_clear(batch)
+
     cdef uint64_t ask(self, count question):
         sc_mutex_lock(&self.lock)
         cdef uint64_t answer = question(self.e)
