@@ -10,7 +10,7 @@
 #define WORTH 2 /* or a nap would gather a half of that */
 #define LATER 4 /* a thread that gets a core late may nap this many times as long as it is late ... */
 #define LONGER 8 /* ... but at most this many times as long as the setting */
-#define GATHER_BYTES (512u << 10) /* what a nap should gather, but no more than triggers an ack */
+#define GATHER_BYTES (768u << 10) /* what a nap should gather, but no more than triggers an ack */
 #define ONE 1 /* of the datagrams that are there */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
 #define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th both stream sockets */

@@ -464,7 +464,7 @@ class Config:
         high=PACKET_BYTES_MAX,
     )
     rcvbuf: int = _knob(
-        4 * _MIB,
+        6 * _MIB,
         "bytes",
         "Receive buffer requested from the kernel for each socket. The windows of all senders together stay below it,"
         " so a small buffer slows every sender. Linux limits the request to net.core.rmem_max and grants twice the "
@@ -507,7 +507,7 @@ class Config:
         high=1 << 20,
     )
     slabs_max: int = _knob(
-        1024,
+        1536,
         "64 KiB",
         "Limit of the memory for received packets. The windows of all senders together stay below an eighth of it, "
         "because small packets can keep large buffers in use: a large ``rcvbuf`` helps only with more slabs. More "
