@@ -16,8 +16,8 @@ from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 
 SMALLER_PACKETS = (32_368, 15_984)
 """Sizes of packets that just fit the powers of two in which the kernel charges them."""
-FORWARDS_MOST = 4 << 20
-"""Bytes of forwards that all members together have on the way; more would not make them flow faster."""
+FORWARDING_ROOM = 11 << 19
+"""Bytes to a receiver where one member multicasts for all; with more they wait longer and flow no faster."""
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
 
 
@@ -134,10 +134,10 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     packets are smaller, down to 16 KiB, so that a share holds one.
 
     Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which
-    have three quarters, as a sender gets credit for them after two hops, but no more than ``FORWARDS_MOST``: what is not
-    ordered when that member falls is sent again while all wait. Otherwise unicasts have half. State has half,
-    and comes from one provider at a time to a member that gets no forwards. No window is below two full packets: with
-    one, a sender would wait for the ack of each.
+    have three quarters, as a sender gets credit for them after two hops; and the room is at most ``FORWARDING_ROOM``:
+    what is not ordered when that member falls is sent again while all wait. Otherwise unicasts have half. State has
+    half, and comes from one provider at a time to a member that gets no forwards. No window is below two full packets:
+    with one, a sender would wait for the ack of each.
 
     Args:
         multicasters: how many of the members multicast messages.
@@ -146,6 +146,8 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     others = max(len(infos) - 1, 1)
     heard = min(multicasters, others)
     room = min(info.capacity for info in infos) * 11 // 16
+    if multicasters == 1:
+        room = min(room, FORWARDING_ROOM)
     most = min(info.window_bytes for info in infos)
     for smaller in SMALLER_PACKETS:
         if heard > 1 and _charge_most(packet_bytes) * 4 * heard > room:
@@ -156,7 +158,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
 
     share = room if heard == 1 else max(room // (4 * heard), _charge_most(packet_bytes))
     unicasts = room // 4 if multicasters == 1 else room // 2
-    forward, unicast = window(min(room - unicasts, FORWARDS_MOST) // others), window(unicasts // others)
+    forward, unicast = window((room - unicasts) // others), window(unicasts // others)
     group = window(room - (heard - 1) * share)
     return Windows(group, min(share, group), room, forward, unicast, window(room // 2), packet_bytes)
 
