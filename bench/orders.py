@@ -86,7 +86,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
                 for size in options.sizes if not loss else options.loss_sizes:
                     for senders in options.senders:
                         wrong += throughput(options, path, crew, Column(size, senders, loss), pairs, cells)
-        latency(options, pairs, cells)
+            latency(options, pairs, loss, cells)
         pairs += 1
         now = time.monotonic()
         longest, before = max(longest, now - before), now
@@ -154,12 +154,15 @@ def throughput(
     return wrong
 
 
-def latency(options: argparse.Namespace, pair: int, cells: dict[Any, Any]) -> None:
-    """Latency of every order once, and of plain C."""
+def latency(options: argparse.Namespace, pair: int, loss: float, cells: dict[Any, Any]) -> None:
+    """Latency of every order once, and without loss of plain C, which repairs nothing."""
     cores = usable_cores()
     pinned = (cores[0], cores[1]) if len(cores) > 1 else None
-    with open_path("loopback", LATENCY_MEMBERS) as path:
-        for order in [*options.orders, ""]:
+    with (
+        open_path("loopback", LATENCY_MEMBERS, own_namespace=loss > 0) as path,
+        dropping(path.places, loss) if loss else nullcontext(),
+    ):
+        for order in [*options.orders, *([] if loss else [""])]:
             what = Latency(
                 LATENCY_BYTES, order or "fifo", options.rounds, spin=False, aio=False, cores=pinned,
                 members=LATENCY_MEMBERS,
@@ -168,9 +171,9 @@ def latency(options: argparse.Namespace, pair: int, cells: dict[Any, Any]) -> No
             try:
                 run = group_latency(path, what, name(pair)) if order else bare_latency(path, what)
             except RunFailed as error:
-                say(f"{order or 'bare C'}, latency: failed: {error}")
+                say(f"{order or 'bare C'}, latency, {loss:g} % loss: failed: {error}")
             for percentile in PERCENTILES:
-                note(cells, (percentile, order or "raw"), run.get(percentile))
+                note(cells, (percentile, order or "raw", loss), run.get(percentile))
 
 
 def say(text: str) -> None:
@@ -220,9 +223,11 @@ def ratios(results: dict[str, Any]) -> dict[tuple[Any, ...], Median]:
     return found
 
 
-def latency_ratios(cells: dict[tuple[Any, ...], list[float | None]], percentile: str, order: str) -> list[float]:
+def latency_ratios(
+    cells: dict[tuple[Any, ...], list[float | None]], percentile: str, order: str, loss: float
+) -> list[float]:
     """The latency as a multiple of FIFO's, of each pair in which neither run failed."""
-    pairs = zip(cells[percentile, order], cells[percentile, "fifo"], strict=True)
+    pairs = zip(cells[percentile, order, loss], cells[percentile, "fifo", loss], strict=True)
     return [time / fifo for time, fifo in pairs if time and fifo] if order not in ("fifo", "raw") else []
 
 
@@ -248,13 +253,31 @@ def missed(results: dict[str, Any]) -> list[list[str]]:
     whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
     for order in (order for order in results["orders"] if order in RATES):
         for percentile, target in TIMES.items():
-            beside = latency_ratios(whole, percentile, order) if (percentile, order) in whole else []
+            key = (percentile, order, 0.0)
+            beside = latency_ratios(whole, *key) if key in whole else []
             if beside and median(beside).value > target:
                 rows.append([f"`{order}`, {percentile}: of fifo", f"at most {target:g}", str(median(beside))])
     for order, within, kills in failover.within(results.get("failover", failover.NONE)):
         if within < kills:
             what = f"`{order}`: kills with a stall of at most {failover.STALL_MS:g} ms beyond detection"
             rows.append([what, str(kills), str(within)])
+    return rows
+
+
+def latency_rows(
+    results: dict[str, Any], cells: dict[Any, list[float]], whole: dict[Any, list[float | None]], loss: float
+) -> list[list[str]]:
+    """The rows of a table of latencies. ``cells`` leave out runs that failed, ``whole`` do not."""
+    rows = []
+    for order in [*results["orders"], "raw"]:
+        row = [f"`{order}`" if order in ORDERS else order]
+        for percentile in PERCENTILES:
+            key = (percentile, order, loss)
+            beside = latency_ratios(whole, *key) if key in whole else []
+            row += [str(median(values)) if (values := cells.get(key)) else ""]
+            row += [str(median(beside)) if beside else ""]
+        if any(row[1:]):
+            rows.append(row)
     return rows
 
 
@@ -277,10 +300,12 @@ def page(results: dict[str, Any]) -> str:
         rows = []
         for size, senders, of in columns:
             for order in [*results["orders"], "limit", "raw"]:
-                if of == loss and (values := cells.get(("rate", order, size, senders, loss))):
-                    beside = with_loss(results, (order, size, senders), loss) if loss else []
+                lossless = order in ("limit", "raw")  # they repair nothing
+                if of == loss and (values := cells.get(("rate", order, size, senders, 0.0 if lossless else loss))):
+                    beside = with_loss(results, (order, size, senders), loss) if loss and not lossless else []
                     share = shares.get((order, size, senders, loss))
-                    row = [f"{size:,} B", str(senders), f"`{order}`" if order in ORDERS else order]
+                    label = f"`{order}`" if order in ORDERS else f"{order}, without loss" if loss else order
+                    row = [f"{size:,} B", str(senders), label]
                     row += [str(median(values)), str(share or "")]
                     rows.append([*row, str(median(beside)) if beside else ""] if loss else row)
         head = ["message", "sending", "order", "messages/s", "of fifo"] + (["of the rate without loss"] if loss else [])
@@ -288,21 +313,18 @@ def page(results: dict[str, Any]) -> str:
     parts.append("## Latency")
     parts.append(
         f"Half a round trip of two members on different cores, {LATENCY_BYTES} bytes, blocking, µs, in "
-        f"{len(cells['p50', 'fifo'])} runs of each. A third member is the sequencer, so that an ordered message needs "
-        "a second hop; in every order it wakes for each message like the other two. *raw* is a ping-pong of two "
+        f"{len(cells['p50', 'fifo', 0.0])} runs of each. A third member is the sequencer, so that an ordered message "
+        "needs a second hop; in every order it wakes for each message like the other two. *raw* is a ping-pong of two "
         "processes."
     )
     whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
-    rows = []
-    for order in [*results["orders"], "raw"]:
-        row = [f"`{order}`" if order in ORDERS else order]
-        for percentile in PERCENTILES:
-            beside = latency_ratios(whole, percentile, order) if (percentile, order) in whole else []
-            row += [str(median(values)) if (values := cells.get((percentile, order))) else ""]
-            row += [str(median(beside)) if beside else ""]
-        if any(row[1:]):
-            rows.append(row)
-    parts.append(table(["order", "p50", "of fifo", "p99", "of fifo"], rows))
+    for loss in sorted({key[2] for key in whole}):
+        if loss:
+            parts.append(
+                f"The same with {loss:g} % of datagrams dropped: a lone message that is lost is missed when its sender "
+                "asks, after `probe_s_min`, or when another one follows."
+            )
+        parts.append(table(["order", "p50", "of fifo", "p99", "of fifo"], latency_rows(results, cells, whole, loss)))
     if "failover" in results:
         parts.append(failover.section(results["failover"]))
     parts.append("## Targets not reached")
@@ -363,8 +385,10 @@ def main() -> int:
         results = json.loads(options.into.read_text(encoding="utf-8"))
         options.orders = results["orders"]
         cells: dict[tuple[Any, ...], list[float | None]] = {}
+        losses = [0.0, options.loss] if options.loss and not why_no_namespaces() else [0.0]
         for pair in range(results["pairs"]):
-            latency(options, pair, cells)
+            for loss in losses:
+                latency(options, pair, loss, cells)
         results["cells"] = [c for c in results["cells"] if c["cell"][0] not in PERCENTILES] + listed(cells)
     else:
         results = measure(options)

@@ -6,7 +6,6 @@
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
-#define FILLED 208u /* bytes of a small packet */
 #define CALLBACK_PART 8 /* of a window that is left to block callbacks */
 #define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless it gave up */
 #define QUICK_RECEIVERS 8 /* up to this many, acks come within the configured delay; more take proportionally longer */
@@ -198,10 +197,6 @@ static int64_t room(const sc_tx_stream *tx) {
     return r < 0 || tx->open_pieces >= UINT16_MAX ? -1 : r;
 }
 
-/* Linux keeps a datagram of 129 to 192 bytes in memory that takes longer from core to core than that of a longer one: a twentieth
- * of the way of a small message. So zeros fill it up; `bytes` lie below the smallest packets that a view can have. */
-static size_t filled_size(size_t bytes) { return bytes > 128 && bytes < FILLED ? FILLED : bytes; }
-
 static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     if (!sc_of_pair((uint64_t)tx->stream) && e->order.ops->closing) e->order.ops->closing(e, tx);
     uint8_t *p = tx->open;
@@ -218,9 +213,10 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     memset(p + SC_DATA_HEADER + tx->open_len, 0, at - SC_DATA_HEADER - tx->open_len);
     const int32_t *offsets = tx->open_offsets;
     for (size_t i = 0; i < n; i++) sc_put_offset(p + at, i, (uint32_t)offsets[i]);
-    size_t filled = full ? tx->packet_bytes : filled_size(end);
-    memset(p + end, 0, filled - end);
-    end = filled;
+    if (full) {
+        memset(p + end, 0, tx->packet_bytes - end);
+        end = tx->packet_bytes;
+    }
     sc_tx_packet *packet = sc_tx_at(tx, tx->next);
     memset(packet, 0, sizeof *packet);
     packet->p = p;
