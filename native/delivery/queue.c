@@ -76,10 +76,10 @@ static sc_delivery *gate_at(const sc_engine *e, uint64_t position) {
     return &e->gate.entries[position & (e->gate.cap - 1)];
 }
 
-static int hold_back(sc_engine *e, const sc_delivery *d) {
-    if (!make_room(&e->gate.entries, e->gate.head, e->gate.tail, &e->gate.cap)) return 0;
-    *gate_at(e, e->gate.tail++) = *d;
-    return 1;
+/* NULL without memory. */
+static sc_delivery *hold_back(sc_engine *e) {
+    if (!make_room(&e->gate.entries, e->gate.head, e->gate.tail, &e->gate.cap)) return NULL;
+    return gate_at(e, e->gate.tail++);
 }
 
 static int is_stable(const sc_engine *e, const sc_delivery *d) {
@@ -105,39 +105,61 @@ void sc_gate_flush(sc_engine *e, int undecided) {
 
 /* ---- into the queue --------------------------------------------------------------------------------------------- */
 
-/* Into the queue, or where it waits until it is stable. */
-static int admit(sc_engine *e, const sc_delivery *d) {
-    return d->stream == SC_STREAM_GROUP && e->view.safe ? hold_back(e, d) : pass_on(e, d);
-}
-
 /* The application is delivered it: anything but its own multicasts, if it does without those (DIG-08). */
 static int is_wanted(const sc_engine *e, const sc_delivery *d) {
     return e->config.receive && (d->sender != e->config.member || e->config.deliver_own || is_to_self(e, d));
 }
 
+/* Into the queue, or where it waits until it is stable. Field by field: a copy of what was just written in other pieces would
+ * wait for them. */
+static inline int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
+    int held = d->stream == SC_STREAM_GROUP && e->view.safe;
+    sc_delivery *place = held ? hold_back(e) : push(e);
+    if (!place) return 0;
+    place->p = d->p;
+    place->slab = d->slab;
+    place->sender = d->sender;
+    place->seqno = d->seqno;
+    place->number = d->number;
+    place->global = d->global;
+    place->pair = pair;
+    place->view_tag = e->view.tag;
+    place->epoch = e->epoch;
+    place->len = d->len;
+    place->carrier = d->carrier;
+    place->rank = d->rank;
+    place->stream = d->stream;
+    place->inside = 0;
+    place->own = d->own;
+    place->transitional = e->queue.transitional && d->global != 0;
+    if (!held) e->queue.bytes += d->len;
+    return 1;
+}
+
 /* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
-int sc_queue_packet(sc_engine *e, const sc_delivery *packet) {
-    sc_delivery copy = *packet, *d = &copy;
+static inline int queue(sc_engine *e, const sc_delivery *d) {
     int wanted = is_wanted(e, d);
-    d->epoch = e->epoch;
-    d->view_tag = e->view.tag;
-    d->transitional = e->queue.transitional && d->global != 0;
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
-    d->pair = peer ? peer->pair : 0;
-    if (wanted && !admit(e, d)) return 0;
+    uint64_t pair = peer ? peer->pair : 0;
+    if (wanted && !admit(e, d, pair)) return 0;
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
     if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
     if (is_to_self(e, d)) e->queue.self_bytes += d->len;
     e->counters.packets_delivered++;
     if (!wanted) {
-        sc_taken_hand(e, d, 1);
-        credit(e, d, e->now);
+        sc_delivery skipped = *d;
+        skipped.epoch = e->epoch;
+        skipped.pair = pair;
+        sc_taken_hand(e, &skipped, 1);
+        credit(e, &skipped, e->now);
         return 1;
     }
     sc_slab_ref(d->slab);
     if (d->own) e->queue.own_bytes += d->len;
     return 1;
 }
+
+int sc_queue_packet(sc_engine *e, const sc_delivery *packet) { return queue(e, packet); }
 
 /* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
@@ -146,17 +168,17 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, NULL, p, len, &slab);
         if (copy) {
-            sc_queue_packet(e, &(sc_delivery){.p = copy,
-                                              .len = len,
-                                              .slab = slab,
-                                              .own = 1,
-                                              .stream = SC_STREAM_GROUP,
-                                              .carrier = (uint16_t)e->view.rank,
-                                              .rank = (uint16_t)e->view.rank,
-                                              .sender = e->config.member,
-                                              .seqno = seqno,
-                                              .number = number,
-                                              .global = global});
+            queue(e, &(sc_delivery){.p = copy,
+                                    .len = len,
+                                    .slab = slab,
+                                    .own = 1,
+                                    .stream = SC_STREAM_GROUP,
+                                    .carrier = (uint16_t)e->view.rank,
+                                    .rank = (uint16_t)e->view.rank,
+                                    .sender = e->config.member,
+                                    .seqno = seqno,
+                                    .number = number,
+                                    .global = global});
             sc_slab_unref(slab);
             return;
         }
@@ -178,16 +200,16 @@ int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
 static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint64_t number, uint64_t global) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
-    if (!sc_queue_packet(e, &(sc_delivery){.p = slot->p,
-                                           .len = slot->len,
-                                           .slab = slot->slab,
-                                           .stream = (uint8_t)stream,
-                                           .carrier = (uint16_t)peer->rank,
-                                           .rank = (uint16_t)rank,
-                                           .sender = e->view.ids[rank],
-                                           .seqno = rx->queued,
-                                           .number = number,
-                                           .global = global}))
+    if (!queue(e, &(sc_delivery){.p = slot->p,
+                                 .len = slot->len,
+                                 .slab = slot->slab,
+                                 .stream = (uint8_t)stream,
+                                 .carrier = (uint16_t)peer->rank,
+                                 .rank = (uint16_t)rank,
+                                 .sender = e->view.ids[rank],
+                                 .seqno = rx->queued,
+                                 .number = number,
+                                 .global = global}))
         return 0;
     rx->queued++;
     if (e->view.safe && stream == SC_STREAM_GROUP) sc_flow_ordered(e, peer);

@@ -119,9 +119,14 @@ class Windows(NamedTuple):
     packet_bytes: int
 
 
+def _charge_full(packet_bytes: int) -> int:
+    """What members count for a full packet, as if it arrived together with others: ``sc_charge`` of the engine."""
+    return packet_bytes + packet_bytes // 50 + 64
+
+
 def _charge_most(packet_bytes: int) -> int:
     """What a packet of at most this size charges a receive buffer at most: ``sc_charge_most`` of the engine."""
-    return max(packet_bytes + packet_bytes // 50 + 64, 256 + (1 << (min(packet_bytes, 32_768) + 398).bit_length()))
+    return max(_charge_full(packet_bytes), 256 + (1 << (min(packet_bytes, 32_768) + 398).bit_length()))
 
 
 def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
@@ -129,8 +134,9 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
 
     Group-stream data in flight to one receiver (its room) fills at most 11/16 of its receive buffer, so that data never
     overflows it and a retransmission still fits: Linux frees the space of datagrams that were read only once they make
-    up a quarter of the buffer (udp_rmem_release), so only 3/4 is reliable. A quarter of the room is divided among the
-    members that multicast; receivers lend the rest to those that use more (``streams/acks.c``). With many multicasters,
+    up a quarter of the buffer (udp_rmem_release), so only 3/4 is reliable. Small packets may arrive one by one, and
+    then each takes a power of two of it, so there is less room for them. A quarter of it is divided among the members
+    that multicast; receivers lend the rest to those that use more (``streams/acks.c``). With many multicasters,
     packets are smaller, down to 16 KiB, so that a share holds one.
 
     Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which
@@ -156,7 +162,9 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     def window(share: int) -> int:
         return max(min(share, most), 2 * packet_bytes)
 
-    share = room if heard == 1 else max(room // (4 * heard), _charge_most(packet_bytes))
+    charge = _charge_most(packet_bytes)
+    room = max(room * _charge_full(packet_bytes) // charge, min(room, 2 * heard * charge))
+    share = room if heard == 1 else max(room // (4 * heard), charge)
     unicasts = room // 4 if multicasters == 1 else room // 2
     forward, unicast = window((room - unicasts) // others), window(unicasts // others)
     group = window(room - (heard - 1) * share)
