@@ -243,7 +243,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "pause owner: SUSPEND, some_have_callbacks in RESUMING",
         "pause owner: SUSPEND in RESUMING",
         "merger: READY, shares_members in LEADING",
-        "merger: ASK, is_by_an_unheard_leader in LEADING",
         "merger: ASK, is_by_an_unheard_leader in GOING",
         "merger: READY, is_the_last_awaited in GOING",
         "merger: READY, is_not_for_us in GOING",
