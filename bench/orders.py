@@ -73,10 +73,7 @@ KILL_S = 4.5
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """All pairs; each list of a cell has one figure per pair."""
     cells: dict[tuple[Any, ...], list[float | None]] = {}
-    reason = why_no_namespaces() if options.loss else ""
-    if reason:
-        print(f"not measured with loss: {reason}", file=sys.stderr, flush=True)
-    losses = [0.0] if reason or not options.loss else [0.0, options.loss]
+    losses = losses_of(options)
     wrong: list[str] = []
     begin = before = time.monotonic()
     until, longest, pairs = begin + 60 * options.minutes - KILL_S * options.kills * len(options.orders), 0.0, 0
@@ -103,6 +100,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if options.kills:
         results["failover"] = failover.measure(options.orders, options.kills)
     return results
+
+
+def losses_of(options: argparse.Namespace) -> list[float]:
+    """Percent of datagrams dropped: what is measured with each."""
+    if reason := why_no_namespaces() if options.loss else "":
+        say(f"not measured with loss: {reason}")
+    return [0.0] if reason or not options.loss else [0.0, options.loss]
 
 
 def listed(cells: dict[tuple[Any, ...], list[float | None]]) -> list[dict[str, Any]]:
@@ -226,9 +230,11 @@ def ratios(results: dict[str, Any]) -> dict[tuple[Any, ...], Median]:
 def latency_ratios(
     cells: dict[tuple[Any, ...], list[float | None]], percentile: str, order: str, loss: float
 ) -> list[float]:
-    """The latency as a multiple of FIFO's, of each pair in which neither run failed."""
+    """The latency as a multiple of FIFO's, of each pair in which neither run failed; none of what was not measured."""
+    if order in ("fifo", "raw") or (percentile, order, loss) not in cells:
+        return []
     pairs = zip(cells[percentile, order, loss], cells[percentile, "fifo", loss], strict=True)
-    return [time / fifo for time, fifo in pairs if time and fifo] if order not in ("fifo", "raw") else []
+    return [time / fifo for time, fifo in pairs if time and fifo]
 
 
 def with_loss(results: dict[str, Any], column: tuple[Any, ...], loss: float) -> list[float]:
@@ -253,8 +259,7 @@ def missed(results: dict[str, Any]) -> list[list[str]]:
     whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
     for order in (order for order in results["orders"] if order in RATES):
         for percentile, target in TIMES.items():
-            key = (percentile, order, 0.0)
-            beside = latency_ratios(whole, *key) if key in whole else []
+            beside = latency_ratios(whole, percentile, order, 0.0)
             if beside and median(beside).value > target:
                 rows.append([f"`{order}`, {percentile}: of fifo", f"at most {target:g}", str(median(beside))])
     for order, within, kills in failover.within(results.get("failover", failover.NONE)):
@@ -272,9 +277,8 @@ def latency_rows(
     for order in [*results["orders"], "raw"]:
         row = [f"`{order}`" if order in ORDERS else order]
         for percentile in PERCENTILES:
-            key = (percentile, order, loss)
-            beside = latency_ratios(whole, *key) if key in whole else []
-            row += [str(median(values)) if (values := cells.get(key)) else ""]
+            beside = latency_ratios(whole, percentile, order, loss)
+            row += [str(median(values)) if (values := cells.get((percentile, order, loss))) else ""]
             row += [str(median(beside)) if beside else ""]
         if any(row[1:]):
             rows.append(row)
@@ -385,7 +389,7 @@ def main() -> int:
         results = json.loads(options.into.read_text(encoding="utf-8"))
         options.orders = results["orders"]
         cells: dict[tuple[Any, ...], list[float | None]] = {}
-        losses = [0.0, options.loss] if options.loss and not why_no_namespaces() else [0.0]
+        losses = losses_of(options)
         for pair in range(results["pairs"]):
             for loss in losses:
                 latency(options, pair, loss, cells)

@@ -18,17 +18,13 @@ static uint64_t due_of(uint64_t due, uint64_t number, uint64_t *next) {
     return (number & ~NUMBER) | next[number >> SC_NUMBER_BITS];
 }
 
-static inline size_t offset_at(const void *offsets, size_t i, int of_packet) {
-    return of_packet ? sc_get_offset(offsets, i) : (size_t)((const int32_t *)offsets)[i];
-}
-
 static inline uint64_t check(const uint8_t *data, const void *offsets, int of_packet, size_t n, size_t size,
                              uint64_t *next) {
     uint64_t wrong = 0, due = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t at = offset_at(offsets, i, of_packet);
+        size_t at = sc_offset_at(offsets, i, of_packet);
         uint64_t number;
-        if (offset_at(offsets, i + 1, of_packet) - at != size) {
+        if (sc_offset_at(offsets, i + 1, of_packet) - at != size) {
             wrong++;
             continue;
         }

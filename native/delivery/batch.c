@@ -134,41 +134,30 @@ static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, ta
     *t = (tail){0};
 }
 
-/* May the batch borrow the packet's memory? Packets that follow each other often share a slab. */
-static int may_borrow(sc_engine *e, const sc_batch *b, const sc_delivery *d, uint32_t bytes) {
+/* Borrows the memory of a packet whose whole messages have `bytes` bytes; 0: they are to be copied. Packets that follow each other
+ * often share a slab. */
+static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t bytes) {
     if (bytes < BORROW_BYTES) return 0;
-    if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
-    uint32_t most = e->config.slabs_max / BORROW_PART;
-    if (e->borrowed < (most < BORROW_MOST ? most : BORROW_MOST)) return 1;
-    e->counters.batch_copies++;
-    return 0;
-}
-
-static void borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, const uint8_t *offsets, sc_place *place) {
     if (!b->n_slabs || b->slabs[b->n_slabs - 1] != d->slab) {
+        uint32_t most = e->config.slabs_max / BORROW_PART;
+        if (e->borrowed >= (most < BORROW_MOST ? most : BORROW_MOST)) {
+            e->counters.batch_copies++;
+            return 0;
+        }
         sc_slab_ref(d->slab);
         b->slabs[b->n_slabs++] = d->slab;
         e->borrowed++;
     }
-    place->data = d->p + SC_DATA_HEADER;
-    place->offsets = offsets;
+    b->borrowed_bytes += bytes;
+    return 1;
 }
 
-static void copy_whole(sc_batch *b, const uint8_t *data, const uint8_t *offsets, size_t count) {
-    uint32_t from = sc_get_offset(offsets, 0), to = sc_get_offset(offsets, count);
-    if (to > from) memcpy(b->data + b->data_len, data + from, to - from);
+/* Copies messages to the end of the batch's own memory. `of_packet`: their offsets are those of a packet. */
+static inline void copy(sc_batch *b, const uint8_t *data, const void *offsets, int of_packet, size_t count) {
+    size_t from = sc_offset_at(offsets, 0, of_packet), len = sc_offset_at(offsets, count, of_packet) - from;
+    if (len) memcpy(b->data + b->data_len, data + from, len);
     int32_t shift = (int32_t)b->data_len - (int32_t)from, *out = b->offsets + b->n_copied;
-    for (size_t k = 1; k <= count; k++) out[k] = (int32_t)sc_get_offset(offsets, k) + shift;
-    b->n_copied += (uint32_t)count;
-    b->data_len += to - from;
-}
-
-/* The same, of messages that a batch has copied before. */
-static void copy_native(sc_batch *b, const uint8_t *data, const int32_t *offsets, size_t count) {
-    uint64_t len = (uint64_t)(offsets[count] - offsets[0]);
-    if (len) memcpy(b->data + b->data_len, data + offsets[0], len);
-    int32_t shift = (int32_t)b->data_len - offsets[0];
-    for (size_t k = 1; k <= count; k++) b->offsets[b->n_copied + k] = offsets[k] + shift;
+    for (size_t k = 1; k <= count; k++) out[k] = (int32_t)sc_offset_at(offsets, k, of_packet) + shift;
     b->n_copied += (uint32_t)count;
     b->data_len += len;
 }
@@ -179,11 +168,11 @@ static void add_whole(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t 
     const uint8_t *offsets = d->p + sc_wire_offsets(sc_get_data_len(d->p)) + 4 * (size_t)first;
     size_t count = last - first;
     uint32_t bytes = sc_get_offset(offsets, count) - sc_get_offset(offsets, 0);
-    if (may_borrow(e, b, d, bytes)) {
-        borrow(e, b, d, offsets, place);
-        b->borrowed_bytes += bytes;
+    if (borrow(e, b, d, bytes)) {
+        place->data = d->p + SC_DATA_HEADER;
+        place->offsets = offsets;
     } else {
-        copy_whole(b, d->p + SC_DATA_HEADER, offsets, count);
+        copy(b, d->p + SC_DATA_HEADER, offsets, 1, count);
     }
     *n += (uint32_t)count;
 }
@@ -276,9 +265,9 @@ int sc_batch_flatten(sc_batch *b) {
     b->data_len = 0;
     for (uint32_t r = 0; r < b->n_runs; r++) {
         sc_place *place = &b->places[r];
-        if (place->copied) copy_native(b, aside + of_offsets, (const int32_t *)aside + place->at, place->copied);
+        if (place->copied) copy(b, aside + of_offsets, (const int32_t *)aside + place->at, 0, place->copied);
         uint32_t others = b->runs[r].n - place->copied;
-        if (others) copy_whole(b, place->data, place->offsets, others);
+        if (others) copy(b, place->data, place->offsets, 1, others);
         *place = (sc_place){.at = b->runs[r].first, .copied = b->runs[r].n};
     }
     free(aside);
@@ -301,7 +290,7 @@ int sc_batch_unicasts(const sc_batch *batch, sc_batch *out) {
         out->places[out->n_runs] = (sc_place){.at = out->n, .copied = run->n};
         out->runs[out->n_runs] = *run;
         out->runs[out->n_runs++].first = out->n;
-        copy_native(out, batch->data, offsets, run->n);
+        copy(out, batch->data, offsets, 0, run->n);
         out->n += run->n;
     }
     return 0;

@@ -112,7 +112,7 @@ static int is_wanted(const sc_engine *e, const sc_delivery *d) {
 
 /* Into the queue, or where it waits until it is stable. Field by field: a copy of what was just written in other pieces would
  * wait for them. */
-static inline int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
+static int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
     int held = d->stream == SC_STREAM_GROUP && e->view.safe;
     sc_delivery *place = held ? hold_back(e) : push(e);
     if (!place) return 0;
@@ -137,7 +137,7 @@ static inline int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
 }
 
 /* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
-static inline int queue(sc_engine *e, const sc_delivery *d) {
+int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
     int wanted = is_wanted(e, d);
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
     uint64_t pair = peer ? peer->pair : 0;
@@ -159,8 +159,6 @@ static inline int queue(sc_engine *e, const sc_delivery *d) {
     return 1;
 }
 
-int sc_queue_packet(sc_engine *e, const sc_delivery *packet) { return queue(e, packet); }
-
 /* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
     if (e->view.safe) sc_credit_due(e); /* it is in order here */
@@ -168,17 +166,17 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, NULL, p, len, &slab);
         if (copy) {
-            queue(e, &(sc_delivery){.p = copy,
-                                    .len = len,
-                                    .slab = slab,
-                                    .own = 1,
-                                    .stream = SC_STREAM_GROUP,
-                                    .carrier = (uint16_t)e->view.rank,
-                                    .rank = (uint16_t)e->view.rank,
-                                    .sender = e->config.member,
-                                    .seqno = seqno,
-                                    .number = number,
-                                    .global = global});
+            sc_queue_packet(e, &(sc_delivery){.p = copy,
+                                              .len = len,
+                                              .slab = slab,
+                                              .own = 1,
+                                              .stream = SC_STREAM_GROUP,
+                                              .carrier = (uint16_t)e->view.rank,
+                                              .rank = (uint16_t)e->view.rank,
+                                              .sender = e->config.member,
+                                              .seqno = seqno,
+                                              .number = number,
+                                              .global = global});
             sc_slab_unref(slab);
             return;
         }
@@ -200,16 +198,16 @@ int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
 static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint64_t number, uint64_t global) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     const sc_rx_packet *slot = sc_rx_at(e, rx, rx->queued);
-    if (!queue(e, &(sc_delivery){.p = slot->p,
-                                 .len = slot->len,
-                                 .slab = slot->slab,
-                                 .stream = (uint8_t)stream,
-                                 .carrier = (uint16_t)peer->rank,
-                                 .rank = (uint16_t)rank,
-                                 .sender = e->view.ids[rank],
-                                 .seqno = rx->queued,
-                                 .number = number,
-                                 .global = global}))
+    if (!sc_queue_packet(e, &(sc_delivery){.p = slot->p,
+                                           .len = slot->len,
+                                           .slab = slot->slab,
+                                           .stream = (uint8_t)stream,
+                                           .carrier = (uint16_t)peer->rank,
+                                           .rank = (uint16_t)rank,
+                                           .sender = e->view.ids[rank],
+                                           .seqno = rx->queued,
+                                           .number = number,
+                                           .global = global}))
         return 0;
     rx->queued++;
     if (e->view.safe && stream == SC_STREAM_GROUP) sc_flow_ordered(e, peer);

@@ -124,7 +124,7 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) 
         sc_may_send(e);
         sc_settle(e, now);
     }
-    if (!sc_engine_urgent(e) && !e->packing.unsent) return 0;
+    if (!sc_engine_urgent(e) && !e->packing.unsent) return 0; /* as after each transmit that left nothing */
     int n = sc_transmit(e, out, max, now, all);
     sc_settle(e, now);
     return n;

@@ -230,8 +230,8 @@ typedef struct {
 /* Where the messages of a run lie: the first ones in the batch's own memory, the others in their packet. */
 typedef struct {
     uint32_t at, copied; /* messages [at, at + copied) of the own memory */
-    const uint8_t *data,
-        *offsets; /* of the packet: bytes of message i of the others are sc_get_offset(offsets, i) to (i + 1) */
+    const uint8_t *data; /* of the packet */
+    const uint8_t *offsets; /* into it, as sc_get_offset reads them: message i of the others lies between i and i + 1 */
 } sc_place;
 
 /* Large packets are not copied: a batch borrows their memory, until it is passed to the next sc_engine_deliver or

@@ -168,8 +168,8 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
 /* Under load: lets datagrams accumulate, so that more are received at once. They have done so while the application handled the
  * last ones: a nap lasts only for what is left of that time. */
 static void nap(sc_driver *d, int64_t until) {
-    int64_t now = sc_now(),
-            end = sc_earlier((int64_t)d->round.came + d->round.nap_ns, sc_earlier(until, d->round.deadline));
+    int64_t now = sc_now(), gathered = (int64_t)d->round.came + d->round.nap_ns;
+    int64_t end = sc_earlier(gathered, sc_earlier(until, d->round.deadline));
     if (d->round.cut_short || now >= end) return;
     sc_count(&d->counters.naps, 1);
     uint64_t most = sc_counted(&d->counters.nap_bytes);

@@ -99,8 +99,8 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* As recvfrom and sendto, which the C library makes points where a thread may be cancelled: a tenth of a call that finds nothing,
- * as a spinning thread mostly does. */
+/* As recvfrom, which the C library makes a point where a thread may be cancelled: a tenth of a call that finds nothing, as a
+ * spinning thread mostly does. */
 static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
     socklen_t len = sizeof *from;
 #if defined(SYS_recvfrom)
@@ -270,6 +270,7 @@ static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to,
     return len;
 }
 
+/* As sendto; see receive_from. */
 static long send_datagram(sc_fd by, const uint8_t *p, uint32_t n, const sc_sockaddr *to, socklen_t len) {
 #if defined(SYS_sendto)
     return syscall(SYS_sendto, by, p, (size_t)n, 0, len ? &to->any : NULL, len);

@@ -237,4 +237,8 @@ static inline uint32_t sc_messages_ending(const uint8_t *p) {
     return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);
 }
 static inline uint32_t sc_get_offset(const uint8_t *offsets, size_t i) { return sc_get32(offsets + 4 * i); }
+/* The same of a packet, or else of an array of int32 in this machine's order. */
+static inline size_t sc_offset_at(const void *offsets, size_t i, int of_packet) {
+    return of_packet ? sc_get_offset((const uint8_t *)offsets, i) : (size_t)((const int32_t *)offsets)[i];
+}
 static inline void sc_put_offset(uint8_t *offsets, size_t i, uint32_t v) { sc_put32(offsets + 4 * i, v); }

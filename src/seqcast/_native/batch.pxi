@@ -120,7 +120,7 @@ cdef class Batch:
     """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
 
     The arrays are views of memory that lives as long as they or the batch do. Large packets are not copied before an
-    array or a message of a place (``batch[i]``) is asked for: the first such call copies the batch once.
+    array, or a message by its index, is asked for: the first such call copies the batch once.
 
     Attributes:
         view: the view in which the messages were delivered.

@@ -416,11 +416,7 @@ cdef class Driver:
         cdef int64_t deadline = time_after(now, timeout_ns)
         if self.forked:
             return None
-        batch = Batch.__new__(Batch)
-        batch.owner = self.engine
-        if self.engine.n_spare:
-            self.engine.n_spare -= 1
-            batch.b = self.engine.spare[self.engine.n_spare]
+        batch = self.engine.new_batch()
         while True:
             with nogil:
                 result = sc_driver_deliver(

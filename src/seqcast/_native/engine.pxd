@@ -315,10 +315,10 @@ cdef class Engine:
     cdef uint32_t members
     cdef sc_tx runs[8]  # that the last transmit gave; their bytes do not change until the next
     cdef int n_runs
-
     cdef bint forked  # in a child process: a thread that does not exist here may hold the lock
 
     cdef uint64_t ask(self, count question)
+    cdef Batch new_batch(self)
     cdef void take_back(self, sc_batch *batch) noexcept
     cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*)
 

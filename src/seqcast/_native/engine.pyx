@@ -125,6 +125,15 @@ cdef class Engine:
             sc_batch_clear(&self.spare[i])
         sc_mutex_destroy(&self.lock)
 
+    cdef Batch new_batch(self):
+        """An empty batch, in the buffers of one that was given back."""
+        cdef Batch batch = Batch.__new__(Batch)
+        batch.owner = self
+        if self.n_spare:
+            self.n_spare -= 1
+            batch.b = self.spare[self.n_spare]
+        return batch
+
     cdef void take_back(self, sc_batch *batch) noexcept:
         """A batch is not used any more."""
         if self.n_spare < 4 and batch.data_cap <= 4 << 20:
@@ -533,13 +542,9 @@ cdef class Engine:
         return result
 
     cpdef object deliver(self, uint64_t bytes_max=1 << 20, int64_t now_ns=0, int64_t wall_ns=0):
-        cdef Batch batch = Batch.__new__(Batch)
+        cdef Batch batch = self.new_batch()
         cdef uint64_t marker = 0
         cdef int result
-        batch.owner = self
-        if self.n_spare:
-            self.n_spare -= 1
-            batch.b = self.spare[self.n_spare]
         with nogil:
             sc_mutex_lock(&self.lock)
             result = sc_engine_deliver(self.e, &batch.b, bytes_max, &marker, now_ns)

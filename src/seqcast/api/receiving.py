@@ -129,12 +129,12 @@ class Receiving(driver.Receiver, GroupBase):
     # ---- for Receiver
 
     def _refuse_handler(self) -> None:
-        """Another thread has the lock of the stream, or this one, further out."""
+        """The stream's lock is taken: raises UsageError if this thread has it, as it runs the state handler."""
         if self._giving == threading.get_ident():
             raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
 
     def _write(self, batch: Batch) -> None:
-        """Writes a batch to the journal. Under its lock."""
+        """Writes a batch to the journal. Under the stream's lock."""
         assert self._journal is not None
         try:
             self._journal.batch(batch, batch.view)
@@ -143,7 +143,7 @@ class Receiving(driver.Receiver, GroupBase):
             raise
 
     def _refuse_over(self) -> None:
-        """Nothing came: raises NotMember if nothing can come any more. Under its lock."""
+        """Nothing came: raises NotMember if nothing can come any more. Under the stream's lock."""
         self._refuse_forked()
         if self._runner.over and not self._runner.engine.deliverable():
             raise self._not_member()
@@ -155,13 +155,13 @@ class Receiving(driver.Receiver, GroupBase):
         return meaning
 
     def _marked(self, marker: int, wait: int) -> Meaning | None:
-        """The first meaning of a marker of the stream. Under its lock."""
+        """The first meaning of a marker of the stream. Under the stream's lock."""
         self._meanings.extend(self._runner.endpoint.marker(marker))
         return self._reached(self._meanings.popleft(), wait)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:
         """An event that the stream has reached: writes it to the journal, gives the state to the joiners of a view, and
-        stops at it until states are merged; None: that takes longer than ``wait`` ns. Under its lock."""
+        stops at it until states are merged; None: that takes longer than ``wait`` ns. Under the stream's lock."""
         if isinstance(meaning, View):
             self._delivered_view = meaning
             self._runner.enter(meaning)

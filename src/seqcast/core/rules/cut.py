@@ -17,7 +17,7 @@ from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 SMALLER_PACKETS = (32_368, 15_984)
 """Sizes of packets that just fit the powers of two in which the kernel charges them."""
 FORWARDING_ROOM = 11 << 19
-"""Bytes to a receiver where one member multicasts for all; with more they wait longer and flow no faster."""
+"""Bytes to a receiver where one member multicasts for all; with more, messages wait longer."""
 Arrange = Callable[[Sequence[MemberInfo], Sequence[Subgroup]], list[MemberInfo]]
 
 
