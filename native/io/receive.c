@@ -245,6 +245,6 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
         if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, FIRST_BATCH, &urgent);
         run_timers(d, now, &urgent);
     }
-    if (flushes || urgent) sc_driver_flush(d, 0, now);
+    if (flushes || urgent) sc_driver_flush(d, 0, sc_now()); /* `now` lies before all that was received */
     return woken;
 }
