@@ -181,7 +181,7 @@ WIDE_TARGET static inline uint32_t crc_of(__m512i x) {
 
 WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t len) {
     const uint8_t *p = data;
-    if (len < 2 * FOLDED) return crc32c_lanes(crc, data, len);
+    if (len < FOLDED) return crc32c_lanes(crc, data, len);
     __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
     __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
     __m512i turn = places(FOLDED / 8), next = places(8);
@@ -191,8 +191,14 @@ WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t l
         c = fold(c, turn, _mm512_loadu_si512(p + 128));
         d = fold(d, turn, _mm512_loadu_si512(p + 192));
     }
-    crc = crc_of(fold(fold(fold(a, next, b), next, c), next, d));
-    return crc32c_lanes(~crc, p, len);
+    a = fold(fold(fold(a, next, b), next, c), next, d);
+    for (; len >= 64; p += 64, len -= 64) a = fold(a, next, _mm512_loadu_si512(p));
+    crc = crc_of(a);
+    /* Not by lanes: the compiler would go on there with the upper halves of the registers in use, which makes each of its
+     * older vector instructions wait for them. */
+    for (; len >= 8; p += 8, len -= 8) crc = crc64(crc, load64(p));
+    for (; len; len--) crc = crc8(crc, *p++);
+    return ~crc;
 }
 
 #endif

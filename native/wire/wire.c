@@ -4,12 +4,12 @@
 
 #include "hash/crc32c.h"
 
-/* The CRC field is taken as zero: the sum is built around it. */
+/* The CRC field is taken as zero. */
 static uint32_t sum(const uint8_t *p, size_t len) {
-    static const uint8_t zero[4];
-    uint32_t crc = sc_crc32c(0, p, sc_at_crc);
-    crc = sc_crc32c(crc, zero, 4);
-    return sc_crc32c(crc, p + sc_at_crc + 4, len - sc_at_crc - 4);
+    uint8_t head[SC_COMMON_HEADER];
+    memcpy(head, p, sizeof head);
+    sc_put_crc(head, 0);
+    return sc_crc32c(sc_crc32c(0, head, sizeof head), p + sizeof head, len - sizeof head);
 }
 
 void sc_wire_seal(uint8_t *p, size_t len) { sc_put_crc(p, sum(p, len)); }
