@@ -44,3 +44,8 @@ uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n,
 uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next) {
     return check(data, offsets, 1, n, size, next);
 }
+
+uint64_t sc_numbers_check_one(const uint8_t *data, size_t len, size_t size, uint64_t *next) {
+    const int32_t offsets[] = {0, (int32_t)len};
+    return check(data, offsets, 0, 1, size, next);
+}

@@ -17,3 +17,5 @@ void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first);
 uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next);
 /* The same, with offsets as in a packet. */
 uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next);
+/* The same of one message of `len` bytes, of which at least the number is at `data`. */
+uint64_t sc_numbers_check_one(const uint8_t *data, size_t len, size_t size, uint64_t *next);

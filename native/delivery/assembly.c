@@ -1,6 +1,8 @@
 /* Messages whose end has not been delivered yet, one per sender. */
 #include "engine/internal.h"
 
+#define BORROWED_PART 16 /* of all slabs */
+
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
     sc_assembly *a = &e->assembly.of[e->assembly.last];
     if (a->sender == sender && a->unicast == unicast) return a;
@@ -27,7 +29,13 @@ void sc_assembly_close(sc_engine *e, sc_assembly *a) {
     a->active = a->skip = 0;
 }
 
-void sc_assembly_release(sc_assembly *a) { /* a large message leaves no large buffer behind */
+static void give_back(sc_engine *e, sc_assembly *a) {
+    e->borrowed -= a->n_kept;
+    while (a->n_kept) sc_slab_unref(a->kept[--a->n_kept].slab);
+}
+
+void sc_assembly_release(sc_engine *e, sc_assembly *a) { /* a large message leaves no large buffer behind */
+    give_back(e, a);
     a->len = 0;
     if (a->cap <= (1u << 20)) return;
     free(a->p);
@@ -38,15 +46,42 @@ void sc_assembly_release(sc_assembly *a) { /* a large message leaves no large bu
 void sc_assembly_drop(sc_engine *e, sc_assembly *a) {
     if (a->active) e->counters.drop_partial_message++;
     sc_assembly_close(e, a);
-    sc_assembly_release(a);
+    sc_assembly_release(e, a);
 }
 
-void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len) {
+uint32_t sc_borrowed_most(const sc_engine *e) {
+    uint32_t part = e->config.slabs_max / BORROWED_PART;
+    return part < SC_BORROWED_MAX ? part : SC_BORROWED_MAX;
+}
+
+/* The pieces stay in their packets, as long as these are few. */
+int sc_assembly_keep(sc_engine *e, sc_assembly *a, const sc_piece *pieces, uint32_t n) {
+    if (e->borrowed + n > sc_borrowed_most(e)) return 0;
+    if (a->kept_cap < n) {
+        sc_piece *kept = realloc(a->kept, n * sizeof *kept);
+        if (!kept) return 0;
+        a->kept = kept;
+        a->kept_cap = n;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        sc_slab_ref(pieces[i].slab);
+        a->kept[i] = pieces[i];
+    }
+    a->n_kept = n;
+    e->borrowed += n;
+    return 1;
+}
+
+static void skip(sc_engine *e, sc_assembly *a) {
+    a->skip = 1;
+    e->counters.drop_message_too_large++;
+    sc_assembly_release(e, a);
+}
+
+static void append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len) {
     if (a->skip) return;
     if (a->len + len > e->config.message_bytes_max) {
-        a->skip = 1;
-        e->counters.drop_message_too_large++;
-        sc_assembly_release(a);
+        skip(e, a);
         return;
     }
     if (a->len + len > a->cap) {
@@ -54,9 +89,7 @@ void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t
         while (cap < a->len + len) cap *= 2;
         uint8_t *grown = realloc(a->p, cap);
         if (!grown) {
-            a->skip = 1;
-            e->counters.drop_message_too_large++;
-            sc_assembly_release(a);
+            skip(e, a);
             return;
         }
         a->p = grown;
@@ -64,6 +97,12 @@ void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t
     }
     if (len) memcpy(a->p + a->len, p, len);
     a->len += len;
+}
+
+void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len) {
+    for (uint32_t i = 0; i < a->n_kept; i++) append(e, a, a->kept[i].data, a->kept[i].len);
+    give_back(e, a);
+    append(e, a, p, len);
 }
 
 /* A message continues in the next packet of its sender. */
@@ -84,5 +123,9 @@ void sc_assembly_view_ends(sc_engine *e, int newest) {
 }
 
 void sc_assembly_free(sc_engine *e) {
-    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) free(e->assembly.of[i].p);
+    for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) {
+        sc_assembly_release(e, &e->assembly.of[i]);
+        free(e->assembly.of[i].p);
+        free(e->assembly.of[i].kept);
+    }
 }

@@ -10,8 +10,10 @@ typedef struct {
     int unicast;
     int active; /* a message is open */
     int skip; /* its pieces are dropped: too large, or no memory */
-    uint8_t *p;
+    uint8_t *p; /* `len` bytes of it; or else the pieces in packets that it has so far: */
     uint64_t len, cap;
+    sc_piece *kept;
+    uint32_t n_kept, kept_cap;
 } sc_assembly;
 
 #define SC_ASSEMBLIES (2 * SC_MEMBERS_MAX)
@@ -25,8 +27,11 @@ typedef struct {
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast);
 void sc_assembly_open(sc_engine *e, sc_assembly *a);
 void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len);
+int sc_assembly_keep(sc_engine *e, sc_assembly *a, const sc_piece *pieces, uint32_t n); /* 0: they are to be appended */
 void sc_assembly_close(sc_engine *e, sc_assembly *a);
 void sc_assembly_drop(sc_engine *e, sc_assembly *a);
-void sc_assembly_release(sc_assembly *a);
+void sc_assembly_release(sc_engine *e, sc_assembly *a);
 void sc_assembly_view_ends(sc_engine *e, int newest);
 void sc_assembly_free(sc_engine *e);
+/* How many slabs batches and open messages may hold together. */
+uint32_t sc_borrowed_most(const sc_engine *e);

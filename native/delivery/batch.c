@@ -2,11 +2,10 @@
 #include "engine/internal.h"
 #include "memory/memory.h"
 
-/* Packets whose messages take at least this many bytes are borrowed, if the application has not borrowed too many: it may keep
- * batches as long as it likes. Their slabs are those of the receive rings. */
+/* At least this many bytes of a packet are borrowed, if the application has not borrowed too many: it may keep batches as long as
+ * it likes. Their slabs are those of the receive rings. */
 #define BORROW_BYTES 1024
-#define BORROW_MOST 64
-#define BORROW_PART 16 /* of all slabs */
+#define KEPT_MOST 64 /* pieces of a message that move from batch to batch; more are copied once */
 
 static int reserve_runs(sc_batch *b) {
     if (b->n_runs + 1 <= b->runs_cap) return 1;
@@ -15,10 +14,19 @@ static int reserve_runs(sc_batch *b) {
     if (runs) b->runs = runs;
     sc_place *places = realloc(b->places, cap * sizeof *places);
     if (places) b->places = places;
-    sc_slab **slabs = realloc(b->slabs, cap * sizeof(sc_slab *));
-    if (slabs) b->slabs = slabs;
-    if (!runs || !places || !slabs) return 0;
+    if (!runs || !places) return 0;
     b->runs_cap = cap;
+    return 1;
+}
+
+static int reserve_pieces(sc_batch *b, uint32_t more) {
+    if (b->n_pieces + more <= b->pieces_cap) return 1;
+    uint32_t cap = b->pieces_cap ? b->pieces_cap : 64;
+    while (cap < b->n_pieces + more) cap *= 2;
+    sc_piece *pieces = realloc(b->pieces, cap * sizeof *pieces);
+    if (!pieces) return 0;
+    b->pieces = pieces;
+    b->pieces_cap = cap;
     return 1;
 }
 
@@ -50,7 +58,8 @@ static int reserve_data(sc_batch *b, uint64_t keep, uint64_t bytes) {
 /* `open` bytes after the whole messages are kept as well. */
 static int reserve(sc_batch *b, uint64_t open, uint64_t bytes, uint32_t messages) {
     uint64_t keep = b->data_len + open;
-    return reserve_data(b, keep, keep + bytes) && reserve_offsets(b, b->n_copied + messages) && reserve_runs(b);
+    return reserve_data(b, keep, keep + bytes) && reserve_offsets(b, b->n_copied + messages) && reserve_runs(b) &&
+           reserve_pieces(b, 2); /* a packet may end one message and begin another */
 }
 
 void sc_batch_clear(sc_batch *batch) {
@@ -58,7 +67,7 @@ void sc_batch_clear(sc_batch *batch) {
     free(batch->offsets);
     free(batch->runs);
     free(batch->places);
-    free(batch->slabs);
+    free(batch->pieces);
     memset(batch, 0, sizeof *batch);
 }
 
@@ -67,18 +76,42 @@ void sc_engine_give_back(sc_engine *e, sc_batch *batch) {
     while (batch->n_slabs) sc_slab_unref(batch->slabs[--batch->n_slabs]);
 }
 
-/* The unfinished piece of a message after the last whole message of the batch: it is finished in place as long as packets of
- * the same sender follow; otherwise it moves into the sender's assembly. */
+/* An unfinished message: its first pieces are borrowed, or lie after the last whole message in the batch's own memory. It is
+ * finished there as long as packets of the same sender follow; otherwise it moves into the sender's assembly. */
 typedef struct {
     sc_assembly *owner;
     uint64_t len;
+    uint32_t pieces; /* the last ones of the batch; 0: in its own memory */
 } tail;
 
-static void tail_spill(sc_engine *e, sc_batch *b, tail *t) {
+static uint64_t copied_of(const tail *t) { return t->pieces ? 0 : t->len; }
+
+static void tail_drop(sc_batch *b, tail *t) {
+    b->n_pieces -= t->pieces;
+    *t = (tail){0};
+}
+
+/* Not `later`: its next piece cannot be borrowed. */
+static void tail_spill(sc_engine *e, sc_batch *b, tail *t, int later) {
     if (!t->owner) return;
-    sc_assembly_append(e, t->owner, b->data + b->data_len, t->len);
-    t->owner = NULL;
-    t->len = 0;
+    const sc_piece *piece = b->pieces + b->n_pieces - t->pieces;
+    if (!t->pieces)
+        sc_assembly_append(e, t->owner, b->data + b->data_len, t->len);
+    else if (!later || t->pieces > KEPT_MOST || !sc_assembly_keep(e, t->owner, piece, t->pieces))
+        for (uint32_t i = 0; i < t->pieces; i++) sc_assembly_append(e, t->owner, piece[i].data, piece[i].len);
+    tail_drop(b, t);
+}
+
+/* The message that the assembly keeps in pieces is the batch's unfinished one again, which there is not. */
+static void tail_resume(sc_batch *b, tail *t, sc_assembly *a) {
+    if (!reserve_pieces(b, a->n_kept + 2)) return;
+    *t = (tail){.owner = a, .pieces = a->n_kept};
+    for (uint32_t i = 0; i < a->n_kept; i++) {
+        b->pieces[b->n_pieces++] = a->kept[i];
+        t->len += a->kept[i].len;
+        b->slabs[b->n_slabs++] = a->kept[i].slab; /* with its reference */
+    }
+    a->n_kept = 0;
 }
 
 /* The sender's assembly, if the packet continues or opens an unfinished message; NULL, and 0, if there are more open messages
@@ -87,16 +120,41 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
     uint8_t flags = sc_get_flags(d->p);
     if (!(flags & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && !t->owner && !e->assembly.active) return 1;
     sc_assembly *a = sc_assembly_of(e, d->sender, d->stream == SC_STREAM_UNICAST);
-    if (t->owner && t->owner != a) tail_spill(e, b, t);
+    if (t->owner && t->owner != a) tail_spill(e, b, t, 1);
     if (!a) {
         e->counters.drop_partial_message++;
         return 0;
     }
     if (!(flags & SC_FLAG_CONT_IN) && a->active) { /* the sender abandoned a message midway */
-        *t = (tail){0};
+        tail_drop(b, t);
         sc_assembly_drop(e, a);
     }
+    if (a->n_kept) tail_resume(b, t, a);
     *found = a;
+    return 1;
+}
+
+/* Borrows the memory of a packet for `bytes` bytes of its messages; 0: they are to be copied. Packets that follow each other often
+ * share a slab. */
+static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t bytes) {
+    if (bytes < BORROW_BYTES) return 0;
+    if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
+    if (e->borrowed >= sc_borrowed_most(e)) {
+        e->counters.batch_copies++;
+        return 0;
+    }
+    sc_slab_ref(d->slab);
+    b->slabs[b->n_slabs++] = d->slab;
+    e->borrowed++;
+    return 1;
+}
+
+/* Adds a piece to the unfinished message; 0: it is not borrowed. */
+static int add_piece(sc_engine *e, sc_batch *b, const sc_delivery *d, const uint8_t *data, uint32_t len, tail *t) {
+    if (!borrow(e, b, d, len)) return 0;
+    b->pieces[b->n_pieces++] = (sc_piece){data, d->slab, len};
+    t->pieces++;
+    t->len += len;
     return 1;
 }
 
@@ -106,50 +164,57 @@ static void end_message(sc_batch *b, uint32_t *n, uint64_t len) {
     ++*n;
 }
 
+/* The unfinished message goes on with `len` bytes of the packet. 0: it must move into the assembly. */
+static int continue_tail(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t len, tail *t) {
+    if (!t->owner || t->len + len > e->config.message_bytes_max) return 0;
+    const uint8_t *data = d->p + SC_DATA_HEADER;
+    if (t->pieces) return add_piece(e, b, d, data, len, t);
+    if (len) memcpy(b->data + b->data_len + t->len, data, len);
+    t->len += len;
+    return 1;
+}
+
+/* The unfinished message is whole. */
+static void end_tail(sc_batch *b, const tail *t, uint32_t *n, sc_place *place) {
+    if (!t->pieces) {
+        end_message(b, n, t->len);
+        return;
+    }
+    place->piece = b->n_pieces - t->pieces;
+    place->pieces = t->pieces;
+    b->borrowed_bytes += t->len;
+    ++*n;
+}
+
+/* A message in its sender's assembly goes on; `whole`: and ends. */
+static void continue_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t len, sc_assembly *a, int whole,
+                              uint32_t *n) {
+    sc_assembly_append(e, a, d->p + SC_DATA_HEADER, len);
+    if (!whole || a->skip) return;
+    if (reserve(b, 0, a->len + sc_get_data_len(d->p), sc_get_pieces(d->p))) {
+        if (a->len) memcpy(b->data + b->data_len, a->p, a->len);
+        end_message(b, n, a->len);
+    } else {
+        e->counters.drop_message_too_large++;
+    }
+}
+
 /* The first piece continues the open message of its sender; `whole`: and ends it. */
 static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly *a, int whole,
-                             uint32_t *n) {
-    const uint8_t *data = d->p + SC_DATA_HEADER;
-    uint32_t data_len = sc_get_data_len(d->p), end = sc_get_offset(d->p + sc_wire_offsets(data_len), 1);
+                             uint32_t *n, sc_place *place) {
+    uint32_t end = sc_get_offset(d->p + sc_wire_offsets(sc_get_data_len(d->p)), 1);
     if (!a->active) {
         e->counters.drop_partial_message++; /* its beginning was in a closed view */
-    } else if (t->owner && !a->len && t->len + end <= e->config.message_bytes_max) {
-        if (end) memcpy(b->data + b->data_len + t->len, data, end);
-        t->len += end;
-        if (whole) end_message(b, n, t->len);
+    } else if (continue_tail(e, b, d, end, t)) {
+        if (whole) end_tail(b, t, n, place);
     } else {
-        tail_spill(e, b, t);
-        sc_assembly_append(e, a, data, end);
-        int ends = whole && !a->skip;
-        if (ends && reserve(b, 0, a->len + data_len, sc_get_pieces(d->p))) {
-            if (a->len) memcpy(b->data + b->data_len, a->p, a->len);
-            end_message(b, n, a->len);
-        } else if (ends) {
-            e->counters.drop_message_too_large++;
-        }
+        tail_spill(e, b, t, 0);
+        continue_assembly(e, b, d, end, a, whole, n);
     }
     if (!whole) return;
     sc_assembly_close(e, a);
-    sc_assembly_release(a);
+    sc_assembly_release(e, a);
     *t = (tail){0};
-}
-
-/* Borrows the memory of a packet whose whole messages have `bytes` bytes; 0: they are to be copied. Packets that follow each other
- * often share a slab. */
-static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t bytes) {
-    if (bytes < BORROW_BYTES) return 0;
-    if (!b->n_slabs || b->slabs[b->n_slabs - 1] != d->slab) {
-        uint32_t most = e->config.slabs_max / BORROW_PART;
-        if (e->borrowed >= (most < BORROW_MOST ? most : BORROW_MOST)) {
-            e->counters.batch_copies++;
-            return 0;
-        }
-        sc_slab_ref(d->slab);
-        b->slabs[b->n_slabs++] = d->slab;
-        e->borrowed++;
-    }
-    b->borrowed_bytes += bytes;
-    return 1;
 }
 
 /* Copies messages to the end of the batch's own memory. `of_packet`: their offsets are those of a packet. */
@@ -171,6 +236,7 @@ static void add_whole(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t 
     if (borrow(e, b, d, bytes)) {
         place->data = d->p + SC_DATA_HEADER;
         place->offsets = offsets;
+        b->borrowed_bytes += bytes;
     } else {
         copy(b, d->p + SC_DATA_HEADER, offsets, 1, count);
     }
@@ -178,10 +244,14 @@ static void add_whole(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t 
 }
 
 /* The last piece continues in the next packet. */
-static void open_message(sc_engine *e, sc_batch *b, const uint8_t *p, uint32_t piece, tail *t, sc_assembly *a) {
-    uint32_t data_len = sc_get_data_len(p), from = sc_get_offset(p + sc_wire_offsets(data_len), piece);
-    if (data_len > from) memcpy(b->data + b->data_len, p + SC_DATA_HEADER + from, data_len - from);
-    *t = (tail){.owner = a, .len = data_len - from};
+static void open_message(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t piece, tail *t, sc_assembly *a) {
+    uint32_t data_len = sc_get_data_len(d->p), from = sc_get_offset(d->p + sc_wire_offsets(data_len), piece);
+    const uint8_t *data = d->p + SC_DATA_HEADER + from;
+    *t = (tail){.owner = a};
+    if (!add_piece(e, b, d, data, data_len - from, t)) {
+        if (data_len > from) memcpy(b->data + b->data_len, data, data_len - from);
+        t->len = data_len - from;
+    }
     sc_assembly_open(e, a);
 }
 
@@ -193,12 +263,12 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
     sc_assembly *a = NULL;
     if (!find_assembly(e, b, d, t, &a)) return;
     if (flags & SC_FLAG_CONT_IN) {
-        continue_message(e, b, d, t, a, whole > 0, &n);
+        continue_message(e, b, d, t, a, whole > 0, &n, &place);
         if (!whole) return; /* a packet in the middle of a message */
         first = 1;
     }
     if (first < whole) add_whole(e, b, d, first, whole, &n, &place);
-    if (flags & SC_FLAG_CONT_OUT) open_message(e, b, p, whole, t, a);
+    if (flags & SC_FLAG_CONT_OUT) open_message(e, b, d, whole, t, a);
     if (n == b->n) return;
     place.copied = b->n_copied - place.at;
     b->places[b->n_runs] = place;
@@ -218,8 +288,8 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
 /* Adds the packet to the batch; 0 if it does not fit. */
 static int add(sc_engine *e, sc_batch *batch, const sc_delivery *d, tail *t, uint64_t bytes_max) {
     if (batch->n && batch->data_len + batch->borrowed_bytes + t->len + d->len > bytes_max) return 0;
-    if (t->len > bytes_max) tail_spill(e, batch, t); /* a large message: out of the batch, into its assembly */
-    if (!reserve(batch, t->len, d->len, sc_get_pieces(d->p))) return 0;
+    if (t->len > bytes_max) tail_spill(e, batch, t, 0); /* a large message: out of the batch, into its assembly */
+    if (!reserve(batch, copied_of(t), d->len, sc_get_pieces(d->p))) return 0;
     if (!batch->n) {
         batch->offsets[0] = 0;
         batch->view_tag = d->view_tag;
@@ -237,16 +307,26 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     tail t = {0};
     sc_delivery *d;
     sc_engine_give_back(e, batch);
-    batch->n = batch->n_copied = batch->n_runs = 0;
+    batch->n = batch->n_copied = batch->n_runs = batch->n_pieces = 0;
     batch->data_len = batch->borrowed_bytes = 0;
     while ((d = first_of(e)) && d->p && add(e, batch, d, &t, bytes_max)) sc_queue_pop(e, now);
-    tail_spill(e, batch, &t);
+    tail_spill(e, batch, &t, 1);
     if (batch->n) return SC_DELIVER_BATCH;
     if (!d || d->p) return SC_DELIVER_NONE;
     *marker = d->number;
     if (!d->inside) sc_assembly_view_ends(e, d->epoch + 1 == e->epoch);
     sc_queue_pop(e, now);
     return SC_DELIVER_MARKER;
+}
+
+/* Copies a message in pieces to the end of the batch's own memory. */
+static void join(sc_batch *b, const sc_place *place) {
+    for (uint32_t i = 0; i < place->pieces; i++) {
+        const sc_piece *piece = &b->pieces[place->piece + i];
+        memcpy(b->data + b->data_len, piece->data, piece->len);
+        b->data_len += piece->len;
+    }
+    b->offsets[++b->n_copied] = (int32_t)b->data_len;
 }
 
 int sc_batch_flatten(sc_batch *b) {
@@ -265,8 +345,9 @@ int sc_batch_flatten(sc_batch *b) {
     b->data_len = 0;
     for (uint32_t r = 0; r < b->n_runs; r++) {
         sc_place *place = &b->places[r];
+        if (place->pieces) join(b, place);
         if (place->copied) copy(b, aside + of_offsets, (const int32_t *)aside + place->at, 0, place->copied);
-        uint32_t others = b->runs[r].n - place->copied;
+        uint32_t others = b->runs[r].n - place->copied - (place->pieces != 0);
         if (others) copy(b, place->data, place->offsets, 1, others);
         *place = (sc_place){.at = b->runs[r].first, .copied = b->runs[r].n};
     }

@@ -227,12 +227,23 @@ typedef struct {
     uint16_t transitional; /* 1: members that fell may have delivered something else in this place */
 } sc_run;
 
-/* Where the messages of a run lie: the first ones in the batch's own memory, the others in their packet. */
+/* A part of a message, in a packet. */
 typedef struct {
+    const uint8_t *data;
+    sc_slab *slab; /* in which it lies */
+    uint32_t len;
+} sc_piece;
+
+/* Where the messages of a run lie: the first one in pieces, if there are any; the next ones in the batch's own memory, the others
+ * in their packet. */
+typedef struct {
+    uint32_t piece, pieces; /* [piece, piece + pieces) of the batch */
     uint32_t at, copied; /* messages [at, at + copied) of the own memory */
     const uint8_t *data; /* of the packet */
     const uint8_t *offsets; /* into it, as sc_get_offset reads them: message i of the others lies between i and i + 1 */
 } sc_place;
+
+#define SC_BORROWED_MAX 64 /* slabs, by all batches and open messages together */
 
 /* Large packets are not copied: a batch borrows their memory, until it is passed to the next sc_engine_deliver or
  * sc_engine_give_back. After sc_batch_flatten, and if nothing is borrowed, `data` and `offsets` are an Arrow array of all its
@@ -244,8 +255,9 @@ typedef struct {
     uint32_t n, n_copied, offsets_cap; /* messages, and those in `data` */
     sc_run *runs;
     sc_place *places; /* one for each run */
-    sc_slab **slabs; /* borrowed */
-    uint32_t n_runs, n_slabs, runs_cap;
+    sc_piece *pieces;
+    uint32_t n_runs, n_pieces, n_slabs, runs_cap, pieces_cap;
+    sc_slab *slabs[SC_BORROWED_MAX]; /* borrowed */
     uint64_t borrowed_bytes; /* of messages that lie in packets */
     uint64_t view_tag;
 } sc_batch;

@@ -140,10 +140,24 @@ static void *arrays(void *arg) {
     return NULL;
 }
 
+static void check_pieces(const sc_piece *piece, uint32_t n) {
+    uint8_t *whole = malloc(LARGE);
+    uint32_t len = 0;
+    CHECK(whole);
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK(piece[i].len <= LARGE - len);
+        memcpy(whole + len, piece[i].data, piece[i].len);
+        len += piece[i].len;
+    }
+    check_message(whole, (int32_t)len);
+    free(whole);
+}
+
 static void check_run(const sc_batch *batch, const sc_run *run, const sc_place *place) {
+    if (place->pieces) check_pieces(batch->pieces + place->piece, place->pieces);
     const int32_t *offsets = batch->offsets + place->at;
     for (uint32_t i = 0; i < place->copied; i++) check_message(batch->data + offsets[i], offsets[i + 1] - offsets[i]);
-    for (uint32_t i = 0; i < run->n - place->copied; i++) {
+    for (uint32_t i = 0; i < run->n - place->copied - (place->pieces != 0); i++) {
         uint32_t from = sc_get_offset(place->offsets, i), to = sc_get_offset(place->offsets, i + 1);
         check_message(place->data + from, (int32_t)(to - from));
     }

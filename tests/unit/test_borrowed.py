@@ -5,7 +5,7 @@ import itertools
 import pytest
 from engines import Net, messages
 
-from seqcast._native.engine import SENT, Batch
+from seqcast._native.engine import AGAIN, SENT, Batch
 
 ACKS = 300
 """Steps after which a packet that all have is stable, so that no receive ring keeps it."""
@@ -116,3 +116,48 @@ def test_the_unicasts_of_a_batch_are_a_copy():
     assert sorted(batch.tolist()) == [bytes([i]) * 20_000 for i in range(4)]
     del batch
     assert only.tolist() == by_offsets(only) == [bytes([i]) * 20_000 for i in (1, 3)]
+
+
+@pytest.mark.parametrize("packet", [1472, 9000, 65_000])
+@pytest.mark.parametrize("bytes_max", [1, 100_000, 1 << 20])
+def test_large_messages_of_two_senders_are_whole_though_batches_end_inside_them(packet, bytes_max):
+    net, got = Net(3, packet=packet), {100: [], 101: []}
+    wanted = {100 + i: messages(i, 120, 150_000) for i in range(2)}
+    left = {i: list(wanted[100 + i]) for i in range(2)}
+    for step in range(6000):
+        for i, payloads in left.items():
+            if payloads and net.engines[i].send(payloads[0]) == SENT:
+                payloads.pop(0)
+        net.step(take=False)
+        net.take(0), net.take(1)
+        for batch in batches_of(net, 2, bytes_max):
+            payloads = batch.tolist() if step % 2 else by_offsets(batch)
+            for run in batch.runs:
+                got[int(run["sender"])] += payloads[run["first"] : run["first"] + run["n"]]
+        if got == wanted:
+            break
+    assert got == wanted
+    del batch
+    net.run(ACKS)
+    assert counters(net, 2)["slabs_in_use"] < 3
+
+
+def test_a_message_that_is_not_whole_stays_in_its_packets_until_it_is_dropped():
+    net = Net(2, packet=65_000, window=200_000)
+    assert net.engines[0].send(bytes(400_000)) == AGAIN  # the window is full; this call gives the message up
+    net.run(ACKS)
+    held = counters(net)["slabs_in_use"]
+    assert held >= 3, "all have these packets, so only the message holds them"
+    assert net.engines[0].send(b"next") == SENT
+    net.run(ACKS)
+    assert net.got[1] == [(100, b"next")] and counters(net)["drop_partial_message"] == 1
+    assert counters(net)["slabs_in_use"] < 2
+    del net
+
+
+def test_while_all_that_may_be_borrowed_is_a_message_that_is_not_whole_is_copied():
+    net, payloads = Net(2, packet=65_000), [bytes([i]) * 150_000 for i in range(60)]
+    kept = list(sent(net, payloads))
+    assert counters(net)["batch_copies"] > 20 and 64 <= counters(net)["slabs_in_use"] < 80
+    assert [payload for batch in kept for payload in batch.tolist()] == payloads
+    assert all(by_offsets(batch) == batch.tolist() for batch in kept)

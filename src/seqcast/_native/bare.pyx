@@ -65,6 +65,7 @@ cdef extern from "bare/numbers.h" nogil:
     void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first)
     uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next)
     uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next)
+    uint64_t sc_numbers_check_one(const uint8_t *data, size_t len, size_t size, uint64_t *next)
 
 
 SHARED_BYTES = SC_BARE_SHARED_BYTES
@@ -233,11 +234,16 @@ cdef class Check:
         else:  # a batch that is begun is copied
             for r in range(batch.b.n_runs):
                 place = &batch.b.places[r]
+                if place.pieces:
+                    self.wrong += sc_numbers_check_one(
+                        batch.b.pieces[place.piece].data, batch.in_pieces(place), self.size, self.next
+                    )
                 self.wrong += sc_numbers_check(
                     batch.b.data, batch.b.offsets + place.at, place.copied, self.size, self.next
                 )
                 self.wrong += sc_numbers_check_packet(
-                    place.data, place.offsets, batch.b.runs[r].n - place.copied, self.size, self.next
+                    place.data, place.offsets, batch.b.runs[r].n - place.copied - (place.pieces != 0), self.size,
+                    self.next,
                 )
         self.count += n
         return n

@@ -227,10 +227,32 @@ cdef class Batch:
             raise MemoryError()
         return only if only.b.n else None
 
+    cdef Py_ssize_t in_pieces(self, const sc_place *place) noexcept:
+        """Bytes of the message in pieces."""
+        cdef Py_ssize_t size = 0
+        cdef uint32_t i
+        for i in range(place.piece, place.piece + place.pieces):
+            size += self.b.pieces[i].len
+        return size
+
+    cdef bytes joined(self, const sc_place *place):
+        """The message in pieces."""
+        cdef bytes message = PyBytes_FromStringAndSize(NULL, self.in_pieces(place))
+        cdef char *to = PyBytes_AS_STRING(message)
+        cdef uint32_t i
+        for i in range(place.piece, place.piece + place.pieces):
+            memcpy(to, self.b.pieces[i].data, self.b.pieces[i].len)
+            to += self.b.pieces[i].len
+        return message
+
     cdef bytes payload(self, uint32_t r, uint32_t i):
         """Message `i` of the batch, which is in run `r`."""
         cdef const sc_place *place = &self.b.places[r]
         cdef uint32_t k = i - self.b.runs[r].first, start
+        if place.pieces:
+            if k == 0:
+                return self.joined(place)
+            k -= 1
         if k < place.copied:
             start = self.b.offsets[place.at + k]
             return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[place.at + k + 1] - start)

@@ -139,7 +139,13 @@ cdef extern from "engine/engine.h" nogil:
         uint16_t unicast
         uint16_t transitional
 
+    ctypedef struct sc_piece:
+        const uint8_t *data
+        uint32_t len
+
     ctypedef struct sc_place:
+        uint32_t piece
+        uint32_t pieces
         uint32_t at
         uint32_t copied
         const uint8_t *data
@@ -154,6 +160,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t n_copied
         sc_run *runs
         sc_place *places
+        sc_piece *pieces
         uint32_t n_runs
         uint64_t borrowed_bytes
         uint64_t view_tag
@@ -338,6 +345,8 @@ cdef class Batch:
 
     cdef const int32_t *offsets_left(self) noexcept
     cdef int flatten(self) except -1
+    cdef Py_ssize_t in_pieces(self, const sc_place *place) noexcept
+    cdef bytes joined(self, const sc_place *place)
     cdef bytes payload(self, uint32_t r, uint32_t i)
     cdef object message(self, uint32_t r, uint32_t i, object sender)
     cdef object sender_of(self, const sc_run *run)

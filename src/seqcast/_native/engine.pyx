@@ -5,7 +5,7 @@ The contract is engine.pyi; the words are those of native/engine/engine.h.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBuffer_FillInfo
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdlib cimport free, malloc
