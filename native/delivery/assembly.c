@@ -1,8 +1,6 @@
 /* Messages whose end has not been delivered yet, one per sender. */
 #include "engine/internal.h"
 
-#define BORROWED_PART 16 /* of all slabs */
-
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
     sc_assembly *a = &e->assembly.of[e->assembly.last];
     if (a->sender == sender && a->unicast == unicast) return a;
@@ -30,8 +28,7 @@ void sc_assembly_close(sc_engine *e, sc_assembly *a) {
 }
 
 static void give_back(sc_engine *e, sc_assembly *a) {
-    e->borrowed -= a->n_kept;
-    while (a->n_kept) sc_slab_unref(a->kept[--a->n_kept].slab);
+    while (a->n_kept) sc_unborrow(e, a->kept[--a->n_kept].slab);
 }
 
 void sc_assembly_release(sc_engine *e, sc_assembly *a) { /* a large message leaves no large buffer behind */
@@ -49,27 +46,21 @@ void sc_assembly_drop(sc_engine *e, sc_assembly *a) {
     sc_assembly_release(e, a);
 }
 
-uint32_t sc_borrowed_most(const sc_engine *e) {
-    uint32_t part = e->config.slabs_max / BORROWED_PART;
-    return part < SC_BORROWED_MAX ? part : SC_BORROWED_MAX;
-}
-
 /* The pieces stay in their packets, as long as these are few. */
 int sc_assembly_keep(sc_engine *e, sc_assembly *a, const sc_piece *pieces, uint32_t n) {
-    if (e->borrowed + n > sc_borrowed_most(e)) return 0;
     if (a->kept_cap < n) {
         sc_piece *kept = realloc(a->kept, n * sizeof *kept);
         if (!kept) return 0;
         a->kept = kept;
         a->kept_cap = n;
     }
-    for (uint32_t i = 0; i < n; i++) {
-        sc_slab_ref(pieces[i].slab);
-        a->kept[i] = pieces[i];
+    while (a->n_kept < n && sc_borrow(e, pieces[a->n_kept].slab)) {
+        a->kept[a->n_kept] = pieces[a->n_kept];
+        a->n_kept++;
     }
-    a->n_kept = n;
-    e->borrowed += n;
-    return 1;
+    if (a->n_kept == n) return 1;
+    give_back(e, a);
+    return 0;
 }
 
 static void skip(sc_engine *e, sc_assembly *a) {

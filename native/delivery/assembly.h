@@ -33,5 +33,3 @@ void sc_assembly_drop(sc_engine *e, sc_assembly *a);
 void sc_assembly_release(sc_engine *e, sc_assembly *a);
 void sc_assembly_view_ends(sc_engine *e, int newest);
 void sc_assembly_free(sc_engine *e);
-/* How many slabs batches and open messages may hold together. */
-uint32_t sc_borrowed_most(const sc_engine *e);

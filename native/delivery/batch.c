@@ -2,9 +2,7 @@
 #include "engine/internal.h"
 #include "memory/memory.h"
 
-/* At least this many bytes of a packet are borrowed, if the application has not borrowed too many: it may keep batches as long as
- * it likes. Their slabs are those of the receive rings. */
-#define BORROW_BYTES 1024
+#define BORROW_BYTES 1024 /* of a packet, at least */
 #define KEPT_MOST 64 /* pieces of a message that move from batch to batch; more are copied once */
 
 static int reserve_runs(sc_batch *b) {
@@ -72,8 +70,7 @@ void sc_batch_clear(sc_batch *batch) {
 }
 
 void sc_engine_give_back(sc_engine *e, sc_batch *batch) {
-    e->borrowed -= batch->n_slabs;
-    while (batch->n_slabs) sc_slab_unref(batch->slabs[--batch->n_slabs]);
+    while (batch->n_slabs) sc_unborrow(e, batch->slabs[--batch->n_slabs]);
 }
 
 /* An unfinished message: its first pieces are borrowed, or lie after the last whole message in the batch's own memory. It is
@@ -139,13 +136,11 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
 static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t bytes) {
     if (bytes < BORROW_BYTES) return 0;
     if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
-    if (e->borrowed >= sc_borrowed_most(e)) {
+    if (!sc_borrow(e, d->slab)) {
         e->counters.batch_copies++;
         return 0;
     }
-    sc_slab_ref(d->slab);
     b->slabs[b->n_slabs++] = d->slab;
-    e->borrowed++;
     return 1;
 }
 

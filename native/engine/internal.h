@@ -9,6 +9,7 @@
 #include "base/out.h"
 #include "delivery/assembly.h"
 #include "delivery/batch.h"
+#include "delivery/borrow.h"
 #include "delivery/queue.h"
 #include "delivery/taken.h"
 #include "detect/detect.h"
@@ -75,7 +76,7 @@ struct sc_engine {
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_gate gate; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */
-    uint32_t borrowed; /* delivery/batch.c: slabs, by all batches */
+    uint32_t borrowed; /* delivery/borrow.c: slabs */
     sc_taken taken; /* delivery/taken.c */
     sc_cut cut; /* view/cut.c */
     sc_resend_memory resend; /* view/resend.c */
