@@ -204,6 +204,32 @@ WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t l
 #endif
 #endif
 
+/* ---- what a change makes of a CRC ------------------------------------------------------------------------------ */
+
+#define POLYNOMIAL 0x82f63b78u
+
+/* [k]: x^(8 * 2^k) mod P, for 2^k bytes; each is the square of the one before. */
+static const uint32_t powers[] = {
+    0x00800000, 0x00008000, 0x82f63b78, 0x6ea2d55c, 0x18b8ea18, 0x510ac59a, 0xb82be955, 0xb8fdb1e7,
+    0x88e56f72, 0x74c360a4, 0xe4172b16, 0x0d65762a, 0x35d73a62, 0x28461564, 0xbf455269, 0xe2ea32dc,
+};
+
+/* The product of two polynomials modulo P, reflected. */
+static uint32_t product(uint32_t a, uint32_t b) {
+    uint32_t sum = 0;
+    for (int i = 0; i < 32; i++, a <<= 1) {
+        sum ^= b & (0u - (a >> 31));
+        b = b >> 1 ^ (POLYNOMIAL & (0u - (b & 1)));
+    }
+    return sum;
+}
+
+uint32_t sc_crc32c_shift(uint32_t delta, size_t n) {
+    for (int k = 0; n && k < 16; k++, n >>= 1)
+        if (n & 1) delta = product(powers[k], delta);
+    return delta;
+}
+
 /* ---- which one ------------------------------------------------------------------------------------------------ */
 
 static sc_crc32c_kernel kernels[3] = {{"table", crc32c_table}}; /* the fastest first */

@@ -15,6 +15,6 @@ int sc_record_put(sc_engine *e, sc_sharing *sharing, uint8_t *p, uint32_t entrie
     sc_put_data_len(p, record.len - SC_DATA_HEADER);
     sc_put_pieces(p, (uint16_t)entries);
     if (!(record.p = sc_record_copy(e, sharing, p, record.len, &record.slab))) return 0;
-    sc_tx_insert(e, &e->group, &record, 0, e->own.last);
+    sc_tx_insert(e, &e->group, &record, 0, 0, e->own.last);
     return 1;
 }

@@ -218,7 +218,7 @@ static uint32_t begin_record(sc_engine *e, uint32_t rank, uint64_t most) {
     }
     put_entry(record.p, rank, count);
     s->newest = e->group.next;
-    sc_tx_insert(e, &e->group, &record, 0, e->own.last);
+    sc_tx_insert(e, &e->group, &record, 0, 0, e->own.last);
     pass_own(e);
     e->counters.records++;
     return count;

@@ -47,6 +47,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
     uint8_t *p = slot->p;
     uint64_t number = sc_get_seqno(p), seqno = e->group.next;
     uint32_t messages = sc_messages_ending(p), len = slot->len;
+    uint64_t sealed = sc_wire_sealed(p, len);
     sc_put_type(p, SC_TYPE_DATA);
     sc_put_sender(p, e->config.member);
     sc_put_seqno(p, seqno);
@@ -61,7 +62,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
                                       .seqno = seqno,
                                       .number = number,
                                       .global = global});
-    sc_tx_insert(e, &e->group, slot, messages, ((sc_stamping *)e->order.state)->origin_next - 1);
+    sc_tx_insert(e, &e->group, slot, sealed, messages, ((sc_stamping *)e->order.state)->origin_next - 1);
     sc_rx_moved(rx, slot);
     sc_rx_skip(rx);
     sc_rx_release(e, rx);

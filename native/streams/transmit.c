@@ -129,7 +129,10 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             sc_put_stable(packet->p, tx->stable);
             sc_flow_told(e, tx);
             if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
-            sc_wire_seal(packet->p, packet->len);
+            if (packet->sealed)
+                sc_wire_reseal(packet->p, packet->len, packet->sealed);
+            else
+                sc_wire_seal(packet->p, packet->len);
             run_add(&out[k], packet->p, packet->len);
             lend(e, tx, packet);
             sc_tx_sent(e, tx, packet->len);

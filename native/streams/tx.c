@@ -334,7 +334,8 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
 
 /* Adds a complete packet, which lies in a slab, to the stream: a forward in place (SEQ-17), or a record. The slab reference
  * moves. The caller has checked credit. */
-void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint32_t messages, uint64_t own) {
+void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint64_t sealed, uint32_t messages,
+                  uint64_t own) {
     sc_tx_packet *packet = sc_tx_at(tx, tx->next);
     memset(packet, 0, sizeof *packet);
     packet->p = from->p;
@@ -347,6 +348,7 @@ void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint
     packet->messages = messages;
     packet->message_start = tx->next + 1;
     packet->own = own;
+    packet->sealed = sealed;
     packed(e, tx, from->len);
     tx->next++;
 }

@@ -22,6 +22,7 @@ typedef struct sc_tx_packet {
     int64_t retransmitted_at;
     uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
     uint32_t messages; /* that end here */
+    uint64_t sealed; /* of a restamped forward, by sc_wire_sealed; else 0 */
 } sc_tx_packet;
 
 typedef struct sc_tx_stream {
@@ -96,7 +97,8 @@ void sc_tx_abandon(sc_tx_stream *tx);
 sc_tx_stream *sc_tx_of(sc_engine *e, const struct sc_peer *peer, int stream);
 sc_tx_stream *sc_tx_to(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
-void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint32_t messages, uint64_t own);
+void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint64_t sealed, uint32_t messages,
+                  uint64_t own);
 void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes);
 /* Is there credit for it, with `beyond` bytes more than the window, and a descriptor? */
 int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond);

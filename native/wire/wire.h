@@ -217,6 +217,12 @@ sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group);
 /* Puts the CRC32C into a finished datagram. */
 void sc_wire_seal(uint8_t *p, size_t len);
 
+/* The header of a valid data packet is about to change: what sc_wire_reseal needs to know of it. 0: the packet is so small that to
+ * seal it anew costs less. */
+uint64_t sc_wire_sealed(const uint8_t *p, size_t len);
+/* Nothing but the header has changed since then. What has happened to the rest by mistake is not covered up. */
+void sc_wire_reseal(uint8_t *p, size_t len, uint64_t sealed);
+
 /* Fills the common header of a new datagram, whose bytes are all zero. */
 static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64_t sender, uint64_t view_tag) {
     sc_put_magic(p, SC_WIRE_MAGIC);

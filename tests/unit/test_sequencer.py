@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from dataclasses import dataclass
 
 import pytest
 from engines import MS, Net, change_view
 
+from seqcast._native.bare import crc32c
 from seqcast._native.engine import SENT
 
 DATA, FORWARD, NAK = 1, 3, 5
@@ -256,3 +258,20 @@ def test_a_sequencer_whose_sender_gave_up_keeps_no_share_from_forwards(gave_up: 
             pass
     net.run(5)
     assert net.engines[0].counters()["stamped"] - before == 41  # the whole window
+
+
+@pytest.mark.parametrize("size", [1000, 16_000, 16_384, 20_001, 33_333, 64_000, 200_000])
+def test_the_checksum_of_an_ordered_packet_is_that_of_its_bytes(size: int) -> None:
+    """The sequencer changes the header of a forward. Of a large one it works out what that makes of the CRC."""
+    net, payload = Watched(3, packet=65_000), random.Random(size).randbytes(size)
+    for i in (1, 2):
+        for _ in range(4):
+            assert net.engines[i].send(payload) == SENT
+            net.run(3)
+    net.run(20)
+    ordered = [packet.datagram for packet in net.of(DATA) if packet.dst == 1]
+    assert len(ordered) >= 8 and {packet.origin_rank for packet in net.of(DATA)} == {1, 2}
+    for datagram in ordered:
+        assert int.from_bytes(datagram[4:8], "little") == crc32c(datagram[:4] + bytes(4) + datagram[8:])
+    for i in range(3):
+        assert [got for _, got in net.got[i]] == [payload] * 8 and net.engines[i].counters()["drop_crc"] == 0
