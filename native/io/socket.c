@@ -231,9 +231,10 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
-/* The socket by which datagrams of a lane leave. */
+/* The socket by which datagrams of a lane leave. Each that has left looks for threads that sleep on its socket, as it may have room
+ * again; on the other one nobody does. */
 static sc_fd way_out(const sc_io *io, int lane) {
-    return lane == SC_LANE_DATA && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
+    return lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
 }
 
 /* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
@@ -262,7 +263,7 @@ static int send_again(sc_io *io, sc_fd by, int code) {
 /* Length of the address to name in a send; 0: none, as the socket is connected, or, if `*known` is 0, as there is none. */
 static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to, int *known) {
     socklen_t len = 0;
-    *known = way_out(io, run->lane) == io->out;
+    *known = run->lane == SC_LANE_DATA && io->out != SC_NO_FD;
     if (!*known) {
         len = sc_address_to(io, run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane], to);
         *known = len != 0;

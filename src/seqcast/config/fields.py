@@ -740,7 +740,7 @@ class Config:
         "0.0005 (latency: 0)",
         lambda config: 0.0 if config.latency else 500e-6,
         "s",
-        "A receiver under load lets datagrams accumulate, until there are about 512 KiB or a quarter of a window, for"
+        "A receiver under load lets datagrams accumulate, until there are about 768 KiB or a quarter of a window, for"
         " at most this long since it last received: it wakes less often and delivers larger batches, later. Where more"
         " threads want to run than there are cores, each gets one late, and one that only receives naps longer: four "
         "times as long as it is late, at most eight times this long. 0: never.",
