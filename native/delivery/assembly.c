@@ -27,8 +27,14 @@ void sc_assembly_close(sc_engine *e, sc_assembly *a) {
     a->active = a->skip = 0;
 }
 
+/* Pieces that follow each other often lie in one slab, which is borrowed once. */
+int sc_assembly_holds(const sc_assembly *a, uint32_t piece) {
+    return !piece || a->kept[piece].slab != a->kept[piece - 1].slab;
+}
+
 static void give_back(sc_engine *e, sc_assembly *a) {
-    while (a->n_kept) sc_unborrow(e, a->kept[--a->n_kept].slab);
+    for (; a->n_kept; a->n_kept--)
+        if (sc_assembly_holds(a, a->n_kept - 1)) sc_unborrow(e, a->kept[a->n_kept - 1].slab);
 }
 
 void sc_assembly_release(sc_engine *e, sc_assembly *a) { /* a large message leaves no large buffer behind */
@@ -54,13 +60,15 @@ int sc_assembly_keep(sc_engine *e, sc_assembly *a, const sc_piece *pieces, uint3
         a->kept = kept;
         a->kept_cap = n;
     }
-    while (a->n_kept < n && sc_borrow(e, pieces[a->n_kept].slab)) {
-        a->kept[a->n_kept] = pieces[a->n_kept];
+    for (uint32_t i = 0; i < n; i++) {
+        a->kept[i] = pieces[i];
+        if (sc_assembly_holds(a, i) && !sc_borrow(e, pieces[i].slab)) {
+            give_back(e, a);
+            return 0;
+        }
         a->n_kept++;
     }
-    if (a->n_kept == n) return 1;
-    give_back(e, a);
-    return 0;
+    return 1;
 }
 
 static void skip(sc_engine *e, sc_assembly *a) {

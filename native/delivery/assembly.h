@@ -27,6 +27,7 @@ typedef struct {
 sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast);
 void sc_assembly_open(sc_engine *e, sc_assembly *a);
 void sc_assembly_append(sc_engine *e, sc_assembly *a, const uint8_t *p, uint64_t len);
+int sc_assembly_holds(const sc_assembly *a, uint32_t piece); /* a reference to the slab of this one */
 int sc_assembly_keep(sc_engine *e, sc_assembly *a, const sc_piece *pieces, uint32_t n); /* 0: they are to be appended */
 void sc_assembly_close(sc_engine *e, sc_assembly *a);
 void sc_assembly_drop(sc_engine *e, sc_assembly *a);

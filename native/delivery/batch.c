@@ -2,7 +2,7 @@
 #include "engine/internal.h"
 #include "memory/memory.h"
 
-#define BORROW_BYTES 1024 /* of a packet, at least */
+#define BORROW_BYTES 1024 /* of a slab, at least */
 #define KEPT_MOST 64 /* pieces of a message that move from batch to batch; more are copied once */
 
 static int reserve_runs(sc_batch *b) {
@@ -99,16 +99,41 @@ static void tail_spill(sc_engine *e, sc_batch *b, tail *t, int later) {
     tail_drop(b, t);
 }
 
+static int has_slab(const sc_batch *b, const sc_slab *slab) {
+    for (uint32_t i = b->n_slabs; i > 0; i--)
+        if (b->slabs[i - 1] == slab) return 1;
+    return 0;
+}
+
 /* The message that the assembly keeps in pieces is the batch's unfinished one again, which there is not. */
-static void tail_resume(sc_batch *b, tail *t, sc_assembly *a) {
+static void tail_resume(sc_engine *e, sc_batch *b, tail *t, sc_assembly *a) {
     if (!reserve_pieces(b, a->n_kept + 2)) return;
     *t = (tail){.owner = a, .pieces = a->n_kept};
     for (uint32_t i = 0; i < a->n_kept; i++) {
+        sc_slab *slab = a->kept[i].slab;
         b->pieces[b->n_pieces++] = a->kept[i];
         t->len += a->kept[i].len;
-        b->slabs[b->n_slabs++] = a->kept[i].slab; /* with its reference */
+        if (!sc_assembly_holds(a, i)) continue;
+        if (has_slab(b, slab))
+            sc_unborrow(e, slab);
+        else
+            b->slabs[b->n_slabs++] = slab; /* with its reference */
     }
     a->n_kept = 0;
+}
+
+/* The next piece of the unfinished message is not borrowed: those before it are copied, too. 0 without memory. */
+static int tail_copy(sc_batch *b, tail *t, uint32_t more) {
+    if (!reserve_data(b, b->data_len, b->data_len + t->len + more)) return 0;
+    uint8_t *to = b->data + b->data_len;
+    b->n_pieces -= t->pieces;
+    for (uint32_t i = 0; i < t->pieces; i++) {
+        const sc_piece *piece = &b->pieces[b->n_pieces + i];
+        memcpy(to, piece->data, piece->len);
+        to += piece->len;
+    }
+    t->pieces = 0;
+    return 1;
 }
 
 /* The sender's assembly, if the packet continues or opens an unfinished message; NULL, and 0, if there are more open messages
@@ -126,7 +151,7 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
         tail_drop(b, t);
         sc_assembly_drop(e, a);
     }
-    if (a->n_kept) tail_resume(b, t, a);
+    if (a->n_kept) tail_resume(e, b, t, a);
     *found = a;
     return 1;
 }
@@ -134,8 +159,8 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
 /* Borrows the memory of a packet for `bytes` bytes of its messages; 0: they are to be copied. Packets that follow each other often
  * share a slab. */
 static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t bytes) {
-    if (bytes < BORROW_BYTES) return 0;
     if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
+    if (bytes < BORROW_BYTES) return 0;
     if (!sc_borrow(e, d->slab)) {
         e->counters.batch_copies++;
         return 0;
@@ -163,7 +188,8 @@ static void end_message(sc_batch *b, uint32_t *n, uint64_t len) {
 static int continue_tail(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t len, tail *t) {
     if (!t->owner || t->len + len > e->config.message_bytes_max) return 0;
     const uint8_t *data = d->p + SC_DATA_HEADER;
-    if (t->pieces) return add_piece(e, b, d, data, len, t);
+    if (t->pieces && add_piece(e, b, d, data, len, t)) return 1;
+    if (t->pieces && !tail_copy(b, t, d->len)) return 0;
     if (len) memcpy(b->data + b->data_len + t->len, data, len);
     t->len += len;
     return 1;
@@ -307,6 +333,7 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     while ((d = first_of(e)) && d->p && add(e, batch, d, &t, bytes_max)) sc_queue_pop(e, now);
     tail_spill(e, batch, &t, 1);
     if (batch->n) return SC_DELIVER_BATCH;
+    sc_engine_give_back(e, batch);
     if (!d || d->p) return SC_DELIVER_NONE;
     *marker = d->number;
     if (!d->inside) sc_assembly_view_ends(e, d->epoch + 1 == e->epoch);

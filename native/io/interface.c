@@ -246,14 +246,18 @@ int sc_io_look(const sc_io *io) {
     return seen | SC_IO_ADDRESS_GONE | (has_other_address(io) ? SC_IO_ADDRESS_OTHER : 0);
 }
 
-/* IPv6: the sockets are bound to the interface that is gone. 0, or -1. */
+/* IPv6: the sockets are bound to the interface that is gone; that by which most leaves, also by being connected to a group of the
+ * link. 0, or -1. */
 static int bind_to_interface(const sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     int local = IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
+    sc_sockaddr group;
+    sc_address_to(io, &io->lane[SC_LANE_DATA], &group);
     socklen_t len = (socklen_t)strlen(io->name);
     for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
         if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, len) != 0) return -1;
-    if (local && io->out != SC_NO_FD) return setsockopt(io->out, SOL_SOCKET, SO_BINDTODEVICE, io->name, len);
+    if ((local || IN6_IS_ADDR_MC_LINKLOCAL(&group.v6.sin6_addr)) && io->out != SC_NO_FD)
+        return setsockopt(io->out, SOL_SOCKET, SO_BINDTODEVICE, io->name, len);
 #else
     (void)io, (void)own;
 #endif

@@ -1,7 +1,8 @@
-/* Sockets of one member: multicast in on a data port and a control port, unicast in and everything out on a third.
+/* Sockets of one member: multicast in on a data port and a control port, unicast in on a third.
  *
  * The third socket is bound to the interface's own address and a free port; all datagrams are sent from this address, so that what
- * others see is the member's address. Multicasts to the data port leave by a fourth socket with the same address. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
+ * others see is the member's address. Multicasts to the control port leave by it, all else by a fourth socket with the same address,
+ * where there is one. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
  * elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #pragma once

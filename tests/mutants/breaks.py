@@ -826,6 +826,6 @@ BREAKS = (
          "#define BORROWED_PART 16", "#define BORROWED_PART 2",
          tests="tests/unit/test_borrowed.py", why="seeds keep no batches"),
     _one("a message that is dropped keeps the packets that it was in", "native/delivery/assembly.c",
-         "    while (a->n_kept) sc_unborrow(e, a->kept[--a->n_kept].slab);\n", "    a->n_kept = 0;\n",
+         "if (sc_assembly_holds(a, a->n_kept - 1)) sc_unborrow(e, a->kept[a->n_kept - 1].slab);", ";",
          tests="tests/unit/test_borrowed.py", why="seeds do not count slabs"),
 )  # fmt: skip

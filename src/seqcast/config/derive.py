@@ -128,9 +128,10 @@ def driver_settings(config: Config) -> dict[str, Any]:
 def capacity(config: Config, rcvbuf: int) -> int:
     """Charged bytes that senders can rely on: the room in the socket's buffer and in the slabs.
 
-    A received packet of 16 KiB may keep a slab of 64 KiB in use, and smaller packets are copied together. The senders'
-    windows fill the buffer at most twice, once with multicasts and once with the other streams. So an eighth of the
-    slabs' memory always suffices, and while senders keep to their credit, no packet is dropped for lack of slabs.
+    A received packet of 16 KiB may keep a slab of 64 KiB in use, and smaller packets are copied together. The
+    senders' windows fill the buffer at most twice, once with multicasts and once with the other streams (among two
+    members once). So an eighth of the slabs' memory always suffices, and while senders keep to their credit, no
+    packet is dropped for lack of slabs.
 
     Args:
         config: the settings in use.

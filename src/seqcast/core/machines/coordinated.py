@@ -7,10 +7,11 @@ members that crash together share one view: a view change waits, for at most ``v
 others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
 
 A link between two living members that carries no multicast would stall a stream for ever: the data of one does not
-reach the other, or its acks do not come back. Each member names in its heartbeats those whose multicasts it does not
-hear, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end with the
-most such links, typically a member behind a switch that has dropped its group membership, and not the members that it
-does not hear. If that is the acting member itself, the next member acts.
+reach the other, or its acks do not come back. (Two members that are alone send data by unicast, but no third could
+join.) Each member names in its heartbeats those whose multicasts it does not hear, so every member sees such links
+wherever they are. After ``link_ns`` one end of each is excluded: the end with the most such links, typically a
+member behind a switch that has dropped its group membership, and not the members that it does not hear. If that is
+the acting member itself, the next member acts.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     heard = min(multicasters, others)
     room = min(info.capacity for info in infos) * 11 // 16
     if multicasters == 1:
-        room = min(room, FORWARDING_ROOM)
+        room = min(room, FORWARDING_ROOM * (2 if len(infos) == 2 else 1))
     most = min(info.window_bytes for info in infos)
     for smaller in SMALLER_PACKETS:
         if heard > 1 and _charge_most(packet_bytes) * 4 * heard > room:
