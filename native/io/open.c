@@ -149,7 +149,8 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     if (getsockname(fd, &bound.any, &len) != 0) return sc_io_fail(error, "getsockname", sc_errno());
     sc_address_from(&io->address, &bound);
     if (set_multicast(io, fd, own)) return sc_io_fail(error, "multicast", sc_errno());
-    set_buffer(fd, 1, io->config.rcvbuf);
+    /* In a view of two the group's stream comes here, too. */
+    set_buffer(fd, 1, io->config.rcvbuf <= INT32_MAX / 2 ? 2 * io->config.rcvbuf : INT32_MAX);
 #if defined(__linux__) /* reports the closed port of a killed member, and its address */
     sc_io_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
 #endif

@@ -261,9 +261,11 @@ def test_leaving_sends_what_is_queued_if_the_group_opens_in_time_and_reports_it_
     with group_of(3, send_while_blocked="queue", order="fifo", **PATIENT) as (a, b, c):
         c.suspend(LIMIT_S)
         a.send(b"in time")
-        threading.Timer(0.2, c.resume).start()
+        resumes = threading.Timer(0.2, c.resume)
+        resumes.start()
         assert a.leave(LIMIT_S)
         assert payloads(c, 1) == [b"in time"]
+        resumes.join()
         c.suspend(LIMIT_S)
         for _ in range(3):
             b.send(b"never")

@@ -130,8 +130,8 @@ def capacity(config: Config, rcvbuf: int) -> int:
 
     A received packet of 16 KiB may keep a slab of 64 KiB in use, and smaller packets are copied together. The
     senders' windows fill the buffer at most twice, once with multicasts and once with the other streams (among two
-    members once). So an eighth of the slabs' memory always suffices, and while senders keep to their credit, no
-    packet is dropped for lack of slabs.
+    in one of twice the size). So an eighth of the slabs' memory always suffices, and while senders keep to their
+    credit, no packet is dropped for lack of slabs.
 
     Args:
         config: the settings in use.

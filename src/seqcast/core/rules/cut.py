@@ -142,9 +142,8 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which
     have three quarters, as a sender gets credit for them after two hops; and the room is at most ``FORWARDING_ROOM``:
     what is not ordered when that member falls is sent again while all wait. Otherwise unicasts have half. State has
-    half, and comes from one provider at a time to a member that gets no forwards. In a view of two the group's streams
-    are unicast, too: then they have half of that buffer, and unicasts and state a quarter each. No window is below two
-    full packets: with one, a sender would wait for the ack of each.
+    half, and comes from one provider at a time to a member that gets no forwards. No window is below two full packets:
+    with one, a sender would wait for the ack of each.
 
     Args:
         multicasters: how many of the members multicast messages.
@@ -154,7 +153,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     heard = min(multicasters, others)
     room = min(info.capacity for info in infos) * 11 // 16
     if multicasters == 1:
-        room = min(room, FORWARDING_ROOM * (2 if len(infos) == 2 else 1))
+        room = min(room, FORWARDING_ROOM)
     most = min(info.window_bytes for info in infos)
     for smaller in SMALLER_PACKETS:
         if heard > 1 and _charge_most(packet_bytes) * 4 * heard > room:
@@ -165,14 +164,11 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
 
     charge = _charge_most(packet_bytes)
     room = max(room * _charge_full(packet_bytes) // charge, min(room, 2 * heard * charge))
-    unicasts, state = room // 4 if multicasters == 1 else room // 2, room // 2
-    forward = window((room - unicasts) // others)
-    if len(infos) == 2:
-        room, unicasts, state = max(room // 2, min(room, 2 * charge)), room // 4, room // 4
     share = room if heard == 1 else max(room // (4 * heard), charge)
+    unicasts = room // 4 if multicasters == 1 else room // 2
+    forward, unicast = window((room - unicasts) // others), window(unicasts // others)
     group = window(room - (heard - 1) * share)
-    unicast = window(unicasts // others)
-    return Windows(group, min(share, group), room, forward, unicast, window(state), packet_bytes)
+    return Windows(group, min(share, group), room, forward, unicast, window(room // 2), packet_bytes)
 
 
 def next_view(
