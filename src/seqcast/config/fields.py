@@ -466,8 +466,8 @@ class Config:
     rcvbuf: int = _knob(
         6 * _MIB,
         "bytes",
-        "Receive buffer requested from the kernel for each socket, and twice as much for that of unicasts. The windows of"
-        " all senders together stay below it, so a small buffer slows every sender. Linux limits the request to "
+        "Receive buffer requested from the kernel for each socket, and twice as much for that of unicasts. The windows"
+        " of all senders together stay below it, so a small buffer slows every sender. Linux limits the request to "
         "net.core.rmem_max and grants twice the value.",
         low=4096,
         high=1 << 30,
