@@ -88,7 +88,7 @@ static void tail_drop(sc_batch *b, tail *t) {
     *t = (tail){0};
 }
 
-/* Not `later`: its next piece cannot be borrowed. */
+/* Not `later`: it is too large for a batch, or memory lacks, so it is copied now. */
 static void tail_spill(sc_engine *e, sc_batch *b, tail *t, int later) {
     if (!t->owner) return;
     const sc_piece *piece = b->pieces + b->n_pieces - t->pieces;
@@ -122,16 +122,18 @@ static void tail_resume(sc_engine *e, sc_batch *b, tail *t, sc_assembly *a) {
     a->n_kept = 0;
 }
 
+/* Copies a message in pieces to behind the whole messages of the batch's own memory; returns its length. */
+static uint64_t copy_pieces(sc_batch *b, const sc_piece *piece, uint32_t n) {
+    uint8_t *to = b->data + b->data_len;
+    for (uint32_t i = 0; i < n; to += piece[i++].len) memcpy(to, piece[i].data, piece[i].len);
+    return (uint64_t)(to - b->data) - b->data_len;
+}
+
 /* The next piece of the unfinished message is not borrowed: those before it are copied, too. 0 without memory. */
 static int tail_copy(sc_batch *b, tail *t, uint32_t more) {
     if (!reserve_data(b, b->data_len, b->data_len + t->len + more)) return 0;
-    uint8_t *to = b->data + b->data_len;
     b->n_pieces -= t->pieces;
-    for (uint32_t i = 0; i < t->pieces; i++) {
-        const sc_piece *piece = &b->pieces[b->n_pieces + i];
-        memcpy(to, piece->data, piece->len);
-        to += piece->len;
-    }
+    copy_pieces(b, b->pieces + b->n_pieces, t->pieces);
     t->pieces = 0;
     return 1;
 }
@@ -341,16 +343,6 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
     return SC_DELIVER_MARKER;
 }
 
-/* Copies a message in pieces to the end of the batch's own memory. */
-static void join(sc_batch *b, const sc_place *place) {
-    for (uint32_t i = 0; i < place->pieces; i++) {
-        const sc_piece *piece = &b->pieces[place->piece + i];
-        memcpy(b->data + b->data_len, piece->data, piece->len);
-        b->data_len += piece->len;
-    }
-    b->offsets[++b->n_copied] = (int32_t)b->data_len;
-}
-
 int sc_batch_flatten(sc_batch *b) {
     if (b->n_copied == b->n) return 0;
     /* What is copied already moves up, in the same memory: aside first. It is little: mostly messages between two packets. */
@@ -367,7 +359,10 @@ int sc_batch_flatten(sc_batch *b) {
     b->data_len = 0;
     for (uint32_t r = 0; r < b->n_runs; r++) {
         sc_place *place = &b->places[r];
-        if (place->pieces) join(b, place);
+        if (place->pieces) {
+            b->data_len += copy_pieces(b, b->pieces + place->piece, place->pieces);
+            b->offsets[++b->n_copied] = (int32_t)b->data_len;
+        }
         if (place->copied) copy(b, aside + of_offsets, (const int32_t *)aside + place->at, 0, place->copied);
         uint32_t others = b->runs[r].n - place->copied - (place->pieces != 0);
         if (others) copy(b, place->data, place->offsets, 1, others);

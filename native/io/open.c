@@ -165,8 +165,8 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
 }
 
 /* A socket with our address that is connected to the group: the kernel looks for a route once, and not for each multicast. It
- * receives nothing, as nobody sends from a group's address, so that no thread sleeps on it. Both sockets have one address while SO_REUSEADDR is set for both; after
- * that no other socket can have it. Without it, everything leaves by the unicast socket. */
+ * receives nothing, as nobody sends from a group's address, so that no thread sleeps on it. Both sockets have one address while
+ * SO_REUSEADDR is set for both; after that no other socket can have it. Without it, everything leaves by the unicast socket. */
 static void open_out(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     sc_io_error error;

@@ -14,8 +14,7 @@ static uint32_t sum(const uint8_t *p, size_t len) {
 
 void sc_wire_seal(uint8_t *p, size_t len) { sc_put_crc(p, sum(p, len)); }
 
-#define RESEAL_BYTES                                                                                                   \
-    16384 /* from here on the CRC of all bytes takes longer than to work out what the header's makes of it */
+#define RESEAL_BYTES 16384 /* of smaller packets the CRC of all bytes takes less time */
 #define IS_SEALED ((uint64_t)1 << 32)
 
 uint64_t sc_wire_sealed(const uint8_t *p, size_t len) {

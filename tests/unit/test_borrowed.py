@@ -152,7 +152,6 @@ def test_a_message_that_is_not_whole_stays_in_its_packets_until_it_is_dropped():
     net.run(ACKS)
     assert net.got[1] == [(100, b"next")] and counters(net)["drop_partial_message"] == 1
     assert counters(net)["slabs_in_use"] < 2
-    del net
 
 
 def test_while_all_that_may_be_borrowed_is_a_message_that_is_not_whole_is_copied():
