@@ -51,6 +51,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #define NAP_NS 200000 /* a receiver under load sleeps this long, as seqcast's do, instead of until the next datagram */
 #define NAP_MAX 10 /* naps in vain before it waits for the next datagram after all */
 #define SOURCE_BYTES (1u << 20) /* the application's messages, sent again and again */
+#define PACKET_CHARGE 832 /* of a receive buffer, beside its bytes */
 #define PATIENCE_NS 10000000000 /* a run without any progress is abandoned after this */
 #define LOST_NS 500000000 /* a window that is not confirmed by then was lost */
 
@@ -105,12 +106,13 @@ static int set_buffer(int fd, int force, int option, uint32_t bytes) {
 }
 
 /* The window, as far as a receive buffer like this socket's surely holds it: the kernel takes memory back in lumps of a
- * quarter of the buffer (udp_rmem_release), and headers are charged too. */
+ * quarter of the buffer (udp_rmem_release), and of each packet that arrives by itself its headers are charged too. */
 static uint64_t window_of(const sc_bare_config *config, int fd) {
     int granted = 0;
     socklen_t len = sizeof granted;
     if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &granted, &len) || granted <= 0) return config->window_bytes;
-    uint64_t held = (uint64_t)granted * 11 / 16;
+    uint64_t charged = config->packet_bytes + (config->gro ? 0 : PACKET_CHARGE);
+    uint64_t held = (uint64_t)granted * 11 / 16 * config->packet_bytes / charged;
     return held < config->window_bytes ? held : config->window_bytes;
 }
 

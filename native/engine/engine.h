@@ -62,7 +62,7 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 
 /* One received buffer. `segment` is what UDP_GRO reported (the buffer is then a run of datagrams of that size, the
  * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
- * reference. With slab == NULL, or if little of it is used, the bytes are copied. `lane` is that of the receiving socket: a
+ * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. `lane` is that of the receiving socket: a
  * datagram on SC_LANE_UNICAST shows that its sender is alive, but not that its multicasts reach us. Our own multicasts,
  * looped back, are ignored. Returns how many datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
@@ -113,6 +113,7 @@ uint64_t sc_engine_unsent(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
  * multicasts what the others forward: until it does they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
+uint32_t sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view; 0: there is none yet */
 /* 1 if control datagrams (acks, NAKs, control frames ...) or retransmissions are waiting to be sent. */
 int sc_engine_urgent(const sc_engine *e);
 

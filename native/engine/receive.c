@@ -247,7 +247,6 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int lane, int64_t now) {
     e->now = now;
-    if (slab && len < SC_SLAB_BYTES / 4) slab = NULL; /* a copy costs less than the rest of the slab */
     if (!segment) segment = len;
     int accepted = 0;
     for (size_t at = 0; at < len; at += segment) {

@@ -64,7 +64,11 @@ typedef struct { /* role.c */
 
 typedef struct { /* receive.c; all of it is the role holder's, who lets others read `came` and `loaded` */
     sc_io_datagram in[SC_IO_BATCH_MAX];
-    sc_slab *slabs[SC_IO_BATCH_MAX];
+    sc_slab *slabs[SC_IO_BATCH_MAX]; /* `in[i].whole` */
+    sc_slab *shared[SC_IO_BATCH_MAX]; /* slabs that have slots, `in[i].slot` */
+    sc_sharing sharing; /* of the next slots */
+    size_t room; /* bytes of a slot, as large as a packet; 0: packets are too large to share slabs */
+    int small; /* the last datagrams were packets by themselves, or less: the next ones are received into slots */
     uint8_t *scratch; /* receive buffers for when the slab pool is exhausted */
     int64_t deadline; /* the engine's */
     uint64_t came; /* monotonic time when the last datagrams were received */

@@ -56,14 +56,18 @@ static int set_buffer(sc_fd fd, int receive, int bytes) {
 }
 
 /* The kernel drops our own looped-back datagrams before they are charged to the socket: the filter compares the
- * sender's incarnation (the data that a filter sees starts with the 8-byte UDP header). */
-static void filter_own(sc_fd fd, uint64_t member) {
+ * sender's incarnation (the data that a filter sees starts with the 8-byte UDP header). It looks at the source port first, as the
+ * bytes of a datagram that the kernel has segmented are costly to reach, and its UDP header is not. */
+static void filter_own(sc_fd fd, const sc_address *own, uint64_t member) {
 #if defined(__linux__)
+    uint32_t port = (uint32_t)own->bytes[1] << 8 | own->bytes[2];
     uint8_t wire[8];
     sc_put64(wire, member);
     uint32_t high = (uint32_t)wire[0] << 24 | (uint32_t)wire[1] << 16 | (uint32_t)wire[2] << 8 | wire[3];
     uint32_t low = (uint32_t)wire[4] << 24 | (uint32_t)wire[5] << 16 | (uint32_t)wire[6] << 8 | wire[7];
     struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 7),
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 8 + SC_COMMON_HEADER, 0, 5), /* too short for us: the engine counts it */
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + sc_at_sender),
@@ -76,8 +80,7 @@ static void filter_own(sc_fd fd, uint64_t member) {
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
     setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program); /* without it, the engine drops them */
 #else
-    (void)fd;
-    (void)member;
+    (void)fd, (void)own, (void)member;
 #endif
 }
 
@@ -112,7 +115,6 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     if (sc_io_group(io, fd, own, 1) != 0) return sc_io_fail(error, "join", sc_errno());
     int granted = set_buffer(fd, 1, lane == SC_LANE_DATA ? io->config.rcvbuf : CONTROL_RCVBUF);
     if (lane == SC_LANE_DATA) io->granted = granted;
-    filter_own(fd, io->config.member);
     return sc_set_nonblocking(fd);
 }
 
@@ -226,6 +228,8 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
         sc_io_close(io);
         return -1;
     }
+    filter_own(io->fd[SC_LANE_DATA], &io->address, config->member);
+    filter_own(io->fd[SC_LANE_CONTROL], &io->address, config->member);
     open_out(io, &own);
     use_offloads(io);
     return 0;

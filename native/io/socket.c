@@ -94,7 +94,7 @@ typedef union {
 /* The message headers of one call, and what they point to. */
 typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
-    struct iovec parts[SC_IO_BATCH_MAX];
+    struct iovec parts[2 * SC_IO_BATCH_MAX];
     sc_sockaddr from[SC_IO_BATCH_MAX];
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
@@ -111,14 +111,15 @@ static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
 }
 
 /* One datagram that cannot be several: the cheapest call. Returns 1, or 0. */
-static int receive_single(sc_io *io, int lane, sc_io_datagram *in, size_t size) {
+static int receive_single(sc_io *io, int lane, sc_io_datagram *in) {
     sc_sockaddr from;
-    ssize_t len = receive_from(io->fd[lane], in->p, size, &from);
+    ssize_t len = receive_from(io->fd[lane], in->whole, SC_SLAB_BYTES, &from);
     sc_count(&io->counters.receives, 1);
     if (len < 0) {
         receive_error(io, errno);
         return 0;
     }
+    in->p = in->whole;
     in->len = (size_t)len;
     in->segment = 0;
     sc_address_from(&in->from, &from);
@@ -137,16 +138,32 @@ static int receive_messages(sc_io *io, sc_fd fd, struct mmsghdr *messages, int n
     return len < 0 ? -1 : 1;
 }
 
-/* Apart from sc_io_receive: its 8 KB on the stack are not to lie between a lone message and its cache. */
-__attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size,
+/* Where a datagram is put: what its slot of `room` bytes does not hold lies behind a place for what the slot holds. Returns the
+ * number of parts. */
+static size_t lay_out(const sc_io_datagram *in, size_t room, struct iovec *parts) {
+    size_t held = in->slot != NULL ? room : 0;
+    parts[0] = (struct iovec){.iov_base = in->slot, .iov_len = held};
+    parts[held != 0] = (struct iovec){.iov_base = in->whole + held, .iov_len = SC_SLAB_BYTES - held};
+    return 1 + (held != 0);
+}
+
+/* Notes where it lies; one larger than its slot becomes contiguous. */
+static void locate(sc_io_datagram *in, size_t room) {
+    int fits = in->slot != NULL && in->len <= room;
+    in->p = fits ? in->slot : in->whole;
+    if (in->slot != NULL && !fits) memcpy(in->whole, in->slot, room);
+}
+
+/* Apart from sc_io_receive: its 10 KB on the stack are not to lie between a lone message and its cache. */
+__attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room,
                                                      int gro) {
     sc_receiving r;
     for (int i = 0; i < n; i++) {
-        r.parts[i] = (struct iovec){.iov_base = in[i].p, .iov_len = size};
+        size_t parts = lay_out(&in[i], room, &r.parts[2 * i]);
         r.messages[i].msg_hdr = (struct msghdr){.msg_name = &r.from[i],
                                                 .msg_namelen = sizeof r.from[i],
-                                                .msg_iov = &r.parts[i],
-                                                .msg_iovlen = 1,
+                                                .msg_iov = &r.parts[2 * i],
+                                                .msg_iovlen = parts,
                                                 .msg_control = gro ? &r.control[i] : NULL,
                                                 .msg_controllen = gro ? sizeof r.control[i] : 0};
     }
@@ -163,29 +180,32 @@ __attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_
             sc_count(&io->counters.truncated, 1);
             in[i].len = 0;
         }
+        locate(&in[i], room);
         sc_address_from(&in[i].from, &r.from[i]);
     }
     return got;
 }
 
-int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
     int gro = io->gro && lane != SC_LANE_CONTROL;
     if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
     if (!sc_load(&io->mmsg)) n = 1;
-    return n == 1 && !gro ? receive_single(io, lane, in, size) : receive_several(io, lane, in, n, size, gro);
+    return n == 1 && !gro ? receive_single(io, lane, in) : receive_several(io, lane, in, n, room, gro);
 }
 #else
-int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size) {
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
     int got = 0;
+    (void)room;
     while (got < n) {
         sc_sockaddr from;
         socklen_t len = sizeof from;
-        long bytes = recvfrom(io->fd[lane], (char *)in[got].p, (int)size, SC_MSG_DONTWAIT, &from.any, &len);
+        long bytes = recvfrom(io->fd[lane], (char *)in[got].whole, SC_SLAB_BYTES, SC_MSG_DONTWAIT, &from.any, &len);
         sc_count(&io->counters.receives, 1);
         if (bytes < 0) {
             receive_error(io, sc_errno());
             break;
         }
+        in[got].p = in[got].whole;
         in[got].len = (size_t)bytes;
         in[got].segment = 0;
         sc_address_from(&in[got].from, &from);

@@ -48,7 +48,9 @@ typedef struct {
 } sc_io_error;
 
 typedef struct {
-    uint8_t *p;
+    uint8_t *slot; /* place of a small datagram, or NULL */
+    uint8_t *whole; /* SC_SLAB_BYTES, for one that `slot` does not hold */
+    uint8_t *p; /* where it lies: at `slot` or at `whole` */
     size_t len;
     size_t segment; /* UDP_GRO's, else 0 */
     sc_address from;
@@ -121,9 +123,9 @@ int sc_set_open(sc_fd *set, sc_fd first);
 int sc_set_sockets(sc_fd set, const sc_io *io, int in);
 void sc_set_close(sc_fd *set);
 
-/* Receives from one lane, without waiting, into up to `n` buffers of `size` bytes (`in[i].p`); fills len, segment, from.
- * Returns how many; 0: nothing there. */
-int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t size);
+/* Receives up to `n` datagrams from one lane, without waiting: into slots of `room` bytes each, as far as they fit and there are
+ * any; fills p, len, segment, from. Returns how many; 0: nothing there. */
+int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room);
 
 /* Destinations with a closed port, at most `max`, from ICMP reports since the last call. Linux only: elsewhere an
  * unconnected socket gets no such reports. Called by the receiving thread. */

@@ -89,7 +89,7 @@ void sc_slab_unref(sc_slab *slab) {
     slab->pool->own_in_use -= (uint32_t)slab->own;
 }
 
-static uint8_t *copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, int own, sc_slab **slab) {
+static uint8_t *share(sc_slab_pool *pool, sc_sharing *sharing, size_t len, int own, sc_slab **slab) {
     size_t room = (len + 15) & ~(size_t)15;
     if (room > SC_SLAB_BYTES) return NULL;
     sc_slab *into = sharing->slab;
@@ -100,11 +100,19 @@ static uint8_t *copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, 
         if (!into) return NULL;
         *sharing = (sc_sharing){into, into->lease};
     }
-    uint8_t *to = into->data + into->used;
-    memcpy(to, p, len);
+    uint8_t *part = into->data + into->used;
     into->used += (uint32_t)room;
     *slab = into;
-    return to;
+    return part;
+}
+
+uint8_t *sc_slab_share(sc_slab_pool *pool, sc_sharing *sharing, size_t len, sc_slab **slab) {
+    return share(pool, sharing, len, 0, slab);
+}
+
+static uint8_t *copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, int own, sc_slab **slab) {
+    uint8_t *to = share(pool, sharing, len, own, slab);
+    return to ? memcpy(to, p, len) : NULL;
 }
 
 uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab) {
@@ -114,6 +122,8 @@ uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p,
 uint8_t *sc_slab_copy_own(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab) {
     return copy(pool, sharing ? sharing : &pool->own, p, len, 1, slab);
 }
+
+int sc_slab_pool_ample(const sc_slab_pool *pool) { return pool->in_use - pool->own_in_use <= pool->max / 2; }
 
 int sc_slab_pool_scarce(const sc_slab_pool *pool) {
     return pool->in_use - pool->own_in_use + pool->max / 8 + 1 > pool->max;

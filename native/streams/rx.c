@@ -104,7 +104,7 @@ int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t
     sc_rx_packet *slot = sc_rx_at(e, rx, seqno);
     int next = seqno == rx->next && (rx->queued == rx->next || e->cut.set);
     if (!next && sc_slab_pool_scarce(e->pool)) return 0;
-    if (slab) {
+    if (slab && sc_slab_pool_ample(e->pool)) {
         sc_slab_ref(slab);
         slot->slab = slab;
         slot->p = p;

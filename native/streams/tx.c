@@ -427,6 +427,8 @@ uint64_t sc_engine_window(const sc_engine *e) {
     return e->view.forward_window_bytes < e->view.window_bytes ? e->view.forward_window_bytes : e->view.window_bytes;
 }
 
+uint32_t sc_engine_packet_bytes(const sc_engine *e) { return e->view.packet_bytes; }
+
 void sc_tx_retired_free(sc_engine *e) {
     while (e->packing.retired) {
         sc_retired *r = e->packing.retired;

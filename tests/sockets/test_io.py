@@ -321,6 +321,26 @@ def test_own_datagrams_are_dropped_by_the_kernel():
         assert a.counters()["drop_own"] == 0
 
 
+@linux
+def test_datagrams_of_all_sizes_arrive_whole_where_small_ones_share_memory():
+    """After small datagrams the next ones are received into slots as large as a packet, and a buffer of several packets
+    does not fit."""
+    sent = [bytes([number]) * size for number in range(100) for size in (600, 1300, 50, 40_000, 9)]
+    name, settings = cluster(), {"order": "fifo", "packet_bytes": 1472, "flush_s_min": 0.0}
+    with join(name, "a", receive=False, **settings) as a, join(name, "b", deliver_own=False, **settings) as b:
+        got = []
+        for first in range(0, len(sent), 5):
+            for payload in sent[first : first + 3]:
+                a.send(payload)
+                got += payloads(b, 1)
+            a.send_many(sent[first + 3 : first + 5])
+            got += payloads(b, 2)
+        counters = b.counters()
+    assert got == sent
+    assert counters["drop_crc"] == counters["drop_magic"] == counters["io_truncated"] == 0
+    assert counters["datagrams_received"] > 1.5 * counters["io_receives"], "nothing came as a buffer of several packets"
+
+
 def test_addresses_are_described():
     with group_of(1) as (a,):
         assert a.path["address"].startswith("127.0.0.1:")

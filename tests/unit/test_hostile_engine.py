@@ -126,6 +126,21 @@ def test_only_the_sequencer_acknowledges_forwards():
     assert net.got[2] == [(101, b"forwarded")] and counters(net, 1)["drop_field"] == 1
 
 
+def test_packets_in_slots_that_are_never_stable_leave_slabs_for_others():
+    """One in each slab that datagrams are received into: they hold half of all slabs, and then only what they fill."""
+    net = Net(3, slabs_max=64, window=512 << 10, ring_packets=8192)
+    for number in range(300):
+        packet = F.packet(forge.DATA, 101, 1, 1 + number, [bytes(800)], rank=1)
+        net.engines[0].receive(packet, B, net.now, LANE_DATA, in_slot=True)
+        for other in range(70):
+            seqno = 70 * number + other + 1
+            packet = F.packet(forge.DATA, 102, 1, seqno, [bytes(800)], rank=2, stable=seqno - 1)
+            net.engines[0].receive(packet, C, net.now, LANE_DATA, in_slot=True)
+            net.take(0)
+    assert counters(net)["drop_slabs"] == 0 and 30 < counters(net)["slabs_in_use"] < 48
+    assert net.got[0].count((101, bytes(800))) == 300 and net.got[0].count((102, bytes(800))) == 21_000
+
+
 def test_unicasts_beyond_a_gap_leave_slabs_for_everybody_else():
     net = Net(3, slabs_max=64, unicast_bytes=1 << 20, window=256 << 10, packet=65_000)
     for number in range(2000):

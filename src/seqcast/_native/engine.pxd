@@ -18,7 +18,10 @@ cdef extern from "memory/slab.h" nogil:
         uint8_t *data
     enum:
         SC_SLAB_BYTES
+    ctypedef struct sc_sharing:
+        pass
     sc_slab *sc_slab_get(sc_slab_pool *pool)
+    uint8_t *sc_slab_share(sc_slab_pool *pool, sc_sharing *sharing, size_t n, sc_slab **slab)
     void sc_slab_unref(sc_slab *slab)
 
 
@@ -322,6 +325,7 @@ cdef class Engine:
     cdef uint32_t members
     cdef sc_tx runs[8]  # that the last transmit gave; their bytes do not change until the next
     cdef int n_runs
+    cdef sc_sharing slots  # of datagrams that were received into shared slabs
     cdef bint forked  # in a child process: a thread that does not exist here may hold the lock
 
     cdef uint64_t ask(self, count question)

@@ -161,12 +161,15 @@ class Engine:
         seed: int,
     ) -> None: ...
     # The world (the simulator; the socket driver calls the C functions).
-    def receive(self, datagram: bytes, address: bytes, now_ns: int, lane: int = ..., segment: int = 0) -> int:
+    def receive(
+        self, datagram: bytes, address: bytes, now_ns: int, lane: int = ..., segment: int = 0, in_slot: bool = False
+    ) -> int:
         """Takes in one received buffer; returns how many of its datagrams were accepted.
 
         Args:
             segment: size in bytes of each datagram in the buffer, the last of which may be shorter, as UDP_GRO gives
                 them; 0: the buffer is one datagram.
+            in_slot: it lies in memory that it shares with other datagrams, as the driver does with small ones.
         """
     def refused(self, address: bytes, now_ns: int, guard: bool = False) -> None:
         """The port at ``address`` is closed, or its guard connection (``guard``): evidence against the member there."""

@@ -154,7 +154,8 @@ cdef class Engine:
 
     # ---- the world -----------------------------------------------------------------------------------------------
 
-    def receive(self, bytes datagram, bytes address, int64_t now_ns, int lane=SC_LANE_DATA, size_t segment=0):
+    def receive(self, bytes datagram, bytes address, int64_t now_ns, int lane=SC_LANE_DATA, size_t segment=0,
+                bint in_slot=False):
         cdef sc_address source
         cdef size_t n = len(datagram)
         cdef int accepted
@@ -163,9 +164,13 @@ cdef class Engine:
         put_address(&source, address)
         sc_mutex_lock(&self.lock)
         # A small buffer is not kept in a slab; its memory has no byte to spare, so that a sanitizer sees the end.
-        if SC_SLAB_BYTES // 4 <= n <= SC_SLAB_BYTES:
+        if in_slot:
+            copy = sc_slab_share(sc_engine_pool(self.e), &self.slots, n, &slab)
+        elif SC_SLAB_BYTES // 4 <= n <= SC_SLAB_BYTES:
             slab = sc_slab_get(sc_engine_pool(self.e))
-        copy = slab.data if slab != NULL else <uint8_t *>malloc(n + (n == 0))
+            copy = slab.data if slab != NULL else NULL
+        if copy == NULL:
+            copy = <uint8_t *>malloc(n + (n == 0))
         if copy == NULL:
             sc_mutex_unlock(&self.lock)
             raise MemoryError()

@@ -53,7 +53,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Engine``."""
     return _named(config, ENGINE) | {
         "pulled": config.reliability == "gossip",
-        "slabs_max": config.slabs_max + config.receive_batch,  # the driver's buffers are slabs, too
+        "slabs_max": config.slabs_max + 2 * config.receive_batch,  # the driver's buffers are slabs, or lie in others
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
         "policy_ns": 0,
@@ -128,10 +128,10 @@ def driver_settings(config: Config) -> dict[str, Any]:
 def capacity(config: Config, rcvbuf: int) -> int:
     """Charged bytes that senders can rely on: the room in the socket's buffer and in the slabs.
 
-    A received packet of 16 KiB may keep a slab of 64 KiB in use, and smaller packets are copied together. The
-    senders' windows fill the buffer at most twice, once with multicasts and once with the other streams (among two
-    in one of twice the size). So an eighth of the slabs' memory always suffices, and while senders keep to their
-    credit, no packet is dropped for lack of slabs.
+    A received packet may keep a slab of 64 KiB in use, until half of the slabs are; then packets are copied together,
+    and fill at least half of each slab. The senders' windows fill the buffer at most twice, once with multicasts and
+    once with the other streams (among two in one of twice the size). So an eighth of the slabs' memory always
+    suffices, and while senders keep to their credit, no packet is dropped for lack of slabs.
 
     Args:
         config: the settings in use.

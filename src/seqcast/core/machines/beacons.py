@@ -101,7 +101,8 @@ class Beacons:
         self.context.elder_ns = -NEVER
 
     def due(self) -> int:
-        return self.due_ns if self.context.view else NEVER
+        """The others have no timer, so that their threads sleep; what makes one of them coordinator is an input."""
+        return self.due_ns if self.context.view and self.initiator.membership.acting() else NEVER
 
     def run_timers(self) -> None:
         context = self.context
