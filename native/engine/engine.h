@@ -446,6 +446,8 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out);
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
 /* Tag of the view to which messages sent now belong; 0 outside a view. */
 uint64_t sc_engine_view(const sc_engine *e);
+/* The addresses of the other members, into `out` of SC_MEMBERS_MAX; returns their number. */
+int sc_engine_others(const sc_engine *e, sc_address *out);
 /* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are sent
  * or accepted. `fell`, by rank: see sc_view; NULL: none. */
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker);

@@ -211,15 +211,19 @@ static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
     return len;
 }
 
-/* Can sockets still be bound to our address? */
+/* Can sockets be bound to this address? */
+static int is_here(const sc_sockaddr *address, socklen_t len) {
+    sc_fd fd = socket(address->any.sa_family, SOCK_DGRAM, 0);
+    if (fd == SC_NO_FD) return 1;
+    int here = bind(fd, &address->any, len) == 0 || errno != EADDRNOTAVAIL;
+    close(fd);
+    return here;
+}
+
 static int has_address(const sc_io *io) {
     sc_sockaddr own;
     socklen_t len = own_address(io, &own);
-    sc_fd fd = socket(own.any.sa_family, SOCK_DGRAM, 0);
-    if (fd == SC_NO_FD) return 1;
-    int has = bind(fd, &own.any, len) == 0 || errno != EADDRNOTAVAIL;
-    close(fd);
-    return has;
+    return is_here(&own, len);
 }
 
 static int has_other_address(const sc_io *io) {
@@ -285,3 +289,25 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
     return multicast_from(io, &own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
 }
 #endif
+
+/* ---- members on this machine -------------------------------------------------------------------------------- */
+
+void sc_io_loop(sc_io *io, const sc_address *others, int n) {
+#if defined(__linux__)
+    int here = n == 0, v4 = io->config.family == 4;
+    for (int i = 0; i < n && !here; i++) {
+        sc_sockaddr address;
+        socklen_t len = sc_address_to(io, &others[i], &address);
+        if (v4)
+            address.v4.sin_port = 0;
+        else
+            address.v6.sin6_port = 0;
+        here = len == 0 || is_here(&address, len);
+    }
+    if (io->out == SC_NO_FD || here == (int)sc_load(&io->looped)) return;
+    if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, here) == 0)
+        sc_store(&io->looped, here);
+#else
+    (void)io, (void)others, (void)n;
+#endif
+}

@@ -186,6 +186,7 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
         sc_close_fd(fd);
     else
         io->out = fd;
+    sc_store(&io->looped, 1);
 #else
     (void)io, (void)own;
 #endif

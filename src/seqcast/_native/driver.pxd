@@ -64,6 +64,7 @@ cdef extern from "io/sockets.h" nogil:
         int send_granted
         int gro
         sc_atomic gso
+        sc_atomic looped
         sc_address address
         sc_address *lane
         sc_atomic last_code

@@ -93,6 +93,9 @@ class Driver:
     @property
     def gso(self) -> bool: ...
     @property
+    def looped(self) -> bool:
+        """Packets of the group's streams reach members on this machine, too, of which there are some."""
+    @property
     def gro(self) -> bool: ...
     @property
     def last_send_error(self) -> int: ...

@@ -144,6 +144,10 @@ cdef class Driver:
         return sc_load(&self.d.io.gso) != 0
 
     @property
+    def looped(self):
+        return sc_load(&self.d.io.looped) != 0
+
+    @property
     def gro(self):
         return self.d.io.gro != 0
 

@@ -70,7 +70,8 @@ class GroupBase:
 
     @property
     def path(self) -> dict[str, Any]:
-        """How datagrams travel: interface, mtu, packet_bytes, gso, gro, rcvbuf_granted, address.
+        """How datagrams travel: interface, mtu, packet_bytes, gso, gro, looped (back to this machine, where other
+        members are), rcvbuf_granted, address.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -83,6 +84,7 @@ class GroupBase:
             "packet_bytes": self._runner.packet_bytes,
             "gso": used.gso,
             "gro": used.gro,
+            "looped": used.looped,
             "rcvbuf_granted": used.rcvbuf_granted,
             "address": driver.describe_address(used.address),
         }
