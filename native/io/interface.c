@@ -213,7 +213,11 @@ static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
 
 /* Can sockets be bound to this address? */
 static int is_here(const sc_sockaddr *address, socklen_t len) {
+#if defined(SOCK_CLOEXEC)
+    sc_fd fd = socket(address->any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+#else
     sc_fd fd = socket(address->any.sa_family, SOCK_DGRAM, 0);
+#endif
     if (fd == SC_NO_FD) return 1;
     int here = bind(fd, &address->any, len) == 0 || errno != EADDRNOTAVAIL;
     close(fd);
@@ -268,10 +272,22 @@ static int bind_to_interface(const sc_io *io, const sc_sockaddr *own) {
     return 0;
 }
 
+#if defined(__linux__)
+static void set_loop(sc_io *io, int loop) {
+    int v4 = io->config.family == 4;
+    if (io->out == SC_NO_FD || loop == (int)sc_load(&io->looped)) return;
+    if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, loop) == 0)
+        sc_store(&io->looped, loop);
+}
+#endif
+
 /* Makes the sockets that multicast use the interface. 0, or -1. */
-static int multicast_from(const sc_io *io, const sc_sockaddr *own) {
+static int multicast_from(sc_io *io, const sc_sockaddr *own) {
     if (sc_io_multicast_from(io, io->fd[SC_LANE_UNICAST], own) != 0) return -1;
     if (io->out == SC_NO_FD) return 0;
+#if defined(__linux__)
+    set_loop(io, 1); /* until the next view: who is on this machine could not be seen meanwhile */
+#endif
     return sc_io_multicast_from(io, io->out, own) != 0 || sc_io_connect_out(io, io->out) != 0 ? -1 : 0;
 }
 
@@ -292,22 +308,25 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
 
 /* ---- members on this machine -------------------------------------------------------------------------------- */
 
-void sc_io_loop(sc_io *io, const sc_address *others, int n) {
 #if defined(__linux__)
-    int here = n == 0, v4 = io->config.family == 4;
-    for (int i = 0; i < n && !here; i++) {
-        sc_sockaddr address;
-        socklen_t len = sc_address_to(io, &others[i], &address);
-        if (v4)
-            address.v4.sin_port = 0;
-        else
-            address.v6.sin6_port = 0;
-        here = len == 0 || is_here(&address, len);
-    }
-    if (io->out == SC_NO_FD || here == (int)sc_load(&io->looped)) return;
-    if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, here) == 0)
-        sc_store(&io->looped, here);
-#else
-    (void)io, (void)others, (void)n;
-#endif
+static int is_on_this_machine(const sc_io *io, const sc_address *member) {
+    sc_sockaddr own, address;
+    own_address(io, &own);
+    socklen_t len = sc_address_to(io, member, &address);
+    if (len == 0 || same_host(&own, &address)) return 1;
+    if (io->config.family == 4)
+        address.v4.sin_port = 0;
+    else
+        address.v6.sin6_port = 0;
+    return is_here(&address, len);
 }
+
+/* A machine that routes multicasts routes the looped ones. */
+void sc_io_loop(sc_io *io, const sc_address *others, int n) {
+    int loop = n == 0 || io->config.ttl > 1;
+    for (int i = 0; i < n && !loop; i++) loop = is_on_this_machine(io, &others[i]);
+    set_loop(io, loop);
+}
+#else
+void sc_io_loop(sc_io *io, const sc_address *others, int n) { (void)io, (void)others, (void)n; }
+#endif

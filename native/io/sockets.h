@@ -88,7 +88,7 @@ typedef struct sc_io {
 } sc_io;
 
 /* The other members of a view. If none of them is on this machine, packets of the group's streams are not looped back to it, which
- * takes half a microsecond for each that is sent by itself. Linux only. Called by the sending thread. */
+ * takes half a microsecond for each that is sent by itself; with a ttl above 1 they are. Linux only. Called by the sending thread. */
 void sc_io_loop(sc_io *io, const sc_address *others, int n);
 
 /* 0, or -1 with *error set and everything closed. */

@@ -216,6 +216,7 @@ time.sleep(600)
         process = script(text, name, LOOPBACK, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             assert process.stdout.readline().strip() == "forked"
+            wait_until(lambda: a.counters()["guard_connections"] == 1)  # c counts it before it has said who it is
             process.kill()
             wait_until(lambda: a.counters()["guard_gone"] == 1)
             wait_until(lambda: len(a.view.members) == 1)

@@ -83,10 +83,10 @@ def exchange(members):
     return {name: each["looped"] for name, each in said.items()}
 
 
-def group_of(places):
+def group_of(places, **settings):
     """Members that are in one view."""
-    name = cluster()
-    members = {each: Member(name, each, place, min_members=len(places)) for each, place in places.items()}
+    name, settings = cluster(), {"min_members": len(places), **settings}
+    members = {each: Member(name, each, place, **settings) for each, place in places.items()}
     for member in members.values():
         member.answer()
     return name, members
@@ -120,5 +120,13 @@ def test_members_of_one_machine_reach_each_other(network):  # noqa: F811
     here, there = network[:2]
     _, members = group_of({"a": here, "b": here, "c": there})
     assert exchange(members) == {"a": True, "b": True, "c": False}
+    for member in members.values():
+        member.end()
+
+
+def test_packets_that_may_be_routed_are_looped_to_a_router_on_this_machine(network):  # noqa: F811
+    here, there = network[:2]
+    _, members = group_of({"a": here, "b": there}, ttl=2)
+    assert exchange(members) == {"a": True, "b": True}
     for member in members.values():
         member.end()

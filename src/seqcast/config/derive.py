@@ -130,8 +130,9 @@ def capacity(config: Config, rcvbuf: int) -> int:
 
     A received packet may keep a slab of 64 KiB in use, until half of the slabs are; then packets are copied together,
     and fill at least half of each slab. The senders' windows fill the buffer at most twice, once with multicasts and
-    once with the other streams (among two in one of twice the size). So an eighth of the slabs' memory always
-    suffices, and while senders keep to their credit, no packet is dropped for lack of slabs.
+    once with the other streams (among two in one of twice the size). So an eighth of the slabs' memory suffices:
+    while senders keep to their credit, packets are dropped for lack of slabs only if nearly every slab that is kept
+    holds a single small packet.
 
     Args:
         config: the settings in use.
