@@ -116,9 +116,15 @@ def test_members_that_are_alone_on_their_machines_loop_nothing_until_another_one
         member.end()
 
 
-def test_members_of_one_machine_reach_each_other(network):  # noqa: F811
+@pytest.mark.parametrize("version", [4, 6])
+def test_members_of_one_machine_reach_each_other(network, version):  # noqa: F811
     here, there = network[:2]
-    _, members = group_of({"a": here, "b": here, "c": there})
+    settings = {}
+    if version == 6:
+        settings = {"ip_version": 6, "address": "ff15::7:7"}
+        for place, host in ((here, 1), (there, 2)):
+            place.run(*f"ip -6 addr add fd99::{host}/64 dev eth0 nodad".split())
+    _, members = group_of({"a": here, "b": here, "c": there}, **settings)
     assert exchange(members) == {"a": True, "b": True, "c": False}
     for member in members.values():
         member.end()
