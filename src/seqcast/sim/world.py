@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -229,10 +229,11 @@ class World:
             return []
         limit, quiet = self.clock.now + FILTERED_NS_MAX * patience(self.options), 0
         found: list[str] = []
+        sent: deque[dict[int, int]] = deque(maxlen=10)  # packets; large messages in small packets go in steps
         while quiet < 10 and self.clock.now < limit:
-            packets = {record.id: record.packets_sent for record in self.records if record.up}
+            sent.append({record.id: record.packets_sent for record in self.records if record.up})
             self.clock.run(self.clock.now + 100 * MS)
-            found = first(primary.check_filtered(self.records, deaf.record, packets))
+            found = first(primary.check_filtered(self.records, deaf.record, sent[0]))
             quiet = 0 if found else quiet + 1
         return found
 
