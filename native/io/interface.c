@@ -198,15 +198,23 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
     (void)io;
     return sc_io_fail(error, "interface", WSAEOPNOTSUPP);
 }
+
+void sc_io_loop(sc_io *io, const sc_address *others, int n) { (void)io, (void)others, (void)n; }
 #else
 
-/* Our address, on the interface that has the name now, without the port. */
-static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
-    socklen_t len = sc_address_to(io, &io->address, own);
+/* A member's address without the port; 0: it is none. */
+static socklen_t host_of(const sc_io *io, const sc_address *member, sc_sockaddr *host) {
+    socklen_t len = sc_address_to(io, member, host);
     if (io->config.family == 4)
-        own->v4.sin_port = 0;
+        host->v4.sin_port = 0;
     else
-        own->v6.sin6_port = 0;
+        host->v6.sin6_port = 0;
+    return len;
+}
+
+/* Our own, on the interface that has the name now. */
+static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
+    socklen_t len = host_of(io, &io->address, own);
     if (io->config.family == 6 && own->v6.sin6_scope_id != 0) own->v6.sin6_scope_id = if_nametoindex(io->name);
     return len;
 }
@@ -272,22 +280,18 @@ static int bind_to_interface(const sc_io *io, const sc_sockaddr *own) {
     return 0;
 }
 
-#if defined(__linux__)
 static void set_loop(sc_io *io, int loop) {
     int v4 = io->config.family == 4;
     if (io->out == SC_NO_FD || loop == (int)sc_load(&io->looped)) return;
     if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, loop) == 0)
         sc_store(&io->looped, loop);
 }
-#endif
 
 /* Makes the sockets that multicast use the interface. 0, or -1. */
 static int multicast_from(sc_io *io, const sc_sockaddr *own) {
     if (sc_io_multicast_from(io, io->fd[SC_LANE_UNICAST], own) != 0) return -1;
     if (io->out == SC_NO_FD) return 0;
-#if defined(__linux__)
-    set_loop(io, 1); /* until the next view: who is on this machine could not be seen meanwhile */
-#endif
+    set_loop(io, 1); /* until the next view: members found while an address was missing may be on this machine */
     return sc_io_multicast_from(io, io->out, own) != 0 || sc_io_connect_out(io, io->out) != 0 ? -1 : 0;
 }
 
@@ -304,29 +308,21 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
         if (sc_io_group(io, io->fd[lane], &own, 1) != 0) return sc_io_fail(error, "join", errno);
     return multicast_from(io, &own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
 }
-#endif
 
 /* ---- members on this machine -------------------------------------------------------------------------------- */
 
-#if defined(__linux__)
 static int is_on_this_machine(const sc_io *io, const sc_address *member) {
-    sc_sockaddr own, address;
+    sc_sockaddr own, host;
     own_address(io, &own);
-    socklen_t len = sc_address_to(io, member, &address);
-    if (len == 0 || same_host(&own, &address)) return 1;
-    if (io->config.family == 4)
-        address.v4.sin_port = 0;
-    else
-        address.v6.sin6_port = 0;
-    return is_here(&address, len);
+    socklen_t len = host_of(io, member, &host);
+    return len == 0 || same_host(&own, &host) || is_here(&host, len);
 }
 
 /* A machine that routes multicasts routes the looped ones. */
 void sc_io_loop(sc_io *io, const sc_address *others, int n) {
     int loop = n == 0 || io->config.ttl > 1;
+    if (io->out == SC_NO_FD) return;
     for (int i = 0; i < n && !loop; i++) loop = is_on_this_machine(io, &others[i]);
     set_loop(io, loop);
 }
-#else
-void sc_io_loop(sc_io *io, const sc_address *others, int n) { (void)io, (void)others, (void)n; }
 #endif

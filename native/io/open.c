@@ -186,7 +186,6 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
         sc_close_fd(fd);
     else
         io->out = fd;
-    sc_store(&io->looped, 1);
 #else
     (void)io, (void)own;
 #endif
@@ -232,6 +231,7 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
     filter_own(io->fd[SC_LANE_DATA], &io->address, config->member);
     filter_own(io->fd[SC_LANE_CONTROL], &io->address, config->member);
     open_out(io, &own);
+    sc_store(&io->looped, 1);
     use_offloads(io);
     return 0;
 }

@@ -79,7 +79,7 @@ typedef struct sc_io {
     int send_granted; /* the same of the sending socket (SO_SNDBUF) */
     int gro;
     sc_atomic gso, mmsg; /* in use now */
-    sc_atomic looped; /* what leaves by `out` is looped back to this machine */
+    sc_atomic looped; /* packets of the group's streams are looped back to this machine */
     sc_address address; /* of this member */
     sc_address lane[2]; /* data and control group addresses */
     sc_atomic last_code; /* of the last send error */

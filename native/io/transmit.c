@@ -21,7 +21,8 @@ void sc_transmitter_free(sc_transmitter *tx) {
     tx->runs = NULL;
 }
 
-/* The number of the other members, of whom `others` are told, if this is another view; else -1. Under the engine's lock. */
+/* If the view has changed: copies the addresses of the other members to `others`, and returns their number. Otherwise -1. Under the
+ * engine's lock. */
 static int take_others(sc_driver *d) {
     uint64_t view = sc_engine_view(d->engine);
     if (view == d->tx.view) return -1;

@@ -21,9 +21,9 @@ struct sc_slab {
     uint8_t *data; /* SC_SLAB_BYTES of an arena */
 };
 
-/* The slab for the next small datagrams of one origin. It holds no reference: the datagrams keep the slab alive, and it is gone
- * with the last of them. So they fill a slab before the next is taken, however soon each is passed on, and an origin without
- * any holds nothing. */
+/* The slab for the next small datagrams of one origin, or of all that are received into slots. It holds no reference: the datagrams
+ * keep the slab alive, and it is gone with the last of them. So they fill a slab before the next is taken, however soon each is
+ * passed on, and an origin without any holds nothing. */
 typedef struct {
     sc_slab *slab;
     uint64_t lease; /* that the slab had */

@@ -30,7 +30,7 @@ with seqcast.join(name, name=member, interface="eth0", **settings) as group:
             say()
 """
 LISTEN = """
-import collections, json, socket, struct, sys, time
+import collections, json, socket, sys, time
 group, port, interface = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

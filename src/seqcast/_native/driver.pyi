@@ -94,7 +94,7 @@ class Driver:
     def gso(self) -> bool: ...
     @property
     def looped(self) -> bool:
-        """Packets of the group's streams reach members on this machine, too, of which there are some."""
+        """Packets of the group's streams are looped back to this machine, where another member may be."""
     @property
     def gro(self) -> bool: ...
     @property
