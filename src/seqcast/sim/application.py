@@ -69,6 +69,10 @@ class Machine(Protocol):
         """Virtual time before which the application does not run."""
 
     @property
+    def answered(self) -> bool:
+        """Its member has answered an attempt to close the view; the application may not know of it yet."""
+
+    @property
     def takes(self) -> bool:
         """Nothing keeps the application from taking what is delivered."""
 

@@ -187,6 +187,10 @@ class Process:
         return self.clock.now >= self.record.slow_until
 
     @property
+    def answered(self) -> bool:
+        return self.endpoint.machines.participant.promised
+
+    @property
     def network(self) -> Network:
         return self.world.network
 

@@ -102,7 +102,7 @@ class Record:
         knew: number of each message to the group -> length of the log when ``send`` was called.
         sent_to: (receiver, number) of each unicast -> the view in which it was sent.
         beside: numbers of messages to the group that were sent with ``ordered=False``.
-        sent_late: of those unicasts: while the application was blocked.
+        sent_late: of those unicasts: after its member answered an attempt to close the view, which does not cover them.
         counter, counters_to: the next number, to the group and to each receiver.
         pending: (receiver or 0, length) of messages not yet accepted.
         waits: open waits until others have taken what was sent, each with the numbers.

@@ -32,6 +32,10 @@ class Machine(Protocol):
         """Nothing keeps the application from taking what is delivered."""
 
     @property
+    def answered(self) -> bool:
+        """Its member has answered an attempt to close the view; the application may not know of it yet."""
+
+    @property
     def can_run(self) -> bool: ...
     def service(self) -> None: ...
 
@@ -193,7 +197,7 @@ class Sender:
         if to:
             record.counters_to[to] = counter + 1
             record.sent_to[to, counter] = view.view_id
-            if record.blocked or record.stopped:
+            if self.machine.answered:
                 record.sent_late.add((to, counter))
             return
         record.counter = counter + 1
