@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "wire/wire.h"
-
 #define NUMBER ((UINT64_C(1) << SC_NUMBER_BITS) - 1)
 
 void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first) {
@@ -18,17 +16,22 @@ static uint64_t due_of(uint64_t due, uint64_t number, uint64_t *next) {
     return (number & ~NUMBER) | next[number >> SC_NUMBER_BITS];
 }
 
-static inline uint64_t check(const uint8_t *data, const void *offsets, int of_packet, size_t n, size_t size,
-                             uint64_t *next) {
+/* Is message i of a batch, or of a packet, `size` bytes long? */
+static inline int is_size(const int32_t *offsets, const sc_wholes *wholes, size_t i, size_t size) {
+    return offsets ? (size_t)(offsets[i + 1] - offsets[i]) == size
+                   : sc_whole_at(wholes, i + 1) - sc_whole_at(wholes, i) == size;
+}
+
+static inline uint64_t check(const uint8_t *data, const int32_t *offsets, const sc_wholes *wholes, size_t n,
+                             size_t size, uint64_t *next) {
     uint64_t wrong = 0, due = 0;
     for (size_t i = 0; i < n; i++) {
-        size_t at = sc_offset_at(offsets, i, of_packet);
         uint64_t number;
-        if (sc_offset_at(offsets, i + 1, of_packet) - at != size) {
+        if (!is_size(offsets, wholes, i, size)) {
             wrong++;
             continue;
         }
-        memcpy(&number, data + at, SC_NUMBER_BYTES);
+        memcpy(&number, data + (offsets ? (size_t)offsets[i] : sc_whole_at(wholes, i)), SC_NUMBER_BYTES);
         due = due_of(due, number, next);
         wrong += number != due;
         due = number + 1;
@@ -38,14 +41,15 @@ static inline uint64_t check(const uint8_t *data, const void *offsets, int of_pa
 }
 
 uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next) {
-    return check(data, offsets, 0, n, size, next);
+    return check(data, offsets, NULL, n, size, next);
 }
 
-uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next) {
-    return check(data, offsets, 1, n, size, next);
+uint64_t sc_numbers_check_packet(const uint8_t *data, const sc_wholes *wholes, size_t n, size_t size, uint64_t *next) {
+    const sc_wholes local = *wholes; /* nothing that is written to can change it */
+    return check(data, NULL, &local, n, size, next);
 }
 
 uint64_t sc_numbers_check_one(const uint8_t *data, size_t len, size_t size, uint64_t *next) {
     const int32_t offsets[] = {0, (int32_t)len};
-    return check(data, offsets, 0, 1, size, next);
+    return check(data, offsets, NULL, 1, size, next);
 }

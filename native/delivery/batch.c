@@ -225,7 +225,7 @@ static void continue_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, u
 /* The first piece continues the open message of its sender; `whole`: and ends it. */
 static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly *a, int whole,
                              uint32_t *n, sc_place *place) {
-    uint32_t end = sc_get_offset(d->p + sc_wire_offsets(sc_get_data_len(d->p)), 1);
+    uint32_t end = sc_piece_at(d->p, 1);
     if (!a->active) {
         e->counters.drop_partial_message++; /* its beginning was in a closed view */
     } else if (continue_tail(e, b, d, end, t)) {
@@ -240,35 +240,47 @@ static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, ta
     *t = (tail){0};
 }
 
-/* Copies messages to the end of the batch's own memory. `of_packet`: their offsets are those of a packet. */
-static inline void copy(sc_batch *b, const uint8_t *data, const void *offsets, int of_packet, size_t count) {
-    size_t from = sc_offset_at(offsets, 0, of_packet), len = sc_offset_at(offsets, count, of_packet) - from;
+/* Copies data[from..from + len), which is `count` messages whose offsets follow, to the end of the batch's own memory. */
+static void copy_data(sc_batch *b, const uint8_t *data, size_t from, size_t len, size_t count) {
     if (len) memcpy(b->data + b->data_len, data + from, len);
-    int32_t shift = (int32_t)b->data_len - (int32_t)from, *out = b->offsets + b->n_copied;
-    for (size_t k = 1; k <= count; k++) out[k] = (int32_t)sc_offset_at(offsets, k, of_packet) + shift;
     b->n_copied += (uint32_t)count;
     b->data_len += len;
+}
+
+/* Copies messages of a batch. */
+static void copy(sc_batch *b, const uint8_t *data, const int32_t *offsets, size_t count) {
+    int32_t shift = (int32_t)b->data_len - offsets[0], *out = b->offsets + b->n_copied;
+    for (size_t k = 1; k <= count; k++) out[k] = offsets[k] + shift;
+    copy_data(b, data, (size_t)offsets[0], (size_t)(offsets[count] - offsets[0]), count);
+}
+
+/* Copies messages of a packet. */
+static void copy_wholes(sc_batch *b, const uint8_t *data, const sc_wholes *wholes, size_t count) {
+    uint32_t from = sc_whole_at(wholes, 0);
+    int32_t at = (int32_t)b->data_len, *out = b->offsets + b->n_copied;
+    for (size_t k = 1; k <= count; k++) out[k] = at + (int32_t)(sc_whole_at(wholes, k) - from);
+    copy_data(b, data, from, sc_whole_at(wholes, count) - from, count);
 }
 
 /* Pieces [first, last) are whole messages. */
 static void add_whole(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t first, uint32_t last, uint32_t *n,
                       sc_place *place) {
-    const uint8_t *offsets = d->p + sc_wire_offsets(sc_get_data_len(d->p)) + 4 * (size_t)first;
+    sc_wholes wholes = sc_wholes_from(d->p, first);
     size_t count = last - first;
-    uint32_t bytes = sc_get_offset(offsets, count) - sc_get_offset(offsets, 0);
+    uint32_t bytes = sc_whole_at(&wholes, count) - sc_whole_at(&wholes, 0);
     if (borrow(e, b, d, bytes)) {
         place->data = d->p + SC_DATA_HEADER;
-        place->offsets = offsets;
+        place->wholes = wholes;
         b->borrowed_bytes += bytes;
     } else {
-        copy(b, d->p + SC_DATA_HEADER, offsets, 1, count);
+        copy_wholes(b, d->p + SC_DATA_HEADER, &wholes, count);
     }
     *n += (uint32_t)count;
 }
 
 /* The last piece continues in the next packet. */
 static void open_message(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t piece, tail *t, sc_assembly *a) {
-    uint32_t data_len = sc_get_data_len(d->p), from = sc_get_offset(d->p + sc_wire_offsets(data_len), piece);
+    uint32_t data_len = sc_get_data_len(d->p), from = sc_piece_at(d->p, piece);
     const uint8_t *data = d->p + SC_DATA_HEADER + from;
     *t = (tail){.owner = a};
     if (!add_piece(e, b, d, data, data_len - from, t)) {
@@ -363,9 +375,9 @@ int sc_batch_flatten(sc_batch *b) {
             b->data_len += copy_pieces(b, b->pieces + place->piece, place->pieces);
             b->offsets[++b->n_copied] = (int32_t)b->data_len;
         }
-        if (place->copied) copy(b, aside + of_offsets, (const int32_t *)aside + place->at, 0, place->copied);
+        if (place->copied) copy(b, aside + of_offsets, (const int32_t *)aside + place->at, place->copied);
         uint32_t others = b->runs[r].n - place->copied - (place->pieces != 0);
-        if (others) copy(b, place->data, place->offsets, 1, others);
+        if (others) copy_wholes(b, place->data, &place->wholes, others);
         *place = (sc_place){.at = b->runs[r].first, .copied = b->runs[r].n};
     }
     free(aside);
@@ -388,7 +400,7 @@ int sc_batch_unicasts(const sc_batch *batch, sc_batch *out) {
         out->places[out->n_runs] = (sc_place){.at = out->n, .copied = run->n};
         out->runs[out->n_runs] = *run;
         out->runs[out->n_runs++].first = out->n;
-        copy(out, batch->data, offsets, 0, run->n);
+        copy(out, batch->data, offsets, run->n);
         out->n += run->n;
     }
     return 0;

@@ -241,7 +241,7 @@ typedef struct {
     uint32_t piece, pieces; /* [piece, piece + pieces) of the batch */
     uint32_t at, copied; /* messages [at, at + copied) of the own memory */
     const uint8_t *data; /* of the packet */
-    const uint8_t *offsets; /* into it, as sc_get_offset reads them: message i of the others lies between i and i + 1 */
+    sc_wholes wholes; /* the others, in it */
 } sc_place;
 
 #define SC_BORROWED_MAX 64 /* slabs, by all batches and open messages together */

@@ -279,7 +279,6 @@ static void order_all(sc_engine *e) {
 /* ---- its policy ---------------------------------------------------------------------------------------------- */
 
 static void describe(sc_offer *out, const uint8_t *p, uint64_t seqno, uint32_t rank) {
-    const uint8_t *offsets = p + sc_wire_offsets(sc_get_data_len(p));
     uint32_t begins = sc_get_flags(p) & SC_FLAG_CONT_IN ? 1 : 0;
     *out = (sc_offer){.seqno = seqno,
                       .sent_ns = (int64_t)sc_get_sent_ns(p),
@@ -287,7 +286,7 @@ static void describe(sc_offer *out, const uint8_t *p, uint64_t seqno, uint32_t r
                       .messages = sc_messages_ending(p),
                       .bytes = sc_get_data_len(p)};
     if (begins == sc_get_pieces(p)) return;
-    uint32_t from = sc_get_offset(offsets, begins), len = sc_get_offset(offsets, begins + 1u) - from;
+    uint32_t from = sc_piece_at(p, begins), len = sc_piece_at(p, begins + 1u) - from;
     out->head_len = len < SC_HEAD_MAX ? len : SC_HEAD_MAX;
     if (out->head_len) memcpy(out->head, p + SC_DATA_HEADER + from, out->head_len);
 }

@@ -184,35 +184,59 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
     tx->head += skip;
     if (skip) at = 0;
     tx->open = tx->ring + at;
-    tx->open_len = tx->open_pieces = tx->open_messages = 0;
+    tx->open_len = tx->open_pieces = tx->open_messages = tx->open_first = tx->open_each = 0;
+    tx->open_even = 1;
     tx->open_flags = tx->in_message ? SC_FLAG_CONT_IN : 0;
     tx->open_wall = wall;
-    tx->open_offsets[0] = 0;
     return 1;
 }
 
-/* Room for one more piece of data, or -1. */
-static int64_t room(const sc_tx_stream *tx) {
-    int64_t r = (int64_t)tx->packet_bytes - SC_DATA_HEADER - 3 - tx->open_len - 4 * ((int64_t)tx->open_pieces + 2);
+/* Room in the open packet for one more piece of data, after which it is even or not; -1: none. */
+static int64_t room(const sc_tx_stream *tx, int even) {
+    int64_t offsets = even ? SC_EVEN_BYTES : 4 * ((int64_t)tx->open_pieces + 2);
+    int64_t r = (int64_t)tx->packet_bytes - SC_DATA_HEADER - 3 - tx->open_len - offsets;
     return r < 0 || tx->open_pieces >= UINT16_MAX ? -1 : r;
+}
+
+/* Is the open packet still even with this whole message? */
+static int stays_even(const sc_tx_stream *tx, uint64_t len) {
+    return tx->open_even && len && (!tx->open_each || tx->open_each == len);
+}
+
+/* The next whole message has another length. */
+static void end_even(sc_engine *e, sc_tx_stream *tx) {
+    tx->open_offsets[0] = 0;
+    for (uint32_t i = 0; i < tx->open_pieces; i++)
+        tx->open_offsets[i + 1] = (int32_t)(tx->open_first + i * tx->open_each);
+    tx->open_even = 0;
+    packed(e, tx, 4 * (uint64_t)tx->open_pieces);
+}
+
+/* Puts the offsets of the open packet, or what takes their place, at `p`; returns their bytes. */
+static size_t put_offsets(const sc_tx_stream *tx, uint8_t *p) {
+    if (tx->open_even) {
+        sc_put_even(p, tx->open_first, tx->open_each);
+        return SC_EVEN_BYTES;
+    }
+    for (size_t i = 0; i <= tx->open_pieces; i++) sc_put_offset(p, i, (uint32_t)tx->open_offsets[i]);
+    return 4 * ((size_t)tx->open_pieces + 1);
 }
 
 static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     if (!sc_of_pair((uint64_t)tx->stream) && e->order.ops->closing) e->order.ops->closing(e, tx);
     uint8_t *p = tx->open;
-    size_t at = sc_wire_offsets(tx->open_len), n = (size_t)tx->open_pieces + 1, end = at + 4 * n;
+    size_t at = sc_wire_offsets(tx->open_len), end = at + put_offsets(tx, p + at);
     memset(p, 0, SC_DATA_HEADER);
     uint64_t tag = sc_of_pair((uint64_t)tx->stream) ? tx->pair : e->view.tag;
     sc_wire_head(p, tx->type, e->config.group, e->config.member, tag);
-    sc_put_flags(p, (uint8_t)(tx->open_flags | (tx->beside ? SC_FLAG_BESIDE : 0)));
+    int flags = tx->open_flags | (tx->open_even ? SC_FLAG_EVEN : 0) | (tx->beside ? SC_FLAG_BESIDE : 0);
+    sc_put_flags(p, (uint8_t)flags);
     sc_put_seqno(p, tx->next);
     sc_put_sent_ns(p, (uint64_t)tx->open_wall);
     sc_put_data_len(p, tx->open_len);
     sc_put_pieces(p, (uint16_t)tx->open_pieces);
     sc_put_origin_rank(p, (uint16_t)e->view.rank);
     memset(p + SC_DATA_HEADER + tx->open_len, 0, at - SC_DATA_HEADER - tx->open_len);
-    const int32_t *offsets = tx->open_offsets;
-    for (size_t i = 0; i < n; i++) sc_put_offset(p + at, i, (uint32_t)offsets[i]);
     if (full) {
         memset(p + end, 0, tx->packet_bytes - end);
         end = tx->packet_bytes;
@@ -221,7 +245,8 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     memset(packet, 0, sizeof *packet);
     packet->p = p;
     packet->len = (uint32_t)end;
-    packed(e, tx, end - (tx->open_len + 4 * (uint64_t)tx->open_pieces)); /* the header, and what fills it */
+    uint64_t before = tx->open_len + (tx->open_even ? 0 : 4 * (uint64_t)tx->open_pieces);
+    packed(e, tx, end - before); /* the header, and what fills it */
     packet->charge = sc_charge(packet->len, packet->len == tx->packet_bytes);
     tx->charged += packet->charge;
     packet->charged = tx->charged;
@@ -248,10 +273,33 @@ void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
  * a message of others does not begin unless it leaves them a part of the ring, which has as much beside a window. */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) {
     if (!e->cut.uncounts || tx != &e->group) return 1;
-    if (tx->open && (int64_t)len <= room(tx)) return 1;
+    if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
     uint64_t packets = len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2, bytes = tx->packet_bytes + SC_TX_ALIGN;
     return tx->head - tx->tail + packets * bytes + tx->window / CALLBACK_PART <= tx->ring_bytes &&
            tx->next - tx->first + packets + tx->mask / CALLBACK_PART <= tx->mask;
+}
+
+/* How much of the `left` bytes of a message the open packet takes; -1: none, it is full. A message that would fit but for the
+ * offsets that it makes necessary is split, as a part does not make any necessary. */
+static int64_t share(sc_engine *e, sc_tx_stream *tx, uint64_t left) {
+    int even = tx->in_message ? tx->open_even : stays_even(tx, left);
+    int64_t r = room(tx, even);
+    if (r >= 0 && left <= (uint64_t)r) {
+        if (tx->open_even && !even) end_even(e, tx);
+        return (int64_t)left;
+    }
+    r = room(tx, tx->open_even);
+    if (r >= 0 && left <= (uint64_t)r) r = (int64_t)left - SLIVER;
+    return r < SLIVER && (r < 0 || tx->open_pieces) ? -1 : r;
+}
+
+static void add_piece(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t take, int whole) {
+    if (take) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, p, take);
+    tx->open_len += (uint32_t)take;
+    if (!tx->open_pieces++) tx->open_first = (uint32_t)take;
+    if (whole) tx->open_each = (uint32_t)take;
+    if (!tx->open_even) tx->open_offsets[tx->open_pieces] = (int32_t)tx->open_len;
+    packed(e, tx, take + (tx->open_even ? 0 : 4));
 }
 
 /* Packs p[*done..len); SC_SENT when the message is complete, SC_AGAIN if there is no room. `force` ignores credit (messages
@@ -263,23 +311,18 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     int keep = force || sc_tx_keeps(tx, len);
     for (;;) {
         if (!tx->open && !open_packet(e, tx, wall, force)) return SC_AGAIN;
-        int64_t r = room(tx);
-        uint64_t left = len - *done;
-        if (r < 0 || (left > (uint64_t)r && r < SLIVER && tx->open_pieces)) {
+        int64_t take = share(e, tx, len - *done);
+        if (take < 0) {
             close_packet(e, tx, 1);
             continue;
         }
-        uint64_t take = left < (uint64_t)r ? left : (uint64_t)r;
+        add_piece(e, tx, p + *done, (uint64_t)take, (uint64_t)take == len);
         if (!tx->in_message) {
             tx->in_message = 1;
             tx->message_start = keep ? tx->next : 0;
             if (!keep) tx->big_start = tx->next;
         }
-        if (take) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, p + *done, take);
-        tx->open_len += (uint32_t)take;
-        tx->open_offsets[++tx->open_pieces] = (int32_t)tx->open_len;
-        packed(e, tx, take + 4);
-        *done += take;
+        *done += (uint64_t)take;
         if (*done == len) {
             tx->in_message = 0;
             tx->open_messages++;
@@ -291,6 +334,22 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
+/* Packs as many messages that keep the open packet even as there are, and as it has room for. Returns how many. */
+static uint64_t pack_even(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t n) {
+    uint64_t each = offsets[1] - offsets[0], k = 0;
+    int64_t most = room(tx, 1);
+    if (!stays_even(tx, each) || each > e->config.message_bytes_max || most < 0) return 0;
+    if (n > (uint64_t)most / each) n = (uint64_t)most / each;
+    while (k < n && offsets[k + 1] - offsets[k] == each) k++;
+    if (!k) return 0;
+    memcpy(tx->open + SC_DATA_HEADER + tx->open_len, data + offsets[0], k * each);
+    if (!tx->open_pieces) tx->open_first = (uint32_t)each;
+    tx->open_each = (uint32_t)each;
+    tx->open_len += (uint32_t)(k * each);
+    packed(e, tx, k * each);
+    return k;
+}
+
 /* Number of messages before the first one that is larger than `most`; n: none is. */
 static uint64_t count_allowed(const uint64_t *offsets, uint64_t n, uint64_t most) {
     uint64_t k = 0;
@@ -298,36 +357,42 @@ static uint64_t count_allowed(const uint64_t *offsets, uint64_t n, uint64_t most
     return k;
 }
 
-/* Packs the messages of [first, n) that fit entirely into the open packet, with a single copy. Returns how many; sc_tx_pack
- * handles the next one. */
-uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
-                          uint64_t n) {
-    if (!tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
-    int64_t most = room(tx);
+/* Packs the messages that fit entirely into the open packet, which is not even. Returns how many. */
+static uint64_t pack_uneven(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t n) {
+    int64_t most = room(tx, 0);
+    uint64_t base = offsets[0], k = 0;
     if (most < 0) return 0;
-    uint64_t base = offsets[first], limit = UINT16_MAX - tx->open_pieces, k = 0;
-    if (limit > n - first) limit = n - first;
+    if (n > UINT16_MAX - tx->open_pieces) n = UINT16_MAX - tx->open_pieces;
     /* What the first k messages take grows with k: the most that fit. */
-    for (uint64_t low = 1, high = limit; low <= high;) {
+    for (uint64_t low = 1, high = n; low <= high;) {
         uint64_t middle = low + (high - low) / 2;
-        if (offsets[first + middle] - base + 4 * (middle - 1) > (uint64_t)most) {
+        if (offsets[middle] - base + 4 * (middle - 1) > (uint64_t)most) {
             high = middle - 1;
         } else {
             k = middle;
             low = middle + 1;
         }
     }
-    if (e->config.message_bytes_max < (uint64_t)most)
-        k = count_allowed(offsets + first, k, e->config.message_bytes_max);
+    if (e->config.message_bytes_max < (uint64_t)most) k = count_allowed(offsets, k, e->config.message_bytes_max);
     if (!k) return 0;
-    uint64_t end = offsets[first + k];
+    uint64_t end = offsets[k];
     int32_t *out = tx->open_offsets + tx->open_pieces;
-    for (uint64_t i = 1; i <= k; i++) out[i] = (int32_t)(tx->open_len + (offsets[first + i] - base));
+    for (uint64_t i = 1; i <= k; i++) out[i] = (int32_t)(tx->open_len + (offsets[i] - base));
     if (end > base) memcpy(tx->open + SC_DATA_HEADER + tx->open_len, data + base, end - base);
     tx->open_len += (uint32_t)(end - base);
+    packed(e, tx, end - base + 4 * k);
+    return k;
+}
+
+/* Packs messages of [first, n) that fit entirely into the open packet, with a single copy. Returns how many; sc_tx_pack handles the
+ * next one. */
+uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
+                          uint64_t n) {
+    if (first == n || !tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
+    uint64_t k = tx->open_even ? pack_even(e, tx, data, offsets + first, n - first)
+                               : pack_uneven(e, tx, data, offsets + first, n - first);
     tx->open_pieces += (uint32_t)k;
     tx->open_messages += (uint32_t)k;
-    packed(e, tx, end - base + 4 * k);
     e->counters.messages_sent += k;
     return k;
 }

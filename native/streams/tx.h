@@ -51,7 +51,9 @@ typedef struct sc_tx_stream {
     uint8_t open_flags;
     int beside; /* packets are closed with SC_FLAG_BESIDE */
     int64_t open_wall;
-    int32_t *open_offsets;
+    int open_even; /* its whole messages are of the same length: */
+    uint32_t open_first, open_each; /* the end of its first piece; that length, or 0 before there is one */
+    int32_t *open_offsets; /* where it is not even */
     /* A message whose beginning is packed and whose end is not. */
     int in_message;
     uint64_t message_start; /* 0: too large to be kept for a view change */

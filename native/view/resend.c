@@ -5,10 +5,9 @@
 /* Packets up to this number are ordered: their messages are delivered, and not resent. */
 static void collect_packet(const sc_engine *e, sc_resend *r, uint64_t seqno, uint64_t ordered) {
     const uint8_t *p = sc_tx_at(e->order.own, seqno)->p;
-    uint32_t pieces = sc_get_pieces(p), data_len = sc_get_data_len(p);
-    const uint8_t *offset = p + sc_wire_offsets(data_len);
+    uint32_t pieces = sc_get_pieces(p);
     for (uint32_t i = 0; i < pieces; i++) {
-        uint32_t from = sc_get_offset(offset, i), to = sc_get_offset(offset, i + 1);
+        uint32_t from = sc_piece_at(p, i), to = sc_piece_at(p, i + 1);
         int continued = i == 0 && (sc_get_flags(p) & SC_FLAG_CONT_IN);
         int continues = i == pieces - 1 && (sc_get_flags(p) & SC_FLAG_CONT_OUT);
         if (!continued) {
@@ -65,9 +64,9 @@ int sc_resend_collect(sc_engine *e, sc_resend *r) {
     return 0;
 }
 
-/* Enough full packets for this much data, each with its header and alignment. */
+/* Enough full packets for this much data, each with its header, alignment, and what a message that is not split leaves free. */
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes) {
-    uint64_t least = packet_bytes - SC_DATA_HEADER - 64 - 8;
+    uint64_t least = packet_bytes - SC_DATA_HEADER - 128 - 8;
     return r->n ? ((r->ends[r->n - 1] + 4 * r->n) / least + 8) * ((uint64_t)packet_bytes + 64) : 0;
 }
 

@@ -34,17 +34,30 @@ static sc_wire_result verdict(int valid) { return valid ? SC_WIRE_OK : SC_WIRE_F
 
 static int data_header_valid(const uint8_t *p) {
     int data = sc_get_type(p) == SC_TYPE_DATA, group = data || sc_get_type(p) == SC_TYPE_FORWARD;
-    int flags = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | (group ? SC_FLAG_BESIDE : 0) | (data ? SC_FLAG_RECORDED : 0);
+    int flags = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | SC_FLAG_EVEN | (group ? SC_FLAG_BESIDE : 0);
+    if (data) flags |= SC_FLAG_RECORDED;
     return sc_get_data_len(p) <= SC_PACKET_MAX && sc_get_pieces(p) && !(sc_get_flags(p) & ~flags) && sc_get_seqno(p) &&
            is_seqno(sc_get_seqno(p)) && is_seqno(sc_get_origin_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
+}
+
+/* Each whole message has the length that is named, which is not 0: a small packet cannot hold very many messages. */
+static int even_valid(const uint8_t *p, const uint8_t *offsets) {
+    int in = (sc_get_flags(p) & SC_FLAG_CONT_IN) != 0, out = (sc_get_flags(p) & SC_FLAG_CONT_OUT) != 0;
+    uint32_t len = sc_get_data_len(p), first = sc_get_even_first(offsets), each = sc_get_even_each(offsets);
+    uint32_t pieces = sc_get_pieces(p);
+    if (pieces == 1) return first == len && (in || out || (each == len && each));
+    uint64_t last = first + (uint64_t)(pieces - 2) * each; /* where the last piece begins */
+    if (last > len || (!in && first != each) || (!out && len - last != each)) return 0;
+    return each || pieces == (uint32_t)(in + out);
 }
 
 static sc_wire_result check_data(const uint8_t *p, size_t len) {
     if (!data_header_valid(p)) return SC_WIRE_FIELD_BAD;
     uint32_t data_len = sc_get_data_len(p), pieces = sc_get_pieces(p);
-    size_t at = sc_wire_offsets(data_len);
-    if (at + 4u * (size_t)(pieces + 1) > len) return SC_WIRE_SHORT;
+    size_t at = sc_wire_offsets(data_len), even = sc_get_flags(p) & SC_FLAG_EVEN;
+    if (at + (even ? SC_EVEN_BYTES : 4u * (size_t)(pieces + 1)) > len) return SC_WIRE_SHORT;
     const uint8_t *offsets = p + at;
+    if (even) return verdict(even_valid(p, offsets));
     uint32_t falls = sc_get_offset(offsets, 0);
     for (uint32_t i = 1; i <= pieces; i++) falls |= sc_get_offset(offsets, i) < sc_get_offset(offsets, i - 1);
     return verdict(!falls && sc_get_offset(offsets, pieces) == data_len);

@@ -2,11 +2,13 @@
  *
  * All integers are little-endian. Every datagram starts with the 40-byte common header; data packets (DATA, UNICAST,
  * FORWARD, STATE) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and
- * after them, aligned to 4, `pieces + 1` int32 offsets, the first of which is 0 and the last `data_len`.
+ * after them, aligned to 4, `pieces + 1` int32 offsets, the first of which is 0 and the last `data_len`. With EVEN, all
+ * whole messages are equally long, as in Arrow's array of a fixed size, and two 16-bit integers take the place of the
+ * offsets: where the first piece ends, and the length of each whole message (0 if there is none).
  *
  * A message that does not fit is split over consecutive seqnos of its stream: CONT_OUT says that the last piece of a
  * packet continues in the next packet, CONT_IN that the first piece began in the previous one. A message belongs to the
- * packet in which it ends. After the offsets a packet may be padded, so that the segments of one UDP_SEGMENT send are
+ * packet in which it ends. After that a packet may be padded, so that the segments of one UDP_SEGMENT send are
  * of equal size.
  *
  * With key_id = 0 the integrity field is the CRC32C of the whole datagram, the field itself taken as zero. A key id
@@ -53,8 +55,16 @@ enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STR
 
 /* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, as it has no slabs left, and since its last
  * heartbeat nothing arrived in order or was taken. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
- * total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy decides). */
-enum { SC_FLAG_CONT_IN = 1, SC_FLAG_CONT_OUT = 2, SC_FLAG_STARVED = 4, SC_FLAG_BESIDE = 8, SC_FLAG_RECORDED = 16 };
+ * total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy decides).
+ * SC_FLAG_EVEN is set in data packets: all whole messages are of the same length, and there are no offsets. */
+enum {
+    SC_FLAG_CONT_IN = 1,
+    SC_FLAG_CONT_OUT = 2,
+    SC_FLAG_STARVED = 4,
+    SC_FLAG_BESIDE = 8,
+    SC_FLAG_RECORDED = 16,
+    SC_FLAG_EVEN = 32
+};
 
 /* Bytes of an integer, wherever it stands. */
 static inline uint8_t sc_get8(const uint8_t *p) { return p[0]; }
@@ -233,18 +243,43 @@ static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64
     sc_put_view_tag(p, view_tag);
 }
 
-/* Where the offsets of a data packet begin, and each of them: piece i is data[offset i .. offset i + 1). */
+/* Where the offsets of a data packet begin, or what takes their place. */
 static inline size_t sc_wire_offsets(uint32_t data_len) {
     return (SC_DATA_HEADER + (size_t)data_len + 3u) & ~(size_t)3u;
 }
+#define SC_EVEN_BYTES 4
+static inline void sc_put_even(uint8_t *offsets, uint32_t first, uint32_t each) {
+    sc_put16(offsets, (uint16_t)first);
+    sc_put16(offsets + 2, (uint16_t)each);
+}
+static inline uint32_t sc_get_even_first(const uint8_t *offsets) { return sc_get16(offsets); }
+static inline uint32_t sc_get_even_each(const uint8_t *offsets) { return sc_get16(offsets + 2); }
 static inline int sc_is_beside(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_BESIDE) != 0; }
 /* How many messages end in a data packet. */
 static inline uint32_t sc_messages_ending(const uint8_t *p) {
     return (uint32_t)sc_get_pieces(p) - ((sc_get_flags(p) & SC_FLAG_CONT_OUT) ? 1u : 0u);
 }
 static inline uint32_t sc_get_offset(const uint8_t *offsets, size_t i) { return sc_get32(offsets + 4 * i); }
-/* The same of a packet, or else of an array of int32 in this machine's order. */
-static inline size_t sc_offset_at(const void *offsets, size_t i, int of_packet) {
-    return of_packet ? sc_get_offset((const uint8_t *)offsets, i) : (size_t)((const int32_t *)offsets)[i];
-}
 static inline void sc_put_offset(uint8_t *offsets, size_t i, uint32_t v) { sc_put32(offsets + 4 * i, v); }
+/* Where piece i of a valid data packet begins in its data; piece `pieces` would begin at the end. */
+static inline uint32_t sc_piece_at(const uint8_t *p, uint32_t i) {
+    const uint8_t *offsets = p + sc_wire_offsets(sc_get_data_len(p));
+    if (!(sc_get_flags(p) & SC_FLAG_EVEN)) return sc_get_offset(offsets, i);
+    if (i == 0 || i == sc_get_pieces(p)) return i ? sc_get_data_len(p) : 0;
+    return sc_get_even_first(offsets) + (i - 1) * sc_get_even_each(offsets);
+}
+
+/* Whole messages that lie one after the other in a data packet: message i is data[sc_whole_at(i) .. sc_whole_at(i + 1)). */
+typedef struct {
+    const uint8_t *offsets; /* the packet's, from the first message on; NULL: it is even */
+    uint32_t first, each; /* where the first message begins, and the length of each */
+} sc_wholes;
+
+static inline sc_wholes sc_wholes_from(const uint8_t *p, uint32_t piece) {
+    const uint8_t *offsets = p + sc_wire_offsets(sc_get_data_len(p));
+    if (!(sc_get_flags(p) & SC_FLAG_EVEN)) return (sc_wholes){.offsets = offsets + 4 * (size_t)piece};
+    return (sc_wholes){.first = sc_piece_at(p, piece), .each = sc_get_even_each(offsets)};
+}
+static inline uint32_t sc_whole_at(const sc_wholes *wholes, size_t i) {
+    return wholes->offsets ? sc_get_offset(wholes->offsets, i) : wholes->first + (uint32_t)i * wholes->each;
+}

@@ -30,15 +30,21 @@ size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
     return n;
 }
 
-/* `pieces` messages of `each` bytes behind the header, and their offsets; returns the length. */
+/* `pieces` messages of `each` bytes behind the header, and their offsets, or, depending on that length, what takes their place;
+ * returns the length. */
 static size_t fill(uint8_t *p, uint32_t pieces, uint32_t each, uint8_t with) {
     uint32_t len = pieces * each;
     memset(p + SC_DATA_HEADER, with, len);
     size_t at = sc_wire_offsets(len);
     memset(p + SC_DATA_HEADER + len, 0, at - SC_DATA_HEADER - len);
-    for (uint32_t i = 0; i <= pieces; i++) sc_put_offset(p + at, i, i * each);
     sc_put_data_len(p, len);
     sc_put_pieces(p, (uint16_t)pieces);
+    if (each & 4) {
+        sc_put_flags(p, sc_get_flags(p) | SC_FLAG_EVEN);
+        sc_put_even(p + at, each, each);
+        return at + SC_EVEN_BYTES;
+    }
+    for (uint32_t i = 0; i <= pieces; i++) sc_put_offset(p + at, i, i * each);
     return at + 4 * ((size_t)pieces + 1);
 }
 

@@ -17,7 +17,7 @@ MAGIC = 0xC5
 DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG, ASK, TAKEN, RECORD, TOTAL = range(1, 16)
 WANT, GRANT = 20, 21
 GROUP_STREAM, UNICAST_STREAM, FORWARD_STREAM, STATE_STREAM = range(4)
-CONT_IN, CONT_OUT, BESIDE = 1, 2, 8
+CONT_IN, CONT_OUT, BESIDE, EVEN = 1, 2, 8, 32
 SEQNO_MAX = 1 << 62
 _COMMON = struct.Struct("<BBBBIIHHQQQ")
 
@@ -73,15 +73,21 @@ class Forger:
         place: int = 0,
         rank: int = 0,
         flags: int = 0,
+        even: tuple[int, int] | None = None,
     ) -> bytes:
-        """A data packet (DATA, UNICAST, FORWARD, STATE) with these messages."""
+        """A data packet (DATA, UNICAST, FORWARD, STATE) with these messages.
+
+        Args:
+            even: in place of offsets, where its first piece ends and the length of each whole message.
+        """
         data = b"".join(pieces)
         offsets, end = [0], 0
         for piece in pieces:
             offsets.append(end := end + len(piece))
         body = struct.pack("<QqQQIHH", stable, 0, origin, place, len(data), len(pieces), rank)
-        body += data + bytes(-len(data) % 4) + struct.pack(f"<{len(offsets)}i", *offsets)
-        return self.datagram(kind, sender, view, body, seqno, flags)
+        body += data + bytes(-len(data) % 4)
+        body += struct.pack("<2H", *even) if even else struct.pack(f"<{len(offsets)}i", *offsets)
+        return self.datagram(kind, sender, view, body, seqno, flags | (EVEN if even else 0))
 
     def ack(self, sender: int, view: int, stream: int, delivered: int, received: int, consumed: int) -> bytes:
         return self.datagram(ACK, sender, view, struct.pack("<QQQQQQ", stream, delivered, received, consumed, 0, 0))

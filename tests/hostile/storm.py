@@ -161,6 +161,14 @@ class Storm(World):
                 self.sent_bytes += len(datagram)
                 self.network.carry(2000, node.index, node.receive, datagram, address)
 
+    def _pieces(self) -> tuple[list[bytes], tuple[int, int] | None]:
+        """Those of a data packet, and what it says in place of offsets, if anything."""
+        rng = self.draws
+        pieces = [rng.randbytes(rng.randrange(1, 60)) for _ in range(rng.choice((1, 3)))]
+        if rng.random() < 0.7:
+            return pieces, None
+        return [piece.ljust(60) for piece in pieces], (60, rng.choice((60, 60, 20, 0)))
+
     def forge(self, drawer: Drawer, sender: int, claimed: Any, victim: Process) -> tuple[str, bytes | None]:
         rng, forger = self.draws, self.forger
         view = victim.endpoint.view
@@ -216,12 +224,14 @@ class Storm(World):
                 shaped = forger.datagram(rng.randrange(22), sender, tag, data, near, rng.randrange(8))
                 return kind, rng.choice((data, shaped, forger.control(sender, data)))
         types = {"data": forge.DATA, "unicast": forge.UNICAST, "forward": forge.FORWARD, "state": forge.STATE}
+        pieces, even = self._pieces()
         return kind, forger.packet(
             types[kind],
             sender,
             tag,
             max(near, 1),
-            [rng.randbytes(rng.randrange(1, 60)) for _ in range(rng.choice((1, 3)))],
+            pieces,
+            even=even,
             stable=rng.choice((0, delivered, far)),
             origin=rng.choice((0, near, forge.SEQNO_MAX)),
             place=rng.choice((0, 1, 1 << 40)),

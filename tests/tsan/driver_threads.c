@@ -158,7 +158,7 @@ static void check_run(const sc_batch *batch, const sc_run *run, const sc_place *
     const int32_t *offsets = batch->offsets + place->at;
     for (uint32_t i = 0; i < place->copied; i++) check_message(batch->data + offsets[i], offsets[i + 1] - offsets[i]);
     for (uint32_t i = 0; i < run->n - place->copied - (place->pieces != 0); i++) {
-        uint32_t from = sc_get_offset(place->offsets, i), to = sc_get_offset(place->offsets, i + 1);
+        uint32_t from = sc_whole_at(&place->wholes, i), to = sc_whole_at(&place->wholes, i + 1);
         check_message(place->data + from, (int32_t)(to - from));
     }
 }

@@ -12,7 +12,7 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
-from seqcast._native.engine cimport Batch, sc_place
+from seqcast._native.engine cimport Batch, sc_place, sc_wholes
 
 
 cdef extern from "hash/crc32c.h" nogil:
@@ -64,7 +64,9 @@ cdef extern from "bare/numbers.h" nogil:
 
     void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first)
     uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next)
-    uint64_t sc_numbers_check_packet(const uint8_t *data, const uint8_t *offsets, size_t n, size_t size, uint64_t *next)
+    uint64_t sc_numbers_check_packet(
+        const uint8_t *data, const sc_wholes *wholes, size_t n, size_t size, uint64_t *next
+    )
     uint64_t sc_numbers_check_one(const uint8_t *data, size_t len, size_t size, uint64_t *next)
 
 
@@ -242,7 +244,7 @@ cdef class Check:
                     batch.b.data, batch.b.offsets + place.at, place.copied, self.size, self.next
                 )
                 self.wrong += sc_numbers_check_packet(
-                    place.data, place.offsets, batch.b.runs[r].n - place.copied - (place.pieces != 0), self.size,
+                    place.data, &place.wholes, batch.b.runs[r].n - place.copied - (place.pieces != 0), self.size,
                     self.next,
                 )
         self.count += n

@@ -257,8 +257,8 @@ cdef class Batch:
             start = self.b.offsets[place.at + k]
             return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[place.at + k + 1] - start)
         k -= place.copied
-        start = sc_get_offset(place.offsets, k)
-        return PyBytes_FromStringAndSize(<char *>place.data + start, sc_get_offset(place.offsets, k + 1) - start)
+        start = sc_whole_at(&place.wholes, k)
+        return PyBytes_FromStringAndSize(<char *>place.data + start, sc_whole_at(&place.wholes, k + 1) - start)
 
     def tolist(self):
         """The payloads, as bytes."""

@@ -146,13 +146,16 @@ cdef extern from "engine/engine.h" nogil:
         const uint8_t *data
         uint32_t len
 
+    ctypedef struct sc_wholes:
+        pass
+
     ctypedef struct sc_place:
         uint32_t piece
         uint32_t pieces
         uint32_t at
         uint32_t copied
         const uint8_t *data
-        const uint8_t *offsets
+        sc_wholes wholes
 
     ctypedef struct sc_batch:
         uint8_t *data
@@ -311,7 +314,7 @@ cdef extern from "engine/engine.h" nogil:
 
 
 cdef extern from "wire/wire.h" nogil:
-    uint32_t sc_get_offset(const uint8_t *offsets, size_t i)
+    uint32_t sc_whole_at(const sc_wholes *wholes, size_t i)
 
 
 ctypedef uint64_t (*count)(const sc_engine *e) noexcept nogil

@@ -8,7 +8,7 @@ from typing import Annotated
 from seqcast.core.frames.codec import choice, listed, prose
 from seqcast.core.frames.fields import MECHANISM, Cluster, Count, Id, MemberInfo, OrderName, Reason, Shared
 
-PROTOCOL_VERSION = 5
+PROTOCOL_VERSION = 6
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
 """Causes of a refusal; see ``Refused``."""
