@@ -423,8 +423,8 @@ int sc_engine_mark(sc_engine *e, uint64_t marker);
  * leave a part of it to the callbacks. A later call with another set replaces this one. */
 void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n);
 /* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). A later call
- * with another set replaces this one. With `still` nothing more is delivered until a view is installed, and what the lost
- * members lack is kept: they may be survivors of a later attempt. */
+ * with another set replaces this one. What the lost members lack is kept: they may be survivors of a later attempt. With `still`
+ * nothing more is delivered until a view is installed. */
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
 /* Ranges held of the group stream of `rank`: the end of the prefix in *prefix, then up to `max` (lo, hi) pairs. */
 size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max);

@@ -210,7 +210,7 @@ static uint64_t receivers_least(const sc_engine *e, uint64_t *consumed, uint64_t
     *limit = UINT64_MAX;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || (peer->cut.lost && !e->cut.still && !e->view.safe)) continue;
+        if (r == e->view.rank) continue;
         if (peer->credit.acked.delivered < delivered) delivered = peer->credit.acked.delivered;
         if (peer->cut.lost || peer->cut.uncounted) continue;
         *consumed = least(*consumed, peer->credit.consumed);

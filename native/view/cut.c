@@ -46,7 +46,6 @@ void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
 void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
     if (!e->in_view) return;
     if (e->cut.set || still) e->cut.set = SC_CUT_STALE;
-    e->cut.still |= still;
     for (uint32_t r = 0; r < e->view.n; r++) {
         e->peers[r]->cut.lost = 0;
         e->peers[r]->group.limit = UINT64_MAX;

@@ -14,7 +14,6 @@ typedef struct {
     int gate_closed;
     int paused;
     int uncounts; /* some members */
-    int still; /* lost members may come back in this view: what they lack is kept */
     int set; /* SC_CUT_* */
     int told;
     uint8_t fell[SC_MEMBERS_MAX]; /* by rank: did not survive the view */

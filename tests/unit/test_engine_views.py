@@ -94,6 +94,25 @@ def test_after_the_freeze_nothing_of_a_lost_member_is_taken() -> None:
     assert of_sender(net, 2, 0) == [b"late"]
 
 
+def test_what_a_lost_member_lacks_does_not_count_as_delivered_by_all() -> None:
+    """Its sender may leave before the view is closed, and says then what others lack; or the lost member comes back."""
+    net = Net(3, sequencer=0)
+    net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
+    assert net.engines[1].send(b"ordered") == SENT
+    net.run(20)
+    net.engines[0].freeze([net.ids[2]])
+    net.run(2000)
+    assert net.engines[0].send(b"says what is stable") == SENT
+    net.run(20)
+    assert of_sender(net, 1, 1) == [b"ordered"]
+    own = net.engines[1].own()
+    assert (own.last, own.any, own.all) == (1, 1, 0)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.engines[0].freeze([])
+    net.run(2000)
+    assert of_sender(net, 2, 1) == [b"ordered"] and net.engines[1].own().all == 1
+
+
 def test_after_the_cut_nothing_is_delivered_before_the_view() -> None:
     net = Net(3)
     net.drop = lambda src, dst, lane, datagram: src == 0 and dst == 1

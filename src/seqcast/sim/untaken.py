@@ -231,7 +231,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "merger: READY, shares_members in LEADING",
         "merger: ASK, is_by_an_unheard_leader in GOING",
         "merger: READY, is_the_last_awaited in GOING",
-        "merger: READY, is_not_for_us in GOING",
         "merger: READY in FOLLOWING",
         "merger: VIEW in FOLLOWING",
         "state: SAME, came_early in LACKING",
