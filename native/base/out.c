@@ -22,11 +22,12 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
     return o->p;
 }
 
-int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len) {
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int standing) {
     if (len > SC_PACKET_MAX - SC_COMMON_HEADER) return -1;
     int lane = to && to->len ? SC_LANE_UNICAST : SC_LANE_CONTROL;
     uint8_t *out = sc_out_new(e, lane, to, SC_TYPE_CONTROL, SC_COMMON_HEADER + len);
     if (!out) return -1;
+    if (standing) sc_put_flags(out, SC_FLAG_STANDING);
     if (len) memcpy(out + SC_COMMON_HEADER, p, len);
     return 0;
 }

@@ -304,8 +304,9 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
-/* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. */
-int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len);
+/* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. Of a `standing` frame that
+ * is repeated, members of our view report the first one only. */
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int standing);
 
 #define SC_FOREIGN_SIGNS 2 /* a joiner decides by as many datagrams of another wire version: lifecycle.py */
 enum {
@@ -508,6 +509,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(drop_own)                                                                                                        \
     X(drop_address)                                                                                                    \
     X(drop_rate)                                                                                                       \
+    X(drop_repeated)                                                                                                   \
     X(drop_share)                                                                                                      \
     X(drop_stranger)                                                                                                   \
     X(drop_view)                                                                                                       \

@@ -46,6 +46,7 @@ typedef struct sc_peer {
     sc_peer_cut cut; /* view/cut.c */
     sc_peer_detection detect; /* detect/detect.c */
     sc_budget budget; /* engine/receive.c: for its control frames */
+    uint64_t standing; /* engine/receive.c: its last control frame, if that is a standing one of this view */
     sc_mark digest[SC_MEMBERS_MAX]; /* detect/detect.c: its last heartbeat, by rank */
 } sc_peer;
 

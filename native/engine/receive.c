@@ -203,6 +203,18 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     }
 }
 
+/* Anyone may send control frames; the core decides. A standing one that its sender has sent last, too, would wake the control thread
+ * of each member of its view for nothing. */
+static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
+                           int current) {
+    uint64_t standing = current && sc_get_flags(p) & SC_FLAG_STANDING ? (uint64_t)1 << 32 | sc_get_crc(p) : 0;
+    if (standing && peer->standing == standing) return drop(&e->counters.drop_repeated);
+    int told = sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), sc_get_view_tag(p), from, p + SC_COMMON_HEADER,
+                             len - SC_COMMON_HEADER) != NULL;
+    if (peer) peer->standing = told ? standing : 0;
+    return 1;
+}
+
 /* A valid datagram of another process, from an address it may come from. */
 static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
                          int lane, int64_t now) {
@@ -211,10 +223,7 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
     int direct = !peer || sc_same_address(from, &peer->address);
     int current = peer && tag == (is_of_pair(p) ? peer->pair : e->view.tag);
     int alive = peer && direct && is_alive(e, peer, tag, current, type == SC_TYPE_CONTROL, lane, now);
-    if (type == SC_TYPE_CONTROL) { /* anyone may send control frames; the core decides */
-        sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), tag, from, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
-        return 1;
-    }
+    if (type == SC_TYPE_CONTROL) return receive_control(e, peer, p, len, from, current);
     if (type == SC_TYPE_PING) {
         sc_on_ping(e, tag == e->view.tag ? peer : NULL, p, from);
         return 1;

@@ -5,6 +5,9 @@
 #include <sys/prctl.h>
 #endif
 
+#define STANDBY_TICKS 4 /* the I/O thread looks up to so many times less often than the setting says ... */
+#define STANDBY_NS_MAX 8000000 /* ... but at least this often */
+
 void sc_role_init(sc_role *role) {
     sc_mutex_init(&role->lock);
     sc_cond_init(&role->freed);
@@ -200,15 +203,38 @@ static void hold_role(sc_driver *d) {
     sc_cond_broadcast(&d->role.freed);
 }
 
+/* The I/O thread looks whether callers still drive. */
+typedef struct {
+    int64_t standby, looked; /* how long until it looks again; when it last did */
+    uint64_t turns;
+} watch;
+
+/* A look costs as much as the receipt of some twenty packets, so it looks less often while callers drive at least once in two
+ * ticks. */
+static void watch_callers(const sc_driver *d, watch *w, int64_t now) {
+    int64_t tick = d->config.tick_ns, passed = now - w->looked;
+    if (passed < w->standby) return;
+    int often = (int64_t)(d->role.turns - w->turns) * 2 * tick >= passed;
+    int64_t most = sc_earlier(STANDBY_TICKS * tick, STANDBY_NS_MAX);
+    if (!often)
+        w->standby = tick;
+    else if (2 * w->standby <= most)
+        w->standby *= 2;
+    w->looked = now;
+    w->turns = d->role.turns;
+}
+
 void sc_driver_run(sc_driver *d) {
 #if defined(__linux__)
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
 #endif
     uint64_t seen = 0;
     int64_t since = 0; /* no caller's turn has begun or ended since then */
+    watch callers = {.standby = d->config.tick_ns};
     sc_mutex_lock(&d->role.lock);
     while (!sc_load(&d->stop)) {
         int64_t now = sc_now();
+        watch_callers(d, &callers, now);
         if (d->role.turns != seen) {
             seen = d->role.turns;
             since = now;
@@ -239,7 +265,7 @@ void sc_driver_run(sc_driver *d) {
             since = sc_now();
         } else {
             d->role.io_state = SC_IO_STANDBY;
-            sc_cond_wait_until(&d->role.io_idle, &d->role.lock, now + d->config.tick_ns);
+            sc_cond_wait_until(&d->role.io_idle, &d->role.lock, now + callers.standby);
         }
         d->role.io_state = SC_IO_AWAKE;
     }

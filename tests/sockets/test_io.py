@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +91,27 @@ def test_a_receiver_does_not_nap_while_datagrams_wait_for_it():
                 batch = b.recv_batch(0)
             time.sleep(0.001)
         assert b.counters()["io_naps"] < 25
+
+
+def looks_of(member: str) -> int:
+    """How often the I/O thread of a member of this process has slept so far."""
+    thread = next(each for each in threading.enumerate() if each.name == f"seqcast-io-{member}")
+    status = Path(f"/proc/self/task/{thread.native_id}/status").read_text()
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
+
+
+@linux
+def test_the_io_thread_looks_less_often_while_callers_drive_often():
+    """Each look costs a stream as much as some twenty packets."""
+    with join(cluster(), "a", standby_s=0.001) as a:
+        a.recv_batch(0.05)
+        looks, began = looks_of("a"), time.monotonic()
+        while time.monotonic() < began + 1.0:
+            a.recv_batch(0.0003)
+        passed = time.monotonic() - began
+        assert looks_of("a") - looks < passed / 0.001 / 2
+        with join(a.cluster, "b") as b:  # nobody drives a: its I/O thread takes over
+            assert len(b.view.members) == 2
 
 
 def test_an_interface_can_be_given_by_its_address():

@@ -48,6 +48,56 @@ def test_acknowledgements_that_find_no_room_are_sent_later() -> None:
     assert net.engines[0].stream(0)[2] == net.engines[0].stream(0)[0]
 
 
+def reported(net: Net, rank: int) -> list[bytes]:
+    """The control frames that a member's engine has reported since the last time."""
+    net.step()
+    return [event[4] for event in net.engines[rank].events() if event[0] == "control"]
+
+
+def test_a_standing_frame_is_reported_once_until_its_sender_says_something_else() -> None:
+    net, frame = Net(3), b'{"kind":"beacon"}'
+    sender = net.engines[0]
+    said: list[list[bytes]] = []
+    for payload, standing in (
+        (frame, True),
+        (frame, True),
+        (b"{}", False),
+        (b"{}", False),
+        (frame, True),
+        (b"[]", True),
+    ):
+        assert sender.control_send(payload, b"", standing)
+        said.append(reported(net, 1))
+    assert said == [[frame], [], [b"{}"], [b"{}"], [frame], [b"[]"]]
+    assert counted(net, 1, "drop_repeated") == 1
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    for _ in range(2):
+        assert sender.control_send(frame, b"", True)
+        said.append(reported(net, 1))
+    assert said[-2:] == [[frame], []], "in another view it is news again"
+
+
+def test_a_standing_frame_is_reported_each_time_outside_its_senders_view() -> None:
+    net, frame = Net(3), b'{"kind":"beacon"}'
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    for _ in range(3):
+        assert net.engines[0].control_send(frame, b"", True)
+        assert reported(net, 2) == [frame]
+
+
+def test_a_standing_frame_that_finds_no_room_is_reported_later() -> None:
+    net, frame = Net(2), bytes(10_001)
+    with_limit(net, 1, control_bytes_max=64 << 10)
+    while not counted(net, 1, "drop_control_full"):
+        assert net.engines[0].control_send(bytes(10_000), b"")
+        net.step()
+    said = []
+    for _ in range(3):
+        assert net.engines[0].control_send(frame, b"", True)
+        said.append([payload for payload in reported(net, 1) if payload == frame])
+    assert said == [[], [frame], []]
+
+
 @pytest.mark.parametrize("others", [False, True], ids=["in the batch", "in the sender's assembly"])
 def test_a_message_that_is_too_large_for_its_receiver_is_dropped_and_the_next_one_delivered(others: bool) -> None:
     net = Net(3, window=64 << 10)

@@ -275,7 +275,7 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_state_want(sc_engine *e, uint64_t sender)
     void sc_engine_state_void(sc_engine *e, uint64_t sender)
     size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t n, int64_t now)
-    int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)
+    int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n, int standing)
     int sc_engine_event(sc_engine *e, sc_event *out)
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max)

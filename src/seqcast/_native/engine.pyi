@@ -188,8 +188,12 @@ class Engine:
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     # The control plane.
-    def control_send(self, payload: bytes, address: bytes = b"") -> bool:
-        """Sends a control frame to the group's control lane, or to one address. False if the queue is full."""
+    def control_send(self, payload: bytes, address: bytes = b"", standing: bool = False) -> bool:
+        """Sends a control frame to the group's control lane, or to one address. False if the queue is full.
+
+        Args:
+            standing: it is repeated for the sake of others than the members of our view; these report the first one.
+        """
     def events(self) -> list[tuple[Any, ...]]:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id, evidence)
         with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),

@@ -225,11 +225,13 @@ cdef class Engine:
 
     # ---- the control plane ---------------------------------------------------------------------------------------
 
-    def control_send(self, bytes payload, bytes address=b""):
+    def control_send(self, bytes payload, bytes address=b"", bint standing=False):
         cdef sc_address to
         put_address(&to, address)
         sc_mutex_lock(&self.lock)
-        cdef int result = sc_engine_control_send(self.e, &to, <const uint8_t *><const char *>payload, len(payload))
+        cdef int result = sc_engine_control_send(
+            self.e, &to, <const uint8_t *><const char *>payload, len(payload), standing
+        )
         sc_mutex_unlock(&self.lock)
         return result == 0
 

@@ -17,6 +17,7 @@ from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Refused, Wait
 from seqcast.core.frames.kinds import Frame, dump, load
+from seqcast.core.frames.merging import Beacon
 from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
 from seqcast.core.frames.view import Declined, Installed
@@ -299,7 +300,7 @@ class Endpoint:
         assert address or not isinstance(frame, _TO_ONE), "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(dump(frame), address))
+        self.context.effects.append(Send(dump(frame), address, standing=isinstance(frame, Beacon)))
 
 
 _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {

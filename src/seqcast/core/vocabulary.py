@@ -230,10 +230,12 @@ class Send:
     Args:
         payload: see ``frames``.
         address: of one member or stranger; empty: to everyone who listens.
+        standing: repeated as it is, for the sake of others than the members of our view.
     """
 
     payload: bytes
     address: bytes
+    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,16 @@ FILE_BYTES: Final = 16 << 20
 GAUGES: Final = frozenset({"blocked_queued_bytes", "own_closed_bytes", "slabs_in_use", "window_bytes"})
 """Levels, which also fall: a difference of them says nothing."""
 AT_REST: Final = frozenset(
-    {"bytes_received", "bytes_sent", "datagrams_received", "datagrams_sent", "drop_own", "heartbeats_sent", "late"}
+    {
+        "bytes_received",
+        "bytes_sent",
+        "datagrams_received",
+        "datagrams_sent",
+        "drop_own",
+        "drop_repeated",
+        "heartbeats_sent",
+        "late",
+    }
 )
 """Counters that rise at rest, as do those of sockets and of the control plane (``io_``, ``control_frames``): alone they
 are not worth a line."""
