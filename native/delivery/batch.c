@@ -240,7 +240,7 @@ static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, ta
     *t = (tail){0};
 }
 
-/* Copies data[from..from + len), which is `count` messages whose offsets follow, to the end of the batch's own memory. */
+/* Copies data[from..from + len), which is `count` messages, to the end of the batch's own memory, in which their offsets are. */
 static void copy_data(sc_batch *b, const uint8_t *data, size_t from, size_t len, size_t count) {
     if (len) memcpy(b->data + b->data_len, data + from, len);
     b->n_copied += (uint32_t)count;

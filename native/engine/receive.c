@@ -203,8 +203,8 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     }
 }
 
-/* Anyone may send control frames; the core decides. A standing one that its sender has sent last, too, would wake the control thread
- * of each member of its view for nothing. */
+/* Anyone may send control frames; the core decides. A standing one that is the same as the last frame of its sender would wake the
+ * control thread of each member of its view for nothing. */
 static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
                            int current) {
     uint64_t standing = current && sc_get_flags(p) & SC_FLAG_STANDING ? (uint64_t)1 << 32 | sc_get_crc(p) : 0;

@@ -8,7 +8,7 @@
  * reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. What it guarantees:
  *  - this member keeps what it has reported as held in a cut until the view is closed;
  *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;
- *  - `stable` never exceeds what every counted member has delivered;
+ *  - `stable` never exceeds what every member of the view has delivered;
  *  - NAKs, retransmissions and what one member may request are bounded in rate;
  *  - nothing is sent when nothing is outstanding.
  * Rings and orders do not know how this is achieved; docs/architecture.md says how another kind would fit. */

@@ -280,8 +280,9 @@ int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) 
 }
 
 /* How much of the `left` bytes of a message the open packet takes; -1: none, it is full. A message that would fit but for the
- * offsets that it makes necessary is split, as a part does not make any necessary. */
-static int64_t share(sc_engine *e, sc_tx_stream *tx, uint64_t left) {
+ * offsets that it makes necessary is split, as a part does not make any necessary; with `force` as late as possible, so that what a
+ * view change sends again takes no more packets than before. */
+static int64_t share(sc_engine *e, sc_tx_stream *tx, uint64_t left, int force) {
     int even = tx->in_message ? tx->open_even : stays_even(tx, left);
     int64_t r = room(tx, even);
     if (r >= 0 && left <= (uint64_t)r) {
@@ -289,7 +290,9 @@ static int64_t share(sc_engine *e, sc_tx_stream *tx, uint64_t left) {
         return (int64_t)left;
     }
     r = room(tx, tx->open_even);
-    if (r >= 0 && left <= (uint64_t)r) r = (int64_t)left - SLIVER;
+    int fits = r >= 0 && left <= (uint64_t)r;
+    if (fits && force) return (int64_t)left - 1;
+    if (fits) r = (int64_t)left - SLIVER;
     return r < SLIVER && (r < 0 || tx->open_pieces) ? -1 : r;
 }
 
@@ -311,7 +314,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     int keep = force || sc_tx_keeps(tx, len);
     for (;;) {
         if (!tx->open && !open_packet(e, tx, wall, force)) return SC_AGAIN;
-        int64_t take = share(e, tx, len - *done);
+        int64_t take = share(e, tx, len - *done, force);
         if (take < 0) {
             close_packet(e, tx, 1);
             continue;

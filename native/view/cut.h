@@ -22,7 +22,7 @@ typedef struct {
 
 /* Of each member. */
 typedef struct {
-    int lost; /* given up by the running cut: no longer counted */
+    int lost; /* given up by the running cut: credit does not wait for it, and nothing is accepted from it */
     int uncounted; /* about to be given up: credit does not wait for it, but what it lacks is kept */
     uint64_t unicast_mark; /* of the own unicast stream to it: what it must have before the cut is reached */
 } sc_peer_cut;

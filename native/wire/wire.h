@@ -22,7 +22,7 @@
 #include <string.h>
 
 #define SC_WIRE_MAGIC 0xC5
-#define SC_WIRE_VERSION 1
+#define SC_WIRE_VERSION 2
 #define SC_COMMON_HEADER 40
 #define SC_DATA_HEADER 80
 #define SC_PACKET_MAX 65000 /* the largest datagram that is ever sent */

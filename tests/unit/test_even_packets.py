@@ -78,6 +78,29 @@ def test_a_packet_is_full_though_its_last_message_made_offsets_necessary():
     assert first[3] & EVEN and first[3] & CONT_OUT and second[3] & CONT_IN
 
 
+@pytest.mark.parametrize(
+    ("pattern", "ordered"), [([61] * 10 + [41], 7), ([62] * 7 + [45], 6), ([60] * 8 + [39], 6), ([38] * 10 + [46], 3)]
+)
+def test_what_a_view_change_sends_again_takes_no_more_packets_than_before(pattern, ordered):
+    """The ring has no room for more. A packet that begins with another message than before may need offsets, or none:
+    where messages were split early, it was ten packets more."""
+    net = Net(2, sequencer=0, packet=512)
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == forge.FORWARD and datagram[32] > ordered
+    sent = [bytes(size) for size in pattern * 200]
+    send_singly(net.engines[1], sent)
+    net.run(5)
+    net.engines[1].gate_close()
+    own = net.engines[1].own()
+    assert own.any == ordered < own.last
+    cut = [net.engines[1].held(0)[0], 0]
+    net.install([1], sequencer=0, tag=2, marker=2, cuts={1: cut}, fell=[True, False])
+    net.engines[1].gate_close()
+    # (The first of these messages began in a packet that was ordered.)
+    assert net.engines[1].own().last <= own.last - ordered + 1
+    net.take(1)
+    assert [payload for _, payload in net.got[1]] == sent
+
+
 @pytest.mark.parametrize("merged", [False, True])
 def test_messages_of_even_packets_are_sent_again_in_the_next_view(merged):
     """The sequencer fell before it had ordered them."""

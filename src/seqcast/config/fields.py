@@ -731,9 +731,10 @@ class Config:
         lambda config: 0.01 if config.latency else 0.002,
         "s",
         "The I/O thread takes over when no caller has driven the sockets for this long. Until then it wakes once in "
-        "this time, or, while callers drive often, a quarter as often (but once in 8 ms); each time it delays the "
-        "message that a caller on the same core waits for. Shorter: timers and acknowledgements are more punctual "
-        "while the application computes. Longer: fewer wake-ups.",
+        "this time, and each time delays the message that a caller on the same core waits for. Shorter: timers and "
+        "acknowledgements are more punctual while the application computes. Longer: fewer wake-ups. Under load, while "
+        "callers drive often, it wakes a quarter as often, but not less often than every 8 ms for this reason, and may "
+        "take over that much later.",
         low=1e-4,
         high=0.1,
     )
