@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import struct
 from collections import Counter
 from collections.abc import Callable
 
-from seqcast._native.bare import crc32c
+from hostile.forge import Forger
+
 from seqcast._native.engine import SENT, Batch, Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
@@ -234,6 +234,4 @@ def deaf(source: int, target: int):
 
 def forged(type_: int, sender: int, body: bytes) -> bytes:
     """A datagram with a right CRC."""
-    head = struct.pack("<BBBBIIHHQQQ", 0xC5, 1, type_, 0, 0, 7, 0, 0, sender, 1, 0)
-    crc = crc32c(head + body)
-    return head[:4] + struct.pack("<I", crc) + head[8:] + body
+    return Forger(7).datagram(type_, sender, 1, body)

@@ -15,6 +15,7 @@ from typing import Any
 from unittest import mock
 
 import sim_literal_order
+from hostile.forge import MAGIC, VERSION
 from rewired import replaced, rewired
 from sim_literal_order import ACK, sealed
 
@@ -49,7 +50,6 @@ from seqcast.sim.state import StateKeeper
 from seqcast.types import MembershipChange, ViewId
 
 PROBE, HEARTBEAT = 6, 7  # types of datagrams: docs/wire.md
-WIRE_VERSION = 1
 
 
 def storm(seed: int, order: str = "fifo") -> Options:
@@ -445,7 +445,7 @@ class _Voting(Engine):
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
         out = super().transmit(now_ns, all, runs_max)
         for member, stable in self.votes(self.held(self.rank)[0]):
-            head = struct.pack("<BBBBIIHHQQQ", 0xC5, WIRE_VERSION, ACK, 0, 0, 1, 0, 0, member, self.tag, 0)
+            head = struct.pack("<BBBBIIHHQQQ", MAGIC, VERSION, ACK, 0, 0, 1, 0, 0, member, self.tag, 0)
             vote = sealed(bytearray(head + struct.pack("<6Q", 0, stable, stable, stable, 0, 0)))
             self.receive(vote, self.members[member], now_ns)
         return out

@@ -393,7 +393,7 @@ def test_datagrams_of_strangers_are_counted_and_harm_nothing():
     with group_of(2, order="fifo") as (a, b):
         host, port = a.path["address"].split(":")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
-            for datagram in (b"", b"x", bytes(39), bytes(200), b"\xc5" + bytes(300), b"\xc5\x01\x01" + bytes(2000)):
+            for datagram in (b"", b"x", bytes(39), bytes(200), b"\xc5" + bytes(300), b"\xc5\x02\x01" + bytes(2000)):
                 stranger.sendto(datagram, (host, int(port)))
         a.send(b"after")
         assert payloads(b, 1) == [b"after"]
