@@ -118,6 +118,13 @@ def test_a_join_under_way_is_given_up():
         assert process.returncode == 0
 
 
+def test_a_signal_that_python_notices_late_ends_a_join():
+    """It came just before the main thread began to wait, so that it interrupts no wait."""
+    late = JOINING.replace('print("first", flush=True)', "time.sleep(0.3); _thread.interrupt_main(signal.SIGTERM)")
+    with started(cluster(), leave_on_signals(NEVER_S), f"import _thread\n{late}") as process:
+        assert process.communicate(timeout=LIMIT_S / 2) == ("behind the loop\n", "")
+
+
 def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monkeypatch):
     name = cluster()
     with join(name, "a") as a:

@@ -69,6 +69,8 @@ log = logging.getLogger("seqcast")
 
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
+SLICE_S = 0.2
+"""A wait of the application is cut into slices of this length."""
 PORTS_TRIED = 8
 """UDP ports that a member with ``guard`` tries until one is found whose number is free for TCP too."""
 
@@ -246,7 +248,7 @@ class Runner:
             JoinTimeout: none came in ``join_timeout_s``.
         """
         with self.changed:
-            ended = self.changed.wait_for(lambda: self.view is not None or self.over, self.config.join_timeout_s)
+            ended = self._wait(lambda: self.view is not None or self.over, self.config.join_timeout_s)
         if self.error is not None:
             raise self.error
         if ended and self.view is None:
@@ -273,7 +275,7 @@ class Runner:
         """
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
         with self.changed:
-            self.changed.wait_for(lambda: self.over or len(self.view.members if self.view else ()) >= n, remaining)
+            self._wait(lambda: self.over or len(self.view.members if self.view else ()) >= n, remaining)
             came = [member.name for member in self.view.members] if self.view else []
             if len(came) >= n and not self.over:
                 return
@@ -305,7 +307,7 @@ class Runner:
             asked = self.pause.ask(nanoseconds(timeout_s))
             self.request(asked)
             try:
-                self.changed.wait_for(lambda: not self.pause.awaits(asked) or self.over, timeout_s + 1.0)
+                self._wait(lambda: not self.pause.awaits(asked) or self.over, timeout_s + 1.0)
             except BaseException:
                 if self.pause.is_open(asked):
                     self.resume()
@@ -325,7 +327,7 @@ class Runner:
         """
         with self.changed:
             self.request(self.pause.resume())
-            self.changed.wait_for(lambda: not self.pause.held or self.over, self.config.lease_s)
+            self._wait(lambda: not self.pause.held or self.over, self.config.lease_s)
             why = self.pause.end()
             self.changed.notify_all()  # for a thread that waits in `suspend`
             return why
@@ -333,7 +335,15 @@ class Runner:
     def wait_over(self, timeout_s: float) -> bool:
         """Waits until the endpoint has left."""
         with self.changed:
-            return self.changed.wait_for(lambda: self.over, timeout_s)
+            return self._wait(lambda: self.over, timeout_s)
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only after it."""
+        end = time.monotonic() + timeout_s
+        while not self.changed.wait_for(done, max(0.0, min(SLICE_S, end - time.monotonic()))):
+            if time.monotonic() >= end:
+                return False
+        return True
 
     def close(self) -> None:
         """Ends the threads and closes the sockets. What was received can still be delivered. May be called again."""
