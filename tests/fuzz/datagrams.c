@@ -40,8 +40,8 @@ static size_t fill(uint8_t *p, uint32_t pieces, uint32_t each, uint8_t with) {
     sc_put_data_len(p, len);
     sc_put_pieces(p, (uint16_t)pieces);
     if (each & 4) {
-        uint32_t parts =
-            SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT; /* at both ends: the first one may be shorter, and the last longer */
+        /* At both ends: the first one may be shorter, and the last one longer. */
+        uint32_t parts = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT;
         int shifted = pieces > 1 && (sc_get_flags(p) & parts) == parts;
         sc_put_flags(p, sc_get_flags(p) | SC_FLAG_EVEN);
         sc_put_even(p + at, shifted ? each / 2 : each, each);

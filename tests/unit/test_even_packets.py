@@ -10,7 +10,7 @@ from hostile.forge import CONT_IN, CONT_OUT, EVEN, Forger
 from seqcast._native.engine import LANE_DATA, SENT, Batch, Engine, SendingArray
 
 F = Forger(7)
-A, B = bytes([1]), bytes([2])  # addresses of the members 100 and 101
+B = bytes([2])  # the address of member 101
 HEADER, TABLE = 80, 4
 """Bytes of a packet's header, and of what takes the place of offsets."""
 
@@ -101,12 +101,12 @@ def test_what_a_view_change_sends_again_takes_no_more_packets_than_before(patter
     assert [payload for _, payload in net.got[1]] == sent
 
 
-@pytest.mark.parametrize("merged", [False, True])
-def test_messages_of_even_packets_are_sent_again_in_the_next_view(merged):
+@pytest.mark.parametrize("even", [False, True])
+def test_messages_of_packets_that_are_even_or_not_are_sent_again_in_the_next_view(even):
     """The sequencer fell before it had ordered them."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: src == 0 or dst == 0
-    sent = [bytes([k]) * (64 if k < 20 or merged else 65) for k in range(40)]
+    sent = [bytes([k]) * (64 if k < 20 or even else 65) for k in range(40)]
     send_singly(net.engines[1], sent)
     net.run(3)
     for engine in net.engines:

@@ -733,8 +733,8 @@ class Config:
         "The I/O thread takes over when no caller has driven the sockets for this long. Until then it wakes once in "
         "this time, and each time delays the message that a caller on the same core waits for. Shorter: timers and "
         "acknowledgements are more punctual while the application computes. Longer: fewer wake-ups. Under load, while "
-        "callers drive often, it wakes a quarter as often, but not less often than every 8 ms for this reason, and may "
-        "take over that much later.",
+        "callers drive often, it wakes up to four times less often, once in 8 ms at most, and may take over that much "
+        "later; settings above 4 ms stay as they are.",
         low=1e-4,
         high=0.1,
     )
