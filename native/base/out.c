@@ -22,14 +22,49 @@ uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, 
     return o->p;
 }
 
-int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int standing) {
+static int queue_frame(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, uint8_t flags) {
     if (len > SC_PACKET_MAX - SC_COMMON_HEADER) return -1;
     int lane = to && to->len ? SC_LANE_UNICAST : SC_LANE_CONTROL;
     uint8_t *out = sc_out_new(e, lane, to, SC_TYPE_CONTROL, SC_COMMON_HEADER + len);
     if (!out) return -1;
-    if (standing) sc_put_flags(out, SC_FLAG_STANDING);
+    if (flags) sc_put_flags(out, flags);
     if (len) memcpy(out + SC_COMMON_HEADER, p, len);
     return 0;
+}
+
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len) {
+    return queue_frame(e, to, p, len, 0);
+}
+
+int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, uint32_t times, int64_t now) {
+    sc_repeats *s = &e->repeats;
+    sc_stand_end(e);
+    if (!times) return 0;
+    if (times > 1 && e->in_view) {
+        s->frame = malloc(len + 1);
+        if (!s->frame) return -1;
+        if (len) memcpy(s->frame, p, len);
+        s->len = len;
+        s->every = every;
+        s->due = now + every;
+        s->left = times - 1;
+    }
+    return queue_frame(e, NULL, p, len, SC_FLAG_STANDING);
+}
+
+int64_t sc_stand_deadline(const sc_engine *e) { return e->repeats.left ? e->repeats.due : SC_NEVER; }
+
+void sc_stand_tick(sc_engine *e, int64_t now) {
+    sc_repeats *s = &e->repeats;
+    if (now < sc_stand_deadline(e)) return;
+    s->left--;
+    s->due = now + s->every;
+    queue_frame(e, NULL, s->frame, s->len, SC_FLAG_STANDING);
+}
+
+void sc_stand_end(sc_engine *e) {
+    free(e->repeats.frame);
+    e->repeats = (sc_repeats){0};
 }
 
 /* Takes the first datagram, which the caller frees; NULL: there is none. */
@@ -45,5 +80,6 @@ sc_out *sc_out_pop(sc_engine *e) {
 void sc_out_init(sc_engine *e) { e->out.last = &e->out.first; }
 
 void sc_out_free(sc_engine *e) {
+    sc_stand_end(e);
     for (sc_out *o; (o = sc_out_pop(e));) free(o);
 }

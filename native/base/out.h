@@ -17,8 +17,20 @@ typedef struct {
     uint64_t bytes;
 } sc_out_queue;
 
+/* The frame that is multicast again while this member is in the view. */
+typedef struct {
+    uint8_t *frame;
+    size_t len;
+    int64_t every, due; /* ns */
+    uint32_t left; /* times to send it; 0: there is none */
+} sc_repeats;
+
 void sc_out_init(sc_engine *e);
 void sc_out_free(sc_engine *e);
 /* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
 uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len);
 sc_out *sc_out_pop(sc_engine *e);
+
+int64_t sc_stand_deadline(const sc_engine *e);
+void sc_stand_tick(sc_engine *e, int64_t now);
+void sc_stand_end(sc_engine *e);

@@ -102,6 +102,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_flow_tick(e, now);
         sc_detect_tick(e, now);
         sc_taken_tick(e, now);
+        sc_stand_tick(e, now);
         if (order_deadline(e) <= now) sc_settle(e, now);
     }
 }
@@ -109,8 +110,9 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
 int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
     int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
-    int64_t order = order_deadline(e);
+    int64_t order = order_deadline(e), stand = sc_stand_deadline(e);
     if (order < due) due = order;
+    if (stand < due) due = stand;
     if (flow < due) due = flow;
     if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;

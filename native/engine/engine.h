@@ -304,9 +304,12 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
-/* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. Of a `standing` frame that
- * is repeated, members of our view report the first one only. */
-int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int standing);
+/* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. */
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len);
+/* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row only. It is
+ * multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or until the next standing frame.
+ * 0 times: only the last one ends. 0, or -1 when the queue is full or without memory. */
+int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, uint32_t times, int64_t now);
 
 #define SC_FOREIGN_SIGNS 2 /* a joiner decides by as many datagrams of another wire version: lifecycle.py */
 enum {

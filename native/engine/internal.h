@@ -83,6 +83,7 @@ struct sc_engine {
     sc_resend_memory resend; /* view/resend.c */
     sc_detection detect; /* detect/detect.c */
     sc_out_queue out; /* base/out.c */
+    sc_repeats repeats; /* base/out.c */
     sc_event_queue events; /* base/events.c */
     sc_intake intake; /* engine/receive.c */
     uint64_t self_seqno; /* engine/send.c: of messages sent to itself */

@@ -20,6 +20,7 @@ typedef struct {
     int64_t flush_ns_max; /* the I/O thread flushes the rest when nothing was packed for this long */
     int64_t tick_ns; /* the I/O thread's tick while callers drive */
     int64_t nap_ns; /* a receiver under load lets datagrams accumulate for at most this long; 0: never */
+    int64_t look_ns; /* the control thread looks at what nobody reports */
 } sc_drive_config;
 
 typedef struct {
@@ -98,6 +99,16 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
 
+typedef struct { /* look.c; the control thread's */
+    int64_t due; /* the next look */
+    sc_atomic wall; /* the wall clock minus the monotonic one, at the last look; read by all threads */
+    uint64_t send_errors; /* up to the last look */
+    int segments; /* the kernel took segments then */
+    uint64_t slow, mark; /* the receiver that blocked our senders, and up to where it had taken; 0: none did */
+    int64_t since; /* it has taken nothing */
+    int stalled; /* nor had it at the look before */
+} sc_looks;
+
 typedef struct { /* call.c; written under the engine's lock */
     sc_cond free;
     const struct sc_sending *first[2]; /* group, unicast: it waits for room, and goes on before any other; NULL: none */
@@ -116,6 +127,7 @@ typedef struct sc_driver {
     sc_role role;
     sc_round round;
     sc_waits waits;
+    sc_looks looks;
     sc_turn turn;
     sc_atomic stop;
     int closed; /* under the engine's lock */
@@ -200,8 +212,11 @@ int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until);
 int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t until);
 size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until);
 
-/* The control thread waits for the engine's events, sc_driver_kick_control or `until`. */
-void sc_driver_wait_control(sc_driver *d, int64_t until);
+/* The control thread waits for the engine's events, sc_driver_kick_control or `until`. Meanwhile it looks at what nobody reports;
+ * returns whether that needs it: something is wrong, or `each` look does. */
+int sc_driver_wait_control(sc_driver *d, int64_t until, int each);
+/* Was a receiver found to block our senders by the last two looks? *since: since when, monotonic. By the control thread. */
+int sc_driver_stalled(const sc_driver *d, uint64_t *whose, int64_t *since);
 void sc_driver_kick_control(sc_driver *d);
 
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */

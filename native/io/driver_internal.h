@@ -19,6 +19,11 @@ void sc_wake_caller(sc_driver *d, int what);
 /* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */
 void sc_kick_io(sc_driver *d);
 
+/* look.c */
+void sc_looks_init(sc_looks *looks);
+/* By the control thread. Is there something to act on? */
+int sc_look(sc_driver *d, int64_t now);
+
 /* transmit.c */
 int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);

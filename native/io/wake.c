@@ -21,15 +21,27 @@ int sc_driver_has(sc_driver *d, int want, uint64_t mark) {
 
 /* ---- the control thread ------------------------------------------------------------------------------------- */
 
-void sc_driver_wait_control(sc_driver *d, int64_t until) {
+/* Returns whether there are events, or it was kicked. */
+static int wait_for_events(sc_driver *d, int64_t until) {
     sc_mutex_lock(d->lock);
     while (!sc_engine_has_event(d->engine) && !d->waits.control_kicked && sc_now() < until) {
         d->waits.control_waiting = 1;
         sc_cond_wait_until(&d->waits.control, d->lock, until);
         d->waits.control_waiting = 0;
     }
+    int woken = sc_engine_has_event(d->engine) || d->waits.control_kicked;
     d->waits.control_kicked = 0;
     sc_mutex_unlock(d->lock);
+    return woken;
+}
+
+int sc_driver_wait_control(sc_driver *d, int64_t until, int each) {
+    for (;;) {
+        int woken = wait_for_events(d, sc_earlier(until, d->looks.due));
+        int64_t now = sc_now();
+        if (now >= d->looks.due && (sc_look(d, now) || each)) return 1;
+        if (woken || now >= until) return 0;
+    }
 }
 
 void sc_driver_kick_control(sc_driver *d) {

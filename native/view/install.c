@@ -66,6 +66,7 @@ static void peer_free(sc_engine *e, sc_peer *peer) {
 static void forget_view(sc_engine *e) {
     sc_again_forget(e);
     sc_cut_reset(e);
+    sc_stand_end(e);
     e->epoch++;
     sc_queue_closed(e);
     sc_may_send(e);

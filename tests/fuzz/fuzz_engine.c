@@ -439,7 +439,10 @@ static void control(world *w, script *s, uint8_t *packet, uint8_t *payload, uint
     switch (operation >> 4 & 3) {
     case 0:
         n = take_bytes(s, packet, 256);
-        sc_engine_control_send(w->engine, operation & 64 ? &address : NULL, packet, n, operation & 128);
+        if (operation & 128)
+            sc_engine_stand(w->engine, packet, n, 1000000, operation & 3, w->now);
+        else
+            sc_engine_control_send(w->engine, operation & 64 ? &address : NULL, packet, n);
         break;
     case 1: state(w, s, payload); break;
     case 2: pause_or_mark(w, operation); break;

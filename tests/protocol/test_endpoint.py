@@ -16,6 +16,7 @@ from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.closing import Cut, Done, Fetch, Ok, Promised, Start
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
 from seqcast.core.frames.kinds import dump
+from seqcast.core.frames.merging import Beacon
 from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.state import StateTakerEvent, StateTakerState
@@ -28,6 +29,7 @@ from seqcast.core.vocabulary import (
     LeaveGroup,
     Left,
     Log,
+    MemberAlive,
     Send,
     StateArrived,
     StateHeld,
@@ -793,6 +795,53 @@ def test_an_initiator_that_trusts_and_doubts_the_coordinator_in_turn_does_not_wa
     stage.refuse = lambda source, node, frame: False
     stage.until(3000)
     assert ["b", "c"] in names(b) and one_view(a, b, c)
+
+
+def beacons(stage, node, ms):
+    """How many beacons a member multicasts from now on until then, and how many frames its core sends."""
+    sent, multicast, before = [], stage.multicast, node.endpoint.counters["frames_sent"]
+
+    def look(source, datagram):
+        sent.extend([datagram] if source is node and isinstance(stage.control(datagram), Beacon) else ())
+        multicast(source, datagram)
+
+    stage.multicast = look
+    stage.until(ms)
+    stage.multicast = multicast
+    return len(sent), node.endpoint.counters["frames_sent"] - before
+
+
+def test_the_engine_repeats_the_beacon_of_a_coordinator_whose_core_sleeps():
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, _ = stage.nodes
+    stage.until(1500)
+    assert beacons(stage, a, 21_500) == (200, 2)
+    assert beacons(stage, b, 22_500) == (0, 0)
+
+
+def test_a_member_whose_turn_is_over_beacons_no_longer():
+    """Timeline: b doubts a, and begins; a, which lives, is heard again. Two coordinators of one view confuse others."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    a, b, _ = stage.nodes
+    stage.refuse = lambda source, node, frame: not isinstance(frame, Beacon)
+    b.doubt(a.id)
+    assert beacons(stage, b, 1250)[0] == 2
+    b.step(MemberAlive(a.id))
+    b.service()
+    assert beacons(stage, b, 1700)[0] == 0
+    before = b.endpoint.counters["frames_sent"]
+    b.doubt(a.id)
+    assert b.endpoint.counters["frames_sent"] == before + 1, "its turn again"
+
+
+def test_beacons_of_a_primary_partition_are_made_anew_each_time():
+    """They say how many members are not doubted, and whether anything was delivered."""
+    stage = Stage(partition="primary")
+    stage.group("a", "b", "c")
+    stage.until(1500)
+    assert beacons(stage, stage.nodes[0], 2500) == (10, 10)
 
 
 def test_every_counter_is_there_from_the_start():

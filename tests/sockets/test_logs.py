@@ -10,7 +10,7 @@ from members import LOOPBACK, cluster, group_of, join, script, wait_until
 import seqcast
 from seqcast.config import MEMBERSHIPS
 from seqcast.core.vocabulary import EVIDENCE
-from seqcast.net.logs import LOOK_NS, SlowReceivers
+from seqcast.net.logs import SlowReceivers
 
 
 def lines(caplog, member, part=None):
@@ -103,9 +103,11 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
 def test_a_slow_receiver_is_told_less_and_less_often(caplog):
     caplog.set_level(logging.INFO, "seqcast.detector")
     slow, name_of = SlowReceivers("a"), "m{}".format
-    for second in range(20):
-        slow.look((7, 100), second * LOOK_NS, name_of)
+    for half_seconds in range(1, 40):
+        slow.look((7, 100), 100 + half_seconds * 500_000_000, name_of)
     assert [re.search(r"for (\d+) s", line)[1] for line in lines(caplog, "a")] == ["1", "2", "4", "8", "16"]
-    slow.look((7, 101), 20 * LOOK_NS, name_of)
-    slow.look(None, 21 * LOOK_NS, name_of)
-    assert lines(caplog, "a")[-1] == "m7 takes messages again, after 20 s"
+    assert slow.told
+    slow.look(None, 100 + 20_000_000_000, name_of)
+    assert lines(caplog, "a")[-1] == "m7 takes messages again, after 20 s" and not slow.told
+    slow.look(None, 100 + 21_000_000_000, name_of)
+    assert len(lines(caplog, "a")) == 6

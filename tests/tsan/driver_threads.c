@@ -58,11 +58,11 @@ static void *control(void *arg) {
     member *m = arg;
     while (!sc_load(&m->ends)) {
         sc_event event;
-        sc_driver_wait_control(&m->driver, sc_now() + 5000000);
+        sc_driver_wait_control(&m->driver, sc_now() + 20000000, 0);
         for (int found = 1; found;) {
             sc_mutex_lock(&m->lock);
             found = sc_engine_event(m->engine, &event);
-            if (!found) sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7, 0);
+            if (!found) sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7);
             sc_mutex_unlock(&m->lock);
             if (found) free(event.payload);
         }
@@ -276,6 +276,7 @@ static void open_member(member *m, uint64_t id, uint16_t port) {
         .flush_ns_max = 200000,
         .tick_ns = 1000000,
         .nap_ns = 200000,
+        .look_ns = 5000000,
     };
     sc_io_error error;
     memset(m, 0, sizeof *m);

@@ -151,6 +151,7 @@ def test_every_setting_that_is_given_on_is_one_that_takes_it():
             Engine(member_id=1, group_tag=1, seed=1, **engine),
             member_id=1,
             group=bytes(4),
+            look_ns=1,
             **driver | {"interface": "none-such"},
         )
     assert derive.SLAB_BYTES == SLAB_BYTES

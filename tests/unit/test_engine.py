@@ -46,7 +46,7 @@ kept = []  # each object needs memory of its own
 for _ in range(100):
     kept += engine.gossip_marks(), engine.gossip_lacks(1, 1, 5, 5), engine.held(1), engine.received_table()
     kept += engine.events(), engine.offers(), engine.own(), engine.own_messages(1, 5), engine.stream(1), engine.links()
-    kept += engine.unacknowledged(), engine.doubted(), engine.transmit(1), engine.deliver(), engine.stalled()
+    kept += engine.unacknowledged(), engine.doubted(), engine.transmit(1), engine.deliver()
 print("ok")
 """
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from engines import MS, Net, make_engine, of_sender
 from hostile import forge
 from hostile.forge import Forger, sealed
 
-from seqcast._native.engine import AGAIN, LANE_DATA, LANE_UNICAST, SENT, Sending
+from seqcast._native.engine import AGAIN, LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT, Sending
 
 F = Forger(7)
 B = bytes([2])  # the address of member 101
@@ -66,13 +67,13 @@ def test_a_standing_frame_is_reported_once_until_its_sender_says_something_else(
         (frame, True),
         (b"[]", True),
     ):
-        assert sender.control_send(payload, b"", standing)
+        assert sender.stand(payload, 0, 1, net.now) if standing else sender.control_send(payload)
         said.append(reported(net, 1))
     assert said == [[frame], [], [b"{}"], [b"{}"], [frame], [b"[]"]]
     assert counted(net, 1, "drop_repeated") == 1
     net.install([0, 1], sequencer=-1, tag=2, marker=2)
     for _ in range(2):
-        assert sender.control_send(frame, b"", True)
+        assert sender.stand(frame, 0, 1, net.now)
         said.append(reported(net, 1))
     assert said[-2:] == [[frame], []], "in another view it is news again"
 
@@ -81,8 +82,48 @@ def test_a_standing_frame_is_reported_each_time_outside_its_senders_view() -> No
     net, frame = Net(3), b'{"kind":"beacon"}'
     net.install([0, 1], sequencer=-1, tag=2, marker=2)
     for _ in range(3):
-        assert net.engines[0].control_send(frame, b"", True)
+        assert net.engines[0].stand(frame, 0, 1, net.now)
         assert reported(net, 2) == [frame]
+
+
+def stands(net: Net, ms: int) -> dict[bytes, int]:
+    """The control frames that the first member multicasts in this time, and how often each."""
+    before, sent = net.drop, Counter[bytes]()
+
+    def count(src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if (src, dst, lane) == (0, 1, LANE_CONTROL) and datagram[2] == forge.CONTROL:
+            sent[datagram[40:]] += 1
+        return before(src, dst, lane, datagram)
+
+    net.drop = count
+    net.run(ms)
+    net.drop = before
+    return dict(sent)
+
+
+def test_the_engine_repeats_a_standing_frame_until_it_was_sent_often_enough() -> None:
+    net = Net(2)
+    assert net.engines[0].stand(b"beacon", 10 * MS, 5, net.now)
+    assert [stands(net, 9), stands(net, 3), stands(net, 20), stands(net, 200)] == [
+        {b"beacon": 1}, {b"beacon": 1}, {b"beacon": 2}, {b"beacon": 1},
+    ]  # fmt: skip
+    assert net.engines[0].deadline() > net.now
+
+
+def test_another_standing_frame_none_or_another_view_ends_the_last_one() -> None:
+    net = Net(2)
+    sender = net.engines[0]
+    assert sender.stand(b"first", 10 * MS, 100, net.now)
+    stands(net, 15)
+    assert sender.stand(b"second", 10 * MS, 100, net.now)
+    assert stands(net, 35) == {b"second": 4}
+    assert sender.stand(b"", 0, 0, net.now) and stands(net, 50) == {}
+    assert sender.stand(b"third", 10 * MS, 100, net.now) and stands(net, 5) == {b"third": 1}
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    assert stands(net, 50) == {}
+    assert sender.stand(b"fourth", 10 * MS, 100, net.now) and stands(net, 5) == {b"fourth": 1}
+    sender.close_view(None, 3)
+    assert stands(net, 50) == {}
 
 
 def test_a_standing_frame_that_finds_no_room_is_reported_later() -> None:
@@ -93,7 +134,7 @@ def test_a_standing_frame_that_finds_no_room_is_reported_later() -> None:
         net.step()
     said = []
     for _ in range(3):
-        assert net.engines[0].control_send(frame, b"", True)
+        assert net.engines[0].stand(frame, 0, 1, net.now)
         said.append([payload for payload in reported(net, 1) if payload == frame])
     assert said == [[], [frame], []]
 

@@ -12,7 +12,6 @@ cdef extern from "io/port.h" nogil:
     int64_t sc_load(const sc_atomic *a)
     int sc_mutex_trylock(sc_mutex *m)
     int64_t sc_now()
-    int64_t sc_wall()
 
 
 cdef extern from "io/sockets.h" nogil:
@@ -89,6 +88,7 @@ cdef extern from "io/driver.h" nogil:
         int64_t flush_ns_max
         int64_t tick_ns
         int64_t nap_ns
+        int64_t look_ns
 
     ctypedef struct sc_drive_counters:
         uint64_t turns
@@ -99,8 +99,12 @@ cdef extern from "io/driver.h" nogil:
         uint64_t flushes_left
         uint64_t flushes_handed
 
+    ctypedef struct sc_looks:
+        sc_atomic wall
+
     ctypedef struct sc_driver:
         sc_io io
+        sc_looks looks
         sc_mutex *lock
 
     ctypedef struct sc_sending:
@@ -140,7 +144,8 @@ cdef extern from "io/driver.h" nogil:
     int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)
     int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t until)
     size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t n, int64_t until)
-    void sc_driver_wait_control(sc_driver *d, int64_t until)
+    int sc_driver_wait_control(sc_driver *d, int64_t until, int each)
+    int sc_driver_stalled(const sc_driver *d, uint64_t *whose, int64_t *since)
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)
     int sc_driver_watch_open(sc_driver *d)
@@ -159,7 +164,6 @@ cdef class Driver:
     # Of the message that was taken last: the next one is mostly of the same sender, and a look-up takes a while.
     cdef object sender
     cdef uint64_t sender_id  # 0: of none
-    cdef int64_t wall_offset  # wall clock minus monotonic clock
     cdef bint stopped
     cdef bint closed
     cdef bint forked

@@ -74,6 +74,7 @@ class Driver:
         flush_ns_max: int,
         tick_ns: int,
         nap_ns: int,
+        look_ns: int,
     ) -> None: ...
     @property
     def address(self) -> bytes:
@@ -106,8 +107,13 @@ class Driver:
     def counters(self) -> dict[str, int]: ...
     def run(self) -> None:
         """The I/O thread: returns after ``stop``."""
-    def wait_control(self, until_ns: int) -> None:
-        """Waits for events of the engine, ``kick_control`` or ``until_ns``."""
+    def wait_control(self, until_ns: int, each_look: bool = False) -> bool:
+        """Waits for events of the engine, ``kick_control`` or ``until_ns``. Every ``look_ns`` it looks, without the
+        GIL, at what nobody reports: the interface, refused sends, receivers that block senders. Returns whether it saw
+        something wrong; with ``each_look`` whether it looked."""
+    def stalled(self) -> tuple[int, int] | None:
+        """If a receiver blocks this member's senders, and took nothing between the last two looks of ``wait_control``:
+        its id, and since when it has taken nothing, in monotonic ns. By the thread that calls ``wait_control``."""
     def kick_control(self) -> None: ...
     def callback(self, runs: bool) -> None:
         """The calling thread runs a block callback from now on, or no longer: what it sends does not wait for
@@ -222,9 +228,7 @@ class Sender:
                 unless another thread changed the offsets during the call.
             NotMember: as for ``send``; the first ``error.sent`` messages were sent.
         """
-    def _send_batch(
-        self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int
-    ) -> None:
+    def _send_batch(self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int) -> None:
         """``done``: how many of them the same call has already sent."""
 
 class Ended(Exception):

@@ -62,7 +62,7 @@ cdef class Driver:
     def __cinit__(self, Engine engine, *, uint64_t member_id, int family, str interface, bytes group, uint16_t port,
                   int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch, int receive_batch, int packet_bytes,
                   bint gso, bint gro, bint mmsg, int64_t busy_poll_ns, uint64_t flush_bytes, int64_t flush_ns_min,
-                  int64_t flush_ns_max, int64_t tick_ns, int64_t nap_ns):
+                  int64_t flush_ns_max, int64_t tick_ns, int64_t nap_ns, int64_t look_ns):
         cdef sc_io_config config
         cdef sc_drive_config drive
         cdef sc_io_error error
@@ -93,9 +93,9 @@ cdef class Driver:
         drive.flush_ns_max = flush_ns_max
         drive.tick_ns = tick_ns
         drive.nap_ns = nap_ns
+        drive.look_ns = look_ns
         self.closed = True
         self.engine = engine
-        self.wall_offset = sc_wall() - sc_now()
         self.d = <sc_driver *>calloc(1, sizeof(sc_driver))
         if self.d == NULL:
             raise MemoryError()
@@ -181,9 +181,17 @@ cdef class Driver:
         with nogil:
             sc_driver_run(self.d)
 
-    def wait_control(self, int64_t until_ns):
+    def wait_control(self, int64_t until_ns, bint each_look=False):
+        cdef int look
         with nogil:
-            sc_driver_wait_control(self.d, until_ns)
+            look = sc_driver_wait_control(self.d, until_ns, each_look)
+        return look != 0
+
+    def stalled(self):
+        cdef uint64_t whose = 0
+        cdef int64_t since = 0
+        cdef int found = sc_driver_stalled(self.d, &whose, &since)
+        return (whose, since) if found else None
 
     def kick_control(self):
         if not self.forked:
@@ -197,7 +205,6 @@ cdef class Driver:
     def poke(self):
         with nogil:
             sc_driver_poke(self.d)
-        self.wall_offset = sc_wall() - sc_now()
 
     def stop(self):
         self.stopped = True
@@ -239,7 +246,7 @@ cdef class Driver:
         cdef int result
         cdef uint64_t unsent
         self.lock_engine()
-        result = sc_driver_send_now(self.d, s, now, now + self.wall_offset)
+        result = sc_driver_send_now(self.d, s, now, now + sc_load(&self.d.looks.wall))
         unsent = sc_engine_unsent(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         if result != SC_AGAIN:
@@ -320,7 +327,7 @@ cdef class Driver:
             s.len = PyBytes_GET_SIZE(payload)
             memset(&s.state, 0, sizeof(s.state))
             s.state.at_once = at_once
-            result[0] = sc_driver_send_now(self.d, s, now, now + self.wall_offset)
+            result[0] = sc_driver_send_now(self.d, s, now, now + sc_load(&self.d.looks.wall))
             if result[0] != SC_SENT:
                 break
             bytes_ += s.len
@@ -437,7 +444,7 @@ cdef class Driver:
                 batch.senders = self.senders
                 if batch.b.runs[0].sender == self.sender_id:
                     batch.run_sender = self.sender
-                batch.delivered_ns = now + self.wall_offset
+                batch.delivered_ns = now + sc_load(&self.d.looks.wall)
                 return batch
             if result == SC_DELIVER_MARKER:
                 return marker

@@ -188,11 +188,15 @@ class Engine:
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     # The control plane.
-    def control_send(self, payload: bytes, address: bytes = b"", standing: bool = False) -> bool:
-        """Sends a control frame to the group's control lane, or to one address. False if the queue is full.
+    def control_send(self, payload: bytes, address: bytes = b"") -> bool:
+        """Sends a control frame to the group's control lane, or to one address. False if the queue is full."""
+    def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:
+        """Multicasts a standing control frame, which is said for the sake of others than the members of our view: these
+        report the first of a row only. False if the queue is full.
 
         Args:
-            standing: it is repeated for the sake of others than the members of our view; these report the first one.
+            every_ns: the engine sends it again each time this has passed, while it is in the view and has no other one.
+            times: how often in all; 0: only the last one ends.
         """
     def events(self) -> list[tuple[Any, ...]]:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id, evidence)
@@ -325,8 +329,6 @@ class Engine:
         """By rank: the number of unicast messages that the member has not acknowledged."""
     def view(self) -> int:
         """Tag of the view to which messages sent now belong; 0 outside a view."""
-    def stalled(self) -> tuple[int, int] | None:
-        """If own messages have no credit: id of the member that took least, and up to which seqno."""
     def deliverable(self) -> int: ...
     # What applications have taken.
     def taken(self) -> None:

@@ -225,12 +225,18 @@ cdef class Engine:
 
     # ---- the control plane ---------------------------------------------------------------------------------------
 
-    def control_send(self, bytes payload, bytes address=b"", bint standing=False):
+    def control_send(self, bytes payload, bytes address=b""):
         cdef sc_address to
         put_address(&to, address)
         sc_mutex_lock(&self.lock)
-        cdef int result = sc_engine_control_send(
-            self.e, &to, <const uint8_t *><const char *>payload, len(payload), standing
+        cdef int result = sc_engine_control_send(self.e, &to, <const uint8_t *><const char *>payload, len(payload))
+        sc_mutex_unlock(&self.lock)
+        return result == 0
+
+    def stand(self, bytes payload, int64_t every_ns, uint32_t times, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        cdef int result = sc_engine_stand(
+            self.e, <const uint8_t *><const char *>payload, len(payload), every_ns, times, now_ns
         )
         sc_mutex_unlock(&self.lock)
         return result == 0
@@ -656,13 +662,6 @@ cdef class Engine:
 
     def view(self):
         return self.ask(sc_engine_view)
-
-    def stalled(self):
-        cdef uint64_t whose = 0, mark = 0
-        sc_mutex_lock(&self.lock)
-        cdef int found = sc_engine_stalled(self.e, &whose, &mark)
-        sc_mutex_unlock(&self.lock)
-        return (whose, mark) if found else None
 
     def deliverable(self):
         return self.ask(sc_engine_deliverable)

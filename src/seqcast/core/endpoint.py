@@ -17,7 +17,6 @@ from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Refused, Wait
 from seqcast.core.frames.kinds import Frame, dump, load
-from seqcast.core.frames.merging import Beacon
 from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
 from seqcast.core.frames.view import Declined, Installed
@@ -56,6 +55,7 @@ from seqcast.core.vocabulary import (
     SendsDrained,
     SlabsExhausted,
     SocketsMended,
+    Stand,
     StateArrived,
     StatePlan,
     StateRefused,
@@ -279,6 +279,8 @@ class Endpoint:
                 case Multicast():
                     self._transmit(what.frame, b"")
                     self._router.route(what.frame, me.id, me.address)
+                case Stand():
+                    self._stand(what)
                 case TellBlocked():
                     self._markers.tell_blocked(what.kind, what.reason)
                 case OpenPause():
@@ -300,7 +302,16 @@ class Endpoint:
         assert address or not isinstance(frame, _TO_ONE), "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(dump(frame), address, standing=isinstance(frame, Beacon)))
+        self.context.effects.append(Send(dump(frame), address))
+
+    def _stand(self, what: Stand) -> None:
+        context, payload = self.context, b""
+        if what.frame is not None:
+            context.counters["frames_sent"] += 1
+            self.log.sent(what.frame, b"")
+            payload = dump(what.frame)
+        if not context.plane.stand(payload, what.every_ns, what.times, context.now):
+            context.counters["frames_unsent"] += 1
 
 
 _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {

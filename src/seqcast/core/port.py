@@ -44,14 +44,14 @@ def reports(events: Sequence[tuple[Any, ...]]) -> list[Report]:
 
 def transmit(engine: Transmitter, send: Send, counters: dict[str, int]) -> None:
     """Carries out a ``Send``. A frame that does not fit the engine's queue is repeated like any lost frame."""
-    if not engine.control_send(send.payload, send.address, send.standing):
+    if not engine.control_send(send.payload, send.address):
         counters["frames_unsent"] += 1
 
 
 class Transmitter(Protocol):
     """What a runner needs of the engine for ``transmit``."""
 
-    def control_send(self, payload: bytes, address: bytes = b"", standing: bool = False) -> bool: ...
+    def control_send(self, payload: bytes, address: bytes = b"") -> bool: ...
 
 
 class EnginePort(Protocol):
@@ -94,6 +94,7 @@ class EnginePort(Protocol):
     def blocked_oldest(self) -> int: ...
     def blocked_end(self) -> int: ...
     # The view.
+    def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool: ...
     def mark(self, marker: int) -> None: ...
     def install(
         self,

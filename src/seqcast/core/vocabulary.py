@@ -230,12 +230,10 @@ class Send:
     Args:
         payload: see ``frames``.
         address: of one member or stranger; empty: to everyone who listens.
-        standing: repeated as it is, for the sake of others than the members of our view.
     """
 
     payload: bytes
     address: bytes
-    standing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,6 +441,15 @@ class Multicast:
 
 
 @dataclass(frozen=True, slots=True)
+class Stand:
+    """A frame for those outside our view, by ``EnginePort.stand``; None: the engine no longer repeats the last one."""
+
+    frame: Frame | None
+    every_ns: int = 0
+    times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Install:
     """Enter this view; ``first``: from outside, without a cut of our own."""
 
@@ -522,6 +529,15 @@ ViewChange = Install | CloseView | GiveWay | Over | Abandon
 """Commands for the installer, which runs them once earlier frames have been sent."""
 
 Command = (
-    Unicast | Multicast | TellBlocked | OpenPause | TellInterface | CallbackOver | TokenRemade | LeaveGroup | ViewChange
+    Unicast
+    | Multicast
+    | Stand
+    | TellBlocked
+    | OpenPause
+    | TellInterface
+    | CallbackOver
+    | TokenRemade
+    | LeaveGroup
+    | ViewChange
 )
 """Commands of the machines to the core itself. ``LeaveGroup``: as if it were the next input."""

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from seqcast.core.log import PARTS
 from seqcast.core.vocabulary import Log
 
-LOOK_NS = 1_000_000_000
+PATIENCE_NS = 900_000_000
+"""A receiver that has taken nothing for so long is reported."""
 _LOGGERS = {part: logging.getLogger(f"seqcast.{part}") for part in PARTS}
 
 
@@ -36,30 +37,33 @@ class SlowReceivers:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.due_ns = 0
-        self._last: tuple[int, int] | None = None
-        self._since_ns = 0
-        self._told_ns = 0  # duration that was last reported; 0: none was
+        self._told: tuple[int, int] | None = None  # the receiver that was last reported, and since when
+        self._told_ns = 0  # duration that was last reported
+
+    @property
+    def told(self) -> bool:
+        """A receiver was reported, and it was not reported that it takes messages again."""
+        return self._told is not None
 
     def look(self, stalled: tuple[int, int] | None, now_ns: int, name_of: Callable[[int], str]) -> None:
-        """Checks, at most every ``LOOK_NS``.
+        """Checks, after each look of ``Driver.wait_control`` that saw something, and each while ``told``.
 
         Args:
-            stalled: of ``Engine.stalled``.
+            stalled: of ``Driver.stalled``.
             now_ns: monotonic.
             name_of: gives the name of a member.
         """
-        self.due_ns = now_ns + LOOK_NS
         log = _LOGGERS["detector"]
-        if stalled is None or stalled != self._last:
-            if self._told_ns and self._last is not None:
-                took = (now_ns - self._since_ns) / 1e9
-                log.info("%s: %s takes messages again, after %.0f s", self.name, name_of(self._last[0]), took)
-            self._last, self._since_ns, self._told_ns = stalled, now_ns, 0
+        if self._told and stalled != self._told:
+            member, since_ns = self._told
+            took = (now_ns - since_ns) / 1e9
+            log.info("%s: %s takes messages again, after %.0f s", self.name, name_of(member), took)
+            self._told, self._told_ns = None, 0
+        if stalled is None:
             return
-        took_ns = now_ns - self._since_ns
-        if took_ns >= max(2 * self._told_ns, LOOK_NS * 9 // 10):
-            self._told_ns = took_ns
+        took_ns = now_ns - stalled[1]
+        if took_ns >= max(2 * self._told_ns, PATIENCE_NS):
+            self._told, self._told_ns = stalled, took_ns
             log.info(
                 "%s: slow receiver: %s has taken nothing for %.0f s, and senders wait for it: its application is slow "
                 "or stuck, or the network to it is",

@@ -163,7 +163,6 @@ class Runner:
         if listener is not None:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests: deque[Input] = deque([JoinGroup()])
-        self._look_ns = 0  # when to look at the interface next
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -369,12 +368,9 @@ class Runner:
     def _control(self) -> None:
         try:
             while not self.endpoint.over:
-                if not self._requests:
-                    self.driver.wait_control(min(self.endpoint.deadline(), self._slow.due_ns, self._look_ns))
-                if now_ns() >= self._slow.due_ns:
-                    self._slow.look(self.engine.stalled(), now_ns(), self.name_of)
-                if now_ns() >= self._look_ns:
-                    self._look_ns = now_ns() + LOOK_NS
+                each_look = self._slow.told or not self.endpoint.machines.interface.sound
+                if not self._requests and self.driver.wait_control(self.endpoint.deadline(), each_look):
+                    self._slow.look(self.driver.stalled(), now_ns(), self.name_of)
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
                 lines.told, lines.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)
@@ -484,6 +480,7 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
             engine,
             member_id=member_id,
             group=ipaddress.ip_address(address).packed,
+            look_ns=LOOK_NS,
             **driver_settings(config),
         )
     except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Protocol
 
+from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.vocabulary import Input, InterfaceSeen, SocketsMended
 from seqcast.sim.network import Clock, Network
@@ -29,6 +30,8 @@ class Machine(Protocol):
     @property
     def up(self) -> bool: ...
     @property
+    def endpoint(self) -> Endpoint: ...
+    @property
     def can_run(self) -> bool: ...
     @property
     def busy_until(self) -> int: ...
@@ -52,7 +55,7 @@ class Interface:
         self.fault = ""  # of KINDS; "" while it is well
         self.for_good = False
         self.remade = False
-        self.send_errors = 0
+        self.send_errors = self.errors_seen = 0
 
     def start(self) -> None:
         """From now on the process looks at it periodically."""
@@ -66,8 +69,11 @@ class Interface:
             clock.at(machine.busy_until, self.look)
             return
         clock.at(clock.now + LOOK_NS, self.look)
-        machine.step(self.seen())
-        machine.service()
+        wrong = self.fault or self.remade or self.send_errors != self.errors_seen
+        self.errors_seen = self.send_errors
+        if wrong or not machine.endpoint.machines.interface.sound:  # as Driver.wait_control tells the runner
+            machine.step(self.seen())
+            machine.service()
 
     def seen(self) -> InterfaceSeen:
         return InterfaceSeen(

@@ -221,7 +221,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "pause owner: DEADLINE in SETTLING",
         "pause owner: RESUME in SETTLING",
         "pause owner: VIEW in SETTLING",
-        "pause owner: CLOSE in SETTLING",
         "pause owner: RESUME, lease_is_over in HELD",
         "pause owner: DEADLINE in WAITING",
         "pause owner: DEADLINE in RESUMING",
@@ -256,7 +255,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "state_merge: OVER in RECONCILING",
         "VIEW: answers_and_lacking",
         "initiator: INITIATE in HOLDING",
-        "pause member: SUSPEND, was_overtaken in PAUSED",
     ),
     (
         "One seed in four has a token ring, and its members mostly hear each other: tests/protocol/test_ring.py, "
@@ -264,7 +262,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
     ): (
         "ring membership: REVIEW, must_begin_again in BUNDLING",
         "ring membership: REVIEW, attempt_runs in BUNDLING",
-        "ring membership: REVIEW, rests in BUNDLING",
         "ring membership: VIEW in BUNDLING",
         "ring membership: REVIEW, must_begin_again in AGREEING",
         "ring membership: REVIEW, attempt_runs in AGREEING",

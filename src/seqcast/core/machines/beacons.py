@@ -21,7 +21,7 @@ from seqcast.core.machines.coordinated import difference
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.table import IGNORED, DecisionTable, decision
-from seqcast.core.vocabulary import GiveWay, Warn
+from seqcast.core.vocabulary import GiveWay, Stand, Warn
 
 HEARD_MAX = 64
 APART_MAX = 64
@@ -29,6 +29,9 @@ APART_NS_MAX = 600_000_000_000
 """A view that could not be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
 LEADER_BEACONS = 10
 """How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
+REPEATS = 100
+"""So many times the engine sends a beacon before the core makes it anew: it sleeps meanwhile, and one that hangs falls
+silent in the end."""
 GATHER = 2
 """How long a leader waits for further coordinators, in bundling delays: they answer the first beacon that they hear."""
 SEPARATE = "another group of this cluster, which was founded separately,"
@@ -64,7 +67,8 @@ class Beacons:
         self.context, self.initiator = context, initiator
         self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
-        self.said_ns = -NEVER  # when our last beacon was sent
+        self.said_ns = -NEVER  # when our last beacon was made, and sent first
+        self.repeated = False  # the engine repeats it
         # Members in other views, and when we last told each of our view. Two members that have each other in different
         # views would otherwise answer each other's answers without a pause, and each duplicate of one besides.
         self.told_ns: dict[int, int] = {}
@@ -97,6 +101,7 @@ class Beacons:
         """Our new view."""
         self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
         self.told_ns = {}
+        self.repeated = False
         self.due_ns = self.context.now + self.context.settings.bundle_ns
         self.context.elder_ns = -NEVER
 
@@ -106,11 +111,18 @@ class Beacons:
 
     def run_timers(self) -> None:
         context = self.context
-        if context.now >= self.due_ns:
-            self.due_ns = context.now + context.settings.beacon_ns
-            if context.view is not None and self.initiator.membership.acting():
-                self.said_ns = context.now
-                context.multicast(self._own_beacon())
+        if context.now < self.due():
+            return
+        times = 1 if context.primary else REPEATS  # what those of a primary partition say changes
+        self.due_ns = context.now + times * context.settings.beacon_ns
+        self.said_ns, self.repeated = context.now, times > 1
+        context.emit(Stand(self._own_beacon(), context.settings.beacon_ns, times))
+
+    def review(self) -> None:
+        """Called at the end of each step: it may be no longer our turn."""
+        if self.repeated and not self.initiator.membership.acting():
+            self.repeated, self.due_ns = False, self.context.now
+            self.context.emit(Stand(None))
 
     # ---- what the merge asks
 
@@ -190,7 +202,9 @@ class Beacons:
             first_ns = known.first_ns if known else context.now
             self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
         if not known:  # all that hear each other must know it before one of them leads
-            self.due_ns = min(self.due_ns, max(context.now, self.said_ns + context.settings.bundle_ns))
+            repeats_ns = context.now - (context.now - self.said_ns) % context.settings.beacon_ns
+            said_ns = repeats_ns if self.repeated else self.said_ns
+            self.due_ns = min(self.due_ns, max(context.now, said_ns + context.settings.bundle_ns))
 
     def report(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
         self.found = True

@@ -16,7 +16,7 @@ from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInt
 from seqcast.events import InterfaceChanged
 
 LOOK_NS = 500_000_000
-"""Time between two checks by the runner, ns; each costs a few system calls."""
+"""Time between two looks of the runner, ns; each costs a few system calls."""
 PATIENCE = 4
 """After this many checks in a row, a replaced address counts as gone for good, and failing sends are reported."""
 
@@ -62,6 +62,11 @@ class Interface(Machine):
         self.failing = 0  # checks in a row in which sends had failed
         self.errors = 0  # failed sends up to the last check
         self.back = ""  # what happened to the interface whose sockets are being mended
+
+    @property
+    def sound(self) -> bool:
+        """Nothing is wrong, nor was it at the last look: a look that sees nothing wrong would change nothing."""
+        return self.state is S.SOUND and not (self.trouble or self.failing or self.replaced)
 
     # ---- inputs
 

@@ -142,6 +142,7 @@ class Merger(Machine):
 
     def review(self) -> None:
         """Called at the end of each step: does what has become possible."""
+        self.beacons.review()
         self.fire(E.REVIEW)
 
     def installed(self, merged: bool, lost: Collection[int]) -> None:
