@@ -96,6 +96,9 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
     sc_fd set; /* what the loop polls: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: it is awake */
+    sc_atomic untimed; /* and has no timer, so that the I/O thread is to wake it then; 0: it has one, or is awake */
+    sc_atomic minded_from; /* the I/O thread is in time for sleeps that end then, or later; SC_NEVER: for none */
+    sc_atomic rung; /* it has woken it */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
 

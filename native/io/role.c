@@ -230,6 +230,30 @@ static int is_idle(const sc_driver *d, const watch *w, int64_t now) {
     return w->standby > d->config.tick_ns && now - (int64_t)sc_counted(&d->round.came) >= d->config.tick_ns;
 }
 
+/* When the role's holder is to be woken; SC_NEVER: it has a timer, is awake, or is woken already. */
+static int64_t ring_due(sc_driver *d) {
+    int64_t end = sc_load(&d->waits.untimed);
+    return end && !sc_load(&d->waits.rung) ? end : SC_NEVER;
+}
+
+/* Waits until `until` or a signal, and minds the time for the holder of the role meanwhile: it looks at `until` at the latest when
+ * to wake it, so that only sleeps that end before need timers. SC_NEVER: it still wakes a holder that has begun to sleep without
+ * one. Returns whether it did. Under `role.lock`. */
+static int stand_by(sc_driver *d, int64_t until) {
+    sc_waits *w = &d->waits;
+    sc_store(&w->minded_from, until);
+    until = sc_earlier(until, ring_due(d));
+    if (until == SC_NEVER)
+        sc_cond_wait(&d->role.io_idle, &d->role.lock);
+    else
+        sc_cond_wait_until(&d->role.io_idle, &d->role.lock, until);
+    sc_store(&w->minded_from, SC_NEVER);
+    if (sc_now() < ring_due(d)) return 0;
+    sc_store(&w->rung, 1);
+    sc_io_wake(&d->io);
+    return 1;
+}
+
 void sc_driver_run(sc_driver *d) {
 #if defined(__linux__)
     prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
@@ -267,11 +291,10 @@ void sc_driver_run(sc_driver *d) {
         }
         if (quiet && d->role.holder == SC_ROLE_CALLER) { /* it blocks for long, and wakes us when it leaves */
             d->role.io_state = SC_IO_DEEP;
-            sc_cond_wait(&d->role.io_idle, &d->role.lock);
-            since = sc_now();
+            if (!stand_by(d, SC_NEVER)) since = sc_now();
         } else {
             d->role.io_state = SC_IO_STANDBY;
-            sc_cond_wait_until(&d->role.io_idle, &d->role.lock, now + callers.standby);
+            stand_by(d, now + callers.standby);
         }
         d->role.io_state = SC_IO_AWAKE;
     }

@@ -300,6 +300,8 @@ BREAKS = (
          tests="tests/sockets/test_logs.py"),
     _one("the control thread is not told that the interface is well again", "native/io/wake.c",
          "(sc_look(d, now) || each)", "sc_look(d, now)", tests="tests/sockets/test_interface.py"),
+    _one("the I/O thread ends no sleep whose time it minds", "native/io/role.c",
+         "    sc_io_wake(&d->io);\n    return 1;", "    return 1;", tests="tests/sockets/test_io.py"),
     _one("the I/O thread looks as often under load", "native/io/role.c",
          "    else if (2 * w->standby <= most)\n        w->standby *= 2;\n", "",
          tests="tests/sockets/test_io.py", why="costs CPU time alone"),

@@ -136,6 +136,16 @@ def test_the_io_thread_looks_less_often_under_load():
             assert len(c.view.members) == 3
 
 
+def test_the_io_thread_ends_the_sleep_of_a_caller_whose_time_it_minds():
+    """Nothing arrives where a member is alone, and a caller that comes back often has no timer of its own."""
+    with join(cluster(), "a", standby_s=0.05) as a, ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(lambda: [a.recv(timeout=0.12) for _ in range(10)])
+        try:
+            assert waits.result(LIMIT_S) == [None] * 10
+        finally:
+            a.send(b"the end")
+
+
 def test_an_interface_can_be_given_by_its_address():
     with join(cluster(), "a", interface="127.0.0.1") as a:
         assert a.path["interface"] == LOOPBACK or sys.platform == "win32"
