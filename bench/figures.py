@@ -1,6 +1,6 @@
 """Measures every figure of README.md: ``make bench-figures``.
 
-    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; at most 18 minutes
+    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; about 20 minutes
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
     python docs/render.py                      # makes README.md's tables from it
 
@@ -29,14 +29,19 @@ SEGMENTED = "--path veth-segmented"
 LOOPBACK = "--path loopback"
 COMMANDS: dict[str, list[str]] = {
     "plain": ["python bench/plain_bench.py --pairs 5 --seconds 0.5"],
-    "members": [f"{PERF} --kind plain --members {members} {LOOPBACK}" for members in (2, 16)],
+    "work": ["python bench/plain_bench.py --kinds plain at-once --work-us 4 --size 64 --pairs 5 --seconds 0.5"],
+    "members": [
+        f"{PERF} --kind {kind} --members {members} {LOOPBACK}" for kind in ("plain", "aio") for members in (2, 8, 16)
+    ],
     "batches": [
         *[
             f"{PERF} --order {order} --size {size} {LOOPBACK}"
             for order in ("total", "fifo")
             for size in (64, 1024, 8192, 65536)
         ],
-        *[f"{PERF} --order {order} --size 1024 {SEGMENTED}" for order in ("total", "fifo")],
+        f"{PERF} --order total --size 1024 {SEGMENTED}",
+        *[f"{PERF} --order fifo --size {size} {SEGMENTED}" for size in (64, 1024, 8192, 65536)],
+        *[f"{PERF} --order fifo --size 1024 --members {members} {LOOPBACK}" for members in (2, 8, 16)],
     ],
     "aeron": ["python bench/aeron_bench.py --pairs 5 --seconds 1"],
     "loss": [
@@ -78,7 +83,7 @@ def measure(command: str) -> str | None:
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
-    keys = {key: key for key in ("plain", "aeron", "membership", "election", "journal")}
+    keys = {key: key for key in ("plain", "work", "aeron", "membership", "election", "journal")}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"

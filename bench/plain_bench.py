@@ -11,6 +11,8 @@ One process sends, three receive. Kinds:
   loop.
 - ``aio``: ``await group.send(b)`` and ``async for message in group``, also with all defaults; in the sender a task
   takes its own messages.
+- ``at-once``: ``plain`` with ``flush_s_min=0``, so that each message leaves at once. With ``--work-us`` it shows what
+  gathering gains where an application works between its sends.
 - ``pyzmq``: ``socket.send(b)`` of a PUB socket and ``socket.recv()`` of three SUB sockets over TCP, with high-water
   marks of 10,000 messages and XPUB_NODROP: by default PUB drops messages that do not fit, and nothing may be lost here.
 
@@ -233,7 +235,14 @@ def pyzmq(task: dict[str, Any]) -> None:
     wait_for_parent()
 
 
-KINDS: dict[str, Callable[[dict[str, Any]], None]] = {"plain": plain, "aio": aio, "pyzmq": pyzmq}
+def at_once(task: dict[str, Any]) -> None:
+    """``plain``, and each message leaves at once."""
+    plain({**task, "settings": task["settings"] | {"flush_s_min": 0}})
+
+
+KINDS: dict[str, Callable[[dict[str, Any]], None]] = {"plain": plain, "aio": aio, "at-once": at_once, "pyzmq": pyzmq}
+BESIDE = ("pyzmq", "at-once")
+"""What the others are compared with in the JSON object."""
 
 
 def run(kind: str, arguments: argparse.Namespace, size: int, number: int, tree: str) -> dict[str, float] | None:
@@ -305,7 +314,8 @@ def spread(values: list[float], form: str = "{:,.0f}") -> str:
 
 def figures(these: list[dict[str, float]], beside: list[dict[str, float]] | None) -> dict[str, Any]:
     """Medians of the runs of one kind, and the ratios, with their spread, to the runs of another kind beside them."""
-    values: dict[str, Any] = {key: statistics.median([each[key] for each in these]) for key in ("rate", "cpu_us")}
+    keys = ("rate", "cpu_us", "messages_a_packet")
+    values: dict[str, Any] = {key: statistics.median([each[key] for each in these]) for key in keys}
     if beside:
         ratios = [a["rate"] / b["rate"] for a, b in zip(these, beside, strict=True)]
         values |= {"ratio": statistics.median(ratios), "spread": [min(ratios), max(ratios)]}
@@ -346,7 +356,8 @@ def main() -> int:
         for kind, tree in columns:
             these = runs[kind, tree]
             if arguments.json:
-                rows.append({"kind": kind, "size": size, **figures(these, runs.get(("pyzmq", "")))})
+                beside = next((runs[kind, ""] for kind in BESIDE if (kind, "") in runs), None)
+                rows.append({"kind": kind, "size": size, **figures(these, beside)})
                 continue
             text = f"{size} B  {kind:6} {tree:20} {spread([each['rate'] for each in these])} msgs/s"
             text += f"  CPU {spread([each['cpu_us'] for each in these], '{:.2f}')} us"
@@ -361,7 +372,8 @@ def main() -> int:
         from seqcast.perf.report import machine
 
         about = {"members": 1 + RECEIVERS, "pairs": arguments.pairs, "seconds": arguments.seconds}
-        print(json.dumps({"plain": rows, **about, "machine": machine()}))
+        what = "work" if arguments.work_us else "plain"
+        print(json.dumps({what: rows, "work_us": arguments.work_us, **about, "machine": machine()}))
     return 0
 
 

@@ -73,6 +73,7 @@ static int pack(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
         go_first(&d->turn, s);
     else if (s->owner)
         leave_turn(&d->turn, s);
+    if (s->to == d->io.config.member) sc_tell_engine_news(d); /* nothing is transmitted, which would tell of it */
     return result;
 }
 

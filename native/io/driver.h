@@ -1,10 +1,11 @@
 /* The driver: sockets, clock and threads around one engine.
  *
- * One thread at a time has the *receive role*: it waits on the sockets, passes received datagrams to the engine, runs its timers
- * and transmits. A caller that waits (for a message, for credit) takes the role, so that a message reaches it without a change
- * of thread; while no caller waits, the I/O thread has it. While callers come and go, the I/O thread stands by in ticks of a
- * millisecond and takes over when no caller drove for a whole tick; while a caller blocks for long it sleeps until that caller
- * leaves. An event loop that is woken in quick succession is such a caller for one round at a time.
+ * One thread at a time has the *receive role*: it waits on the sockets, passes received datagrams to the engine, runs its
+ * timers and transmits. A caller that waits (for a message, for credit) takes the role, so that a message reaches it without a
+ * change of thread; while no caller waits, the I/O thread has it. While callers come and go, the I/O thread stands by in ticks
+ * of `tick_ns` and takes over when no caller drove for a whole tick; while a caller blocks for long it sleeps until that
+ * caller leaves. A caller that begins to wait while it stands by has no timer: the I/O thread wakes it when its time is over.
+ * An event loop that is woken in quick succession is such a caller for one round at a time.
  *
  * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never held
  * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.

@@ -260,8 +260,9 @@ static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int64_t left = end - sc_now();
     sc_store(&d->waits.untimed, end);
     if (end < sc_load(&d->waits.minded_from)) sc_store(&d->waits.untimed, 0);
-    int lanes = sc_io_poll(&d->io, left < 0 ? 0 : sc_load(&d->waits.untimed) ? -1 : left);
-    if (left > 0) measure_lateness(d, end);
+    int untimed = sc_load(&d->waits.untimed) != 0;
+    int lanes = sc_io_poll(&d->io, left < 0 ? 0 : untimed ? -1 : left);
+    if (left > 0 && !untimed) measure_lateness(d, end);
     sc_store(&d->waits.untimed, 0);
     sc_store(&d->waits.sleep_until, 0);
     *woken = lanes & SC_IO_WOKEN && !sc_exchange(&d->waits.rung, 0);

@@ -172,10 +172,24 @@ static uint64_t unsent_bytes(sc_driver *d) {
     return unsent;
 }
 
+/* When the role's holder is to be woken; SC_NEVER: it has a timer, is awake, or is woken already. */
+static int64_t ring_due(sc_driver *d) {
+    int64_t end = sc_load(&d->waits.untimed);
+    return end && !sc_load(&d->waits.rung) ? end : SC_NEVER;
+}
+
+/* Wakes it if it is due; returns whether it was. */
+static int ring(sc_driver *d, int64_t now) {
+    if (now < ring_due(d)) return 0;
+    sc_store(&d->waits.rung, 1);
+    sc_io_wake(&d->io);
+    return 1;
+}
+
 /* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed is
  * flushed. When there is none, senders have to ask again. */
 static void look_after_unsent(sc_driver *d) {
-    int64_t left = sc_rest_due(d) - sc_now();
+    int64_t now = sc_now(), left = sc_earlier(sc_rest_due(d), ring_due(d)) - now;
     if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));
     if (sc_now() < sc_rest_due(d)) return;
     if (unsent_bytes(d) > 0) {
@@ -230,12 +244,6 @@ static int is_idle(const sc_driver *d, const watch *w, int64_t now) {
     return w->standby > d->config.tick_ns && now - (int64_t)sc_counted(&d->round.came) >= d->config.tick_ns;
 }
 
-/* When the role's holder is to be woken; SC_NEVER: it has a timer, is awake, or is woken already. */
-static int64_t ring_due(sc_driver *d) {
-    int64_t end = sc_load(&d->waits.untimed);
-    return end && !sc_load(&d->waits.rung) ? end : SC_NEVER;
-}
-
 /* Waits until `until` or a signal, and minds the time for the holder of the role meanwhile: it looks at `until` at the latest when
  * to wake it, so that only sleeps that end before need timers. SC_NEVER: it still wakes a holder that has begun to sleep without
  * one. Returns whether it did. Under `role.lock`. */
@@ -248,10 +256,7 @@ static int stand_by(sc_driver *d, int64_t until) {
     else
         sc_cond_wait_until(&d->role.io_idle, &d->role.lock, until);
     sc_store(&w->minded_from, SC_NEVER);
-    if (sc_now() < ring_due(d)) return 0;
-    sc_store(&w->rung, 1);
-    sc_io_wake(&d->io);
-    return 1;
+    return ring(d, sc_now());
 }
 
 void sc_driver_run(sc_driver *d) {
@@ -264,6 +269,7 @@ void sc_driver_run(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     while (!sc_load(&d->stop)) {
         int64_t now = sc_now();
+        ring(d, now); /* other work may have taken long */
         watch_callers(d, &callers, now);
         if (d->role.turns != seen) {
             seen = d->role.turns;

@@ -114,7 +114,10 @@ static void ask_flush(sc_driver *d) {
 }
 
 int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
-    if (unsent == 0) return SC_FLUSH_NOTHING;
+    if (unsent == 0) { /* to itself, or another thread has transmitted it */
+        sc_wake_caller(d, SC_WANT_DELIVERY);
+        return SC_FLUSH_NOTHING;
+    }
     int at_once = answer || now >= turn(d);
     if (!at_once) ask_flush(d);
     if (!at_once && unsent < d->config.flush_bytes) return SC_FLUSH_NOTHING;

@@ -276,8 +276,8 @@ def test_namespaces_are_gone_afterwards():
 def run(mb, lost=0):
     return {
         "sent_msgs_per_s": mb * 1000, "delivered_msgs_per_s": mb * 990, "delivered_mb_per_s": mb, "messages": 10,
-        "lost": lost, "wrong": 0, "retransmitted_packets": 1, "cpu_us_per_msg": 1.5, "rss_mb": 50 + mb / 1000,
-        "rss_rest_mb": 40, "window_bytes": 1 << 20,
+        "lost": lost, "wrong": 0, "retransmitted_packets": 1, "cpu_us_per_msg": 1.5, "acks_per_packet": 0.1,
+        "rss_mb": 50 + mb / 1000, "rss_rest_mb": 40, "window_bytes": 1 << 20,
     }  # fmt: skip
 
 
@@ -366,7 +366,8 @@ def perf(*arguments):
 SHORT = ("--seconds", "0.3", "--pairs", "1", "--path", "loopback", "--json")
 KEYS = {
     "members", "senders", "size", "order", "seconds", "sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s",
-    "lost", "retransmitted_packets", "cpu_us_per_msg", "rss_mb", "raw_mb_per_s", "limit_mb_per_s", "ratio_to_raw",
+    "lost", "retransmitted_packets", "acks_per_packet", "cpu_us_per_msg", "rss_mb", "raw_mb_per_s", "limit_mb_per_s",
+    "ratio_to_raw",
     "ratio_to_limit", "spread",
 }  # fmt: skip
 

@@ -57,7 +57,7 @@ RARE_EDGES = {Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMI
     [
         ("total", 15),
         pytest.param("fifo", 15, marks=pytest.mark.long),
-        *(pytest.param(order, 8, marks=pytest.mark.long) for order in ("grant", "causal")),
+        *(pytest.param(order, 8, marks=pytest.mark.long) for order in ("sequencer", "total-1999", "grant", "causal")),
     ],
 )
 def test_all_guarantees_hold_in_a_storm_of_view_changes(order, seeds):

@@ -56,6 +56,20 @@ def test_messages_go_both_ways_in_order():
     run(main())
 
 
+def test_a_message_to_itself_wakes_a_member_that_waits():
+    """It is not transmitted, and nothing else comes where a member is alone and its heartbeats are rare."""
+
+    async def main():
+        async with seqcast.aio.join(cluster(), name="a", interface=LOOPBACK, heartbeat_s=60) as a:
+            waits = asyncio.create_task(a.recv(2 * LIMIT_S))
+            await asyncio.sleep(0.1)
+            await a.send(b"to myself", to=a.view.members[0])
+            done, _ = await asyncio.wait([waits], timeout=LIMIT_S / 3)  # a wait that ends takes it, woken or not
+            assert done and waits.result().payload == b"to myself"
+
+    run(main())
+
+
 def test_async_for_ends_when_the_group_is_left():
     async def main():
         async with two(order="fifo", deliver_own=False) as (a, b):

@@ -118,7 +118,7 @@ def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
     from seqcast.perf import report
 
     keys = ("sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s", "cpu_us_per_msg", "rss_mb", "rss_rest_mb")
-    keys += ("lost", "wrong", "messages", "retransmitted_packets", "window_bytes")
+    keys += ("lost", "wrong", "messages", "retransmitted_packets", "window_bytes", "acks_per_packet")
     group = dict.fromkeys(keys, 1200.0)
     about = {"members": 4, "senders": 1, "size": 1024, "order": "fifo", "seconds": 5.0, "machine": report.machine()}
     about["command"] = "seqcast perf --size 1024"
@@ -140,7 +140,11 @@ def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
     assert {(run["size"], run["order"]) for run in throughput} >= {
         (size, order) for size in (64, 1024, 8192, 65536) for order in ("fifo", "total")
     }
-    assert {run["members"] for run in throughput if run.get("kind") == "plain"} >= {2, 16}
+    segmented = {(run["size"], run["order"]) for run in throughput if run["path"] == "veth-segmented"}
+    assert segmented >= {(size, "fifo") for size in (64, 1024, 8192, 65536)}
+    for kind in ("plain", "aio", "batches"):
+        assert {run["members"] for run in throughput if run.get("kind") == kind} >= {2, 8, 16}
+    assert [row["kind"] for run in runs for row in run.get("work", ())] == ["plain", "at-once"]
     assert {row["kind"] for run in runs for row in run.get("plain", ())} == {"plain", "aio", "pyzmq"}
     assert all(run["lost"] == 0 and run["pairs"] >= 5 for run in throughput)
     assert any("latency_us" in run for run in runs)

@@ -173,7 +173,7 @@ def test_joiners_and_other_views_are_forgotten_only_after_several_signs_are_miss
 
 def test_presets_say_how_soon_other_views_are_found():
     found = {name: core_settings(Config(preset=name), mtu=1500, rcvbuf=1 << 20)["beacon_ns"] for name in PRESETS}
-    assert found["fast"] == found["lan"] < found["wan"], "Python sends beacons"
+    assert found["fast"] == found["lan"] < found["wan"], "Python answers beacons"
 
 
 def test_group_addresses_lie_in_the_scopes_for_local_use_and_differ():

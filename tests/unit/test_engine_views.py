@@ -525,7 +525,7 @@ def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_
 
 @pytest.mark.parametrize("order", ["sequencer", "total-1999"])
 def test_what_was_not_ordered_is_not_sent_again_across_a_merge(order):
-    """The cut, 11: it is reported as lost, and sent again it could be delivered twice."""
+    """TOT-18, and the cut, 11: it is reported as lost, and sent again it could be delivered twice."""
     net = Net(3, sequencer=0, mechanism=by_name(order).number)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)

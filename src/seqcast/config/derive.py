@@ -106,7 +106,7 @@ def gossip_settings(config: Config) -> dict[str, Any]:
 
 def _meeting_times(config: Config) -> dict[str, int]:
     """How soon joiners and other views are noticed, and how long they are waited for: by how often they say that they
-    are there. Python sends beacons and merges views, so the preset "fast" makes neither quicker."""
+    are there. Python answers beacons and merges views, so the preset "fast" makes neither quicker."""
     join_ns, beacon_ns = nanoseconds(config.join_s_max), max(2 * nanoseconds(config.heartbeat_s), BEACON_NS_MIN)
     return {
         "joiner_seen_ns": 5 * join_ns,

@@ -2,7 +2,8 @@
 
 Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``,
 ``.gossip`` and ``.ring``, which can be switched at run time; lines of a disabled logger are never made (TRC-01). INFO
-has one line for each event of the group, DEBUG one for each control frame. Messages are never logged.
+has one line for each event of the group, DEBUG one for each control frame but beacons that the engine repeats. Messages
+are never logged.
 """
 
 from __future__ import annotations

@@ -36,6 +36,7 @@ failed; 2 for bad input; 130 if interrupted
 figures of --json:
   sent_msgs_per_s, delivered_msgs_per_s (at the slowest receiver, until its last message), delivered_mb_per_s,
   lost (sum over receivers and runs), retransmitted_packets, cpu_us_per_msg (all members, per message sent),
+  acks_per_packet (received by all members, per packet sent),
   rss_mb (the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
   ratio_to_limit, spread (minimum and maximum of each); with --loss also loss_free_msgs_per_s and
   ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages

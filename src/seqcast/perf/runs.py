@@ -155,10 +155,10 @@ def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = N
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
         message), messages, received, lost (sum over receivers), wrong, views (that came during the run; always 0),
-        retransmitted_packets, packets (sent for the first time), cpu_us_per_msg (of the whole group), used (``USED``
-        of each member, in their order), rss_mb and rss_rest_mb (of the largest member), window_bytes; and with
-        journals journal_missing, the messages received that no journal holds. A run during which membership changed
-        is repeated.
+        retransmitted_packets, packets (sent for the first time), acks_per_packet, cpu_us_per_msg (of the whole group),
+        used (``USED`` of each member, in their order), rss_mb and rss_rest_mb (of the largest member), window_bytes;
+        and with journals journal_missing, the messages received that no journal holds. A run during which membership
+        changed is repeated.
 
     Raises:
         RunFailed: a member failed, its journal cannot be read, or membership changed in each try.
@@ -243,7 +243,8 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "views": sum(answer["views"] for answer in done),
         "retransmitted_packets": sum(answer["counters"]["packets_retransmitted"] for answer in done),
         "cpu_us_per_msg": sum(answer["user_s"] + answer["system_s"] for answer in done) * 1e6 / max(1, sum(sent)),
-        "packets": sum(answer["counters"]["packets_sent"] for answer in done),
+        "packets": (packets := sum(answer["counters"]["packets_sent"] for answer in done)),
+        "acks_per_packet": sum(answer["counters"]["acks_received"] for answer in done) / max(1, packets),
         "used": [{key: answer[key] for key in USED} for answer in done],
         "rss_mb": max(answer["rss_mb"] for answer in done),
         "rss_rest_mb": max(answer["rss_mb"] for answer in ready),

@@ -30,8 +30,8 @@ APART_NS_MAX = 600_000_000_000
 LEADER_BEACONS = 10
 """How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
 REPEATS = 100
-"""So many times the engine sends a beacon before the core makes it anew: it sleeps meanwhile, and one that hangs falls
-silent in the end."""
+"""So many times the engine sends a beacon before the core makes it anew, in 10 s or, with the preset "wan", 40 s. The
+core sleeps meanwhile, and a member whose core hangs falls silent at last."""
 GATHER = 2
 """How long a leader waits for further coordinators, in bundling delays: they answer the first beacon that they hear."""
 SEPARATE = "another group of this cluster, which was founded separately,"
@@ -121,7 +121,8 @@ class Beacons:
     def review(self) -> None:
         """Called at the end of each step: it may be no longer our turn."""
         if self.repeated and not self.initiator.membership.acting():
-            self.repeated, self.due_ns = False, self.context.now
+            self.said_ns, self.repeated = self._last_said_ns(), False
+            self.due_ns = self.said_ns + self.context.settings.beacon_ns
             self.context.emit(Stand(None))
 
     # ---- what the merge asks
@@ -202,9 +203,7 @@ class Beacons:
             first_ns = known.first_ns if known else context.now
             self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
         if not known:  # all that hear each other must know it before one of them leads
-            repeats_ns = context.now - (context.now - self.said_ns) % context.settings.beacon_ns
-            said_ns = repeats_ns if self.repeated else self.said_ns
-            self.due_ns = min(self.due_ns, max(context.now, said_ns + context.settings.bundle_ns))
+            self.due_ns = min(self.due_ns, max(context.now, self._last_said_ns() + context.settings.bundle_ns))
 
     def report(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
         self.found = True
@@ -244,6 +243,11 @@ class Beacons:
             context.emit(Warn(NEITHER_GIVES_WAY))
 
     # ---- the rest
+
+    def _last_said_ns(self) -> int:
+        """When our last beacon was sent, by the engine or by us."""
+        now, beacon_ns = self.context.now, self.context.settings.beacon_ns
+        return now - (now - self.said_ns) % beacon_ns if self.repeated else self.said_ns
 
     def _difference(self, frame: Beacon) -> str:
         """Why its group cannot be merged with ours; "" if it can."""
