@@ -80,7 +80,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     while pairs < options.pairs and (not pairs or before + longest < until):
         for loss in losses:
             with open_path("loopback", MEMBERS, own_namespace=loss > 0) as path, Crew() as crew:
-                for size in options.sizes if not loss else options.loss_sizes:
+                for size in options.sizes:
                     for senders in options.senders:
                         wrong += throughput(options, path, crew, Column(size, senders, loss), pairs, cells)
             latency(options, pairs, loss, cells)
@@ -369,9 +369,6 @@ def main() -> int:
     parser.add_argument("--sizes", type=int, nargs="+", default=[64, 1024, 8192])
     parser.add_argument("--senders", type=int, nargs="+", default=[1, 4])
     parser.add_argument("--loss", type=float, default=1.0, metavar="PERCENT", help="also with this loss; 0: without")
-    parser.add_argument(
-        "--loss-sizes", type=int, nargs="+", default=[64, 1024, 8192], help="sizes that are measured with loss"
-    )
     parser.add_argument("--seconds", type=float, default=0.5, help="length of each run (0.5)")
     parser.add_argument("--rounds", type=int, default=3000, help="round trips of each latency run (3000)")
     parser.add_argument("--pairs", type=int, default=20, help="at most this many (20)")

@@ -53,8 +53,8 @@ STAGES = {
 RUNS = ("seqcast", "limit", "raw")
 TITLES = {"seqcast": "seqcast", "limit": "the limit", "raw": "plain C"}
 READING = """\
-- **The kernel takes most of the time**, and two thirds of what plain C takes is its copy and its network. More
-  members on the machine, other sizes of packets, windows and naps change little of it.
+- **The kernel takes about half of the time**, and nearly all of what plain C takes, most of it for its copy and its
+  network. Other sizes of packets, windows and naps change little of it.
 - **Copies.** A message is copied once into the send ring. Receivers lend the memory of received packets (*copy* is
   next to nothing there), where the limit copies, which is why receivers of large packets need less than the limit's.
 - **CRC and copy in one pass** are not built. A receiver that lends memory has no copy to merge the CRC with. A sender
@@ -66,10 +66,10 @@ READING = """\
 - A prototype of the data plane without views, order, delivery to Python or flow control beyond one window once
   reached 1.7 times our rate at 1 KB. The difference was: a copy out of each packet, a slower CRC, more locks and
   hand-overs between the thread of the caller and the I/O thread, small receives, and offsets on the wire. What is
-  left beyond the limit is *engine* (views, order, flow control, delivery) and *Python*, half of which are the loops
-  and checks of the measurement.
-- **Where each packet arrives by itself** (veth-segmented), a receiver's kernel needs three quarters of the time, and
-  all that is done for each packet counts: its slab, its place in the receive ring, its source address.
+  left beyond the limit is *engine* (views, order, flow control, delivery) and *Python*, with the loops and checks of
+  the measurement.
+- **Where each packet arrives by itself** (veth-segmented), all that is done for each packet counts: its slab, its
+  place in the receive ring, its source address.
 """
 """Below the tables; look at it again when they are made anew."""
 

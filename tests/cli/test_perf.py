@@ -367,8 +367,7 @@ SHORT = ("--seconds", "0.3", "--pairs", "1", "--path", "loopback", "--json")
 KEYS = {
     "members", "senders", "size", "order", "seconds", "sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s",
     "lost", "retransmitted_packets", "acks_per_packet", "cpu_us_per_msg", "rss_mb", "raw_mb_per_s", "limit_mb_per_s",
-    "ratio_to_raw",
-    "ratio_to_limit", "spread",
+    "ratio_to_raw", "ratio_to_limit", "spread",
 }  # fmt: skip
 
 

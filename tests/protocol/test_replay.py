@@ -20,8 +20,8 @@ def recorded(seed, family):
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_recording_of_a_run_replays_to_the_same_effects(family):
-    tapes = recorded(3, family)
-    assert sum(isinstance(effect, Send) for tape in tapes for _, _, effects in tape.steps for effect in effects) > 40
+    tapes = recorded(1, family)
+    assert sum(isinstance(effect, Send) for tape in tapes for _, _, effects in tape.steps for effect in effects) > 50
     for tape in tapes:
         replay(tape)
 
