@@ -82,6 +82,9 @@ WAITS = (
 )  # fmt: skip
 OUTSIDE = ("[vdso]", "[vsyscall]", "[unknown]", "[heap]", "[stack]")
 """Of the names in brackets, those that are not the kernel or a module of it."""
+MERGED = "_6Driver_"
+"""In the names of Cython's functions that call our C and do little else: the compiler puts most of it into them."""
+MEASURING = ("sc_numbers", "__pyx_pw_7seqcast_7_native_4bare")
 CALLS = ("__x64_sys_send", "__x64_sys_recv", "__sys_send", "__sys_recv", "do_recvmmsg", "net_rx_action")
 
 
@@ -116,7 +119,8 @@ def user_stage(function: str, file: str) -> str:
             return "locks"
         calls = ("send", "recv", "poll", "nanosleep", "syscall", "futex", "sched_yield")
         return "system calls" if any(call in function for call in calls) else "engine"
-    return "engine" if "/_native/" in file and not function.startswith("__pyx") else "Python"
+    ours = "/_native/" in file and not function.startswith(MEASURING)
+    return "engine" if ours and (MERGED in function or not function.startswith("__pyx")) else "Python"
 
 
 class Samples:

@@ -280,11 +280,15 @@ static int bind_to_interface(const sc_io *io, const sc_sockaddr *own) {
     return 0;
 }
 
+/* Without the loop no own datagrams come to the data socket: its filter would be run for the datagrams of the others alone. */
 static void set_loop(sc_io *io, int loop) {
     int v4 = io->config.family == 4;
     if (io->out == SC_NO_FD || loop == (int)sc_load(&io->looped)) return;
-    if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, loop) == 0)
-        sc_store(&io->looped, loop);
+    if (loop) sc_io_filter_own(io, SC_LANE_DATA);
+    if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, loop) != 0)
+        return;
+    if (!loop) sc_io_set_int(io->fd[SC_LANE_DATA], SOL_SOCKET, SO_DETACH_FILTER, 0);
+    sc_store(&io->looped, loop);
 }
 
 /* Makes the sockets that multicast use the interface. 0, or -1. */

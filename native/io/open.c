@@ -58,11 +58,11 @@ static int set_buffer(sc_fd fd, int receive, int bytes) {
 /* The kernel drops our own looped-back datagrams before they are charged to the socket: the filter compares the
  * sender's incarnation (the data that a filter sees starts with the 8-byte UDP header). It looks at the source port first, as the
  * bytes of a datagram that the kernel has segmented are costly to reach, and its UDP header is not. */
-static void filter_own(sc_fd fd, const sc_address *own, uint64_t member) {
+void sc_io_filter_own(const sc_io *io, int lane) {
 #if defined(__linux__)
-    uint32_t port = (uint32_t)own->bytes[1] << 8 | own->bytes[2];
+    uint32_t port = (uint32_t)io->address.bytes[1] << 8 | io->address.bytes[2];
     uint8_t wire[8];
-    sc_put64(wire, member);
+    sc_put64(wire, io->config.member);
     uint32_t high = (uint32_t)wire[0] << 24 | (uint32_t)wire[1] << 16 | (uint32_t)wire[2] << 8 | wire[3];
     uint32_t low = (uint32_t)wire[4] << 24 | (uint32_t)wire[5] << 16 | (uint32_t)wire[6] << 8 | wire[7];
     struct sock_filter code[] = {
@@ -78,9 +78,10 @@ static void filter_own(sc_fd fd, const sc_address *own, uint64_t member) {
         BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
     };
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
-    setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program); /* without it, the engine drops them */
+    /* Without it, the engine drops them. */
+    setsockopt(io->fd[lane], SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 #else
-    (void)fd, (void)own, (void)member;
+    (void)io, (void)lane;
 #endif
 }
 
@@ -228,8 +229,8 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
         sc_io_close(io);
         return -1;
     }
-    filter_own(io->fd[SC_LANE_DATA], &io->address, config->member);
-    filter_own(io->fd[SC_LANE_CONTROL], &io->address, config->member);
+    sc_io_filter_own(io, SC_LANE_DATA);
+    sc_io_filter_own(io, SC_LANE_CONTROL);
     open_out(io, &own);
     sc_store(&io->looped, 1);
     use_offloads(io);

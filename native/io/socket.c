@@ -323,6 +323,7 @@ static void send_one_by_one(sc_io *io, const sc_tx *run) {
 typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
     const sc_tx *run[SC_IO_BATCH_MAX];
+    uint32_t packets[SC_IO_BATCH_MAX];
     struct iovec parts[SC_IO_BATCH_MAX * SC_TX_SEGMENTS];
     sc_sockaddr to[SC_IO_BATCH_MAX];
     sc_cmsg control[SC_IO_BATCH_MAX];
@@ -354,12 +355,27 @@ static void flush_messages(sc_io *io, sc_sending *out) {
             for (; done < out->n; done++) /* a run of datagrams may be several messages */
                 if (done == 0 || out->run[done] != out->run[done - 1]) send_one_by_one(io, out->run[done]);
         } else if (tries-- == 0 || !send_again(io, out->by, code)) {
-            sc_count(&io->counters.send_errors, out->messages[done].msg_hdr.msg_iovlen);
+            sc_count(&io->counters.send_errors, out->packets[done]);
             done++;
             tries = 3;
         }
     }
     out->n = out->n_parts = 0;
+}
+
+/* The bytes of `n` packets from `first` on: those that lie one behind the other in memory are one part, as the kernel copies each
+ * part by itself. Returns how many. */
+static size_t lay_parts(const sc_tx *run, uint32_t first, uint32_t n, struct iovec *parts) {
+    size_t k = 0;
+    const uint8_t *end = NULL;
+    for (uint32_t i = first; i < first + n; i++) {
+        if (run->p[i] == end)
+            parts[k - 1].iov_len += run->len[i];
+        else
+            parts[k++] = (struct iovec){.iov_base = (void *)(uintptr_t)run->p[i], .iov_len = run->len[i]};
+        end = run->p[i] + run->len[i];
+    }
+    return k;
 }
 
 static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t first, uint32_t n) {
@@ -373,14 +389,11 @@ static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t f
         return;
     }
     out->run[i] = run;
-    out->messages[i].msg_hdr = (struct msghdr){.msg_name = len ? &out->to[i] : NULL,
-                                               .msg_namelen = len,
-                                               .msg_iov = &out->parts[out->n_parts],
-                                               .msg_iovlen = n};
-    for (uint32_t k = first; k < first + n; k++) {
-        out->parts[out->n_parts].iov_base = (void *)(uintptr_t)run->p[k];
-        out->parts[out->n_parts++].iov_len = run->len[k];
-    }
+    out->packets[i] = n;
+    out->messages[i].msg_hdr =
+        (struct msghdr){.msg_name = len ? &out->to[i] : NULL, .msg_namelen = len, .msg_iov = &out->parts[out->n_parts]};
+    out->messages[i].msg_hdr.msg_iovlen = lay_parts(run, first, n, &out->parts[out->n_parts]);
+    out->n_parts += (int)out->messages[i].msg_hdr.msg_iovlen;
     if (n > 1) {
         struct msghdr *header = &out->messages[i].msg_hdr;
         header->msg_control = &out->control[i];

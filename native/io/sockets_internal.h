@@ -62,6 +62,7 @@ int sc_set_nonblocking(sc_fd fd); /* poll.c */
 /* open.c. Sets *error and returns -1. */
 int sc_io_fail(sc_io_error *error, const char *call, int code);
 int sc_io_set_int(sc_fd fd, int level, int option, int value);
+void sc_io_filter_own(const sc_io *io, int lane); /* where the kernel can, it drops own datagrams */
 
 /* interface.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);

@@ -48,6 +48,7 @@ uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
     window = least(window, e->view.window_bytes);
     if (taken + window > e->view.room_bytes) window = e->view.room_bytes > taken ? e->view.room_bytes - taken : 0;
     rx->promised = most(rx->promised, rx->charged + most(window, e->view.share_bytes));
+    rx->ack_at = 0;
     return window_left(e, rx);
 }
 
@@ -57,6 +58,7 @@ void sc_flow_claim(sc_rx_stream *rx, uint16_t claim) {
     if ((int16_t)(uint16_t)(claim - rx->claim) <= 0) return;
     rx->claim = claim;
     rx->promised = 0;
+    rx->ack_at = 0;
     rx->claim_charged = rx->charged;
 }
 
@@ -105,6 +107,8 @@ void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
         sc_flow_ordered(e, peer);
         return;
     }
+    if (rx->progressed == now && rx->ack_due != SC_NEVER) return; /* packets that came, or were taken, together */
+    rx->progressed = now;
     int64_t delay = e->config.ack_delay_ns, wait = delay, receivers = stream == SC_STREAM_GROUP ? e->view.n - 1 : 1;
     if (receivers > 1) {
         delay = sc_tx_spread(e, delay);
@@ -138,13 +142,20 @@ static uint64_t ack_interval(const sc_engine *e, const sc_peer *peer, int stream
     return interval;
 }
 
-static int ack_is_due(const sc_engine *e, const sc_peer *peer, int stream) {
-    const sc_rx_stream *rx = sc_rx_of((sc_peer *)peer, stream);
-    uint64_t at, ring = e->config.ring_packets, interval = most(ack_interval(e, peer, stream, &at), 1);
+static uint64_t ack_due_at(const sc_engine *e, const sc_peer *peer, int stream) {
+    uint64_t at, acked = sc_rx_of((sc_peer *)peer, stream)->acked_charged;
+    uint64_t interval = most(ack_interval(e, peer, stream, &at), 1);
+    return at ? ((acked + at) / interval + 1) * interval - at : acked + interval;
+}
+
+static int ack_is_due(const sc_engine *e, sc_peer *peer, int stream) {
+    sc_rx_stream *rx = sc_rx_of(peer, stream);
+    uint64_t ring = e->config.ring_packets;
     uint64_t packets = e->config.ack_packets ? least(e->config.ack_packets, ring / 2) : ring / 8;
     if (rx->consumed - rx->acked_consumed >= packets) return 1;
-    return at ? (rx->charged + at) / interval > (rx->acked_charged + at) / interval
-              : rx->charged - rx->acked_charged >= interval;
+    if (stream != SC_STREAM_GROUP) return rx->charged >= ack_due_at(e, peer, stream);
+    if (!rx->ack_at) rx->ack_at = ack_due_at(e, peer, stream);
+    return rx->charged >= rx->ack_at;
 }
 
 /* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer. Forwards

@@ -29,6 +29,8 @@ typedef struct sc_rx_stream {
     uint64_t acked_consumed; /* streams/acks.c */
     int64_t ack_due; /* streams/acks.c */
     int64_t ack_latest; /* streams/acks.c: bounds `ack_due` while packets keep coming */
+    int64_t progressed; /* streams/acks.c: when `ack_due` was moved last */
+    uint64_t ack_at; /* streams/acks.c: an ack is due when `charged` is this much; 0: not known */
     uint64_t promised; /* streams/acks.c: the sender may send until `charged` is this much */
     uint64_t claim_charged; /* streams/acks.c: `charged` when the claim began */
     uint16_t claim; /* streams/acks.c: the newest heard of the sender */

@@ -412,6 +412,7 @@ void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint
     packet->charge = sc_charge(from->len, from->len == tx->packet_bytes);
     tx->charged += packet->charge;
     packet->charged = tx->charged;
+    tx->slabs++;
     packet->ring_end = tx->head;
     packet->messages = messages;
     packet->message_start = tx->next + 1;
@@ -437,12 +438,17 @@ void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes) {
 }
 
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto) {
-    while (tx->first <= upto && tx->first < tx->next) {
-        sc_tx_packet *packet = sc_tx_at(tx, tx->first++);
-        tx->tail = packet->ring_end;
-        if (packet->slab) sc_slab_unref(packet->slab);
+    if (upto >= tx->next) upto = tx->next - 1;
+    if (tx->first > upto) return;
+    for (uint64_t seqno = tx->first; tx->slabs && seqno <= upto; seqno++) {
+        sc_tx_packet *packet = sc_tx_at(tx, seqno);
+        if (!packet->slab) continue;
+        sc_slab_unref(packet->slab);
         packet->slab = NULL;
+        tx->slabs--;
     }
+    tx->tail = sc_tx_at(tx, upto)->ring_end;
+    tx->first = upto + 1;
 }
 
 /* All receivers have consumed everything up to `consumed`. */

@@ -36,6 +36,7 @@ typedef struct sc_tx_stream {
     sc_tx_packet *packets;
     uint32_t mask;
     uint64_t first; /* oldest seqno kept */
+    uint64_t slabs; /* packets kept that lie in slabs */
     uint64_t next; /* seqno of the open packet, or of the next one */
     uint64_t unsent; /* streams/transmit.c: oldest seqno never transmitted */
     uint64_t unsent_bytes; /* of the packets from there on, and of the messages in the open one */

@@ -15,7 +15,8 @@ import seqcast
 name, member, settings = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 with seqcast.join(name, name=member, interface="eth0", **settings) as group:
     def say():
-        print(json.dumps({"looped": group.path["looped"], "members": len(group.view.members)}), flush=True)
+        own = group.counters()["drop_own"]
+        print(json.dumps({"looped": group.path["looped"], "own": own, "members": len(group.view.members)}), flush=True)
     say()
     for line in sys.stdin:
         what, n = line.split()
@@ -80,6 +81,7 @@ def exchange(members):
         assert sorted(member.answer()) == everything
     said = {name: member.answer() for name, member in members.items()}
     assert {each["members"] for each in said.values()} == {len(members)}
+    assert {each["own"] for each in said.values()} == {0}, "the kernel drops what is looped back to its sender"
     return {name: each["looped"] for name, each in said.items()}
 
 

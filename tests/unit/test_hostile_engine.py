@@ -189,6 +189,20 @@ def test_few_small_packets_hold_few_slabs_when_each_comes_alone(what):
     assert counters(net)["slabs_in_use"] <= before + 1
 
 
+def test_what_a_sequencer_multicasts_for_others_holds_no_slab_once_it_is_stable():
+    net = Net(3, sequencer=0)
+    net.step()
+    before = counters(net)["slabs_in_use"]
+    for number in range(300):
+        packet = F.packet(forge.FORWARD, 101, 1, 1 + number, [bytes(1000)], rank=1)
+        net.engines[0].receive(packet, B, net.now, LANE_UNICAST)
+    net.take(0)
+    assert counters(net)["slabs_in_use"] > before + 4
+    net.run(300)
+    assert counters(net)["slabs_in_use"] <= before + 1
+    assert len(net.got[0]) == len(net.got[2]) == 300
+
+
 def test_a_sender_that_ignores_its_credit_fills_its_own_share_only():
     net = Net(3, slabs_max=64, window=256 << 10, packet=65_000)
     for number in range(500):
