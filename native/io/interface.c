@@ -287,7 +287,7 @@ static void set_loop(sc_io *io, int loop) {
     if (loop) sc_io_filter_own(io, SC_LANE_DATA);
     if (sc_io_set_int(io->out, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MULTICAST_LOOP : IPV6_MULTICAST_LOOP, loop) != 0)
         return;
-    if (!loop) sc_io_set_int(io->fd[SC_LANE_DATA], SOL_SOCKET, SO_DETACH_FILTER, 0);
+    if (!loop) sc_io_take_own(io, SC_LANE_DATA);
     sc_store(&io->looped, loop);
 }
 

@@ -85,6 +85,14 @@ void sc_io_filter_own(const sc_io *io, int lane) {
 #endif
 }
 
+void sc_io_take_own(const sc_io *io, int lane) {
+#if defined(__linux__)
+    sc_io_set_int(io->fd[lane], SOL_SOCKET, SO_DETACH_FILTER, 0);
+#else
+    (void)io, (void)lane;
+#endif
+}
+
 /* A socket that receives multicasts to the group on one port, on our interface only. */
 static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_error *error) {
     int family = io->config.family;

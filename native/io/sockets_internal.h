@@ -62,7 +62,9 @@ int sc_set_nonblocking(sc_fd fd); /* poll.c */
 /* open.c. Sets *error and returns -1. */
 int sc_io_fail(sc_io_error *error, const char *call, int code);
 int sc_io_set_int(sc_fd fd, int level, int option, int value);
-void sc_io_filter_own(const sc_io *io, int lane); /* where the kernel can, it drops own datagrams */
+/* From now on the kernel drops own datagrams that come to a socket, where it can; or no longer. */
+void sc_io_filter_own(const sc_io *io, int lane);
+void sc_io_take_own(const sc_io *io, int lane);
 
 /* interface.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
