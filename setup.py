@@ -3,6 +3,7 @@
 SEQCAST_EXTENSIONS=engine,driver   builds only these (for development)
 SEQCAST_SANITIZE=1                 ASan and UBSan
 SEQCAST_WERROR=1                   warnings of the C kernels are errors
+SEQCAST_LTO=0                      each file is optimised by itself, which builds faster
 """
 
 import os
@@ -32,18 +33,36 @@ EXTENSIONS = {
 @cache
 def across_files() -> list[str]:
     """The option with which compiler and linker optimise across files, if these here can: a packet passes through
-    functions of a dozen files."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    functions of a dozen files. Both are asked as the build will call them."""
+
+    def words(name: str) -> list[str]:
+        return shlex.split(os.environ.get(name) or sysconfig.get_config_var(name) or "")
+
+    def works(option: str, folder: Path) -> bool:
+        name = "sc_across_files"
+        source, made, linked = folder / "p.c", folder / "p.o", folder / "p.so"
+        source.write_text(f"int {name}(void) {{ return 0; }}\n", encoding="utf-8")
+        linker = words("LDSHARED")
+        if "LDSHARED" not in os.environ and "CC" in os.environ:  # as setuptools does
+            linker = [*words("CC"), *linker[len(shlex.split(sysconfig.get_config_var("CC") or "cc")) :]]
+        for command in (
+            [*words("CC"), *words("CFLAGS"), "-O3", "-fPIC", option, "-c", str(source), "-o", str(made)],
+            [*linker, *words("LDFLAGS"), str(made), "-o", str(linked), option],
+        ):
+            done = subprocess.run(command, capture_output=True, timeout=60)
+            if done.returncode or done.stderr:
+                return False
+        return name.encode() in linked.read_bytes()
+
+    if os.environ.get("SEQCAST_LTO") == "0" or "-fno-lto" in words("CFLAGS") + words("LDFLAGS"):
+        return []
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder, "probe.c")
-        source.write_text("int probe(void) { return 0; }\n", encoding="utf-8")
         for option in ("-flto=auto", "-flto"):
-            command = [*compiler, "-O3", "-fPIC", "-shared", option, str(source), "-o", str(Path(folder, "probe.so"))]
             try:
-                subprocess.run(command, check=True, capture_output=True)
-            except (OSError, subprocess.CalledProcessError):
-                continue
-            return [option]
+                if works(option, Path(folder)):
+                    return [option]
+            except (OSError, subprocess.TimeoutExpired):
+                return []
     return []
 
 

@@ -53,16 +53,16 @@ STAGES = {
 RUNS = ("seqcast", "limit", "raw")
 TITLES = {"seqcast": "seqcast", "limit": "the limit", "raw": "plain C"}
 READING = """\
-- **The kernel takes more than half of the time**, where each packet arrives by itself nine tenths of a sender's, and
-  nearly all of what plain C takes, most of it for its copy and its network. Other sizes of packets, windows and naps
-  change little of it.
+- **The kernel takes more than half of the time**, where each packet arrives by itself more than four fifths of a
+  sender's, and nearly all of what plain C takes, most of it for its copy and its network. Other sizes of packets,
+  windows and naps change little of it.
 - **Copies.** A message is copied once into the send ring. Receivers lend the memory of received packets (*copy* is
   next to nothing there), where the limit copies, which is why over loopback receivers of messages of 1 KB and more
   need less than the limit's.
 - **CRC and copy in one pass** are not built. A receiver that lends memory has no copy to merge the CRC with. A sender
-  has, but the CRC reads bytes that the copy has just brought into the cache; it takes a third to a half of the copy's
-  time there, and would not become free. With AVX-512 the CRC of a large packet takes less than a tenth of a sender's
-  time.
+  has, but the CRC reads bytes that the copy has just brought into the cache; over loopback it takes a third to a half
+  of the copy's time there, and would not become free. With AVX-512 the CRC of a large packet takes less than a tenth
+  of a sender's time.
 - **Locks, clocks and system calls** are some percent together: one lock and one clock for each array, one `sendmsg`
   for each packet or run of packets, one `recvmmsg` for what has gathered.
 - A prototype of the data plane without views, order, delivery to Python or flow control beyond one window once

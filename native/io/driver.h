@@ -42,7 +42,6 @@ typedef struct { /* transmit.c */
     sc_atomic wanted; /* SC_FLUSH_* bits, set by threads that found `lock` taken */
     sc_atomic due; /* monotonic time at which the next flush would keep to one in each `flush_ns_min` */
     sc_atomic flush_asked; /* the I/O thread is to flush unsent bytes */
-    int follow; /* the I/O thread's: more arrays had come when it last looked after the rest of one */
     sc_atomic handed; /* the I/O thread is to continue */
     sc_atomic handed_over; /* how often it was */
     sc_atomic left; /* flushes left to the thread that was transmitting */

@@ -27,9 +27,8 @@ int sc_look(sc_driver *d, int64_t now);
 /* transmit.c */
 int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);
-/* By the I/O thread: sleeps until it is time for its flush of what is packed, or `until`, or for a tick. Returns whether it is time,
- * as nothing was packed or flushed meanwhile. */
-int sc_await_rest(sc_driver *d, int64_t until);
+/* When the I/O thread flushes what is packed, if nothing is packed or flushed until then; and its flush. */
+int64_t sc_rest_due(const sc_driver *d);
 /* As sc_driver_packed, after an array whose receivers have much before them. */
 int sc_leave_rest(sc_driver *d, uint64_t unsent, int64_t now);
 void sc_flush_rest(sc_driver *d);

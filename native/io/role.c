@@ -189,7 +189,9 @@ static int ring(sc_driver *d, int64_t now) {
 /* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed is
  * flushed. When there is none, senders have to ask again. */
 static void look_after_unsent(sc_driver *d) {
-    if (!sc_await_rest(d, ring_due(d))) return;
+    int64_t now = sc_now(), left = sc_earlier(sc_rest_due(d), ring_due(d)) - now;
+    if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));
+    if (sc_now() < sc_rest_due(d)) return;
     if (unsent_bytes(d) > 0) {
         sc_flush_rest(d);
         return;

@@ -8,8 +8,7 @@
 #define DEADLINE_SLACK_NS 500000
 /* After a pause a sender may flush this many messages in a row, each in its own datagram. */
 #define FLUSH_BURST 8
-/* The rest of an array waits for the next one for so many turns; where arrays follow each other, twice as many. */
-#define REST_TURNS 5
+#define REST_TURNS 5 /* that the rest of an array waits at most for the next one */
 
 int sc_transmitter_init(sc_transmitter *tx) {
     tx->runs = malloc(TX_RUNS * sizeof *tx->runs);
@@ -135,20 +134,9 @@ int sc_leave_rest(sc_driver *d, uint64_t unsent, int64_t now) {
     return unsent < d->config.flush_bytes ? SC_FLUSH_NOTHING : SC_FLUSH_FULL;
 }
 
-static int64_t rest_due(const sc_driver *d) {
+int64_t sc_rest_due(const sc_driver *d) {
     int64_t next = turn(d), quiet = (int64_t)sc_counted(&d->turn.packed_at) + d->config.flush_ns_max;
     return next > quiet ? next : quiet;
-}
-
-/* A look takes the sender's core and cache away from it, so while arrays follow each other, not each of them has one. */
-int sc_await_rest(sc_driver *d, int64_t until) {
-    int64_t due = rest_due(d), more = d->tx.follow ? REST_TURNS * d->config.flush_ns_min : 0;
-    int64_t left = sc_earlier(due + more, until) - sc_now();
-    if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));
-    int64_t later = rest_due(d);
-    int of_array = turn(d) > (int64_t)sc_counted(&d->turn.packed_at) + d->config.flush_ns_min;
-    d->tx.follow = of_array && later > due;
-    return sc_now() >= later;
 }
 
 void sc_flush_rest(sc_driver *d) {

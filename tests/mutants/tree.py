@@ -57,7 +57,7 @@ class Copy:
                 shutil.copy(source, folder / name)
         path = f"{folder / 'src'}:{folder / 'tests'}:{folder / 'tests' / 'helpers'}"
         # Groups on real sockets run the engine that is linked into the driver.
-        self._environment = dict(os.environ, PYTHONPATH=path, SEQCAST_EXTENSIONS="engine,driver")
+        self._environment = dict(os.environ, PYTHONPATH=path, SEQCAST_EXTENSIONS="engine,driver", SEQCAST_LTO="0")
         self._commands: list[list[str]] = []  # of the compiler and linker, as the first build ran them
         self._whole: dict[str, str] = {}  # by file that is broken: its text before
         self._changed: set[str] = set()  # files of native/, since the last build
