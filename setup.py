@@ -7,10 +7,8 @@ SEQCAST_LTO=0                      each file is optimised by itself, which build
 """
 
 import os
-import shlex
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import tomllib
 from functools import cache
@@ -18,6 +16,8 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools._distutils.ccompiler import new_compiler
+from setuptools._distutils.sysconfig import customize_compiler
 
 HEADERS = sorted(str(path) for path in Path("native").glob("*/*.h"))
 # Rooms of native/: an extension is built from every kernel in its rooms.
@@ -34,36 +34,29 @@ EXTENSIONS = {
 def across_files() -> list[str]:
     """The option with which compiler and linker optimise across files, if these here can: a packet passes through
     functions of a dozen files. Both are asked as the build will call them."""
-
-    def words(name: str) -> list[str]:
-        return shlex.split(os.environ.get(name) or sysconfig.get_config_var(name) or "")
+    compiler = new_compiler()
+    customize_compiler(compiler)
+    name = "sc_across_files"
 
     def works(option: str, folder: Path) -> bool:
-        name = "sc_across_files"
         source, made, linked = folder / "p.c", folder / "p.o", folder / "p.so"
         source.write_text(f"int {name}(void) {{ return 0; }}\n", encoding="utf-8")
-        linker = words("LDSHARED")
-        if "LDSHARED" not in os.environ and "CC" in os.environ:  # as setuptools does
-            linker = [*words("CC"), *linker[len(shlex.split(sysconfig.get_config_var("CC") or "cc")) :]]
         for command in (
-            [*words("CC"), *words("CFLAGS"), "-O3", "-fPIC", option, "-c", str(source), "-o", str(made)],
-            [*linker, *words("LDFLAGS"), str(made), "-o", str(linked), option],
+            [*compiler.compiler_so, "-O3", option, "-c", str(source), "-o", str(made)],
+            [*compiler.linker_so, str(made), "-o", str(linked), option],
         ):
             done = subprocess.run(command, capture_output=True, timeout=60)
             if done.returncode or done.stderr:
                 return False
         return name.encode() in linked.read_bytes()
 
-    if os.environ.get("SEQCAST_LTO") == "0" or "-fno-lto" in words("CFLAGS") + words("LDFLAGS"):
+    if os.environ.get("SEQCAST_LTO") == "0" or "-fno-lto" in [*compiler.compiler_so, *compiler.linker_so]:
         return []
     with tempfile.TemporaryDirectory() as folder:
-        for option in ("-flto=auto", "-flto"):
-            try:
-                if works(option, Path(folder)):
-                    return [option]
-            except (OSError, subprocess.TimeoutExpired):
-                return []
-    return []
+        try:
+            return next(([option] for option in ("-flto=auto", "-flto") if works(option, Path(folder))), [])
+        except (OSError, subprocess.TimeoutExpired):
+            return []
 
 
 def extension(name: str, rooms: list[str]) -> Extension:
