@@ -116,11 +116,10 @@ static int rest_may_wait(const sc_driver *d, const sc_sending *s) {
 
 /* `more`: the array has further messages. */
 static void flush_after_pack(sc_driver *d, const sc_sending *s, int more, uint64_t unsent, int64_t now) {
-    int what = s->owner                          ? SC_FLUSH_ALL /* out of credit: nothing more can be packed */
-               : !more && rest_may_wait(d, s)    ? sc_leave_rest(d, unsent, now)
-               : !more                           ? sc_driver_packed(d, unsent, s->answer, now)
-               : unsent >= d->config.flush_bytes ? SC_FLUSH_FULL
-                                                 : SC_FLUSH_NOTHING;
+    int what = s->owner ? SC_FLUSH_ALL /* out of credit: nothing more can be packed */
+               : more || rest_may_wait(d, s)
+                   ? sc_array_packed(d, unsent, s->marks[s->end - s->first] - s->marks[0], more, now)
+                   : sc_driver_packed(d, unsent, s->answer, now);
     if (what != SC_FLUSH_NOTHING) sc_driver_flush(d, what == SC_FLUSH_ALL, now);
 }
 

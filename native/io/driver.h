@@ -41,6 +41,7 @@ typedef struct { /* transmit.c */
     sc_tx *runs; /* under `lock` */
     sc_atomic wanted; /* SC_FLUSH_* bits, set by threads that found `lock` taken */
     sc_atomic due; /* monotonic time at which the next flush would keep to one in each `flush_ns_min` */
+    sc_atomic rest_since; /* monotonic time since when the rests of arrays wait for the next one; 0: none does */
     sc_atomic flush_asked; /* the I/O thread is to flush unsent bytes */
     sc_atomic handed; /* the I/O thread is to continue */
     sc_atomic handed_over; /* how often it was */

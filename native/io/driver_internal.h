@@ -29,8 +29,8 @@ int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);
 /* When the I/O thread flushes what is packed, if nothing is packed or flushed until then; and its flush. */
 int64_t sc_rest_due(const sc_driver *d);
-/* As sc_driver_packed, after an array whose receivers have much before them. */
-int sc_leave_rest(sc_driver *d, uint64_t unsent, int64_t now);
+/* As sc_driver_packed, after `packed` bytes of an array that has `more`, or whose receivers have much before them. */
+int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now);
 void sc_flush_rest(sc_driver *d);
 /* Another thread has left its transmitting to the caller, the I/O thread or the holder of the receive role: once. */
 int sc_takes_over(sc_driver *d);

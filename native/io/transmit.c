@@ -34,6 +34,8 @@ static int take_others(sc_driver *d) {
 static int transmit(sc_driver *d, int all, int64_t since, int64_t now) {
     int n, own;
     int64_t deadline = SC_NEVER;
+    if (all && sc_load(&d->tx.rest_since))
+        sc_store(&d->tx.rest_since, 0); /* what is packed from here on may wait again */
     for (;;) {
         sc_mutex_lock(d->lock);
         uint64_t sendable = sc_engine_sendable(d->engine);
@@ -126,12 +128,24 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
 }
 
 /* An array ends with a packet that is not full. It would reach receivers that still have a quarter of a window before them, and
- * cost them and the sender as much as a fifth of a full one: it waits for the next array, for a few turns at most. */
-int sc_leave_rest(sc_driver *d, uint64_t unsent, int64_t now) {
+ * cost them and the sender as much as a fifth of a full one: it waits for the next array, for a few turns at most, which begin
+ * with the first array of which something waits. */
+int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now) {
     if (unsent == 0) return SC_FLUSH_NOTHING;
-    sc_store(&d->tx.due, now + (FLUSH_BURST + REST_TURNS) * d->config.flush_ns_min);
+    int what = unsent >= d->config.flush_bytes ? SC_FLUSH_FULL : SC_FLUSH_NOTHING;
+    /* What was packed before is not in the last packet any more. */
+    int leaves = what == SC_FLUSH_FULL && packed >= SC_PACKET_MAX;
+    int64_t since = leaves ? 0 : sc_load(&d->tx.rest_since);
+    if (since == 0) sc_store(&d->tx.rest_since, since = now);
+    if (more) return what;
+    int64_t end = since + REST_TURNS * d->config.flush_ns_min;
+    if (now >= end) {
+        take_turn(d, now);
+        return SC_FLUSH_ALL;
+    }
+    sc_store(&d->tx.due, end + FLUSH_BURST * d->config.flush_ns_min);
     ask_flush(d);
-    return unsent < d->config.flush_bytes ? SC_FLUSH_NOTHING : SC_FLUSH_FULL;
+    return what;
 }
 
 int64_t sc_rest_due(const sc_driver *d) {

@@ -316,6 +316,22 @@ def packets_of_eight_arrays():
     return alone, behind_much
 
 
+def test_a_rest_waits_no_longer_when_arrays_keep_coming():
+    """The first array of which something waits begins the time, however many small ones follow it."""
+    with group_of(2, order="fifo", deliver_own=False, packet_bytes=8000, flush_s_min=0.05) as (a, b):
+        third = a.counters()["window_bytes"] // 3
+        a.send_batch(bytes(third), np.array([0, third]), timeout=LIMIT_S)
+        time.sleep(0.5)  # all has left
+        before, begun, n = a.counters()["packets_sent"], time.monotonic(), 0
+        while time.monotonic() - begun < 0.9:  # the rest waits for 5 times 50 ms
+            a.send_batch(bytes([n]), np.array([0, 1]), timeout=LIMIT_S)
+            n += 1
+            time.sleep(0.02)
+        left = a.counters()["packets_sent"] - before
+        assert 3 <= left < n / 2, (left, n)
+        assert payloads(b, n + 1)[1:] == [bytes([number]) for number in range(n)]
+
+
 def test_what_leaves_at_once_and_what_waits():
     """With times so long that nothing leaves by itself meanwhile; again where a run took that long, or where the
     control plane had something to send, with which all that waits leaves."""

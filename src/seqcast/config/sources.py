@@ -11,7 +11,7 @@ from seqcast.config import check
 from seqcast.errors import ConfigError
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
-NO_SETTINGS = ("CONFIG", "EXTENSIONS", "SANITIZE", "WERROR", "TRANSCRIPTS")
+NO_SETTINGS = ("CONFIG", "EXTENSIONS", "LTO", "SANITIZE", "WERROR", "TRANSCRIPTS")
 """Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
 tests take from the environment."""
 
