@@ -103,15 +103,19 @@ def messages_until(size: int, seconds: float) -> Iterable[list[bytes]]:
 
 
 def loops_for(us: float) -> range:
-    """Turns of an empty loop that take this many µs of CPU time: the work between two sends."""
-    loops = range(200_000)
-    best = 1e9
-    for _ in range(5):
-        cpu = time.process_time()
-        for _ in loops:
-            pass
-        best = min(best, time.process_time() - cpu)
-    return range(round(us / 1e6 / best * len(loops)))
+    """Turns of an empty loop that take this many µs of CPU time: the work between two sends. Measured with loops as
+    short as those that are wanted, since the interpreter keeps small numbers and has to make large ones."""
+    count = 256
+    for _ in range(4):
+        loops, best = range(count), 1e9
+        for _ in range(20):
+            cpu = time.process_time()
+            for _ in range(200):
+                for _ in loops:
+                    pass
+            best = min(best, (time.process_time() - cpu) / 200)
+        count = max(1, round(count * us / 1e6 / best))
+    return range(count)
 
 
 def complete(group: Any) -> None:

@@ -48,6 +48,8 @@ void sc_engine_free(sc_engine *e) {
 
 sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }
 
+uint64_t sc_engine_stamped(const sc_engine *e) { return e->counters.stamped; }
+
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n) {
     sc_counters counters = e->counters;
     counters.slabs_in_use = sc_slab_pool_in_use(e->pool);

@@ -110,6 +110,8 @@ typedef struct {
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
 /* Bytes that are packed but not yet transmitted, by which a caller decides whether to transmit now. */
 uint64_t sc_engine_unsent(const sc_engine *e);
+/* Packets that this member has ordered, as the sequencer. */
+uint64_t sc_engine_stamped(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
  * multicasts what the others forward: until it does they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);

@@ -61,6 +61,8 @@ typedef struct { /* role.c */
     int callers; /* in sc_drive, including the holder */
     int io_state; /* SC_IO_* */
     uint64_t turns;
+    int64_t left; /* monotonic time when a caller left it last */
+    int passing; /* its holder sends an array now and then, and leaves it to the I/O thread at once */
     int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
     int64_t loop_woken; /* monotonic time */
     int handed; /* to the I/O thread: it takes the role at once */
@@ -77,10 +79,11 @@ typedef struct { /* receive.c; all of it is the role holder's, who lets others r
     uint8_t *scratch; /* receive buffers for when the slab pool is exhausted */
     int64_t deadline; /* the engine's */
     uint64_t came; /* monotonic time when the last datagrams were received */
+    int64_t ran; /* of the last round */
     int cut_short; /* the last round took all it may: more may be there */
     int64_t load_since;
-    uint64_t load_bytes, load_packets;
-    int orders; /* what was received in this period made packets of our own */
+    uint64_t load_bytes, load_packets, load_rounds;
+    int orders; /* what was received in this period got places of us, as the sequencer */
     int64_t late_ns; /* how late the holder gets a core, on average */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */

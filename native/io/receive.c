@@ -7,6 +7,7 @@
 #define LOAD_PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10) /* in a period: the receiver is under load */
 #define LOAD_PACKETS 32
+#define FEW 4 /* packets that a round brings of a conversation */
 #define WORTH 2 /* or a nap would gather a half of that */
 #define LATER 4 /* a thread that gets a core late may nap this many times as long as it is late ... */
 #define LONGER 8 /* ... but at most this many times as long as the setting */
@@ -89,7 +90,7 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     int64_t now = sc_now();
     sc_count(&d->round.came, (uint64_t)now - d->round.came);
     sc_mutex_lock(d->lock);
-    uint64_t before = sc_engine_unsent(d->engine);
+    uint64_t before = sc_engine_unsent(d->engine), stamped = sc_engine_stamped(d->engine);
     size_t largest = 0;
     for (int i = 0; i < got; i++) {
         const sc_io_datagram *in = &d->round.in[i];
@@ -102,9 +103,8 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     prepare(d, got); /* the others are as they were */
     sc_tell_engine_news(d);
     /* Acks and the like, and complete packets that a sequencer has just stamped. */
-    int ordered = sc_engine_unsent(d->engine) > before;
-    *urgent |= sc_engine_urgent(d->engine) || ordered;
-    d->round.orders |= ordered;
+    *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
+    d->round.orders |= sc_engine_stamped(d->engine) != stamped;
     d->round.gather = sc_engine_window(d->engine) / 4;
     sc_mutex_unlock(d->lock);
     return bytes;
@@ -178,24 +178,27 @@ static int64_t longest_nap(sc_driver *d, int sent) {
     return awaited || ns < d->config.nap_ns ? d->config.nap_ns : ns;
 }
 
-/* Under load: many bytes, or many packets that are not answers to the application's sends. */
+/* Under load: many bytes, or many packets, unless they are a conversation: answers to what the application sends, or few at a time
+ * whose senders wait for this member to order them. */
 static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     d->round.load_bytes += bytes;
+    d->round.load_rounds += bytes > 0;
     int64_t period = now - d->round.load_since;
     if (period < LOAD_PERIOD_NS) return;
     int sent = (int64_t)sc_counted(&d->turn.packed_at) >= d->round.load_since;
+    int talk = sent || (d->round.orders && d->round.load_packets <= FEW * d->round.load_rounds);
     int loaded = d->round.load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
-                 (!sent && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
+                 (!talk && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
     sc_store(&d->round.loaded, loaded);
     uint64_t gather = d->round.gather < GATHER_BYTES ? d->round.gather : GATHER_BYTES;
     int64_t nap_ns = longest_nap(d, sent);
     int worth = d->round.load_bytes * (uint64_t)nap_ns / (uint64_t)period >= LOAD_BYTES / WORTH ||
-                (!sent && d->round.load_packets * (uint64_t)nap_ns / (uint64_t)period >= LOAD_PACKETS / WORTH);
+                (!talk && d->round.load_packets * (uint64_t)nap_ns / (uint64_t)period >= LOAD_PACKETS / WORTH);
     d->round.nap_ns =
         loaded || worth ? sc_earlier(nap_ns, (int64_t)(gather * (uint64_t)period / (d->round.load_bytes + 1))) : 0;
     d->round.nap_bytes = (uint64_t)d->round.nap_ns * d->round.load_bytes / (uint64_t)period;
     d->round.load_since = now;
-    d->round.load_bytes = d->round.load_packets = 0;
+    d->round.load_bytes = d->round.load_packets = d->round.load_rounds = 0;
     d->round.orders = 0;
 }
 
@@ -287,6 +290,7 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
         if (now - d->round.deadline > LATE_NS) receive(d, SC_IO_ALL, FIRST_BATCH, &urgent);
         run_timers(d, now, &urgent);
     }
-    if (flushes || urgent) sc_driver_flush(d, 0, sc_now()); /* `now` lies before all that was received */
+    d->round.ran = sc_now();
+    if (flushes || urgent) sc_driver_flush(d, 0, d->round.ran); /* `now` lies before all that was received */
     return woken;
 }

@@ -5,6 +5,8 @@
 #include <sys/prctl.h>
 #endif
 
+#define STREAM_NS                                                                                                      \
+    250000 /* a caller that comes back within this time streams, and looks at the sockets at least this often */
 #define STANDBY_TICKS 4 /* under load the I/O thread looks up to so many times less often than the setting says ... */
 #define STANDBY_NS_MAX 8000000 /* ... unless that is less often than this */
 
@@ -25,12 +27,13 @@ static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
     return satisfied;
 }
 
+/* Runs one round at least: the I/O thread, which sees that callers take turns, leaves the sockets to them. */
 static int rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
-    for (;;) {
+    for (int ran = 0;; ran = 1) {
         if (sc_load(&d->waits.caller_wants) != want)
             sc_store(&d->waits.caller_wants, want); /* before the check, so that no wake-up is missed */
         if (has_or_deadline(d, want, mark)) return 1;
-        if (sc_load(&d->stop) || sc_now() >= until) return 0;
+        if (sc_load(&d->stop) || (ran && sc_now() >= until)) return 0;
         int woken = sc_round_run(d, until, want == SC_WANT_DELIVERY);
         if (sc_load(&d->role.waiting)) {
             sc_mutex_lock(&d->role.lock);
@@ -58,6 +61,7 @@ static void become_holder(sc_driver *d) {
 /* Under `role.lock`. */
 static void caller_leaves(sc_driver *d) {
     d->role.callers--;
+    d->role.left = sc_now();
     if (d->role.callers > 0 || sc_load(&d->stop))
         sc_cond_broadcast(&d->role.freed);
     else if (d->role.io_state == SC_IO_DEEP)
@@ -107,6 +111,7 @@ int sc_role_take(sc_driver *d) {
         sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
     }
     if (d->role.holder == SC_ROLE_FREE && !sc_load(&d->stop)) {
+        d->role.passing = sc_now() - d->role.left >= STREAM_NS;
         become_holder(d);
         taken = 1;
     } else {
@@ -116,9 +121,16 @@ int sc_role_take(sc_driver *d) {
     return taken;
 }
 
+/* Arrays that follow each other closely need what comes in only now and then; between others the I/O thread receives, for which
+ * their turns would look like callers that drive. */
 void sc_role_leave(sc_driver *d) {
+    if (sc_now() - d->round.ran >= STREAM_NS) sc_round_run(d, 0, 0);
     sc_mutex_lock(&d->role.lock);
     d->role.holder = SC_ROLE_FREE;
+    if (d->role.passing) {
+        d->role.handed = 1;
+        sc_cond_signal(&d->role.io_idle);
+    }
     caller_leaves(d);
     sc_mutex_unlock(&d->role.lock);
 }

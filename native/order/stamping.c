@@ -4,9 +4,12 @@
 
 #include "engine/internal.h"
 
+#define FORWARDS_NS 20000000 /* a member of which nothing was stamped for so long does not send */
+
 void sc_stamping_begin(sc_engine *e) {
-    *(sc_stamping *)e->order.state =
-        (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
+    sc_stamping *s = e->order.state;
+    *s = (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
+    for (uint32_t r = 0; r < e->view.n; r++) s->forwarded_at[r] = e->now - FORWARDS_NS;
     e->order.waits = !sc_is_sequencer(e);
     e->order.own = sc_is_sequencer(e) ? &e->group : &e->forward;
     e->order.forward_to = sc_is_sequencer(e) ? -1 : e->view.sequencer;
@@ -62,7 +65,10 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
                                       .seqno = seqno,
                                       .number = number,
                                       .global = global});
-    sc_tx_insert(e, &e->group, slot, sealed, messages, ((sc_stamping *)e->order.state)->origin_next - 1);
+    sc_stamping *s = e->order.state;
+    sc_tx_insert(e, &e->group, slot, sealed, messages, s->origin_next - 1);
+    if (now - s->forwarded_at[peer->rank] >= FORWARDS_NS) s->count_due = now;
+    s->forwarded_at[peer->rank] = now;
     sc_rx_moved(rx, slot);
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
@@ -76,9 +82,20 @@ static int may_take(const sc_engine *e, uint32_t len) {
     return sc_tx_may_insert(e, &e->group, len, 0) && sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);
 }
 
+/* Own messages need no way to the sequencer: without a limit they would take all the credit while forwards lie in the socket,
+ * unread. So they have a part of the window, twice as large as that of each member that forwards, as forwards have a window of
+ * their own on the way here. */
+static void share_window(sc_engine *e, int64_t now) {
+    sc_stamping *s = e->order.state;
+    if (now < s->count_due) return;
+    uint32_t senders = 1;
+    for (uint32_t r = 0; r < e->view.n; r++) senders += now - s->forwarded_at[r] < FORWARDS_NS;
+    e->order.own_limit = senders > 1 ? 2 * e->group.window / (senders + 1) : 0;
+    s->count_due = now + FORWARDS_NS / 4;
+}
+
 /* Stamps forwards, one packet of each member in turn, while the group stream has credit. */
-void sc_stamping_settle(sc_engine *e, int64_t now) {
-    if (!sc_is_sequencer(e) || e->cut.gate_closed) return;
+static void stamp_forwards(sc_engine *e, int64_t now) {
     sc_stamping *s = e->order.state;
     for (uint32_t idle = 0; idle < e->view.n;) {
         sc_peer *peer = e->peers[s->turn];
@@ -97,6 +114,12 @@ void sc_stamping_settle(sc_engine *e, int64_t now) {
         sc_stamping_take(e, peer, now);
         s->turn = (s->turn + 1) % e->view.n;
     }
+}
+
+void sc_stamping_settle(sc_engine *e, int64_t now) {
+    if (!sc_is_sequencer(e) || e->cut.gate_closed) return;
+    stamp_forwards(e, now);
+    share_window(e, now);
 }
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */

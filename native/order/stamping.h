@@ -9,6 +9,8 @@ typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
     uint64_t origin_next; /* own numbering of the sequencer */
     uint32_t turn; /* rank whose forwards are considered first */
+    int64_t forwarded_at[SC_MEMBERS_MAX]; /* when a forward was stamped last; by rank */
+    int64_t count_due; /* of the members that forward */
 } sc_stamping;
 
 void sc_stamping_begin(sc_engine *e);

@@ -84,7 +84,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     tx->head = tx->tail = 0;
     tx->first = tx->next = tx->unsent = base + 1;
     tx->stable = tx->consumed = base;
-    tx->charged = tx->charged_consumed = 0;
+    tx->charged = tx->charged_consumed = tx->own_charged = tx->own_consumed = 0;
     tx->window = window;
     tx->starved_until = 0;
     tx->packet_bytes = packet_bytes;
@@ -159,13 +159,27 @@ int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, ui
     return flight + charge <= tx->window + beyond && tx->charged + charge <= limit;
 }
 
+/* Does the order leave room for another own packet? */
+static int leaves_own(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge) {
+    uint64_t flight = tx->own_charged - tx->own_consumed;
+    return tx != &e->group || !e->order.own_limit || !flight || flight + charge <= e->order.own_limit;
+}
+
+/* Is there credit for another own packet? */
+static int has_credit(sc_engine *e, sc_tx_stream *tx) {
+    uint32_t charge = sc_charge_most(tx->packet_bytes);
+    int allowed = sc_tx_allows(e, tx, charge, 0);
+    tx->starved_until = allowed ? 0 : e->now + STARVED_NS;
+    if (allowed && leaves_own(e, tx, charge)) return 1;
+    e->counters.credit_stalls++;
+    return 0;
+}
+
 static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
-    if (!force && !sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0)) {
-        e->counters.credit_stalls++;
-        tx->starved_until = e->now + STARVED_NS;
+    if (force)
+        tx->starved_until = 0;
+    else if (!has_credit(e, tx))
         return 0;
-    }
-    tx->starved_until = 0;
     if (!force && tx == &e->group && sc_own_closed_full(e)) {
         e->counters.own_closed_stalls++;
         return 0;
@@ -248,8 +262,8 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     uint64_t before = tx->open_len + (tx->open_even ? 0 : 4 * (uint64_t)tx->open_pieces);
     packed(e, tx, end - before); /* the header, and what fills it */
     packet->charge = sc_charge(packet->len, packet->len == tx->packet_bytes);
-    tx->charged += packet->charge;
-    packet->charged = tx->charged;
+    packet->charged = tx->charged += packet->charge;
+    packet->own_charged = tx->own_charged += packet->charge;
     tx->head += (end + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
     packet->ring_end = tx->head;
     packet->messages = tx->open_messages;
@@ -410,8 +424,8 @@ void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint
     packet->len = from->len;
     packet->slab = from->slab;
     packet->charge = sc_charge(from->len, from->len == tx->packet_bytes);
-    tx->charged += packet->charge;
-    packet->charged = tx->charged;
+    packet->charged = tx->charged += packet->charge;
+    packet->own_charged = tx->own_charged;
     tx->slabs++;
     packet->ring_end = tx->head;
     packet->messages = messages;
@@ -456,6 +470,7 @@ void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed) {
     if (consumed <= tx->consumed || !sc_tx_has(tx, consumed)) return;
     tx->consumed = consumed;
     tx->charged_consumed = sc_tx_at(tx, consumed)->charged;
+    tx->own_consumed = sc_tx_at(tx, consumed)->own_charged;
 }
 
 /* If nothing follows, the stream's memory is freed when everything is acknowledged. */

@@ -13,6 +13,7 @@ typedef struct sc_tx_packet {
     uint32_t len;
     uint32_t charge; /* what it charges against a receiver's socket buffer */
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
+    uint64_t own_charged; /* the same of the packets that were packed here, not inserted */
     uint64_t again; /* position of its last retransmission in the queue, counted since the start, + 1; 0: none */
     uint64_t ring_end; /* where the byte ring continues after it (monotonic) */
     uint64_t
@@ -42,7 +43,7 @@ typedef struct sc_tx_stream {
     uint64_t unsent_bytes; /* of the packets from there on, and of the messages in the open one */
     uint64_t stable; /* streams/acks.c: delivered by all receivers */
     uint64_t consumed; /* consumed by all receivers: gives credit */
-    uint64_t charged, charged_consumed;
+    uint64_t charged, charged_consumed, own_charged, own_consumed;
     uint64_t window;
     int64_t starved_until; /* own messages wait for credit, or did so very recently */
     uint32_t packet_bytes;

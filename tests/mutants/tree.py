@@ -56,8 +56,9 @@ class Copy:
             else:
                 shutil.copy(source, folder / name)
         path = f"{folder / 'src'}:{folder / 'tests'}:{folder / 'tests' / 'helpers'}"
+        self._environment = dict(os.environ, PYTHONPATH=path)
         # Groups on real sockets run the engine that is linked into the driver.
-        self._environment = dict(os.environ, PYTHONPATH=path, SEQCAST_EXTENSIONS="engine,driver", SEQCAST_LTO="0")
+        self._build_environment = dict(self._environment, SEQCAST_EXTENSIONS="engine,driver", SEQCAST_LTO="0")
         self._commands: list[list[str]] = []  # of the compiler and linker, as the first build ran them
         self._whole: dict[str, str] = {}  # by file that is broken: its text before
         self._changed: set[str] = set()  # files of native/, since the last build
@@ -106,8 +107,9 @@ class Copy:
 
     def _must(self, command: list[str]) -> str:
         done = subprocess.run(
-            command, cwd=self.folder, env=self._environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+            command, cwd=self.folder, env=self._build_environment, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        )  # fmt: skip
         if done.returncode:
             raise NoVerdict(f"it does not compile: {done.stdout.strip()[-300:]}")
         return done.stdout

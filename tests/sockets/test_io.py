@@ -332,6 +332,49 @@ def test_a_rest_waits_no_longer_when_arrays_keep_coming():
         assert payloads(b, n + 1)[1:] == [bytes([number]) for number in range(n)]
 
 
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+@pytest.mark.parametrize(("pause", "pause_s"), [(spin, 0.0001), (time.sleep, 0.001)])
+def test_a_member_that_only_sends_arrays_receives_and_beats(pause, pause_s):
+    """Each array takes the receive role, so the I/O thread leaves the sockets to their sender."""
+    with group_of(2, order="fifo", deliver_own=False, standby_s=0.1) as (a, b):
+        before, sent, until = a.counters(), 0, time.monotonic() + 0.5
+        while time.monotonic() < until:
+            a.send_batch(b"x", np.array([0, 1]), timeout=LIMIT_S)
+            sent += 1
+            if sent % 10 == 0:
+                b.send(b"y")
+            pause(pause_s)
+        after = a.counters()
+        assert after["heartbeats_sent"] - before["heartbeats_sent"] >= 5
+        assert after["packets_received"] - before["packets_received"] >= sent // 20
+        assert len(payloads(b, sent)) == sent
+
+
+def test_arrays_that_are_sent_now_and_then_leave_the_sockets_to_the_io_thread():
+    with group_of(2, order="fifo", deliver_own=False, standby_s=0.1) as (a, b):
+        before = a.counters()
+        for _ in range(50):
+            a.send_batch(b"x", np.array([0, 1]), timeout=LIMIT_S)
+            time.sleep(0.005)
+        after = a.counters()
+        assert after["io_kicks"] - before["io_kicks"] >= 25  # each array wakes it where it waits on the sockets
+        assert len(payloads(b, 50)) == 50
+
+
+def test_a_wait_that_is_over_at_once_looks_at_the_sockets():
+    with group_of(2, order="fifo", deliver_own=False, standby_s=0.1) as (a, _):
+        before = a.counters()["io_rounds"]
+        for _ in range(100):
+            assert a.recv(1e-7) is None
+            time.sleep(0.001)
+        assert a.counters()["io_rounds"] - before >= 90
+
+
 def test_what_leaves_at_once_and_what_waits():
     """With times so long that nothing leaves by itself meanwhile; again where a run took that long, or where the
     control plane had something to send, with which all that waits leaves."""

@@ -208,6 +208,30 @@ def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_a
     assert [len(got) for got in net.got] == [sum(sent)] * 3
 
 
+@pytest.mark.parametrize(("forwarders", "part"), [((), 1.0), ((1,), 2 / 3), ((1, 2), 1 / 2)])
+def test_a_sequencers_own_messages_leave_room_for_those_of_members_that_forward(
+    forwarders: tuple[int, ...], part: float
+) -> None:
+    """They would take all credit while forwards lie in the socket, unread. A member that has stopped has no part."""
+    net = Watched(3, window=64 << 10)
+    net.run(5)
+    for i in forwarders:
+        assert net.engines[i].send(bytes(1000)) == SENT
+    net.run(5)
+    net.lose = lambda packet: packet.dst == 0  # no credit comes back
+
+    def send() -> int:
+        count = 0
+        while net.engines[0].send(bytes(1000)) == SENT:
+            count += 1
+        return count
+
+    first = send()
+    net.run(30)
+    whole = first + send()
+    assert whole >= 40 and abs(first - whole * part) <= 1.5, (first, whole)
+
+
 def test_a_message_that_has_come_back_is_not_known_to_be_delivered_by_all() -> None:
     """Its sender, if it is cut off now, must say that it may be lost."""
     net = Watched(3)

@@ -713,8 +713,8 @@ class Config:
         "a pause up to 8 in a row, then messages gather for at most this long. Never delayed: an answer to a message "
         "that the same thread has received, and what a thread has sent before it waits for a message. The last packet "
         "of an array is seldom full: while a quarter of the window is on the way, it waits for the next array, at most "
-        "five times this long. Longer: more messages per second from a stream of single sends. Shorter: less delay "
-        "within it. 0: each message is transmitted at once.",
+        "five times this long (or flush_s_max, if that is longer). Longer: more messages per second from a stream of "
+        "single sends. Shorter: less delay within it. 0: each message is transmitted at once.",
         low=0.0,
         high=1.0,
     )
