@@ -58,11 +58,12 @@ typedef struct { /* role.c */
     sc_cond freed; /* callers wait for the role, or for what the holder receives */
     sc_cond io_idle; /* the I/O thread stands by */
     int holder; /* SC_ROLE_* */
-    int callers; /* in sc_drive, including the holder */
+    int callers; /* in sc_drive or with the role */
     int io_state; /* SC_IO_* */
     uint64_t turns;
     int64_t left; /* monotonic time when a caller left it last */
-    int passing; /* its holder sends an array now and then, and leaves it to the I/O thread at once */
+    int64_t stream_since; /* callers have come back within STREAM_NS */
+    int passing; /* its holder sends an array, and not yet a stream of them */
     int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
     int64_t loop_woken; /* monotonic time */
     int handed; /* to the I/O thread: it takes the role at once */

@@ -6,7 +6,8 @@
 #endif
 
 #define STREAM_NS                                                                                                      \
-    250000 /* a caller that comes back within this time streams, and looks at the sockets at least this often */
+    250000 /* callers that come back within this time make a stream, which looks at the sockets this often */
+#define BURST_NS 1000000 /* it is one only after this long */
 #define STANDBY_TICKS 4 /* under load the I/O thread looks up to so many times less often than the setting says ... */
 #define STANDBY_NS_MAX 8000000 /* ... unless that is less often than this */
 
@@ -111,7 +112,9 @@ int sc_role_take(sc_driver *d) {
         sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
     }
     if (d->role.holder == SC_ROLE_FREE && !sc_load(&d->stop)) {
-        d->role.passing = sc_now() - d->role.left >= STREAM_NS;
+        int64_t now = sc_now();
+        if (now - d->role.left >= STREAM_NS) d->role.stream_since = now;
+        d->role.passing = now - d->role.stream_since < BURST_NS;
         become_holder(d);
         taken = 1;
     } else {
@@ -121,13 +124,14 @@ int sc_role_take(sc_driver *d) {
     return taken;
 }
 
-/* Arrays that follow each other closely need what comes in only now and then; between others the I/O thread receives, for which
- * their turns would look like callers that drive. */
+/* To the I/O thread, turns of senders that run no rounds look as if callers received. So in a stream of arrays each sender looks at
+ * the sockets now and then, and after a few arrays the I/O thread receives again, unless it is to flush, another caller waits or an
+ * event loop receives. */
 void sc_role_leave(sc_driver *d) {
     if (sc_now() - d->round.ran >= STREAM_NS) sc_round_run(d, 0, 0);
     sc_mutex_lock(&d->role.lock);
     d->role.holder = SC_ROLE_FREE;
-    if (d->role.passing) {
+    if (d->role.passing && d->role.callers == 1 && !d->role.loop && !sc_load(&d->tx.flush_asked)) {
         d->role.handed = 1;
         sc_cond_signal(&d->role.io_idle);
     }

@@ -110,7 +110,7 @@ typedef struct {
     struct sc_tx_stream *own; /* the application's messages to the group are packed into this stream */
     int32_t forward_to; /* rank of the member that receives the own forward stream; -1: it is not used */
     int waits; /* own packets are unordered until they return; with `forwarding` only */
-    uint64_t own_limit; /* bytes of own packets that may be on their way in the group stream; 0: the window */
+    uint64_t own_limit; /* bytes of own packets that may be on their way in the group stream; 0: no limit */
     uint32_t spare; /* descriptors of the own group stream that are left free for packets of the order itself */
     /* The last packets of the own group stream may not be transmitted before the order allows it, or the gate closes; with `work`
      * only, which is called before a transmission. */

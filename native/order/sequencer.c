@@ -2,7 +2,7 @@
 #include "engine/internal.h"
 #include "order/stamping.h"
 
-static const sc_order_work work = {.settle = sc_stamping_settle, .deadline = sc_never_due};
+static const sc_order_work work = {.settle = sc_stamping_settle, .deadline = sc_stamping_deadline};
 
 const sc_order_ops sc_order_sequencer = {
     .name = "sequencer",

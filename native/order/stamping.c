@@ -4,12 +4,12 @@
 
 #include "engine/internal.h"
 
-#define FORWARDS_NS 20000000 /* a member of which nothing was stamped for so long does not send */
+#define COUNT_NS 20000000
+#define MUCH 16 /* a member that forwards this part of the window in COUNT_NS has a part of it */
 
 void sc_stamping_begin(sc_engine *e) {
-    sc_stamping *s = e->order.state;
-    *s = (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
-    for (uint32_t r = 0; r < e->view.n; r++) s->forwarded_at[r] = e->now - FORWARDS_NS;
+    *(sc_stamping *)e->order.state =
+        (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
     e->order.waits = !sc_is_sequencer(e);
     e->order.own = sc_is_sequencer(e) ? &e->group : &e->forward;
     e->order.forward_to = sc_is_sequencer(e) ? -1 : e->view.sequencer;
@@ -67,8 +67,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
                                       .global = global});
     sc_stamping *s = e->order.state;
     sc_tx_insert(e, &e->group, slot, sealed, messages, s->origin_next - 1);
-    if (now - s->forwarded_at[peer->rank] >= FORWARDS_NS) s->count_due = now;
-    s->forwarded_at[peer->rank] = now;
+    s->forwarded[peer->rank] += len;
     sc_rx_moved(rx, slot);
     sc_rx_skip(rx);
     sc_rx_release(e, rx);
@@ -82,16 +81,25 @@ static int may_take(const sc_engine *e, uint32_t len) {
     return sc_tx_may_insert(e, &e->group, len, 0) && sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);
 }
 
-/* Own messages need no way to the sequencer: without a limit they would take all the credit while forwards lie in the socket,
- * unread. So they have a part of the window, twice as large as that of each member that forwards, as forwards have a window of
- * their own on the way here. */
+/* Own messages are packed where they are multicast. Without a limit they would take all the credit while the forwards of others lie
+ * in the socket, unread. So while others forward much, own messages have a part of the window, twice as large as that of each of
+ * them: forwards have another window on their way here. Nothing is stamped without credit, so the limit ends where none comes. */
 static void share_window(sc_engine *e, int64_t now) {
     sc_stamping *s = e->order.state;
     if (now < s->count_due) return;
-    uint32_t senders = 1;
-    for (uint32_t r = 0; r < e->view.n; r++) senders += now - s->forwarded_at[r] < FORWARDS_NS;
-    e->order.own_limit = senders > 1 ? 2 * e->group.window / (senders + 1) : 0;
-    s->count_due = now + FORWARDS_NS / 4;
+    uint32_t others = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        others += s->forwarded[r] >= e->group.window / MUCH;
+        s->forwarded[r] = 0;
+    }
+    uint64_t before = e->order.own_limit, limit = others ? 2 * e->group.window / (others + 2) : 0;
+    e->order.own_limit = limit;
+    s->count_due = now + COUNT_NS;
+    if (before && (!limit || limit > before)) sc_may_send(e); /* a sender may wait for it */
+}
+
+int64_t sc_stamping_deadline(const sc_engine *e) {
+    return e->order.own_limit && !e->cut.gate_closed ? ((sc_stamping *)e->order.state)->count_due : SC_NEVER;
 }
 
 /* Stamps forwards, one packet of each member in turn, while the group stream has credit. */

@@ -9,8 +9,8 @@ typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
     uint64_t origin_next; /* own numbering of the sequencer */
     uint32_t turn; /* rank whose forwards are considered first */
-    int64_t forwarded_at[SC_MEMBERS_MAX]; /* when a forward was stamped last; by rank */
-    int64_t count_due; /* of the members that forward */
+    uint64_t forwarded[SC_MEMBERS_MAX]; /* by rank: bytes of forwards stamped since the last count */
+    int64_t count_due; /* of the members that forward much */
 } sc_stamping;
 
 void sc_stamping_begin(sc_engine *e);
@@ -18,6 +18,7 @@ void sc_stamping_packed(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_pack
 /* The next forward of `peer` becomes a packet of the own group stream. The caller has checked credit. */
 void sc_stamping_take(sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_stamping_settle(sc_engine *e, int64_t now);
+int64_t sc_stamping_deadline(const sc_engine *e);
 int sc_stamping_accepts(const sc_engine *e, const struct sc_peer *peer, int stream, const uint8_t *p);
 void sc_stamping_advance(sc_engine *e, struct sc_peer *peer);
 uint64_t sc_stamping_ordered(const sc_engine *e);

@@ -140,7 +140,9 @@ static void settle(sc_engine *e, int64_t now) {
 
 static int64_t deadline(const sc_engine *e) {
     const total *t = e->order.state;
-    return sc_is_sequencer(e) ? t->tell_due : t->single_due;
+    if (!sc_is_sequencer(e)) return t->single_due;
+    int64_t due = sc_stamping_deadline(e);
+    return due < t->tell_due ? due : t->tell_due;
 }
 
 static const sc_order_work work = {.settle = settle, .deadline = deadline};

@@ -208,16 +208,19 @@ def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_a
     assert [len(got) for got in net.got] == [sum(sent)] * 3
 
 
-@pytest.mark.parametrize(("forwarders", "part"), [((), 1.0), ((1,), 2 / 3), ((1, 2), 1 / 2)])
-def test_a_sequencers_own_messages_leave_room_for_those_of_members_that_forward(
-    forwarders: tuple[int, ...], part: float
+@pytest.mark.parametrize(
+    ("forwarders", "each_ms", "part"), [((), 1, 1.0), ((1,), 1, 2 / 3), ((1, 2), 1, 1 / 2), ((1, 2), 10, 1.0)]
+)
+def test_a_sequencers_own_messages_leave_room_for_those_of_members_that_forward_much(
+    forwarders: tuple[int, ...], each_ms: int, part: float
 ) -> None:
     """They would take all credit while forwards lie in the socket, unread. A member that has stopped has no part."""
     net = Watched(3, window=64 << 10)
     net.run(5)
-    for i in forwarders:
-        assert net.engines[i].send(bytes(1000)) == SENT
-    net.run(5)
+    for ms in range(26):
+        for i in forwarders if ms % each_ms == 0 else ():
+            assert net.engines[i].send(bytes(1000)) == SENT
+        net.step()
     net.lose = lambda packet: packet.dst == 0  # no credit comes back
 
     def send() -> int:
@@ -229,7 +232,7 @@ def test_a_sequencers_own_messages_leave_room_for_those_of_members_that_forward(
     first = send()
     net.run(30)
     whole = first + send()
-    assert whole >= 40 and abs(first - whole * part) <= 1.5, (first, whole)
+    assert whole >= 40 and abs(first - whole * part) <= 4, (first, whole)  # some forwards are on their way
 
 
 def test_a_message_that_has_come_back_is_not_known_to_be_delivered_by_all() -> None:
