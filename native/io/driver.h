@@ -6,6 +6,8 @@
  * of `tick_ns` and takes over when no caller drove for a whole tick; while a caller blocks for long it sleeps until that
  * caller leaves. A caller that begins to wait while it stands by has no timer: the I/O thread wakes it when its time is over.
  * An event loop that is woken in quick succession is such a caller for one round at a time.
+ * The sender of an array takes the role for acks, but rarely waits: after an array it gives the role to the I/O thread, and in a
+ * stream of arrays it looks at the sockets now and then.
  *
  * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never held
  * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.

@@ -5,8 +5,8 @@
 #include <sys/prctl.h>
 #endif
 
-#define STREAM_NS                                                                                                      \
-    250000 /* callers that come back within this time make a stream, which looks at the sockets this often */
+/* Callers that come back within this time make a stream, which looks at the sockets once in this time. */
+#define STREAM_NS 250000
 #define BURST_NS 1000000 /* it is one only after this long */
 #define STANDBY_TICKS 4 /* under load the I/O thread looks up to so many times less often than the setting says ... */
 #define STANDBY_NS_MAX 8000000 /* ... unless that is less often than this */
