@@ -272,15 +272,19 @@ def test_a_thread_that_sends_does_not_wake_itself():
     assert sorted(rounds)[4] == 1, rounds  # a datagram may end a wait, too
 
 
+def spin(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
 def test_a_stream_of_single_sends_gathers():
     """Each message leaves at once where there are few, but a stream costs no datagram for each (as Nagle's rule)."""
     with group_of(2, order="fifo", deliver_own=False, flush_s_min=0.002) as (a, b):
         before, n = a.counters()["packets_sent"], 3000
         for i in range(n):
             a.send(b"%d" % i)
-            until = time.perf_counter_ns() + 20_000  # work between two sends
-            while time.perf_counter_ns() < until:
-                pass
+            spin(20e-6)  # work between two sends
         packets = a.counters()["packets_sent"] - before
         assert packets < n / 3, (packets, n)
         assert payloads(b, n) == [b"%d" % i for i in range(n)]
@@ -330,12 +334,6 @@ def test_a_rest_waits_no_longer_when_arrays_keep_coming():
         left = a.counters()["packets_sent"] - before
         assert 3 <= left < n / 2, (left, n)
         assert payloads(b, n + 1)[1:] == [bytes([number]) for number in range(n)]
-
-
-def spin(seconds):
-    until = time.perf_counter() + seconds
-    while time.perf_counter() < until:
-        pass
 
 
 @pytest.mark.parametrize(("pause", "pause_s"), [(spin, 0.0001), (time.sleep, 0.001)])
