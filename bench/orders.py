@@ -318,8 +318,8 @@ def page(results: dict[str, Any]) -> str:
     parts.append(
         f"Half a round trip of two members on different cores, {LATENCY_BYTES} bytes, blocking, µs, in "
         f"{len(cells['p50', 'fifo', 0.0])} runs of each. A third member is the sequencer, so that an ordered message "
-        "needs a second hop; in every order it wakes for each message like the other two. *raw* is a ping-pong of two "
-        "processes."
+        "needs a second hop; in every order it takes each message like the other two, but it "
+        "[polls](latency.md#order) for a moment before it blocks. *raw* is a ping-pong of two processes."
     )
     whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
     for loss in sorted({key[2] for key in whole}):

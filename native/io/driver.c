@@ -82,6 +82,7 @@ void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counter
     READ(io, d->io.counters, refused);
     READ(drive, d->counters, turns);
     READ(drive, d->counters, rounds);
+    READ(drive, d->counters, polls);
     READ(drive, d->counters, naps);
     READ(drive, d->counters, nap_bytes);
     READ(drive, d->counters, kicks);

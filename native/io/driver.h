@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     uint64_t turns; /* times a caller took the receive role */
     uint64_t rounds; /* receive rounds, of callers and the I/O thread */
+    uint64_t polls; /* of a sequencer in a conversation, before it blocks */
     uint64_t naps;
     uint64_t nap_bytes; /* the most that a nap was expected to gather, at the rate before it */
     uint64_t kicks; /* of the I/O thread */
@@ -86,7 +87,9 @@ typedef struct { /* receive.c; all of it is the role holder's, who lets others r
     int cut_short; /* the last round took all it may: more may be there */
     int64_t load_since;
     uint64_t load_bytes, load_packets, load_rounds;
-    int orders; /* what was received in this period got places of us, as the sequencer */
+    int64_t ordered_at; /* monotonic time when what was received got places from us, as the sequencer */
+    int polls; /* that may be in vain */
+    unsigned unpolled; /* waits without a poll */
     int64_t late_ns; /* how late the holder gets a core, on average */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */

@@ -62,6 +62,7 @@ static inline uint64_t sc_thread(void) { return GetCurrentThreadId(); }
 #else
 
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 typedef pthread_mutex_t sc_mutex;
@@ -149,6 +150,15 @@ static inline void sc_count(uint64_t *c, uint64_t n) {
 }
 static inline uint64_t sc_counted(const uint64_t *c) { return __atomic_load_n(c, __ATOMIC_RELAXED); }
 #endif
+
+/* Lets another thread have the core, if one wants to run. */
+static inline void sc_yield(void) {
+#if defined(_WIN32)
+    SwitchToThread();
+#else
+    sched_yield();
+#endif
+}
 
 /* In a spin loop: lets the core's other hardware thread run. */
 static inline void sc_relax(void) {

@@ -15,6 +15,10 @@
 #define ONE 1 /* of the datagrams that are there */
 #define FIRST_BATCH 4 /* also of large buffers: they are checked and ordered while they are in the cache */
 #define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th both stream sockets */
+#define POLL_NS 25000 /* of a sequencer: about what it takes to wake a thread on a core that sleeps */
+#define POLL_PAYS 2 /* what a poll finds pays for two in vain */
+#define POLLS_MAX 8 /* in vain, after many that paid */
+#define POLL_TRIES 16 /* where polls do not pay, every 16th wait tries one */
 #define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
@@ -104,7 +108,7 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
     sc_tell_engine_news(d);
     /* Acks and the like, and complete packets that a sequencer has just stamped. */
     *urgent |= sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
-    d->round.orders |= sc_engine_stamped(d->engine) != stamped;
+    if (sc_engine_stamped(d->engine) != stamped) d->round.ordered_at = now;
     d->round.gather = sc_engine_window(d->engine) / 4;
     sc_mutex_unlock(d->lock);
     return bytes;
@@ -172,9 +176,9 @@ static void measure_lateness(sc_driver *d, int64_t due) {
 
 /* Where more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core anyway. But
  * a thread of this process that sends may wait for acks, and others wait for a sequencer. */
-static int64_t longest_nap(sc_driver *d, int sent) {
+static int64_t longest_nap(sc_driver *d, int sent, int orders) {
     int64_t ns = sc_earlier(LATER * d->round.late_ns, LONGER * d->config.nap_ns);
-    int awaited = sent || d->round.orders || sc_load(&d->role.waiting);
+    int awaited = sent || orders || sc_load(&d->role.waiting);
     return awaited || ns < d->config.nap_ns ? d->config.nap_ns : ns;
 }
 
@@ -186,12 +190,13 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     int64_t period = now - d->round.load_since;
     if (period < LOAD_PERIOD_NS) return;
     int sent = (int64_t)sc_counted(&d->turn.packed_at) >= d->round.load_since;
-    int talk = sent || (d->round.orders && d->round.load_packets <= FEW * d->round.load_rounds);
+    int orders = d->round.ordered_at > d->round.load_since;
+    int talk = sent || (orders && d->round.load_packets <= FEW * d->round.load_rounds);
     int loaded = d->round.load_bytes * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_BYTES ||
                  (!talk && d->round.load_packets * LOAD_PERIOD_NS / (uint64_t)period >= LOAD_PACKETS);
     sc_store(&d->round.loaded, loaded);
     uint64_t gather = d->round.gather < GATHER_BYTES ? d->round.gather : GATHER_BYTES;
-    int64_t nap_ns = longest_nap(d, sent);
+    int64_t nap_ns = longest_nap(d, sent, orders);
     int worth = d->round.load_bytes * (uint64_t)nap_ns / (uint64_t)period >= LOAD_BYTES / WORTH ||
                 (!talk && d->round.load_packets * (uint64_t)nap_ns / (uint64_t)period >= LOAD_PACKETS / WORTH);
     d->round.nap_ns =
@@ -199,7 +204,6 @@ static void measure_load(sc_driver *d, uint64_t bytes, int64_t now) {
     d->round.nap_bytes = (uint64_t)d->round.nap_ns * d->round.load_bytes / (uint64_t)period;
     d->round.load_since = now;
     d->round.load_bytes = d->round.load_packets = d->round.load_rounds = 0;
-    d->round.orders = 0;
 }
 
 /* ---- the round ---------------------------------------------------------------------------------------------- */
@@ -233,19 +237,39 @@ static uint64_t look(sc_driver *d, int first, int *urgent) {
     return bytes;
 }
 
-/* Looks at the sockets repeatedly for the busy-poll time, or until another thread wakes this one; returns the bytes received. What
- * is there at the first look may be many datagrams; what comes later is what the thread waits for. */
-static uint64_t spin(sc_driver *d, int64_t until, int *urgent) {
-    int64_t now = sc_now(), end = sc_earlier(now + d->config.busy_poll_ns, until);
+/* Looks at the sockets repeatedly for this time, or until another thread wakes this one; returns the bytes received. What is
+ * there at the first look may be many datagrams; what comes later is what the thread waits for. Between looks it leaves the core
+ * to threads that want to run, if it is to. */
+static uint64_t spin(sc_driver *d, int64_t ns, int yields, int64_t until, int *urgent) {
+    int64_t now = sc_now(), end = sc_earlier(now + ns, until);
     uint64_t bytes = 0;
     int first = FIRST_BATCH;
     while (now < end && now < d->round.deadline) {
         bytes = look(d, first, urgent);
         if (bytes || sc_load(&d->io.woken) || sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
         first = ONE;
-        sc_relax();
+        if (yields)
+            sc_yield();
+        else
+            sc_relax();
         now = sc_now();
     }
+    return bytes;
+}
+
+/* A sequencer in a conversation: others wait for it, and each wake-up of it delays them. What it waits for often comes sooner than
+ * a thread is woken, so it polls as long as that is so; a poll in vain costs no more than the wake-up. */
+static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
+    int paid = d->round.polls > 0;
+    int64_t now = sc_now();
+    if (d->round.nap_ns > 0 || until - now < POLL_NS || now - d->round.ordered_at >= LOAD_PERIOD_NS) return 0;
+    if (!paid && ++d->round.unpolled % POLL_TRIES) return 0;
+    uint64_t bytes = spin(d, POLL_NS, 1, until, urgent);
+    sc_count(&d->counters.polls, 1);
+    if (bytes)
+        d->round.polls = d->round.polls + POLL_PAYS < POLLS_MAX ? d->round.polls + POLL_PAYS : POLLS_MAX;
+    else
+        d->round.polls -= paid;
     return bytes;
 }
 
@@ -276,7 +300,8 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     int urgent = 0, woken = 0;
     sc_count(&d->counters.rounds, 1);
     if (may_nap && d->round.nap_ns > 0) nap(d, until);
-    uint64_t bytes = d->config.busy_poll_ns > 0 ? spin(d, until, &urgent) : 0;
+    int64_t spins = d->config.busy_poll_ns;
+    uint64_t bytes = spins > 0 ? spin(d, spins, 0, until, &urgent) : poll_briefly(d, until, &urgent);
     if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= ROUND_BYTES_MAX;

@@ -93,6 +93,7 @@ cdef extern from "io/driver.h" nogil:
     ctypedef struct sc_drive_counters:
         uint64_t turns
         uint64_t rounds
+        uint64_t polls
         uint64_t naps
         uint64_t nap_bytes
         uint64_t kicks

@@ -158,9 +158,9 @@ cdef class Driver:
         return {
             "io_sends": io.sends, "io_receives": io.receives, "io_gso_refused": io.gso_refused,
             "io_send_errors": io.send_errors, "io_receive_errors": io.receive_errors, "io_truncated": io.truncated,
-            "io_refused": io.refused, "io_turns": drive.turns, "io_rounds": drive.rounds, "io_naps": drive.naps,
-            "io_nap_bytes": drive.nap_bytes, "io_kicks": drive.kicks, "io_flushes_left": drive.flushes_left,
-            "io_flushes_handed": drive.flushes_handed,
+            "io_refused": io.refused, "io_turns": drive.turns, "io_rounds": drive.rounds, "io_polls": drive.polls,
+            "io_naps": drive.naps, "io_nap_bytes": drive.nap_bytes, "io_kicks": drive.kicks,
+            "io_flushes_left": drive.flushes_left, "io_flushes_handed": drive.flushes_handed,
         }
 
     @property
