@@ -90,6 +90,7 @@ typedef struct { /* receive.c; all of it is the role holder's, who lets others r
     int64_t ordered_at; /* monotonic time when what was received got places from us, as the sequencer */
     int polls; /* that may be in vain */
     unsigned unpolled; /* waits without a poll */
+    int64_t yields_at, yield_pause; /* when it leaves the core to others again; the last time until then */
     int64_t late_ns; /* how late the holder gets a core, on average */
     int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
     uint64_t nap_bytes; /* expected bytes of that */

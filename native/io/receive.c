@@ -19,6 +19,12 @@
 #define POLL_PAYS 2 /* what a poll finds pays for two in vain */
 #define POLLS_MAX 8 /* in vain, after many that paid */
 #define POLL_TRIES 16 /* where polls do not pay, every 16th wait tries one */
+#define KEPT_NS                                                                                                        \
+    200000 /* more than a thread in a conversation needs, and less than the scheduler gives to one that computes */
+#define YIELD_PAUSE_NS_MIN 1000000
+#define YIELD_PAUSE_NS_MAX 500000000
+#define YIELD_BACKS_OFF 4
+#define YIELD_FINDS 256 /* what so many looks find takes two thirds off the pause */
 #define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
@@ -237,10 +243,23 @@ static uint64_t look(sc_driver *d, int first, int *urgent) {
     return bytes;
 }
 
+/* Leaves the core to threads that want to run, but not where one of them keeps it: a datagram wakes no thread that is ready to run
+ * already, and so waits for as long as that. Each time the pause until the next try is longer. */
+static void leave_core(sc_driver *d, int64_t now) {
+    if (sc_load(&d->round.loaded) || now < d->round.yields_at) {
+        sc_relax();
+        return;
+    }
+    sc_yield();
+    int64_t back = sc_now();
+    if (back - now < KEPT_NS) return;
+    d->round.yield_pause = sc_earlier(d->round.yield_pause * YIELD_BACKS_OFF + YIELD_PAUSE_NS_MIN, YIELD_PAUSE_NS_MAX);
+    d->round.yields_at = back + d->round.yield_pause;
+}
+
 /* Looks at the sockets repeatedly for this time, or until another thread wakes this one; returns the bytes received. What is
- * there at the first look may be many datagrams; what comes later is what the thread waits for. Between looks it leaves the core
- * to threads that want to run, if it is to. */
-static uint64_t spin(sc_driver *d, int64_t ns, int yields, int64_t until, int *urgent) {
+ * there at the first look may be many datagrams; what comes later is what the thread waits for. */
+static uint64_t spin(sc_driver *d, int64_t ns, int64_t until, int *urgent) {
     int64_t now = sc_now(), end = sc_earlier(now + ns, until);
     uint64_t bytes = 0;
     int first = FIRST_BATCH;
@@ -248,23 +267,21 @@ static uint64_t spin(sc_driver *d, int64_t ns, int yields, int64_t until, int *u
         bytes = look(d, first, urgent);
         if (bytes || sc_load(&d->io.woken) || sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
         first = ONE;
-        if (yields)
-            sc_yield();
-        else
-            sc_relax();
+        leave_core(d, now);
         now = sc_now();
     }
+    if (bytes) d->round.yield_pause -= d->round.yield_pause / YIELD_FINDS;
     return bytes;
 }
 
 /* A sequencer in a conversation: others wait for it, and each wake-up of it delays them. What it waits for often comes sooner than
- * a thread is woken, so it polls as long as that is so; a poll in vain costs no more than the wake-up. */
+ * a thread is woken, so it polls as long as that is so and no other thread keeps the core. */
 static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
     int paid = d->round.polls > 0;
     int64_t now = sc_now();
     if (d->round.nap_ns > 0 || until - now < POLL_NS || now - d->round.ordered_at >= LOAD_PERIOD_NS) return 0;
-    if (!paid && ++d->round.unpolled % POLL_TRIES) return 0;
-    uint64_t bytes = spin(d, POLL_NS, 1, until, urgent);
+    if (now < d->round.yields_at || (!paid && ++d->round.unpolled % POLL_TRIES)) return 0;
+    uint64_t bytes = spin(d, POLL_NS, until, urgent);
     sc_count(&d->counters.polls, 1);
     if (bytes)
         d->round.polls = d->round.polls + POLL_PAYS < POLLS_MAX ? d->round.polls + POLL_PAYS : POLLS_MAX;
@@ -301,7 +318,7 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     sc_count(&d->counters.rounds, 1);
     if (may_nap && d->round.nap_ns > 0) nap(d, until);
     int64_t spins = d->config.busy_poll_ns;
-    uint64_t bytes = spins > 0 ? spin(d, spins, 0, until, &urgent) : poll_briefly(d, until, &urgent);
+    uint64_t bytes = spins > 0 ? spin(d, spins, until, &urgent) : poll_briefly(d, until, &urgent);
     if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= ROUND_BYTES_MAX;
