@@ -19,8 +19,7 @@
 #define POLL_PAYS 2 /* what a poll finds pays for two in vain */
 #define POLLS_MAX 8 /* in vain, after many that paid */
 #define POLL_TRIES 16 /* where polls do not pay, every 16th wait tries one */
-#define KEPT_NS                                                                                                        \
-    200000 /* more than a thread in a conversation needs, and less than the scheduler gives to one that computes */
+#define KEPT_NS 200000 /* a thread that has the core for longer computes, rather than takes part in a conversation */
 #define YIELD_PAUSE_NS_MIN 1000000
 #define YIELD_PAUSE_NS_MAX 500000000
 #define YIELD_BACKS_OFF 4

@@ -81,7 +81,10 @@ def test_polls_that_found_something_cease_when_they_do_not():
             after = founder.counters()
             return [after[key] - before[key] for key in ("io_polls", "io_rounds")]
 
-        if not any(say(0.0)[0] > STEPS // 8 for _ in range(40)):
+        until = time.monotonic() + 10
+        while say(0.0)[0] <= STEPS // 8 and time.monotonic() < until:
+            time.sleep(0.1)  # if a thread kept the core, the founder does not poll for a while
+        if time.monotonic() >= until:
             pytest.skip("no poll finds what comes every few microseconds: is this machine busy?")
         polls, rounds = say(0.002)
     assert rounds >= STEPS // 2 and polls < rounds // 8, (polls, rounds)
