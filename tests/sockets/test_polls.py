@@ -13,30 +13,29 @@ from members import LIMIT_S, cluster, group_of, join, output, payloads, sequence
 STEPS = 400
 
 
-@contextlib.contextmanager
-def conversation(order):
-    """Three members of which the first takes, and orders, what the other two say in turn; a function that has them say
-    STEPS messages, pausing before each, and returns each member's polls, and its rounds, meanwhile."""
-    with group_of(3, order=order, deliver_own=False, heartbeat_s=10.0, suspect_s=60.0) as (founder, a, b):
+def talk(a, b, steps):
+    """The two members speak in turn, and each hears the other."""
+    for i in range(steps):
+        says, hears = (a, b) if i % 2 else (b, a)
+        says.send(b"%d" % i)
+        assert hears.recv(LIMIT_S).payload == b"%d" % i
+
+
+def polls_of_a_conversation(order):
+    """Of each of three members: the first one takes, and orders, what the other two say in turn."""
+    with group_of(3, order=order, deliver_own=False, heartbeat_s=10.0, suspect_s=60.0) as groups:
+        founder, a, b = groups
 
         def listen():
             for _ in range(STEPS):
                 assert founder.recv(LIMIT_S) is not None
 
-        def talk(pause_s=0.0):
-            listener = threading.Thread(target=listen)
-            listener.start()
-            before = [each.counters() for each in (founder, a, b)]
-            for i in range(STEPS):
-                time.sleep(pause_s)
-                says, hears = (a, b) if i % 2 else (b, a)
-                says.send(b"%d" % i)
-                assert hears.recv(LIMIT_S).payload == b"%d" % i
-            listener.join()
-            after = [each.counters() for each in (founder, a, b)]
-            return [[y[key] - x[key] for x, y in zip(before, after, strict=True)] for key in ("io_polls", "io_rounds")]
-
-        yield talk
+        listener = threading.Thread(target=listen)
+        listener.start()
+        before = [each.counters()["io_polls"] for each in groups]
+        talk(a, b, STEPS)
+        listener.join()
+        return [each.counters()["io_polls"] - polls for each, polls in zip(groups, before, strict=True)]
 
 
 @contextlib.contextmanager
@@ -54,14 +53,12 @@ def one_core_shared_with_a_computation():
 
 @pytest.mark.parametrize("order", ["records", "sequencer", "total-1999", "grant"])
 def test_the_sequencer_polls_and_the_others_do_not(order):
-    with conversation(order) as talk:
-        (founder, *others), _ = talk()
+    founder, *others = polls_of_a_conversation(order)
     assert founder > 0 and others == [0, 0]
 
 
 def test_without_a_sequencer_nobody_polls():
-    with conversation("fifo") as talk:
-        assert talk()[0] == [0, 0, 0]
+    assert polls_of_a_conversation("fifo") == [0, 0, 0]
 
 
 def test_polls_that_found_something_cease_when_they_do_not():
@@ -104,10 +101,7 @@ print(counters["io_polls"], counters["io_rounds"])
         process = sequencer(name, takes, "records")
         with join(name, "a", **settings) as a, join(name, "b", **settings) as b:
             wait_until(lambda: len(a.view.members) == 3)
-            for i in range(5 * STEPS):
-                says, hears = (a, b) if i % 2 else (b, a)
-                says.send(b"%d" % i)
-                assert hears.recv(LIMIT_S).payload == b"%d" % i
+            talk(a, b, 5 * STEPS)
             a.send(b"end")
             polls, rounds = map(int, output(process).split())
     assert rounds >= 5 * STEPS and polls < rounds // 4, (polls, rounds)
