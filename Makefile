@@ -30,7 +30,7 @@ lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the l
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
 
-bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and README's tables (18 minutes; ARGS="--only latency")
+bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and docs/figures.md (18 minutes; ARGS="--only latency")
 	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
 	$(BIN)/python bench/figures.py $(ARGS)
 	$(BIN)/python docs/render.py
@@ -61,7 +61,7 @@ mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catch
 chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos $(ARGS)
 
-figures: $(VENV)/.ready-dev ## docs/wire.md and the tables of README.md, from the code and docs/figures.jsonl
+figures: $(VENV)/.ready-dev ## the pages and tables of docs/ made from the code and docs/figures.jsonl
 	$(BIN)/python docs/render.py
 
 clean: ## everything that was built, and the environment

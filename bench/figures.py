@@ -1,10 +1,10 @@
-"""Measures every figure of README.md: ``make bench-figures``.
+"""Measures every figure of docs/figures.md: ``make bench-figures``.
 
     python bench/figures.py                    # writes docs/figures.jsonl, a line a command; about 20 minutes
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
-    python docs/render.py                      # makes README.md's tables from it
+    python docs/render.py                      # makes the tables of docs/figures.md from it
 
-Each line holds the command that printed it, and README.md shows these commands below the tables, so that a reader can
+Each line holds the command that printed it, and docs/figures.md shows these commands below the tables, so that a reader can
 run any of them alone. What is measured is kept even if a later command fails. Needs pyzmq (``pip install
 'seqcast[bench]'``), cmake and a C++ compiler for Aeron, and root for the segmented path and for loss.
 """

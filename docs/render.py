@@ -1,9 +1,9 @@
 """Makes the parts of the documentation that are facts of the code: ``python docs/render.py`` (``make figures``).
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
-the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and the tables of figures in README.md
-from docs/figures.jsonl, of which each line is what one command of ``bench/figures.py`` printed. A test compares what is
-in the repository with what this would write.
+the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and docs/figures.md and the headline of
+README.md from docs/figures.jsonl, in which each line is the output of one command of ``bench/figures.py``. A test compares
+the repository with the output of this script.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ ROUTES = "<!-- routes -->", "<!-- /routes -->"
 MEMBERS = 4
 """Of the groups that are measured where nothing else is said."""
 BEGIN, END = "<!-- figures: made by docs/render.py -->", "<!-- end of figures -->"
+HEADLINE = "<!-- figure: made by docs/render.py -->", "<!-- end of figure -->"
 
 
 def rendered() -> dict[Path, str]:
@@ -37,7 +38,10 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "config.md": config_page(),
         ROOT / "src" / "seqcast" / "config" / "keywords.py": settings_module(),
         ROOT / "docs" / "protocol.md": protocol_page((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")),
-        ROOT / "README.md": between((ROOT / "README.md").read_text(encoding="utf-8"), BEGIN, END, figures(runs)),
+        ROOT / "docs" / "figures.md": between(
+            (ROOT / "docs" / "figures.md").read_text(encoding="utf-8"), BEGIN, END, figures(runs)
+        ),
+        ROOT / "README.md": between((ROOT / "README.md").read_text(encoding="utf-8"), *HEADLINE, headline(runs)),
     }
 
 
@@ -314,13 +318,22 @@ def number(value: object) -> str:
 # ---- figures -----------------------------------------------------------------------------------------------------
 
 
+def headline(printed: list[dict[str, Any]]) -> str:
+    """The one figure of README.md: the loops most people write first, beside those of pyzmq."""
+    rows = [row for run in printed for row in run.get("plain", ()) if row["kind"] in ("plain", "pyzmq")]
+    head = ["`send` in a loop, `for message in group`", "message", "messages/s", "of pyzmq"]
+    names = {"plain": "seqcast, default settings", "pyzmq": "pyzmq PUB/SUB, which orders nothing among senders"}
+    shown = [[names[kind], *rest[:3]] for kind, *rest in ([row["kind"], *plain_row(row)[1:]] for row in rows)]
+    return f"One sender and three receivers, each in its own process:\n\n{table(head, shown)}\n"
+
+
 def figures(printed: list[dict[str, Any]]) -> str:
-    """The tables of README.md, from what the commands of ``bench/figures.py`` printed."""
+    """The tables of docs/figures.md, from the output of the commands of ``bench/figures.py``."""
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
     parts = [f"Measured on {' and on '.join(dict.fromkeys(str(run['machine']) for run in runs if 'machine' in run))}."]
     for text, head, row, rows in (
         (
-            "What is written first, with all settings default: `send` in a loop and `for message in group` (plain), "
+            "The loops most people write first, default settings: `send` in a loop and `for message in group` (plain), "
             "the same in asyncio (aio), and the same loops of pyzmq with PUB and SUB sockets, which order nothing "
             "among senders and repair nothing:",
             ["loops", "message", "messages/s", "of pyzmq", "CPU µs/message"],
@@ -341,7 +354,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in throughput_runs(runs) if run.get("kind", "batches") != "batches"],
         ),
         (
-            "Batches, as arrays of messages, which the sender is not delivered itself:",
+            "Batches, as arrays of messages; the sender does not receive its own:",
             ["order", "message", "path", "messages/s", "MB/s", "of the limit", "of bare C", "CPU µs/message", "lost"],
             throughput_row,
             [run for run in batches(runs) if run["members"] == MEMBERS],
@@ -374,7 +387,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
         (
             "Half the round-trip time between two members, in µs, and that of a bare C ping-pong. With `total` one of "
             "the two is the sequencer; where a third member is, an ordered message needs a second hop "
-            "([measured](docs/orders.md#latency)):",
+            "([measured](orders.md#latency)):",
             ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"],
             latency_row,
             [run for run in runs if "latency_us" in run],

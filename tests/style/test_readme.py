@@ -1,4 +1,4 @@
-"""What README.md says can be run is run."""
+"""The examples, commands and settings of README.md and the guide run and exist."""
 
 import json
 import os
@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, re.S)
+PAGES = README + "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("guide", "commands"))
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGES, re.S)
 
 
 @pytest.fixture
@@ -95,8 +96,8 @@ def test_every_make_target_and_command_that_is_named_exists():
     from seqcast.cli import COMMANDS
 
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"(?:^|`)make (\w+)", README, re.M)) <= targets
-    named = set(re.findall(r"(?:^|[`|] ?)seqcast (\w+)", README, re.M))
+    assert set(re.findall(r"(?:^|`)make (\w+)", PAGES, re.M)) <= targets
+    named = set(re.findall(r"(?:^|[`|] ?)seqcast (\w+)", PAGES, re.M))
     assert named and named <= set(COMMANDS)
 
 
@@ -106,7 +107,7 @@ def test_every_setting_that_is_named_exists():
     from seqcast import Config
 
     settings = {field.name for field in dataclasses.fields(Config)} | {"order"}
-    named = set(re.findall(r"`(\w+_s|\w+_max|interface|order|journal|receive)(?:=\w+)?`", README))
+    named = set(re.findall(r"`(\w+_s|\w+_max|interface|order|journal|receive)(?:=\w+)?`", PAGES))
     assert named and named <= settings
 
 
@@ -134,7 +135,7 @@ def test_figures_are_rendered_from_what_perf_prints(monkeypatch):
     assert "veth-segmented" not in text
 
 
-def test_the_figures_cover_every_size_and_order_that_the_readme_speaks_of():
+def test_the_figures_cover_every_size_and_order_of_the_page():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
     throughput = [run for run in runs if "ratio_to_limit" in run]
     assert {(run["size"], run["order"]) for run in throughput} >= {
@@ -158,7 +159,8 @@ def test_each_figure_has_its_measurement_in_the_script(monkeypatch):
 
     lines = (ROOT / "docs" / "figures.jsonl").read_text().splitlines()
     assert {figures.name_of(line) for line in lines} <= figures.COMMANDS.keys()
-    assert all(json.loads(line)["command"] in README for line in lines)
+    page = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    assert all(json.loads(line)["command"] in page for line in lines)
 
 
 def test_perf_accepts_the_commands_of_the_script(monkeypatch):
@@ -189,3 +191,9 @@ def test_a_command_that_fails_keeps_its_old_figures(monkeypatch, tmp_path):
     kept, measured = map(json.loads, file.read_text().splitlines())
     assert kept == {"membership": 1}
     assert measured == {"election": 2, "command": printing}
+
+
+def test_the_readme_fits_on_a_few_screens():
+    lines = README.splitlines()
+    assert len(lines) <= 150
+    assert lines.index("## Install") < 40
