@@ -4,8 +4,8 @@
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
     python docs/render.py                      # makes the tables of docs/figures.md from it
 
-Each line holds the command that printed it, and docs/figures.md shows these commands below the tables, so that a reader can
-run any of them alone. What is measured is kept even if a later command fails. Needs pyzmq (``pip install
+Each line holds the command that printed it, and docs/figures.md shows these commands below the tables, so that a reader
+can run any of them alone. Measurements are kept even if a later command fails. Needs pyzmq (``pip install
 'seqcast[bench]'``), cmake and a C++ compiler for Aeron, and root for the segmented path and for loss.
 """
 

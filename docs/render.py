@@ -2,8 +2,8 @@
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
 the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and docs/figures.md and the headline of
-README.md from docs/figures.jsonl, in which each line is the output of one command of ``bench/figures.py``. A test compares
-the repository with the output of this script.
+README.md from docs/figures.jsonl, in which each line is the output of one command of ``bench/figures.py``. A test
+compares the repository with the output of this script.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ def join(
         order: "total" (default, brought about as "records"), "records", "sequencer", "total-1999" or "grant": all
             members deliver all messages in one order; "causal": a message comes after all that its sender received
             before it sent the message; "fifo": each sender's messages are in order. The same on every member. An
-            ``OrderPolicy``: "records", and this member orders by that policy whenever it is the sequencer. docs/guarantees.md
-            says what each order costs.
+            ``OrderPolicy``: "records", and this member orders by that policy whenever it is the sequencer.
+            docs/guarantees.md says what each order costs.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
