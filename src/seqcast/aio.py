@@ -145,12 +145,12 @@ class Joining(Coroutine[Any, Any, "Group"]):
             group = Group(await on_own_thread(work))
             self._made.set_result(group)
             return group
-        except BaseException:  # cancelled (the thread cannot be: whichever ends last leaves), or no descriptor left
+        except BaseException:  # cancelled (the join may be complete: whichever ends last leaves), or no descriptor left
             with lock:
                 cancelled = True
                 left = joined
             if left is not None:
-                threading.Thread(target=left.leave, name="seqcast-leave").start()
+                threading.Thread(target=left.leave, name="seqcast-leave", daemon=True).start()
             raise
 
     async def __aenter__(self) -> Group:
@@ -276,7 +276,8 @@ class Group(driver.AsyncSender):
         try:
             await self._turn(timeout, done)
             try:
-                await asyncio.to_thread(send, None if deadline is None else max(0.0, deadline - time.monotonic()), done)
+                left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                await on_own_thread(functools.partial(send, left, done))
             finally:
                 self._slow.release()
         finally:
@@ -305,8 +306,7 @@ class Group(driver.AsyncSender):
         return self.sync.consumed
 
     async def wait_consumed(self, timeout: float | None = None) -> bool:
-        """Waits until all other members have taken what was sent, as ``seqcast.Group.wait_consumed``. After a
-        cancellation a thread still waits for up to ``timeout``, or until the group is left."""
+        """Waits until all other members have taken what was sent, as ``seqcast.Group.wait_consumed``."""
         return await on_own_thread(functools.partial(self.sync.wait_consumed, timeout))
 
     # ---- receiving
@@ -399,7 +399,7 @@ class Group(driver.AsyncSender):
     def _not_wanted(self, pausing: asyncio.Future[None]) -> None:
         """Ends a pause whose caller was cancelled."""
         if not pausing.cancelled() and pausing.exception() is None:
-            threading.Thread(target=self.sync.resume, name="seqcast-resume").start()
+            threading.Thread(target=self.sync.resume, name="seqcast-resume", daemon=True).start()
 
     async def resume(self) -> bool:
         """Ends the pause, as ``seqcast.Group.resume``."""

@@ -24,6 +24,7 @@ from seqcast._native.engine cimport (
     sc_taking_begin, sc_taking_end,
 )
 
+from seqcast.abandoned import is_abandoned
 from seqcast.arguments import id_of, nanoseconds
 from seqcast.errors import NotMember, UsageError
 
@@ -267,7 +268,7 @@ cdef class Driver:
                 with nogil:
                     result = sc_driver_send(self.d, s, slice_end(INT64_MAX if s.state.packed else deadline))
                 PyErr_CheckSignals()
-                if result == SC_AGAIN and sc_now() >= deadline and not s.state.packed:
+                if result == SC_AGAIN and not s.state.packed and (sc_now() >= deadline or is_abandoned()):
                     break
         finally:
             sc_driver_send_end(self.d, s)
@@ -471,7 +472,7 @@ cdef class Driver:
                 with nogil:
                     result = sc_driver_taking(self.d, &w, slice_end(deadline))
                 PyErr_CheckSignals()
-                if result == SC_AGAIN and sc_now() >= deadline:
+                if result == SC_AGAIN and (sc_now() >= deadline or is_abandoned()):
                     break
         finally:
             sc_mutex_lock(&self.engine.lock)

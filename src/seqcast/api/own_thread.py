@@ -8,14 +8,18 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar, cast
 
+from seqcast.abandoned import Call
+
 T = TypeVar("T")
 
 
-async def on_own_thread(call: Callable[[], T]) -> T:
-    """Runs a call on a thread of its own. In asyncio's pool of a few threads it would wait behind sends, joins and
-    calls of ``wait_consumed``, which may in turn wait for this very call. A cancellation does not stop the thread."""
+async def on_own_thread(function: Callable[[], T]) -> T:
+    """Makes a call on a thread of its own. In asyncio's pool of a few threads it would wait behind sends, joins and
+    calls of ``wait_consumed``, which may in turn wait for this very call; and the end of the program would wait for the
+    pool. A cancellation ends what the call waits for, a moment later."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
+    call = Call()
 
     def tell(error: BaseException | None, result: T | None) -> None:
         if ended.done():
@@ -26,13 +30,18 @@ async def on_own_thread(call: Callable[[], T]) -> T:
             ended.set_result(cast("T", result))
 
     def run() -> None:
+        call.begin()
         result, error = None, None
         try:
-            result = call()
+            result = function()
         except BaseException as raised:
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(tell, error, result)
 
-    threading.Thread(target=run, name="seqcast-aio").start()
-    return await ended
+    threading.Thread(target=run, name="seqcast-aio", daemon=True).start()
+    try:
+        return await ended
+    except asyncio.CancelledError:
+        call.abandoned = True
+        raise

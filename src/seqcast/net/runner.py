@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
+from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
 from seqcast.core.context import EndpointSettings
@@ -247,7 +248,9 @@ class Runner:
             JoinTimeout: none came in ``join_timeout_s``.
         """
         with self.changed:
-            ended = self._wait(lambda: self.view is not None or self.over, self.config.join_timeout_s)
+            ended = self._wait(
+                lambda: still_wanted() and (self.view is not None or self.over), self.config.join_timeout_s
+            )
         if self.error is not None:
             raise self.error
         if ended and self.view is None:
@@ -274,7 +277,9 @@ class Runner:
         """
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
         with self.changed:
-            self._wait(lambda: self.over or len(self.view.members if self.view else ()) >= n, remaining)
+            self._wait(
+                lambda: still_wanted() and (self.over or len(self.view.members if self.view else ()) >= n), remaining
+            )
             came = [member.name for member in self.view.members] if self.view else []
             if len(came) >= n and not self.over:
                 return

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from seqcast._native.driver import Refused, now_ns
 from seqcast._native.engine import Batch
+from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
 from seqcast.core.machines.backlog import Item
@@ -272,6 +273,7 @@ class _Receiver:
             return news
 
     def _check(self) -> None:
+        still_wanted()
         if self._error:
             raise JoinTimeout(self._error)
 

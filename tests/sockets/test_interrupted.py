@@ -1,0 +1,126 @@
+"""Calls that wait end when they are interrupted, cancelled, or the group is left, and no thread keeps the process."""
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+import time
+
+import pytest
+from members import LIMIT_S, LOOPBACK, cluster, join, output, script
+
+import seqcast
+import seqcast.aio
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+
+SOON_S = 10.0
+"""Longer than anything here takes on a busy machine, and shorter than every wait that is interrupted."""
+
+JOIN = """
+import asyncio, sys
+import seqcast.aio
+name, interface, what = sys.argv[1:]
+async def main():
+    print("waits", flush=True)
+    await seqcast.aio.join(name, name="b", interface=interface, {settings})
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+WAIT = """
+import asyncio, sys
+import seqcast.aio
+name, interface, what = sys.argv[1:]
+async def main():
+    group = await seqcast.aio.join(name, name="b", interface=interface, leave_timeout_s=0.5, suspect_s=600.0)
+    if what == "wait_consumed":
+        group.sync.send(b"x")
+        waits = [group.wait_consumed(), group.wait_consumed(600)]
+    else:
+        while True:
+            try:
+                await group.send(bytes(1000), timeout=0)
+            except seqcast.SendTimeout:
+                break
+        waits = [group.send(b"x")] if what == "send" else [group.send_many([b"x", b"y"])]
+    tasks = [asyncio.ensure_future(each) for each in waits]
+    await asyncio.sleep(0.3)
+    print("waits", flush=True)
+    await asyncio.gather(*tasks)
+try:
+    asyncio.run(main())
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def interrupted(text, what, name):
+    """What a process printed that was interrupted in its wait, and how long it took to end."""
+    process = script(text, name, LOOPBACK, what)
+    try:
+        assert process.stdout.readline() == "waits\n"
+        time.sleep(0.5)  # it waits now
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        return output(process, SOON_S), time.monotonic() - begin
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.parametrize("settings", ["discovery_s=60, join_timeout_s=600", "min_members=3, join_timeout_s=600"])
+def test_an_interrupted_join_of_asyncio_ends_at_once(settings):
+    printed, took_s = interrupted(JOIN.format(settings=settings), "join", cluster())
+    assert printed == "interrupted\n" and took_s < SOON_S
+
+
+@pytest.mark.parametrize("what", ["send", "send_many", "wait_consumed"])
+def test_an_interrupted_wait_of_asyncio_ends_outside_of_async_with_too(what):
+    name = cluster()
+    with join(name, "a", suspect_s=600.0):  # which receives nothing
+        assert interrupted(WAIT, what, name)[0] == "interrupted\n"
+
+
+def test_a_cancelled_call_leaves_no_thread_behind():
+    """A program that waits again and again, a while each time, must not gather threads."""
+
+    async def main():
+        name = cluster()
+        async with (
+            seqcast.aio.join(name, name="a", interface=LOOPBACK, leave_timeout_s=0.5, suspect_s=600.0) as a,
+            seqcast.aio.join(name, name="b", interface=LOOPBACK, suspect_s=600.0, discovery_s=1.0),
+        ):
+            while len(a.view.members) < 2:
+                await asyncio.sleep(0.01)
+            with contextlib.suppress(seqcast.SendTimeout):
+                while True:
+                    await a.send(bytes(1000), timeout=0)
+            before = threading.active_count()
+            for wait in (a.wait_consumed, lambda: a.send(b"x"), lambda: a.send_many([b"x", b"y"])):
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(wait(), 0.2)
+            deadline = time.monotonic() + SOON_S
+            while threading.active_count() > before:
+                assert time.monotonic() < deadline, threading.enumerate()
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+
+
+def test_a_program_that_ends_waits_for_no_thread_of_ours():
+    """What its event loop no longer awaits: a thread that is no daemon would keep the process."""
+    text = """
+import asyncio, sys, threading
+import seqcast.aio
+async def main():
+    joining = asyncio.ensure_future(seqcast.aio.join(sys.argv[1], interface=sys.argv[2], discovery_s=60.0))
+    await asyncio.sleep(0.2)
+    assert any(thread.name == "seqcast-aio" for thread in threading.enumerate())
+    print([thread.name for thread in threading.enumerate() if not thread.daemon])
+asyncio.run(main())
+"""
+    assert output(script(text, cluster(), LOOPBACK), SOON_S) == "['MainThread']\n"
