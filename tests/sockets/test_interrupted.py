@@ -124,3 +124,51 @@ async def main():
 asyncio.run(main())
 """
     assert output(script(text, cluster(), LOOPBACK), SOON_S) == "['MainThread']\n"
+
+
+@pytest.mark.parametrize("take", ["recv", "recv_batch", "next_event"])
+def test_a_call_without_a_timeout_gets_what_came_just_before_the_group_was_left(take):
+    """The main thread has just waited in vain when a signal's handler runs: meanwhile a message is delivered and
+    another thread leaves. The call takes the message, and the next one raises."""
+    with join(cluster(), "a") as group:
+        while group.next_event(0.5) is not None:
+            pass
+
+        def handle(signum, frame):
+            group.send(b"last")
+            leaving = threading.Thread(target=group.leave)
+            leaving.start()
+            leaving.join()
+
+        before = signal.signal(signal.SIGUSR1, handle)
+        try:
+            threading.Timer(0.3, signal.pthread_kill, (threading.main_thread().ident, signal.SIGUSR1)).start()
+            assert getattr(group, take)() is not None
+            with pytest.raises(seqcast.NotMember):
+                while True:
+                    assert getattr(group, take)() is not None
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.parametrize("take", ["recv", "recv_batch", "next_event"])
+def test_calls_without_a_timeout_that_wait_while_another_thread_leaves_raise(take):
+    for _ in range(10):
+        group = join(cluster(), "a", discovery_s=0.01)
+        ends = []
+
+        def wait(group=group, ends=ends):
+            try:
+                while True:
+                    if getattr(group, take)() is None:
+                        ends.append("None")
+            except seqcast.NotMember:
+                ends.append("raised")
+
+        waiting = [threading.Thread(target=wait) for _ in range(4)]
+        for thread in waiting:
+            thread.start()
+        group.leave()
+        for thread in waiting:
+            thread.join(LIMIT_S)
+        assert ends == ["raised"] * 4

@@ -165,7 +165,7 @@ cdef class Driver:
     # Of the message that was taken last: the next one is mostly of the same sender, and a look-up takes a while.
     cdef object sender
     cdef uint64_t sender_id  # 0: of none
-    cdef bint stopped
+    cdef readonly bint stopped
     cdef bint closed
     cdef bint forked
 

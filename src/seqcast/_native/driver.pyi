@@ -120,6 +120,9 @@ class Driver:
         messages of other threads that have not begun."""
     def poke(self) -> None:
         """The control plane changed the engine: transmits, and wakes all waiting threads."""
+    @property
+    def stopped(self) -> bool:
+        """``stop`` was called: nothing more comes."""
     def stop(self) -> None:
         """Ends ``run`` and every wait."""
     def close(self) -> None:

@@ -424,12 +424,14 @@ cdef class Driver:
         cdef Batch batch
         cdef uint64_t marker = 0
         cdef int result
+        cdef bint over
         cdef int64_t now = sc_now()
         cdef int64_t deadline = time_after(now, timeout_ns)
         if self.forked:
             return None
         batch = self.engine.new_batch()
         while True:
+            over = self.stopped or self.forked  # read first: what was delivered before the driver stopped is taken
             with nogil:
                 result = sc_driver_deliver(
                     self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_of(now, deadline), later, &now
@@ -451,7 +453,7 @@ cdef class Driver:
                 return marker
             PyErr_CheckSignals()
             now = sc_now()
-            if self.stopped or self.forked or now >= deadline:
+            if over or now >= deadline:
                 return None
 
     def taken(self):

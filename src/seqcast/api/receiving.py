@@ -145,7 +145,7 @@ class Receiving(driver.Receiver, GroupBase):
     def _refuse_over(self) -> None:
         """Nothing came: raises NotMember if nothing can come any more. Under the stream's lock."""
         self._refuse_forked()
-        if self._runner.over and not self._runner.engine.deliverable():
+        if (self._runner.over or self._driver.stopped) and not self._runner.engine.deliverable():
             raise self._not_member()
 
     def _event(self, meaning: Meaning | None) -> Event | None:
