@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim seeds-long mutants chaos figures clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim seeds-long mutants chaos figures docs clean help
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters; without their bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,8 +64,13 @@ chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--secon
 figures: $(VENV)/.ready-dev ## the pages and tables of docs/ made from the code and docs/figures.jsonl
 	$(BIN)/python docs/render.py
 
+docs: $(VENV)/.built ## the documentation as a site in site/, with the reference of the Python API; any warning fails
+	$(BIN)/python -m pip install --quiet 'seqcast[docs]'
+	$(BIN)/python docs/render.py
+	$(BIN)/zensical build --clean --strict
+
 clean: ## everything that was built, and the environment
-	rm -rf build dist $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build
+	rm -rf build dist site $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 20

@@ -396,7 +396,7 @@ def main() -> int:
         return 0
     results = {"machine": machine(), **measure(options.orders, options.rounds, options.interface)}
     if options.into:
-        options.into.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
+        options.into.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
     print(section(results))
     return 0 if held(results) else 1
 

@@ -266,7 +266,7 @@ def main() -> int:
             rows.append(run(kind, places, arguments))
             print(json.dumps(rows[-1]), flush=True)
     if arguments.write:
-        DATA.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        DATA.write_text(json.dumps(rows, separators=(",", ":")) + "\n", encoding="utf-8")
         head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
         PAGE.write_text(head + BEGIN + table(rows) + END + rest.split(END)[1], encoding="utf-8")
     return 0 if all(row["delivered"] == row["expected"] for row in rows) else 1

@@ -15,7 +15,7 @@ that is still missing t after its multicast is p exp(-rate c (1 - p)^2 t): ``res
 handlers have it, the other members only the newest 80 packets of each sender. Further columns say how long after its
 join a joiner had everything.
 
-``--write`` replaces docs/gossip.csv and the plot docs/gossip.svg (needs matplotlib: the extra ``report``).
+``--write`` replaces docs/gossip.csv and the plot docs/gossip.png (needs matplotlib: the extra ``report``).
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
         axes.set_title(title, fontsize=10)
         axes.grid(alpha=0.3)
         axes.legend(fontsize=8)
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, dpi=80)
 
 
 def main() -> int:
@@ -163,7 +163,7 @@ def main() -> int:
     parser.add_argument("--loss", type=float, nargs="+", default=LOSSES, metavar="P", help="probabilities of loss")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the runs (%(default)s)")
     parser.add_argument("--joiners", type=int, default=0, metavar="N", help="members that join late (%(default)s)")
-    parser.add_argument("--write", action="store_true", help="replace docs/gossip.csv and docs/gossip.svg")
+    parser.add_argument("--write", action="store_true", help="replace docs/gossip.csv and docs/gossip.png")
     arguments = parser.parse_args()
     if arguments.write and arguments.joiners:
         parser.error("--write is without --joiners")
@@ -181,7 +181,7 @@ def main() -> int:
             table = csv.DictWriter(file, rows[0], lineterminator="\n")
             table.writeheader()
             table.writerows(rows)
-        plot(rows, DOCS / "gossip.svg")
+        plot(rows, DOCS / "gossip.png")
     return 0
 
 

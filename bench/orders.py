@@ -1,6 +1,6 @@
 """Each order beside FIFO and the raw limit of the same run: ``make bench-order``.
 
-    python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .svg
+    python bench/orders.py                                  # 12 minutes; writes docs/orders.json, .md and .png
     python bench/orders.py --orders fifo records --sizes 1024 --pairs 3 --kills 0 --into orders.json
     python bench/orders.py --only-kills --kills 2           # a minute; the other figures of the file stay
     python bench/orders.py --only-latency                   # the same, for as many pairs as the file has
@@ -296,7 +296,7 @@ def page(results: dict[str, Any]) -> str:
         f"Measured on {results['machine']}: {MEMBERS} members as processes, {results['pairs']} interleaved pairs of "
         f"{results['seconds']:g} s; medians, and in brackets {between}. Ratios are those of each pair. *raw* is plain "
         "C without a protocol, *limit* plain C with acks, CRC and copies, each with one sender.",
-        "![rates as a share of FIFO](orders.svg)",
+        "![rates as a share of FIFO](orders.png)",
     ]
     columns = sorted({key[2:] for key in cells if key[0] == "rate"}, key=lambda key: (key[2], key[1], key[0]))
     for loss in sorted({column[2] for column in columns}):
@@ -338,11 +338,9 @@ def page(results: dict[str, Any]) -> str:
 
 
 def draw(results: dict[str, Any], into: Path) -> None:
-    """The ratios to FIFO as bars with their intervals, as SVG."""
-    import matplotlib
+    """The ratios to FIFO as bars with their intervals, as a picture."""
     from matplotlib.figure import Figure
 
-    matplotlib.rcParams["svg.hashsalt"] = "seqcast"  # the same file from the same figures
     shares = ratios(results)
     columns = sorted({key[1:] for key in shares}, key=lambda key: (key[2], key[1], key[0]))
     orders = [order for order in results["orders"] if order != "fifo"]
@@ -360,7 +358,7 @@ def draw(results: dict[str, Any], into: Path) -> None:
     axes.set_xticks([x + 0.4 - width / 2 for x in range(len(columns))], labels, fontsize=8)
     axes.set_ylabel("messages/s, as a share of fifo in the same pair")
     axes.legend(ncols=max(len(orders), 1), fontsize=8)
-    figure.savefig(into, metadata={"Date": None})
+    figure.savefig(into, dpi=80)
 
 
 def main() -> int:
@@ -395,9 +393,9 @@ def main() -> int:
         results["cells"] = [c for c in results["cells"] if c["cell"][0] not in PERCENTILES] + listed(cells)
     else:
         results = measure(options)
-    options.into.write_text(json.dumps(results, indent=0) + "\n", encoding="utf-8")
+    options.into.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
     options.into.with_suffix(".md").write_text(page(results), encoding="utf-8")
-    draw(results, options.into.with_suffix(".svg"))
+    draw(results, options.into.with_suffix(".png"))
     print(page(results))
     for what in results["wrong"]:
         say(f"WRONG: {what}")

@@ -82,7 +82,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         if name == "source":
             results["rate"] = options.rate
         results["parts"][name] = {**told, "load_before": round(load, 2), "took_s": took}
-        options.into.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")  # a later part may fail
+        # After each part: a later one may fail.
+        options.into.write_text(json.dumps(results, separators=(",", ":")) + "\n", encoding="utf-8")
     return results
 
 

@@ -21,7 +21,6 @@ def check(condition: bool, what: str) -> None:
 def package() -> None:
     files = importlib.resources.files("seqcast")
     check((files / "py.typed").is_file(), "the types are shipped")
-    check((files / "cli" / "data" / "tzdata.zi").is_file(), "the demo's input is shipped")
     sources = [name for name in ("engine.pyx", "engine.c") if (files / "_native" / name).is_file()]
     check(not sources, "no sources of compiled modules in the wheel")
     for name in ("engine", "driver", "columns", "bare"):

@@ -38,7 +38,7 @@ def sdist(tmp_path_factory):
 
 def test_the_sdist_holds_every_source_that_a_build_needs(sdist):
     names, _ = sdist
-    patterns = ["native/*/*.[ch]", "src/**/*.py", "src/**/*.py[xi]", "src/**/*.px[di]", "src/seqcast/cli/data/*"]
+    patterns = ["native/*/*.[ch]", "src/**/*.py", "src/**/*.py[xi]", "src/**/*.px[di]"]
     needed = {str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern)}
     needed |= {"setup.py", "pyproject.toml", "src/seqcast/py.typed", "README.md", "LICENSE", "CHANGELOG.md", "Makefile"}
     assert needed - names == set()
@@ -77,5 +77,5 @@ def test_top_level_holds_only_what_tools_and_people_expect():
         pytest.skip("not a git checkout")
     tops = {name.partition("/")[0] for name in listed.stdout.splitlines()}
     expected = {"setup.py", "pyproject.toml", "src", "native", "tests", "bench", "wheels.yml", "README.md"}
-    beside = {"Makefile", "docs", "examples", "LICENSE", "CHANGELOG.md", "MANIFEST.in"}
+    beside = {"Makefile", "docs", "examples", "LICENSE", "CHANGELOG.md", "MANIFEST.in", "zensical.toml"}
     assert {top for top in tops if not top.startswith(".")} == expected | beside

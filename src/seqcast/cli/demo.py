@@ -8,6 +8,7 @@ is not a member.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import queue
@@ -281,12 +282,18 @@ class Demo:
         print(f"{time.monotonic() - self.begin:6.2f} s  {what:8} {text}", flush=True)
 
 
+def default_input() -> Path:
+    """A text that every Python brings: the source of its decimal module, some 6,000 lines."""
+    found = importlib.util.find_spec("_pydecimal")
+    return Path(found.origin if found and found.origin else "_pydecimal.py")
+
+
 def main(arguments: argparse.Namespace) -> int:
     """Runs the demo and the audit; the exit status is the audit's."""
     from seqcast.cli.fault import plant
     from seqcast.spark import command as audit
 
-    source = Path(arguments.input) if arguments.input else Path(__file__).parent / "data" / "tzdata.zi"
+    source = Path(arguments.input) if arguments.input else default_input()
     try:
         lines = sum(1 for line in source.read_bytes().split(b"\n") if line)
     except OSError as error:
@@ -329,7 +336,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "in the same order? The exit status is that of the audit.",
         "example: seqcast demo --members 6 --input /usr/share/dict/words",
     )
-    result.add_argument("--input", metavar="FILE", help="text file, each line a message (default: the tz database)")
+    result.add_argument(
+        "--input", metavar="FILE", help="text file, each line a message (default: the source of Python's decimal)"
+    )
     result.add_argument(
         "--members", type=members, default=4, metavar="N", help="members at the start, 3 or more (%(default)s)"
     )
