@@ -12,7 +12,7 @@ from pathlib import Path
 from mutants.breaks import Break
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("src", "native", "tests", "setup.py", "pyproject.toml", "README.md", "docs", "Makefile", "bench")
+COPIED = ("src", "native", "tests", "setup.py", "pyproject.toml", "README.md", "docs", "Makefile", "bench", "zensical.toml")
 WALL_S = 1800
 """A command that takes this long without using up its processor time waits for the processor, or for nothing."""
 
