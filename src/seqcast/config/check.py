@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import ipaddress
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seqcast.errors import ConfigError
-
-if TYPE_CHECKING:
-    from seqcast.config.fields import Config
 
 NOT_MORE_THAN = (
     ("nak_backoff_s_min", "nak_backoff_s_max"),
@@ -44,9 +41,15 @@ def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
     return value
 
 
-def clashes(config: Config) -> None:
-    """Raises:
-    ConfigError: values are allowed one by one, but not together."""
+def clashes(config: Any) -> None:
+    """Checks settings against each other.
+
+    Args:
+        config: has each setting as an attribute.
+
+    Raises:
+        ConfigError: values are allowed one by one, but not together.
+    """
     if config.ring_packets & (config.ring_packets - 1):
         raise ConfigError(f"ring_packets={config.ring_packets} must be a power of two, such as 8192")
     if config.safe and config.reliability == "gossip":
