@@ -13,7 +13,8 @@ int sc_has(const sc_driver *d, int want, uint64_t mark);
 int sc_driver_has(sc_driver *d, int want, uint64_t mark);
 /* The engine has new input: wakes the control thread and the event loop that wait for it. Locked. */
 void sc_tell_engine_news(sc_driver *d);
-void sc_tell_watcher(sc_driver *d); /* watch.c */
+/* Something is deliverable, or the driver stops: wakes the event loop that waits for it. Locked. */
+void sc_tell_watcher(sc_driver *d);
 /* Something has come that the holder of the receive role may be waiting for on the sockets. */
 void sc_wake_caller(sc_driver *d, int what);
 /* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */

@@ -59,7 +59,7 @@ socklen_t sc_address_to(const sc_io *io, const sc_address *in, sc_sockaddr *out)
 void sc_address_from(sc_address *out, const sc_sockaddr *in);
 int sc_set_nonblocking(sc_fd fd); /* poll.c */
 
-/* open.c. Sets *error and returns -1. */
+/* option.c. Sets *error and returns -1. */
 int sc_io_fail(sc_io_error *error, const char *call, int code);
 int sc_io_set_int(sc_fd fd, int level, int option, int value);
 /* From now on the kernel drops own datagrams that come to a socket, where it can; or no longer. */

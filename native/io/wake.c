@@ -20,6 +20,13 @@ int sc_driver_has(sc_driver *d, int want, uint64_t mark) {
     return has;
 }
 
+void sc_tell_watcher(sc_driver *d) {
+    if (!sc_load(&d->stop) && !sc_has(d, SC_WANT_DELIVERY, 0)) return;
+    d->waits.watched = 0;
+    d->waits.signalled = 1;
+    sc_signal(d->waits.watch[0]);
+}
+
 /* ---- the control thread ------------------------------------------------------------------------------------- */
 
 /* Returns whether there are events, or it was kicked. */

@@ -2,13 +2,6 @@
  * in quick succession, the loop watches the sockets as well and receives by itself: a message then wakes one thread, not two. */
 #include "io/driver_internal.h"
 
-void sc_tell_watcher(sc_driver *d) {
-    if (!sc_load(&d->stop) && !sc_has(d, SC_WANT_DELIVERY, 0)) return;
-    d->waits.watched = 0;
-    d->waits.signalled = 1;
-    sc_signal(d->waits.watch[0]);
-}
-
 int sc_driver_watch_open(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     sc_mutex_lock(d->lock);
