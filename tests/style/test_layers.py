@@ -394,3 +394,31 @@ def test_modules_of_tests_have_names_of_their_own():
     """Rooms of tests are no packages, so two modules of one name would be taken for one."""
     names = [path.name for path in (ROOT / "tests").glob("*/test_*.py")]
     assert {name for name in names if names.count(name) > 1} == set()
+
+
+READS = re.compile(
+    r"(?<!def )\bopen\((?!.*\"[wa]b?\")|\b(?:OSFile|FileIO|memory_map|read_table)\(|\.read_(?:bytes|text)\("
+    r"|ParquetFile\((?!_contents|pa\.PythonFile)"
+)
+OTHER_READS = {
+    "files.py": "the one way to read files of others",
+    "journal/roll.py": "a member's own file, which it has just written",
+    "cli/__init__.py": "/dev/null, in place of a standard stream that is closed",
+    "cli/send.py": "what is sent may come from a FIFO",
+    "cli/demo.py": "files that the demo was given, and its own members' journals",
+    "cli/demo_member.py": "the file that the demo was given",
+    "cli/fault.py": "the demo's own journal, which was read before",
+    "perf/report.py": "/proc",
+    "perf/worker.py": "/proc",
+}
+
+
+def test_files_that_others_may_have_put_there_are_read_in_one_way():
+    """A FIFO would block its reader for ever, a link lead to what others must not read, a sparse file fill memory."""
+    source = ROOT / "src" / "seqcast"
+    found = {
+        path.relative_to(source).as_posix(): lines
+        for path in source.glob("**/*.py")
+        if (lines := [line for line in path.read_text("utf-8").splitlines() if READS.search(line)])
+    }
+    assert {*found} == {*OTHER_READS}, found

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from seqcast.errors import UsageError
+from seqcast.files import read_file
 from seqcast.journal import reader as journals
 from seqcast.journal import seals
 from seqcast.journal.roll import rewrite
-from seqcast.journal.schema import VIEWS_FILE, signed
+from seqcast.journal.schema import VIEWS_BYTES_MAX, VIEWS_FILE, signed
 from seqcast.types import Member
 
 
@@ -92,7 +93,7 @@ def _members(journal: journals.Journal) -> list[Member]:
 
 def _shift_views(path: Path, idx: int, shift: int) -> None:
     """Moves the beginnings of the views behind row ``idx``, and the end."""
-    records = [seals.unseal(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    records = [seals.unseal(line) for line in read_file(path, VIEWS_BYTES_MAX).decode().splitlines()]
     for record in records:
         if record["idx"] > idx:
             record["idx"] += shift

@@ -9,6 +9,7 @@ from typing import Any
 
 from seqcast.config import check
 from seqcast.errors import ConfigError
+from seqcast.files import NAMED_BYTES_MAX, read_file
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
 NO_SETTINGS = ("CONFIG", "EXTENSIONS", "LTO", "SANITIZE", "WERROR", "TRANSCRIPTS")
@@ -23,8 +24,7 @@ def toml_table(path: str | Path) -> dict[str, Any]:
         ConfigError: the file cannot be read, or is no TOML.
     """
     try:
-        with open(path, "rb") as file:
-            table: dict[str, Any] = tomllib.load(file)
+        table: dict[str, Any] = tomllib.loads(read_file(path, NAMED_BYTES_MAX, links=True).decode())
     except OSError as error:
         raise ConfigError(f"cannot read the settings {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from seqcast.files import read_file
 from seqcast.journal import seals
 from seqcast.journal.schema import JournalDamaged
 
@@ -104,7 +105,7 @@ def read_events(directory: Path) -> Iterator[dict[str, Any]]:
     """
     for path in (directory / OLDER_FILE, directory / EVENTS_FILE):
         try:
-            lines = path.read_bytes().split(b"\n") if path.exists() else [b""]
+            lines = read_file(path, 2 * FILE_BYTES).split(b"\n") if path.exists() else [b""]
         except OSError as error:
             raise JournalDamaged(f"{path} cannot be read: {error.strerror}") from error
         for number, line in enumerate(lines[:-1], 1):

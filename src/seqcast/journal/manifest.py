@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqcast.files import read_file
 from seqcast.journal import seals
-from seqcast.journal.schema import MANIFEST_FILE, JournalDamaged, JournalGone
+from seqcast.journal.schema import MANIFEST_BYTES_MAX, MANIFEST_FILE, JournalDamaged, JournalGone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -136,7 +137,7 @@ def load(directory: Path) -> Manifest:
     """
     path = directory / MANIFEST_FILE
     try:
-        record: dict[str, Any] = seals.unseal(path.read_bytes())
+        record: dict[str, Any] = seals.unseal(read_file(path, MANIFEST_BYTES_MAX))
         rolled = {entry["number"]: _rolled(entry) for entry in record["rolled"]}
         return Manifest(_number(record["started"]), rolled, _number(record["first"]), _number(record["first_idx"]))
     except OSError as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.engine import Message
+from seqcast.files import open_file, read_file
 from seqcast.journal import seals
 from seqcast.journal.events import read_events
 from seqcast.journal.live import live_schema
@@ -21,12 +22,14 @@ from seqcast.journal.schema import (
     ADDED,
     FAILED,
     FORMAT,
+    HEADER_BYTES_MAX,
     HEADER_FILE,
     MANIFEST_FILE,
     PAYLOAD_MODES,
     READ_VERSIONS,
     SCHEMA_VERSION,
     VERSION_KEY,
+    VIEWS_BYTES_MAX,
     VIEWS_FILE,
     JournalDamaged,
     JournalError,
@@ -231,7 +234,7 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
         inside = _journals_in(given)
         if not inside:
             raise JournalError(f"{given} holds no journal (no {HEADER_FILE} in it or in the directories in it)")
-        directories.update(dict.fromkeys(path.resolve() for path in inside))
+        directories.update(dict.fromkeys(_place(path, given) for path in inside))
     return [read(path, open_segments=open_segments) for path in sorted(directories)]
 
 
@@ -248,7 +251,10 @@ def journal_files(paths: Sequence[str | Path], *, strict: bool = False) -> dict[
         with unreadable:
             for path in _journals_in(given) if os.path.isdir(given) else ():
                 with unreadable:
-                    member, place = int(_header(_header_text(path), path)["member"]["id"], 16), path.resolve()
+                    member, place = (
+                        int(_header(_header_text(path), path)["member"]["id"], 16),
+                        _place(path, Path(given)),
+                    )
                     if found.setdefault(member, place) != place:
                         raise same_member(found[member], place)
     return found
@@ -436,7 +442,7 @@ def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
             _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         else:
             _check(segment)
-        return pa.OSFile(str(segment.path))
+        return pa.PythonFile(open_file(segment.path), "r")
     except OSError:
         return pa.BufferReader(_rolled(segment))  # raises with the reason why it cannot be read
 
@@ -454,8 +460,9 @@ def _check(segment: Segment) -> None:
         OSError: it cannot be read.
         JournalDamaged: it was altered.
     """
-    with open(segment.path, "rb", buffering=0) as file:
-        if seals.digest_of_file(file) != (segment.size, segment.hash):
+    with open_file(segment.path) as file:
+        size = os.fstat(file.fileno()).st_size  # first: to read a sparse file would take for ever
+        if size != segment.size or seals.digest_of_file(file) != (segment.size, segment.hash):
             raise _altered(segment)
 
 
@@ -474,7 +481,7 @@ def _rolled(segment: Segment) -> pa.Buffer:
     import pyarrow as pa
 
     try:
-        with pa.OSFile(str(segment.path)) as file:
+        with pa.PythonFile(open_file(segment.path), "r") as file:
             contents = file.read_buffer(segment.size) if file.size() == segment.size else pa.py_buffer(b"")
     except FileNotFoundError as error:
         if load(segment.path.parent).first > segment.number:
@@ -523,6 +530,18 @@ def _journals_in(top: Path) -> list[Path]:
         raise JournalError(f"{top} cannot be read: {error.strerror}") from error
 
 
+def _place(path: Path, given: Path) -> Path:
+    """Where the journal is that was found in a given directory, whatever the way to it is called.
+
+    Raises:
+        JournalError: a link in that directory leads out of it, perhaps to what others must not read.
+    """
+    place = path.resolve()
+    if not place.is_relative_to(given.resolve()):
+        raise JournalError(f"{path} is a link to {place}, which is not followed: give that directory")
+    return place
+
+
 def _is_journal(path: Path) -> bool:
     """The views are written after the header: where it is missing it was lost, and its journal must not be left out."""
     return (path / HEADER_FILE).exists() or (path / VIEWS_FILE).exists()
@@ -530,7 +549,7 @@ def _is_journal(path: Path) -> bool:
 
 def _header_text(path: Path) -> str:
     try:
-        return (path / HEADER_FILE).read_text(encoding="utf-8")
+        return read_file(path / HEADER_FILE, HEADER_BYTES_MAX).decode()
     except OSError as error:
         if isinstance(error, FileNotFoundError) and (path / VIEWS_FILE).exists():
             raise JournalDamaged(f"{path / HEADER_FILE} is missing") from error
@@ -575,10 +594,19 @@ def _damaged_header(path: Path, why: str) -> JournalDamaged:
     return JournalDamaged(f"{path / HEADER_FILE}, if it is of a seqcast journal: {why}")
 
 
+def read_texts(path: Path) -> tuple[str, str]:
+    """What the header and the views of a journal say now.
+
+    Raises:
+        JournalError: they cannot be read.
+    """
+    return _header_text(path), _views_data(path).decode()
+
+
 def _views_data(path: Path) -> bytes:
     file = path / VIEWS_FILE
     try:
-        return file.read_bytes() if file.exists() else b""
+        return read_file(file, VIEWS_BYTES_MAX) if file.exists() else b""
     except OSError as error:
         raise JournalError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -716,7 +744,7 @@ def _check_schema(segment: Segment, expected: pa.Schema) -> None:
     try:
         if not segment.live:
             if path.stat().st_size == segment.size:
-                with pq.ParquetFile(path) as file:
+                with pq.ParquetFile(pa.PythonFile(open_file(path), "r")) as file:
                     schema = file.schema_arrow
             else:
                 _rolled(segment)

@@ -31,6 +31,10 @@ FORMAT: Final = "seqcast-journal"
 HEADER_FILE: Final = "journal.json"
 VIEWS_FILE: Final = "views.jsonl"
 MANIFEST_FILE: Final = "segments.json"
+HEADER_BYTES_MAX: Final = 1 << 16
+VIEWS_BYTES_MAX: Final = 256 << 20
+MANIFEST_BYTES_MAX: Final = 64 << 20
+"""Readers refuse larger files: years of views and segments are smaller."""
 FAILED: Final = "failed: "
 """The reason of a closing record begins like this if a write error ended the journal, and not the membership."""
 PAYLOAD_MODES: Final = ("full", "hash")

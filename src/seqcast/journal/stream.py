@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqcast._native.columns import payload_hash
+from seqcast.files import open_file, read_file
 from seqcast.journal import seals
 from seqcast.journal.live import count_messages, message_rows
 from seqcast.journal.schema import JournalDamaged
@@ -26,6 +27,9 @@ SUMS_SUFFIX = ".sums"
 _RECORD = struct.Struct("<QQQqq")  # offset, bytes, rows, XXH3 of the bytes, XXH3 of the four fields before
 SUM_BYTES = _RECORD.size
 _FIELDS = struct.Struct("<QQQq")
+SUMS_BYTES_MAX = 256 << 20
+MESSAGE_BYTES_MAX = 1 << 31
+"""Of a checksum file, which has 40 bytes for each message, and of a message: readers refuse more."""
 READ_BYTES = 4 << 20
 """Messages are read together up to about this size."""
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # of an Arrow IPC stream
@@ -106,7 +110,7 @@ def read_sums(path: Path) -> tuple[list[Message], bool]:
     whole = len(data) // _RECORD.size * _RECORD.size
     end = 0
     for number, fields in enumerate(_RECORD.iter_unpack(data[:whole]), 1):
-        if payload_hash(_FIELDS.pack(*fields[:4])) != fields[4] or fields[0] != end:
+        if payload_hash(_FIELDS.pack(*fields[:4])) != fields[4] or fields[0] != end or fields[1] > MESSAGE_BYTES_MAX:
             raise JournalDamaged(f"{path.with_suffix(SUMS_SUFFIX)}, record {number}, is altered")
         messages.append(Message(*fields[:4]))
         end += fields[1]
@@ -127,7 +131,7 @@ def _consistent(path: Path) -> tuple[int, bytes]:
     while True:
         size = path.stat().st_size
         try:
-            data = sums.read_bytes()
+            data = read_file(sums, SUMS_BYTES_MAX)
         except FileNotFoundError as error:
             path.stat()  # both are gone: it was rolled meanwhile
             raise JournalDamaged(f"{path} has no checksums ({sums.name} is missing)") from error
@@ -183,7 +187,7 @@ def _contents(path: Path, messages: Sequence[Message]) -> Iterator[tuple[Message
     import pyarrow as pa
 
     at = 0
-    with pa.OSFile(str(path)) as file:
+    with pa.PythonFile(open_file(path), "r") as file:
         while at < len(messages):
             begin = end = messages[at].offset
             some: list[Message] = []
@@ -214,7 +218,7 @@ def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:
 
     if not messages:
         return None
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         data = file.read(messages[0].size)
     if payload_hash(data) != messages[0].hash:
         raise JournalDamaged(f"{path} is altered in its schema")

@@ -28,11 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
-from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read, segment_batches
+from seqcast.files import NAMED_BYTES_MAX, read_file
+from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read, read_texts, segment_batches
 from seqcast.journal.schema import (
     COLUMNS,
-    HEADER_FILE,
-    VIEWS_FILE,
     JournalDamaged,
     JournalError,
     JournalGone,
@@ -276,7 +275,7 @@ def read_token(file: str | Path) -> bytes:
         UsageError: the file cannot be read, or the token in it is too short.
     """
     try:
-        return check_token(Path(file).read_bytes().strip())
+        return check_token(read_file(file, NAMED_BYTES_MAX, links=True).strip())
     except OSError as error:
         raise UsageError(f"the token's file {file} cannot be read: {error.strerror}") from error
 
@@ -284,8 +283,7 @@ def read_token(file: str | Path) -> bytes:
 def _description(path: Path, known: int = 0) -> dict[str, Any]:
     """``known``: number of characters of the views that the reader has; the file only grows."""
     journal = read(path, open_segments=False)
-    header, file = (path / HEADER_FILE).read_text(encoding="utf-8"), path / VIEWS_FILE
-    views = file.read_text(encoding="utf-8") if file.exists() else ""  # the member has installed none yet
+    header, views = read_texts(path)
     closed = journal.closed is not None or bool(journal.failed)
     return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}
 
@@ -502,6 +500,8 @@ def _server_context(certificate: str | Path | None, key: str | Path | None) -> s
         raise UsageError("TLS needs both the certificate and its key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
+        for file in (certificate, key):
+            read_file(file, NAMED_BYTES_MAX, links=True)  # OpenSSL would wait for ever for a FIFO
         context.load_cert_chain(certificate, key)
     except ssl.SSLError as error:
         raise UsageError(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TypedDict
 from pyspark.sql.datasource import InputPartition
 
 from seqcast.errors import UsageError
+from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal.reader import Journal, Segment, journal_files, read, segment_batches
 from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError, signed
@@ -292,7 +293,7 @@ def _certificates(options: Mapping[str, str]) -> str:
     if not (file := options.get("certificateFile")):
         return ""
     try:
-        return Path(file).read_text(encoding="ascii")
+        return read_file(file, NAMED_BYTES_MAX, links=True).decode("ascii")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"certificateFile={file!r} cannot be read as PEM text: {error}") from error
 

@@ -1,0 +1,76 @@
+"""Reading files that others may have put there: regular ones only, no links, and no more bytes than one can have.
+
+Who can write to a directory of journals can put anything under a name that is read: a FIFO, which would block its
+reader for ever, a link to a file of another user, a sparse file of a terabyte.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from io import FileIO
+from pathlib import Path
+
+_FLAGS = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)  # or to open a FIFO would block
+    | getattr(os, "O_NOCTTY", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
+_NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+PIECE_BYTES = 1 << 20
+NAMED_BYTES_MAX = 1 << 20
+"""Of a file that the user names: settings, a token, certificates."""
+
+
+def open_file(path: str | Path, *, links: bool = False) -> FileIO:
+    """Opens a regular file to read it.
+
+    Args:
+        links: follow a link, for a file that the user names: secrets are often mounted as links. The directories on
+            the way may be links in any case.
+
+    Raises:
+        OSError: it cannot be opened, is a link, or is no regular file.
+    """
+    if not links and not _NO_LINKS and os.path.islink(path):
+        raise _refused(path, "it is a link, and links are not followed here")
+    try:
+        number = os.open(path, _FLAGS | (0 if links else _NO_LINKS))
+    except OSError as error:
+        if error.errno == errno.ELOOP and not links:
+            raise _refused(path, "it is a link, and links are not followed here") from error
+        raise
+    kind = os.fstat(number).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(number)
+        raise _refused(path, os.strerror(errno.EISDIR) if stat.S_ISDIR(kind) else "it is not a regular file")
+    return FileIO(number)
+
+
+def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes:
+    """All of a regular file.
+
+    Args:
+        bytes_max: of the file.
+        links: as of ``open_file``.
+
+    Raises:
+        OSError: as of ``open_file``, it cannot be read, or it is larger.
+    """
+    with open_file(path, links=links) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > bytes_max:
+            raise _refused(path, f"it has {size:,} bytes, and such a file has {bytes_max:,} at most")
+        data = file.read(size + 1)
+        while piece := file.read(PIECE_BYTES):  # it grew meanwhile, or its size is not known before
+            data += piece
+            if len(data) > bytes_max:
+                raise _refused(path, f"it has more than {bytes_max:,} bytes, which such a file has at most")
+    return data
+
+
+def _refused(path: str | Path, why: str) -> OSError:
+    return OSError(errno.EINVAL, why, str(path))
