@@ -26,6 +26,7 @@ from seqcast.arguments import listed, nanoseconds
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
+from seqcast.net.threads import is_ending, on_thread_or_here
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, View
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MERGE_POLL_S = 0.005
+POLL_S = 0.005
 THREAD_WAIT_S = 0.1
 
 
@@ -150,7 +151,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
                 cancelled = True
                 left = joined
             if left is not None:
-                threading.Thread(target=left.leave, name="seqcast-leave", daemon=True).start()
+                on_thread_or_here(left.leave, "seqcast-leave")
             raise
 
     async def __aenter__(self) -> Group:
@@ -276,12 +277,25 @@ class Group(driver.AsyncSender):
         try:
             await self._turn(timeout, done)
             try:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                await on_own_thread(functools.partial(send, left, done))
+                await self._send_rest(send, deadline, done)
             finally:
                 self._slow.release()
         finally:
             self._waiting_sends -= 1
+
+    async def _send_rest(self, send: Callable[[float | None, int], None], deadline: float | None, done: int) -> None:
+        """Sends on a thread of its own. While the interpreter shuts down, when none can be started, tries again and
+        again, so that other tasks can receive meanwhile, which gives credit."""
+        while is_ending():
+            try:
+                return send(0.0, done)
+            except SendTimeout as full:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise
+                done = full.sent
+            await asyncio.sleep(POLL_S)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        await on_own_thread(functools.partial(send, left, done))
 
     async def _turn(self, timeout: float | None, done: int) -> None:
         """Waits behind earlier sends. ``done``: messages that this call has sent."""
@@ -366,11 +380,14 @@ class Group(driver.AsyncSender):
     async def _deliverable(self, timeout: float | None) -> None:
         """Waits until there may be something to take, for at most ``timeout`` seconds."""
         if self.sync._merging:  # what it waits for does not show in the stream
-            await asyncio.sleep(MERGE_POLL_S)
+            await asyncio.sleep(POLL_S)
             return
         if self._watched is None:
             wait = THREAD_WAIT_S if timeout is None else min(timeout, THREAD_WAIT_S)
-            await asyncio.to_thread(self.sync.wait_deliverable, wait)
+            if is_ending():
+                await asyncio.sleep(POLL_S)
+            else:
+                await asyncio.to_thread(self.sync.wait_deliverable, wait)
             return
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
@@ -399,7 +416,7 @@ class Group(driver.AsyncSender):
     def _not_wanted(self, pausing: asyncio.Future[None]) -> None:
         """Ends a pause whose caller was cancelled."""
         if not pausing.cancelled() and pausing.exception() is None:
-            threading.Thread(target=self.sync.resume, name="seqcast-resume", daemon=True).start()
+            on_thread_or_here(self.sync.resume, "seqcast-resume")
 
     async def resume(self) -> bool:
         """Ends the pause, as ``seqcast.Group.resume``."""

@@ -11,6 +11,7 @@ from types import FrameType
 
 from seqcast.api.group import Group, open_groups
 from seqcast.errors import UsageError
+from seqcast.net.threads import is_ending
 
 DEFAULT = ("SIGTERM", "SIGHUP", "SIGBREAK")
 TOGETHER_S = 0.5
@@ -65,7 +66,11 @@ class _Leaver:
             if not self._begun:
                 self._begun = now
                 # On another thread: the main thread may be inside a call of the group, and hold its lock.
-                threading.Thread(target=self._leave, args=(signum,), name="seqcast-leave", daemon=True).start()
+                # When the interpreter shuts down, it only waits for other threads, or leaves its groups already.
+                if is_ending():
+                    _leave_all()
+                else:
+                    threading.Thread(target=self._leave, args=(signum,), name="seqcast-leave", daemon=True).start()
                 return
             if now < self._begun + TOGETHER_S:
                 return
@@ -76,10 +81,14 @@ class _Leaver:
 
     def _leave(self, signum: int) -> None:
         leaving = [threading.Thread(target=_leave, args=(group,), daemon=True) for group in open_groups()]
-        for thread in leaving:
-            thread.start()
-        for thread in leaving:
-            thread.join()
+        try:
+            for thread in leaving:
+                thread.start()
+        except RuntimeError:  # the main thread ended just now
+            _leave_all()
+        else:
+            for thread in leaving:
+                thread.join()
         threading.main_thread().join(self._grace_s)
         self._over = True
         if threading.main_thread().is_alive():
@@ -88,6 +97,12 @@ class _Leaver:
                 signal.pthread_kill(threading.main_thread().ident or 0, signum)
             else:
                 signal.raise_signal(signum)
+
+
+def _leave_all() -> None:
+    for group in open_groups():
+        if not group._leaving.locked():  # else it is being left, maybe below this call
+            _leave(group)
 
 
 def _leave(group: Group) -> None:

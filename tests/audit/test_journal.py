@@ -1137,3 +1137,27 @@ def test_of_a_large_segment_a_reader_holds_a_row_group_and_not_the_file(
     segment.path.unlink()
     with pytest.raises(JournalDamaged, match="is missing"):
         next(journal_read.segment_batches(segment))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_journal_that_a_full_disk_ended_says_so_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line that the disk took in part is completed."""
+    monkeypatch.setattr(journal_writer, "RETRY_S", 0.02)
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
+    number = writer._views_file.fileno()
+    kept = os.dup(number)
+    with open("/dev/full", "wb") as full:
+        os.dup2(full.fileno(), number)
+    writer.view(V1, 1)
+    wait_until(lambda: writer._error is not None)
+    time.sleep(0.1)
+    assert (writer.path / "views.jsonl").read_bytes() == b""
+    os.dup2(kept, number)
+    os.close(kept)
+    wait_until(lambda: journal_read.read(writer.path).failed)
+    found = journal_read.read(writer.path)
+    assert "No space left" in found.failed and [view.view_id for view in found.views] == [V1.view_id]
+    writer.close("leave")
+    assert journal_read.read(writer.path).failed == found.failed

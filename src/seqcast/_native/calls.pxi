@@ -206,6 +206,15 @@ cdef class Receiver(Sender):
         finally:
             PyThread_release_lock(self.taking)
 
+    def _under_lock(self, call, int64_t wait):
+        """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""
+        if not self.begin_taking(wait):
+            return
+        try:
+            call()
+        finally:
+            PyThread_release_lock(self.taking)
+
     def _next_event(self, int64_t wait):
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
 

@@ -5,7 +5,7 @@ wait release the GIL and check for signals every 100 ms. Times are monotonic ns 
 """
 
 from asyncio import AbstractEventLoop, Future
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -281,6 +281,8 @@ class Receiver(Sender):
     def _take_rest(self) -> Batch | None:
         """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
         the next event is asked for."""
+    def _under_lock(self, call: Callable[[], object], wait: int) -> None:
+        """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""
     def _next_event(self, wait: int) -> Any:
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
 

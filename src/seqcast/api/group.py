@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from seqcast.api.pausing import Pausing
-from seqcast.api.receiving import Receiving
+from seqcast.api.receiving import Receiving, journaling
 from seqcast.api.sending import Sending
 from seqcast.arguments import (
     check_limit,
@@ -234,6 +234,7 @@ def _close_in_child() -> None:
     for group in open_groups():
         group._after_fork()
     _open.clear()
+    journaling.clear()
 
 
 def _leave_all() -> None:
@@ -241,8 +242,9 @@ def _leave_all() -> None:
     for group in open_groups():
         with contextlib.suppress(Exception):
             group.leave()
+    for journaled in list(journaling):
         with contextlib.suppress(Exception):
-            group.close_journal()
+            journaled.close_journal()
 
 
 atexit.register(_leave_all)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from seqcast.abandoned import Call
+from seqcast.net.threads import is_ending
 
 T = TypeVar("T")
 
@@ -16,7 +17,10 @@ T = TypeVar("T")
 async def on_own_thread(function: Callable[[], T]) -> T:
     """Makes a call on a thread of its own. In asyncio's pool of a few threads it would wait behind sends, joins and
     calls of ``wait_consumed``, which may in turn wait for this very call; and the end of the program would wait for the
-    pool. A cancellation ends what the call waits for, a moment later."""
+    pool. A cancellation ends what the call waits for, a moment later. While the interpreter shuts down, the loop waits
+    for the call."""
+    if is_ending():
+        return function()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[T] = loop.create_future()
     call = Call()

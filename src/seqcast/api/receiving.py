@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 import weakref
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from seqcast.config.keywords import Order
     from seqcast.journal.writer import JournalWriter
 
+journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
+"""Groups of this process with a journal."""
+
 Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
 """What ``Group.events`` yields."""
 
@@ -45,7 +49,8 @@ class Receiving(driver.Receiver, GroupBase):
         self._batch_bytes = config.batch_bytes
         self._giving = 0  # id of the thread that may run the state handler; 0: none
         # Under the lock of the stream:
-        self._backlog: deque[Item] = deque()  # delivered before `join` returned
+        self._backlog: deque[Item] = deque()  # delivered before `join` returned, or taken to journal it before the end
+        self._journaled = 0  # how many of these, from the first on, are in the journal
         self._delivered_view: View | None = None
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
         self._keeper = StateKeeper(runner, state, config) if state is not None else None
@@ -55,7 +60,8 @@ class Receiving(driver.Receiver, GroupBase):
             try:
                 self._journal = self._open_journal()
                 # If the group is neither left by `with` nor read to its end, the journal gets its closing record too.
-                weakref.finalize(self, _end_journal, self._journal)
+                weakref.finalize(self, _end_journal, self._journal).atexit = False  # then the group is left first
+                journaling.add(self)
             except BaseException:
                 self._driver.stop()
                 self._driver.close()
@@ -136,9 +142,12 @@ class Receiving(driver.Receiver, GroupBase):
     def _write(self, batch: Batch) -> None:
         """Writes a batch to the journal. Under the stream's lock."""
         assert self._journal is not None
+        if self._journaled:
+            self._journaled -= 1
+            return
         try:
-            self._journal.batch(batch, batch.view)
-        except JournalWriteError:  # the batch stays in the stream
+            self._journal_one(self._journal, batch)
+        except (JournalWriteError, UsageError):  # the batch stays in the stream
             self._backlog.appendleft(batch)
             raise
 
@@ -162,16 +171,17 @@ class Receiving(driver.Receiver, GroupBase):
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:
         """An event that the stream has reached: writes it to the journal, gives the state to the joiners of a view, and
         stops at it until states are merged; None: that takes longer than ``wait`` ns. Under the stream's lock."""
+        if self._journaled:
+            self._journaled -= 1
+        elif self._journal is not None:
+            try:
+                self._journal_one(self._journal, meaning)
+            except (JournalWriteError, UsageError):
+                self._meanings.appendleft(meaning)
+                raise
         if isinstance(meaning, View):
             self._delivered_view = meaning
             self._runner.enter(meaning)
-            if self._journal is not None:
-                try:
-                    order = by_name(meaning.mechanism)
-                    self._journal.view(meaning, time.time_ns(), prefix=order.prefix, total=order.total)
-                except JournalWriteError:
-                    self._meanings.appendleft(meaning)
-                    raise
             if self._keeper is not None:
                 try:
                     with self._in_handler():
@@ -180,16 +190,25 @@ class Receiving(driver.Receiver, GroupBase):
                     self._stop = meaning if self._keeper.stopped else None
                 if self._stop is not None:
                     return self._wait_merged(wait)
-        elif self._journal is not None and not isinstance(meaning, Left):
-            text = getattr(meaning, "reason", "") or str(meaning)
-            self._journal.event(type(meaning).__name__, text, time.time_ns())
         if isinstance(meaning, Excluded | Left):
             self._end = meaning
-            if self._journal is not None:
-                view = meaning.view if isinstance(meaning, Left) else None
-                reason = "excluded" if isinstance(meaning, Excluded) else "leave"
-                self._journal.close(reason, at_view_end=view is not None, successor=view)
         return meaning
+
+    @staticmethod
+    def _journal_one(journal: JournalWriter, item: Item) -> None:
+        """Writes a batch or an event to the journal, which the last event closes."""
+        if isinstance(item, Batch):
+            journal.batch(item, item.view)
+        elif isinstance(item, View):
+            order = by_name(item.mechanism)
+            journal.view(item, time.time_ns(), prefix=order.prefix, total=order.total)
+        elif not isinstance(item, Left):
+            text = getattr(item, "reason", "") or str(item)
+            journal.event(type(item).__name__, text, time.time_ns())
+        if isinstance(item, Left):
+            journal.close("leave", at_view_end=item.view is not None, successor=item.view)
+        elif isinstance(item, Excluded):
+            journal.close("excluded")
 
     def _wait_merged(self, wait: int) -> View | None:
         """The view at which the application stopped; None: states are not merged after ``wait`` ns (< 0: no limit)."""
@@ -217,14 +236,42 @@ class Receiving(driver.Receiver, GroupBase):
 
     def close_journal(self) -> None:
         """Closes the journal, if there is one. Needed only where the stream is not received to its end and the group is
-        not left by ``with``, which does it.
+        not left by ``with``, which does it. After `leave`, everything that was delivered to this member is journaled
+        first, and can still be received. A call beside another one returns when the journal is closed.
 
         Raises:
             JournalWriteError: with ``journal_required=True``, some entries could not be written; the counters say how
                 many.
         """
-        if self._journal is not None and not self._forked:
-            self._journal.close("leave")
+        if self._journal is None or self._forked:
+            return
+        if self._runner.over and self._giving != threading.get_ident():
+            self._under_lock(self._journal_rest, nanoseconds(self.config.leave_timeout_s))
+        self._journal.close("leave")
+
+    def _journal_rest(self) -> None:
+        """Takes what is left of the stream, and journals it. Under the stream's lock."""
+        assert self._journal is not None
+        if self._end is not None:
+            return
+        taken: list[Item] = [*self._meanings, *self._backlog]
+        view = self._delivered_view
+        self._meanings.clear()
+        self._journaled, done = 0, self._journaled
+        try:
+            for at in itertools.count():
+                if at == len(taken):
+                    item = self._driver.deliver(self._batch_bytes, 0, view, True)
+                    if item is None:
+                        break
+                    taken += self._runner.endpoint.marker(item) if isinstance(item, int) else [item]
+                each = taken[at]
+                view = each if isinstance(each, View) else view
+                if at >= done:
+                    self._journal_one(self._journal, each)
+                self._journaled = at + 1
+        finally:
+            self._backlog = deque(taken)
 
     def _open_journal(self) -> JournalWriter:
         from seqcast.journal.writer import JournalWriter
@@ -260,6 +307,6 @@ def _sampler(runner: Runner) -> Callable[[], dict[str, int] | None]:
 
 
 def _end_journal(journal: JournalWriter) -> None:
-    """When the group is garbage-collected, or the interpreter exits."""
+    """When the group is garbage-collected."""
     with contextlib.suppress(JournalWriteError):
         journal.close("leave")

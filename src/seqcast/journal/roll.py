@@ -215,24 +215,21 @@ class Roller:
         self._closed = False
         self._hurry = False
         self._resumed = 0.0  # when the last pause ended
-        self._thread: threading.Thread | None = None
+        # Started now: a journal may be closed while the interpreter shuts down, when no thread can be started.
+        self.thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
+        self.thread.start()
 
     def add(self, path: Path, rows: int, size: int) -> None:
         """A segment is finished, with so many rows in a stream of so many bytes."""
         with self._condition:
             self._waiting.append(_Finished(path, rows, size, time.monotonic()))
             self._condition.notify()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
-                self._thread.start()
 
     def close(self) -> None:
-        """Returns when all waiting segments are rolled."""
+        """No segment is added any more: its thread rolls all that wait, and ends."""
         with self._condition:
             self._closed = True
             self._condition.notify()
-        if self._thread is not None:
-            self._thread.join()
 
     def waiting(self) -> int:
         """Finished segments that are not rolled yet."""

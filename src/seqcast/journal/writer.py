@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -45,6 +46,8 @@ GROUP_RUNS, GROUP_MESSAGES, GROUP_BYTES = 8192, 32768, 1 << 20
 BLOCK_ROOM = 2 * GROUP_RUNS, 2 * GROUP_MESSAGES, 2 * GROUP_BYTES
 """Room in a block: a batch of the usual size fits even into a nearly full one."""
 FOREVER = float("inf")
+RETRY_S = 1.0
+"""How often a journal that a write error ended tries to say so in its closing record."""
 SPARE_BLOCKS = 4
 """Blocks kept for reuse: their memory is mapped, and in the processor's cache."""
 
@@ -117,6 +120,7 @@ class JournalWriter:
         self._schema = live_schema(payload)
         self._room = BLOCK_ROOM if payload == "full" else (*BLOCK_ROOM[:2], -1)
         self._member = member
+        self._process = os.getpid()
         self._required = required
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes, self._segment_s = segment_rows, segment_bytes, segment_s
@@ -229,7 +233,8 @@ class JournalWriter:
                 self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
     def close(self, reason: str, *, at_view_end: bool = False, successor: View | None = None) -> None:
-        """Writes what waits and a closing record, rolls the last segment, ends the thread. A second call does nothing.
+        """Writes what waits and a closing record, rolls the last segment, ends the thread. A later call waits until the
+        first one has done that.
 
         Args:
             reason: why the member stopped journaling: "leave", "excluded", an error's text.
@@ -240,19 +245,23 @@ class JournalWriter:
             JournalWriteError: the journal is ``required``, and something could not be written; `counters` says how
                 much.
         """
+        if os.getpid() != self._process:
+            return  # in a child of `fork` it is the parent's, and a lock that one of its threads had is never free
         with self._lock:
-            if self._closed:
-                return
-            self._hand_over()
-            record = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._idx}
-            closes = self._view_end() if at_view_end else None
-            if closes and successor is not None:
-                closes["successor"] = f"{successor.view_id.tag:016x}"
-            self._queue.append({**record, "closes": closes})
-            self._closed = True
-            self._condition.notify_all()
-        self._thread.join()
-        self._roller.close()
+            if not self._closed:
+                self._hand_over()
+                record = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._idx}
+                closes = self._view_end() if at_view_end else None
+                if closes and successor is not None:
+                    closes["successor"] = f"{successor.view_id.tag:016x}"
+                self._queue.append({**record, "closes": closes})
+                self._closed = True
+                self._condition.notify_all()
+        threads = self._thread, self._roller.thread
+        if threading.current_thread() in threads:  # it collected the group as garbage; the rest is its own work
+            return
+        for thread in threads:
+            thread.join()
         if self._error is not None and self._required:
             raise JournalWriteError(self._error)
 
@@ -356,14 +365,29 @@ class JournalWriter:
                     self._fail(str(error))
             with contextlib.suppress(Exception):
                 self._segment.abandon()
-            with contextlib.suppress(Exception):  # if there is room for a line, it says what became of the journal
-                reason = f"{FAILED}{str(error) or type(error).__name__}"
-                at = {"at_ns": time.time_ns(), "idx": self._counters["rows"]}
-                record = {"event": "close", "reason": reason, **at, "closes": None}
-                self._views_file.write(seals.seal(record) + "\n")
-                self._views_file.flush()
             with contextlib.suppress(Exception):
-                self._views_file.close()
+                self._tell_failed(f"{FAILED}{str(error) or type(error).__name__}")
+            for file in (self._views_file, self._events):
+                with contextlib.suppress(Exception):
+                    file.close()
+        finally:
+            self._roller.close()
+
+    def _tell_failed(self, reason: str) -> None:
+        """Writes the closing record of a journal that a write error ended, as soon as there is room for it. What the
+        disk did not take stays in the file's buffer, so that a record that it took in part is completed."""
+        at = {"at_ns": time.time_ns(), "idx": self._counters["rows"]}
+        with contextlib.suppress(OSError):
+            self._views_file.write(seals.seal({"event": "close", "reason": reason, **at, "closes": None}) + "\n")
+        while True:
+            closed = self._closed
+            try:
+                return self._views_file.flush()
+            except OSError:
+                if closed:
+                    raise
+            with self._lock:
+                self._condition.wait_for(lambda: self._closed, RETRY_S)
 
     def _step(self) -> bool:
         item = self._next_item()

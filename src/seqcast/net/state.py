@@ -35,6 +35,7 @@ from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLo
 from seqcast.errors import JoinTimeout, NotMember, UsageError
 from seqcast.net.runner import Runner
 from seqcast.net.spool import Spool
+from seqcast.net.threads import is_ending
 from seqcast.types import Member, View
 
 log = logging.getLogger("seqcast")
@@ -130,9 +131,16 @@ class Gift:
         self._runner, self._deadline = runner, deadline
         self._timeout_ns = nanoseconds(config.state_timeout_s)
         self._users = list(joiners)
-        for joiner in joiners:
+        self._later = joiners if is_ending() else ()  # nothing can be told to these before the state is complete
+        for joiner in joiners if not self._later else ():
             name = f"seqcast-state-{runner.member.name}"
             threading.Thread(target=self._send, args=(joiner,), name=name, daemon=True).start()
+
+    def complete(self) -> None:
+        """The state is complete, or refused."""
+        self.ready.set()
+        for joiner in self._later:
+            self._send(joiner)
 
     def drop(self) -> None:
         self.dropped = True
@@ -196,7 +204,7 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
             raise
     finally:
         taking = False
-        gift.ready.set()
+        gift.complete()
 
 
 # ---- the joiner's side -----------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def _files_of(java: Path) -> Path:
     """
     try:
         files = Path(tempfile.mkdtemp(prefix="seqcast-spark-"))
-        atexit.register(shutil.rmtree, files, ignore_errors=True)
+        atexit.register(_remove, files, os.getpid())
         (files / "conf").mkdir()
         (files / "conf" / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
         if os.name == "posix":
@@ -155,6 +155,12 @@ def _files_of(java: Path) -> Path:
     except OSError as error:
         raise SparkFailed(f"no temporary files can be written: {error}; free some space, or set TMPDIR") from error
     return files
+
+
+def _remove(files: Path, process: int) -> None:
+    """At the exit of the process that made them, and not of its children."""
+    if os.getpid() == process:
+        shutil.rmtree(files, ignore_errors=True)
 
 
 def _link_home(home: Path) -> None:

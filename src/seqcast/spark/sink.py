@@ -8,6 +8,7 @@ however often Spark repeats it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import uuid
@@ -227,7 +228,8 @@ def _leave_when_idle(target: Target) -> None:
         before.cancel()
     timer = _timers[target] = threading.Timer(IDLE_S, leave)
     timer.daemon = True
-    timer.start()
+    with contextlib.suppress(RuntimeError):  # the interpreter shuts down, and leaves all groups itself
+        timer.start()
 
 
 def _events(group: Group) -> list[Any]:
