@@ -8,7 +8,6 @@ int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_dri
     sc_role_init(&d->role);
     sc_cond_init(&d->turn.free);
     sc_waits_init(&d->waits);
-    sc_looks_init(&d->looks);
     return sc_transmitter_init(&d->tx) || sc_round_init(&d->round) ? -1 : 0;
 }
 

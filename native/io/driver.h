@@ -114,9 +114,13 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
 
+typedef struct { /* wall.c; of all threads */
+    sc_atomic ahead; /* the wall clock minus the monotonic one */
+    sc_atomic at; /* when they were compared; 0: never */
+} sc_walls;
+
 typedef struct { /* look.c; the control thread's */
     int64_t due; /* the next look */
-    sc_atomic wall; /* the wall clock minus the monotonic one, at the last look; read by all threads */
     uint64_t send_errors; /* up to the last look */
     int segments; /* the kernel took segments then */
     uint64_t slow, mark; /* the receiver that blocked our senders, and up to where it had taken; 0: none did */
@@ -142,6 +146,7 @@ typedef struct sc_driver {
     sc_role role;
     sc_round round;
     sc_waits waits;
+    sc_walls walls;
     sc_looks looks;
     sc_turn turn;
     sc_atomic stop;
@@ -212,10 +217,13 @@ enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
  * arrived or the driver stops (0). */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
-/* Takes the next item for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. `*now` is the
- * time, and afterwards that at which the item was taken. */
+/* The wall clock at the monotonic time `now`, which is a moment ago at most. */
+int64_t sc_driver_wall(sc_driver *d, int64_t now);
+
+/* Takes the next item for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. `now` is the
+ * time; `*wall` becomes that of the wall clock when a batch was taken, never before its own messages were sent. */
 int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later,
-                      int64_t *now);
+                      int64_t now, int64_t *wall);
 
 /* sc_engine_taken. sc_driver_deliver does it for a single message, unless the caller keeps it for `later`. */
 void sc_driver_taken(sc_driver *d);

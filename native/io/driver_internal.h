@@ -21,7 +21,6 @@ void sc_wake_caller(sc_driver *d, int what);
 void sc_kick_io(sc_driver *d);
 
 /* look.c */
-void sc_looks_init(sc_looks *looks);
 /* By the control thread. Is there something to act on? */
 int sc_look(sc_driver *d, int64_t now);
 

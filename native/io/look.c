@@ -26,11 +26,8 @@ static int is_stalled(sc_driver *d, int64_t now) {
     return same;
 }
 
-void sc_looks_init(sc_looks *looks) { sc_store(&looks->wall, sc_wall() - sc_now()); }
-
 int sc_look(sc_driver *d, int64_t now) {
     d->looks.due = now + d->config.look_ns;
-    sc_store(&d->looks.wall, sc_wall() - now);
     int refused = refuses_sends(d);
     d->looks.stalled = is_stalled(d, now);
     return sc_io_look(&d->io) || refused || d->looks.stalled;

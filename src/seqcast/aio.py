@@ -387,7 +387,7 @@ class Group(driver.AsyncSender):
             if is_ending():
                 await asyncio.sleep(POLL_S)
             else:
-                await asyncio.to_thread(self.sync.wait_deliverable, wait)
+                await on_own_thread(functools.partial(self.sync.wait_deliverable, wait))
             return
         waiter = self._loop.create_future()
         self._waiters.append(waiter)

@@ -168,8 +168,8 @@ static void *receiver(void *arg) {
     sc_batch batch = {0};
     uint64_t marker;
     for (int turn = 0; !sc_load(&m->ends); turn++) {
-        int64_t now = sc_now();
-        int kind = sc_driver_deliver(&m->driver, &batch, 1 << 20, &marker, now + 10000000, 0, &now);
+        int64_t now = sc_now(), wall;
+        int kind = sc_driver_deliver(&m->driver, &batch, 1 << 20, &marker, now + 10000000, 0, now, &wall);
         if (kind != SC_DELIVER_BATCH) continue;
         if (turn % 2) sc_batch_flatten(&batch); /* otherwise many lie in packets, which others must not write to */
         for (uint32_t r = 0; r < batch.n_runs; r++) check_run(&batch, &batch.runs[r], &batch.places[r]);

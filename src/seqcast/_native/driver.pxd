@@ -100,12 +100,8 @@ cdef extern from "io/driver.h" nogil:
         uint64_t flushes_left
         uint64_t flushes_handed
 
-    ctypedef struct sc_looks:
-        sc_atomic wall
-
     ctypedef struct sc_driver:
         sc_io io
-        sc_looks looks
         sc_mutex *lock
 
     ctypedef struct sc_sending:
@@ -134,12 +130,13 @@ cdef extern from "io/driver.h" nogil:
         SC_FLUSH_FULL
         SC_FLUSH_ALL
     int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now)
+    int64_t sc_driver_wall(sc_driver *d, int64_t now)
     int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall)
     int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until)
     void sc_driver_send_end(sc_driver *d, sc_sending *s)
     void sc_driver_callback(sc_driver *d, int runs)
     int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until,
-                          int later, int64_t *now)
+                          int later, int64_t now, int64_t *wall)
     void sc_driver_taken(sc_driver *d)
     int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until)
     int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until)

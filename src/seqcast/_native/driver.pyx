@@ -247,7 +247,7 @@ cdef class Driver:
         cdef int result
         cdef uint64_t unsent
         self.lock_engine()
-        result = sc_driver_send_now(self.d, s, now, now + sc_load(&self.d.looks.wall))
+        result = sc_driver_send_now(self.d, s, now, sc_driver_wall(self.d, now))
         unsent = sc_engine_unsent(self.engine.e)
         sc_mutex_unlock(&self.engine.lock)
         if result != SC_AGAIN:
@@ -328,7 +328,7 @@ cdef class Driver:
             s.len = PyBytes_GET_SIZE(payload)
             memset(&s.state, 0, sizeof(s.state))
             s.state.at_once = at_once
-            result[0] = sc_driver_send_now(self.d, s, now, now + sc_load(&self.d.looks.wall))
+            result[0] = sc_driver_send_now(self.d, s, now, sc_driver_wall(self.d, now))
             if result[0] != SC_SENT:
                 break
             bytes_ += s.len
@@ -427,6 +427,7 @@ cdef class Driver:
         cdef bint over
         cdef int64_t now = sc_now()
         cdef int64_t deadline = time_after(now, timeout_ns)
+        cdef int64_t wall = 0
         if self.forked:
             return None
         batch = self.engine.new_batch()
@@ -434,7 +435,8 @@ cdef class Driver:
             over = self.stopped or self.forked  # read first: what was delivered before the driver stopped is taken
             with nogil:
                 result = sc_driver_deliver(
-                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_of(now, deadline), later, &now
+                    self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_of(now, deadline), later, now,
+                    &wall,
                 )
             if result == SC_DELIVER_BATCH:
                 if view is not self.view:
@@ -447,7 +449,7 @@ cdef class Driver:
                 batch.senders = self.senders
                 if batch.b.runs[0].sender == self.sender_id:
                     batch.run_sender = self.sender
-                batch.delivered_ns = now + sc_load(&self.d.looks.wall)
+                batch.delivered_ns = wall
                 return batch
             if result == SC_DELIVER_MARKER:
                 return marker
