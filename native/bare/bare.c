@@ -32,6 +32,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -119,8 +120,8 @@ static uint64_t window_of(const sc_bare_config *config, int fd) {
 static int open_sender(const sc_bare_config *config, sc_bare_result *out) {
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return failed(out, "socket");
-    struct in_addr interface = address_of(config->interface, 0).sin_addr;
-    struct sockaddr_in own = address_of(config->interface, 0);
+    struct in_addr interface = address_of(config->interface_address, 0).sin_addr;
+    struct sockaddr_in own = address_of(config->interface_address, 0);
     const char *call = NULL;
     if (setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &interface, sizeof interface))
         call = "IP_MULTICAST_IF";
@@ -140,7 +141,7 @@ static int open_receiver(const sc_bare_config *config, uint16_t port, sc_bare_re
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
     if (fd < 0) return failed(out, "socket");
     struct sockaddr_in group = address_of(config->group, port);
-    struct ip_mreq join = {group.sin_addr, address_of(config->interface, 0).sin_addr};
+    struct ip_mreq join = {group.sin_addr, address_of(config->interface_address, 0).sin_addr};
     const char *call = NULL;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
         call = "SO_REUSEADDR";

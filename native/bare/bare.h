@@ -21,7 +21,7 @@
 
 typedef struct {
     const char *group; /* multicast address */
-    const char *interface; /* address of the interface */
+    const char *interface_address; /* of the interface that is used */
     uint16_t port; /* ping-pong: the next port too */
     int limit; /* 0: raw, 1: limit */
     uint32_t packet_bytes; /* UDP payload of a packet */

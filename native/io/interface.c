@@ -49,10 +49,10 @@ static int parse_host(int family, const char *text, sc_sockaddr *out) {
 
 /* Windows: one of its addresses names an interface; the MTU comes from the adapter's table. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
-    if (io->config.interface[0] == 0) {
+    if (io->config.wanted_interface[0] == 0) {
         if (sc_io_routed_source(io, NULL, own) != 0)
             parse_host(io->config.family, io->config.family == 4 ? "127.0.0.1" : "::1", own);
-    } else if (!parse_host(io->config.family, io->config.interface, own)) {
+    } else if (!parse_host(io->config.family, io->config.wanted_interface, own)) {
         return sc_io_fail(error, "interface", WSAEADDRNOTAVAIL);
     }
     ULONG size = 1 << 16;
@@ -110,12 +110,12 @@ static int suits(const sc_io *io, const struct ifaddrs *at, const choice *by) {
     sc_sockaddr have;
     if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP)) return 0;
     if (at->ifa_addr->sa_family != (io->config.family == 4 ? AF_INET : AF_INET6)) return 0;
-    if (io->config.interface[0] == 0 && !(at->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) return 0;
+    if (io->config.wanted_interface[0] == 0 && !(at->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) return 0;
     memset(&have, 0, sizeof have);
     memcpy(&have, at->ifa_addr, io->config.family == 4 ? sizeof have.v4 : sizeof have.v6);
     int chosen = by->address    ? same_host(&have, by->address)
                  : by->loopback ? (at->ifa_flags & IFF_LOOPBACK) != 0
-                                : strcmp(at->ifa_name, io->config.interface) == 0;
+                                : strcmp(at->ifa_name, io->config.wanted_interface) == 0;
     if (!chosen) return 0;
     return io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&have.v6.sin6_addr) ? 1 : 2;
 }
@@ -138,7 +138,7 @@ static int choose(sc_io *io, const struct ifaddrs *all, const choice *by, sc_soc
  * datagrams, if it has multicast; otherwise loopback. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
     static const choice loopback = {.loopback = 1};
-    const char *name = io->config.interface;
+    const char *name = io->config.wanted_interface;
     sc_sockaddr host;
     choice by = {0};
     if (name[0] == 0 ? sc_io_routed_source(io, NULL, &host) == 0 : parse_host(io->config.family, name, &host))

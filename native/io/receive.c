@@ -293,7 +293,7 @@ static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
  * `sleep_until`; one that transmitted before that was set has left a deadline that is read after it. A timer would have to be
  * taken back when a message comes, which is a twentieth of the way of a message on a virtual machine: where the I/O thread minds the
  * time, there is none. */
-static uint64_t wait(sc_driver *d, int64_t until, int *woken, int *urgent) {
+static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int64_t end = sc_earlier(until, d->round.deadline);
     sc_store(&d->waits.sleep_until, end);
     sc_mutex_lock(d->lock);
@@ -318,7 +318,7 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     if (may_nap && d->round.nap_ns > 0) nap(d, until);
     int64_t spins = d->config.busy_poll_ns;
     uint64_t bytes = spins > 0 ? spin(d, spins, until, &urgent) : poll_briefly(d, until, &urgent);
-    if (bytes == 0) bytes = wait(d, until, &woken, &urgent);
+    if (bytes == 0) bytes = wait_on_sockets(d, until, &woken, &urgent);
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= ROUND_BYTES_MAX;
     measure_load(d, bytes, now);

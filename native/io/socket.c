@@ -50,17 +50,14 @@ void sc_io_format(const sc_address *address, char *text) {
 
 /* ---- receiving ---------------------------------------------------------------------------------------------- */
 
-#if !defined(_WIN32)
-static size_t gro_segment(struct msghdr *message) {
 #if defined(__linux__)
+static size_t gro_segment(struct msghdr *message) {
     for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c != NULL; c = CMSG_NXTHDR(message, c))
         if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
             int segment;
             memcpy(&segment, CMSG_DATA(c), sizeof segment);
             return (size_t)segment;
         }
-#endif
-    (void)message;
     return 0;
 }
 #endif

@@ -29,7 +29,7 @@ typedef int sc_fd;
 
 typedef struct {
     int family; /* 4 or 6 */
-    char interface[64]; /* name or address; empty: chosen by routes */
+    char wanted_interface[64]; /* name or address; empty: chosen by routes */
     uint8_t group[16]; /* multicast address, 4 or 16 bytes */
     uint16_t port; /* data; control is port + 1 */
     int ttl;

@@ -257,7 +257,7 @@ static void open_member(member *m, uint64_t id, uint16_t port) {
     };
     sc_io_config sockets = {
         .family = 4,
-        .interface = "127.0.0.1",
+        .wanted_interface = "127.0.0.1",
         .group = {239, 255, 77, 1},
         .port = port,
         .ttl = 0,

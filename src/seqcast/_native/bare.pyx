@@ -29,7 +29,7 @@ cdef extern from "bare/bare.h" nogil:
 
     ctypedef struct sc_bare_config:
         const char *group
-        const char *interface
+        const char *interface_address
         uint16_t port
         int limit
         uint32_t packet_bytes
@@ -104,7 +104,7 @@ cdef class Settings:
         self.group = group.encode()
         self.interface = interface.encode()
         self.c.group = self.group
-        self.c.interface = self.interface
+        self.c.interface_address = self.interface
         self.c.port = port
         self.c.limit = limit
         self.c.packet_bytes = packet_bytes

@@ -27,7 +27,7 @@ cdef extern from "io/sockets.h" nogil:
 
     ctypedef struct sc_io_config:
         int family
-        char *interface
+        char *wanted_interface
         uint8_t *group
         uint16_t port
         int ttl

@@ -74,7 +74,7 @@ cdef class Driver:
             raise ValueError(f"interface has at most 63 bytes; batches are 1 to {SC_IO_BATCH_MAX}")
         memset(&config, 0, sizeof(config))
         config.family = family
-        memcpy(config.interface, <const char *>name, len(name))
+        memcpy(config.wanted_interface, <const char *>name, len(name))
         memcpy(config.group, <const char *>group, len(group))
         config.port = port
         config.ttl = ttl
