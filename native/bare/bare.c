@@ -46,7 +46,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #endif
 #define SOL_UDP_ 17
 
-#define SLAB_BYTES 65536 /* what one GRO receive may fill */
+#define SLAB_BYTES 65536 /* the most that one GRO receive may fill */
 #define RECEIVES 64 /* datagrams a recvmmsg takes at most ... */
 #define RECEIVES_LARGE 8 /* ... and when they are large */
 #define NAP_NS 200000 /* a receiver under load sleeps this long, as seqcast's do, instead of until the next datagram */
@@ -182,7 +182,7 @@ typedef struct {
     shared_area *shared;
     int fd;
     uint64_t acked[SC_BARE_RECEIVERS_MAX]; /* limit */
-    uint64_t sent, given_up; /* bytes; given_up: beyond what the receivers confirm, so that a loss does not end a run */
+    uint64_t sent, given_up; /* bytes; given_up: not confirmed by receivers, so that a loss does not end a run */
     uint64_t written; /* position in the source */
     uint8_t *ring, *source;
     size_t slot, slots;
@@ -297,7 +297,7 @@ static int fits(const sc_bare_config *config, uint64_t slots) {
            config->window_bytes >= (uint64_t)config->packet_bytes * config->segments;
 }
 
-/* The ring and what is sent; the socket cuts sends into packets. */
+/* The ring and the bytes sent; the socket cuts sends into packets. */
 static int prepare_sender(sender *s, sc_bare_result *out) {
     int segment = (int)s->config->packet_bytes;
     s->ring = malloc(s->slots * s->slot);
@@ -383,7 +383,7 @@ static void acknowledge(receiver *r) {
     if (sendto(r->fd, &a, sizeof a, 0, (struct sockaddr *)&r->from, sizeof r->from) == sizeof a) r->acked = r->received;
 }
 
-/* Receives what is there into the next slots of the ring. Returns the number of datagrams. */
+/* Receives waiting datagrams into the next slots of the ring. Returns the number of datagrams. */
 static int receive_some(receiver *r) {
     struct mmsghdr messages[RECEIVES];
     struct iovec iov[RECEIVES];

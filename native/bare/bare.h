@@ -1,4 +1,4 @@
-/* Bare C senders and receivers without a protocol: what `seqcast perf` compares seqcast with, in the same run, on the
+/* Bare C senders and receivers without a protocol: the baseline of `seqcast perf`, in the same run, on the
  * same path and with packets of the same size. Two baselines of throughput and one of latency:
  *
  *  raw    a sender and receivers with a free credit in shared memory: receivers store there how many bytes they have

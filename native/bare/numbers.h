@@ -1,4 +1,4 @@
-/* The messages of a measurement: each begins with a number, so that receivers notice what is lost, doubled or out of place. The
+/* The messages of a measurement: each begins with a number, so that receivers notice lost, doubled and misplaced ones. The
  * number's upper 16 bits say who sent it. In C, so that a measurement of small messages is not one of its own check. */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* What the engine reports to the control plane: received frames, and its own findings. */
+/* The engine's reports to the control plane: received frames, and its own findings. */
 #include "engine/internal.h"
 
 sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,

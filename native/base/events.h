@@ -2,7 +2,7 @@
 
 #include "engine/engine.h"
 
-/* What the engine reports to the control plane. */
+/* The engine's reports to the control plane. */
 
 typedef struct sc_event_node {
     struct sc_event_node *next;

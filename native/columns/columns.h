@@ -22,7 +22,7 @@ typedef struct {
     uint64_t runs, messages;
 } sc_columns_size;
 
-/* What all runs of one batch share. */
+/* Shared by all runs of one batch. */
 typedef struct {
     int64_t view_counter, view_tag, delivered_ns;
     int total; /* the view has a total order */
@@ -31,13 +31,13 @@ typedef struct {
 enum { SC_COLUMNS_FULL = 1, SC_COLUMNS_OUTSIDE = 2 };
 
 /* Writes the multicast messages of a batch behind the `used` ones, the first with position `idx`; unicasts are skipped, and
- * so are messages beside a total order: the agreed stream is what all members deliver in one order. Returns 0,
+ * so are messages beside a total order: the agreed stream holds only messages that all members deliver in one order. Returns 0,
  * SC_COLUMNS_FULL, or SC_COLUMNS_OUTSIDE if runs or offsets point outside the batch; then `used` is unchanged. */
 int sc_columns_fill(const sc_columns *out, sc_columns_size room, sc_columns_size *used, int64_t idx,
                     const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len, const int32_t *offsets,
                     uint32_t n, const sc_run *runs, uint32_t n_runs);
 
-/* What the messages of one sender show about its clock and the receiving member's. */
+/* Evidence from one sender's messages about its clock and the receiving member's. */
 typedef struct {
     int64_t sender, least_ns; /* lowest difference between delivery and sending */
 } sc_columns_clock;

@@ -8,11 +8,11 @@
 #define SC_XXH3_STRIPE 64
 #define SC_XXH3_BLOCK 1024
 
-/* The hash of what comes in pieces. */
+/* The hash of data that comes in pieces. */
 typedef struct {
     uint64_t lane[8], len;
     size_t waiting; /* bytes of `last` behind its first stripe: not summed up yet, as the hash treats the end apart */
-    uint8_t last[SC_XXH3_STRIPE + SC_XXH3_BLOCK]; /* first the stripe before what waits */
+    uint8_t last[SC_XXH3_STRIPE + SC_XXH3_BLOCK]; /* first the stripe before the waiting bytes */
 } sc_xxh3_state;
 
 uint64_t sc_xxh3(const uint8_t *p, size_t len);

@@ -357,7 +357,7 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
 
 int sc_batch_flatten(sc_batch *b) {
     if (b->n_copied == b->n) return 0;
-    /* What is copied already moves up, in the same memory: aside first. It is little: mostly messages between two packets. */
+    /* Copied bytes move up, in the same memory: aside first. It is little: mostly messages between two packets. */
     uint64_t bytes = b->data_len, all = bytes + b->borrowed_bytes;
     size_t of_offsets = ((size_t)b->n_copied + 1) * sizeof *b->offsets;
     uint8_t *aside = malloc(of_offsets + bytes);

@@ -31,7 +31,7 @@ typedef struct {
     uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
     uint64_t markers;
-    int transitional; /* what is added is transitional, until the view is over */
+    int transitional; /* additions are transitional, until the view is over */
 } sc_delivery_queue;
 
 /* In a safe view, ordered packets of the group wait here until all members have them in order. */
@@ -43,8 +43,8 @@ typedef struct {
 struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
-/* Safe delivery. Release: passes on what all members have. Flush: passes on the rest, when the view is over; `undecided`: lost
- * members may not have it in order. */
+/* Safe delivery. Release: passes on packets that all members have. Flush: passes on the rest, when the view is over; `undecided`:
+ * lost members may not have it in order. */
 void sc_gate_release(sc_engine *e);
 void sc_gate_flush(sc_engine *e, int undecided);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
@@ -52,10 +52,10 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
 void sc_queue_pop(sc_engine *e, int64_t now);
 void sc_queue_closed(sc_engine *e);
-/* Only survivors of this view know the order of what follows in it. */
+/* Only survivors of this view know the order from here on. */
 void sc_queue_transitional(sc_engine *e);
 void sc_queue_free(sc_engine *e);
-/* What an order does with the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
+/* An order's verdict on the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
  * requested again. sc_rx_skip skips it. */
 int sc_rx_deliver(sc_engine *e, struct sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
 void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);

@@ -1,4 +1,4 @@
-/* What applications have taken, for a sender that asks (wait_consumed). `consumed` gives credit: it counts packets of one
+/* How much applications have taken, for a sender that asks (wait_consumed). `consumed` gives credit: it counts packets of one
  * stream of one view, when a batch leaves the delivery queue. A sender wants to know about its own messages, whichever member
  * multicast them and however many views ago, and only once the application has received them. So each member notes, for each
  * other, the highest of *that sender's own* seqnos (the received table's numbering) that was handed out, and answers when
@@ -55,7 +55,7 @@ static uint64_t last_sent(const sc_engine *e) {
     return tx->open && tx->open_pieces ? e->own.last + 1 : e->own.sent;
 }
 
-/* What the applications of all others have taken. */
+/* How much the applications of all others have taken. */
 static uint64_t taken_by_all(const sc_engine *e) {
     uint64_t least = last_sent(e);
     for (uint32_t r = 0; r < e->view.n; r++)
@@ -134,7 +134,7 @@ void sc_taking_packed(sc_engine *e) {
 }
 
 /* A view is installed, and messages that no sequencer had stamped are packed again, in other packets: a wait for any of them
- * becomes a wait for all. If subgroups merge they are lost. A new member owes nothing of what was sent before it. */
+ * becomes a wait for all. If subgroups merge they are lost. A new member owes nothing for earlier messages. */
 void sc_taking_installed(sc_engine *e, int64_t now) {
     uint64_t base = sc_number_base(e, e->view.rank), last = last_sent(e);
     for (sc_taking *w = e->taken.waits; w; w = w->next) {
@@ -165,7 +165,7 @@ void sc_taken_tick(sc_engine *e, int64_t now) {
 /* Outside a view nobody is asked. */
 void sc_taking_stop(sc_engine *e) { e->taken.ask_due = SC_NEVER; }
 
-/* A new member: it owes nothing of what was sent before, and is owed nothing. */
+/* A new member: it owes nothing for earlier messages, and is owed nothing. */
 void sc_taken_peer_begin(sc_engine *e, sc_peer *peer, uint32_t rank) {
     peer->taken.handed = peer->taken.taken = sc_number_base(e, rank);
     peer->taken.took = sc_number_base(e, e->view.rank);

@@ -3,10 +3,10 @@
 #include "engine/engine.h"
 #include "delivery/queue.h"
 
-/* What applications have taken. */
+/* How much applications have taken. */
 
 typedef struct {
-    sc_taking *waits; /* until what was sent is taken */
+    sc_taking *waits; /* until all sent messages are taken */
     uint64_t curious; /* a caller asked how far it is; 0: none did */
     int64_t ask_due, ask_wait;
     int handed; /* something was handed out that is not taken yet */

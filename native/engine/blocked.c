@@ -1,5 +1,5 @@
 /* The blocked queue: messages sent to the group while sending is closed (a view change, a pause) are optionally copied here
- * and packed when the gate opens, after what the view change resends and before anything newer. Bounded; with a bound of 0
+ * and packed when the gate opens, after messages that the view change resends and before anything newer. Bounded; with a bound of 0
  * nothing is queued, and senders wait. */
 #include "engine/internal.h"
 

@@ -27,7 +27,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
-    uint32_t pulled; /* 1: of group streams the core asks for what is missing, and reports what others have */
+    uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
@@ -60,7 +60,7 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 
-/* One received buffer. `segment` is what UDP_GRO reported (the buffer is then a run of datagrams of that size, the
+/* One received buffer. `segment` is the size that UDP_GRO reported (the buffer is then a run of datagrams of that size, the
  * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
  * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. `lane` is that of the receiving socket: a
  * datagram on SC_LANE_UNICAST shows that its sender is alive, but not that its multicasts reach us. Our own multicasts,
@@ -77,7 +77,7 @@ enum {
 /* Evidence, SC_EVIDENCE_PORT or _GUARD, that the process of the member at `to` has ended. */
 void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now);
 
-/* Runs what is due: NAKs, acks, probes, heartbeats, verification. */
+/* Runs due timers: NAKs, acks, probes, heartbeats, verification. */
 void sc_engine_tick(sc_engine *e, int64_t now);
 /* The time by which sc_engine_tick must run; SC_NEVER: no need. */
 int64_t sc_engine_deadline(const sc_engine *e);
@@ -113,7 +113,7 @@ uint64_t sc_engine_unsent(const sc_engine *e);
 /* Packets that this member has ordered, as the sequencer. */
 uint64_t sc_engine_stamped(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
- * multicasts what the others forward: until it does they have no new credit, and nothing may accumulate. */
+ * multicasts the others' forwards: until it does they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
 uint32_t sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view; 0: there is none yet */
 /* 1 if control datagrams (acks, NAKs, control frames ...) or retransmissions are waiting to be sent. */
@@ -138,7 +138,7 @@ typedef struct {
     uint64_t wait_seqno;
     int packed; /* as a whole, perhaps in a view that is closed: members that we lost may deliver it even if this send fails */
     int at_once; /* the caller waits for nothing: a message whose send would wait until it is ordered is not begun */
-    int of_callback; /* of a block callback: it may use what others leave free while members are uncounted */
+    int of_callback; /* of a block callback: it may use room that others leave free while members are uncounted */
 } sc_send_state;
 
 /* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has no place
@@ -182,7 +182,7 @@ typedef struct {
 void sc_engine_own(const sc_engine *e, sc_own *out);
 /* Number of own messages that end in packets up to `seqno`. The count starts anywhere: only differences within a view mean
  * something. Known for the last two rings of packets; an older one gets the count of the oldest. `waiting`: also the large message
- * that is completely packed and waits to be ordered. The result of its send says what became of it, except across a merge,
+ * that is completely packed and waits to be ordered. The result of its send tells its fate, except across a merge,
  * where the send counts as done. */
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
 /* For each other member of the view, by rank: the number of unicast messages that it has not acknowledged. */
@@ -195,9 +195,9 @@ int sc_engine_ahead(const sc_engine *e);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
-/* ---- the application: what others have taken ----------------------------------------------------------------- */
+/* ---- the application: messages that others have taken ----------------------------------------------------------------- */
 
-/* A wait until the applications of all other members have taken what this one had sent to the group when it began. The memory
+/* A wait until the applications of all other members have taken the messages that this one had sent when it began. The memory
  * is the caller's, and stays linked until sc_taking_end. */
 typedef struct sc_taking {
     struct sc_taking *next;
@@ -276,9 +276,9 @@ int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_
 void sc_engine_taken(sc_engine *e);
 /* Bytes waiting to be delivered, plus 1 if a marker is waiting. */
 uint64_t sc_engine_deliverable(const sc_engine *e);
-/* The batch is not used any more: what it has borrowed can be received into again. */
+/* The batch is not used any more: its borrowed memory can be received into again. */
 void sc_engine_give_back(sc_engine *e, sc_batch *batch);
-/* Without the engine, and so without its lock: copies what is borrowed. The packets are given back with the batch. -1 without
+/* Without the engine, and so without its lock: copies borrowed bytes. The packets are given back with the batch. -1 without
  * memory, and the batch is as it was. */
 int sc_batch_flatten(sc_batch *batch);
 void sc_batch_clear(sc_batch *batch);
@@ -289,14 +289,14 @@ int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 /* ---- the application: state for a joiner --------------------------------------------------------------------- */
 
 /* A reliable stream of bytes from one member to another, separate from their messages, with its own window; the callers
- * define what the bytes mean. It lives as long as both are members. */
+ * define the meaning of the bytes. It lives as long as both are members. */
 
 /* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, otherwise as sc_engine_send. Only
  * one caller at a time per member. */
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall);
 /* Nothing follows for now: the ring's memory is freed when `to` has everything. */
 void sc_engine_state_end(sc_engine *e, uint64_t to);
-/* Reads up to `len` bytes of what `sender` has sent; returns how many. Unread bytes wait, within the window. */
+/* Reads up to `len` of the bytes that `sender` has sent; returns how many. Unread bytes wait, within the window. */
 size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t len, int64_t now);
 int sc_engine_state_readable(const sc_engine *e, uint64_t sender);
 /* From now on state that `sender` sends is kept until it is read, also where it was dropped before. */
@@ -356,10 +356,10 @@ typedef struct {
 } sc_marks;
 int sc_engine_marks(sc_engine *e, uint32_t rank, sc_marks *out);
 /* Ranges within [first, last] of the group stream of `rank` that did not arrive: (lo, hi) pairs, at most `max`, of at most
- * `most` packets. Only what the receive ring has a place for. Returns their number. */
+ * `most` packets. Only packets that the receive ring has places for. Returns their number. */
 size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,
                        uint64_t *ranges, size_t max);
-/* Member `holder` has packets [lo, hi] of the group stream of `rank`: requests what is missing around them. */
+/* Member `holder` has packets [lo, hi] of the group stream of `rank`: requests the missing ones among them. */
 void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now);
 /* Member `rank` has reported this about our group stream, directly or through others. */
 void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now);
@@ -425,12 +425,12 @@ void sc_engine_resume(sc_engine *e);
 /* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
 int sc_engine_mark(sc_engine *e, uint64_t marker);
 /* Before a view is closed: `lost` members are about to be given up and no longer count for credit, so that block callbacks
- * can send. What they lack is kept: they may be survivors of a later attempt. So the send ring may fill up, and other senders
- * leave a part of it to the callbacks. A later call with another set replaces this one. */
+ * can send. Packets that they lack are kept: they may be survivors of a later attempt. So the send ring may fill up, and other
+ * senders leave a part of it to the callbacks. A later call with another set replaces this one. */
 void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n);
 /* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). A later call
- * with another set replaces this one. What the lost members lack is kept: they may be survivors of a later attempt. With `still`
- * nothing more is delivered until a view is installed. */
+ * with another set replaces this one. Packets that the lost members lack are kept: they may be survivors of a later attempt. With
+ * `still` nothing more is delivered until a view is installed. */
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
 /* Ranges held of the group stream of `rank`: the end of the prefix in *prefix, then up to `max` (lo, hi) pairs. */
 size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max);
@@ -439,7 +439,7 @@ typedef struct {
     uint32_t rank; /* of the stream */
     uint32_t holder; /* rank of the member to fetch it from */
 } sc_fetch;
-/* Fixes the cut (by rank): fetches what is missing, accepts no other packet, and delivers nothing more until install.
+/* Fixes the cut (by rank): fetches missing packets, accepts no other packet, and delivers nothing more until install.
  * SC_EVENT_CUT_REACHED follows when everything is here. A later call (a new attempt) replaces the cut. */
 void sc_engine_cut(sc_engine *e, const uint64_t *cut, const sc_fetch *fetch, size_t n_fetch);
 int sc_engine_cut_reached(const sc_engine *e);

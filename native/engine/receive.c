@@ -75,7 +75,7 @@ static int stream_of(uint8_t type) {
                                                           : SC_STREAM_STATE;
 }
 
-/* After its OK a survivor accepts nothing of this view from outside the survivors except what the CUT names. */
+/* After its OK a survivor accepts nothing of this view from outside the survivors except packets that the CUT names. */
 static int is_frozen(const sc_engine *e, const sc_peer *peer, int stream, uint64_t seqno) {
     if (stream != SC_STREAM_GROUP) return peer->cut.lost || (stream == SC_STREAM_FORWARD && e->cut.gate_closed);
     return (peer->cut.lost && e->cut.set != SC_CUT_CURRENT) || seqno > peer->group.limit;

@@ -1,10 +1,10 @@
-/* Propagates consequences between parts, in one place. Parts only note what happened to them; every engine call that may
+/* Propagates consequences between parts, in one place. Parts only note events; every engine call that may
  * affect another part ends here:
  *
  *   a receiver acknowledged, or the own application took something  →  credit of the own group stream, and stability
  *   credit, or forwards have arrived                                →  the order stamps forwards
  *   credit, or an open gate                                         →  the blocked queue is packed
- *   stability of a safe view                                        →  the gate passes on what all members have
+ *   stability of a safe view                                        →  the gate passes on packets that all members have
  *   any of these                                                    →  the cut may be reached, or a leaver drained
  *
  * Packing and stamping use up credit and give none, so one pass is enough, except for a stream without receivers and a member

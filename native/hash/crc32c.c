@@ -154,7 +154,7 @@ TARGET static void set_up_lanes(void) {
 
 #ifdef WIDE
 
-/* Folding, without a CRC instruction: four accumulators of 64 bytes are each multiplied by what the next 256 bytes are worth,
+/* Folding, without a CRC instruction: four accumulators of 64 bytes are each multiplied by the weight of the next 256 bytes,
  * and added to them. A word that stands n words before another counts there times x^64n: `shift` has these constants too. What
  * is left in the end has the same CRC as all that was folded into it. */
 #define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
@@ -204,7 +204,7 @@ WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t l
 #endif
 #endif
 
-/* ---- what a change makes of a CRC ------------------------------------------------------------------------------ */
+/* ---- the CRC of changed bytes ------------------------------------------------------------------------------ */
 
 #define POLYNOMIAL 0x82f63b78u
 

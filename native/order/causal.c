@@ -1,11 +1,11 @@
 /* Causal order: a packet is delivered after everything that its sender had delivered when it closed the packet, and concurrent
  * packets in any order. Members multicast their packets themselves.
  *
- * What a packet waits for stands in a record before it, in the same stream: for each member of whose stream the sender has
+ * The needs of a packet stand in a record before it, in the same stream: for each member of whose stream the sender has
  * delivered more since its last record, how many packets. So the records of a sender, one after another, are the vector of the
  * seqnos that it has delivered, and a sender that has delivered nothing new sends none.
  *
- * What was delivered here counts as delivered to the application, though it may still wait in the delivery queue: a packet waits
+ * A packet delivered here counts as delivered to the application, though it may still wait in the delivery queue: a packet waits
  * for too much rather than for too little.
  *
  * The cut delivers everything that was sent up to it, in causal order. A packet may depend on one beyond the cut, if only members
@@ -21,9 +21,9 @@
 typedef struct {
     int overdue; /* a record is due, with or without a packet after it */
     sc_sharing sharing; /* holds the records */
-    uint64_t told[SC_MEMBERS_MAX]; /* by rank: what own records say */
+    uint64_t told[SC_MEMBERS_MAX]; /* by rank: the needs that own records named */
     uint32_t entry[SC_MEMBERS_MAX]; /* by rank: progress in the record that is next in its stream */
-    uint64_t needs[]; /* by rank of the sender, and rank: what its records say */
+    uint64_t needs[]; /* by rank of the sender, and rank: the needs that its records named */
 } vectors;
 
 static void begin(sc_engine *e) {
@@ -50,7 +50,7 @@ static uint32_t fill(const sc_engine *e, uint8_t *p) {
     return entries;
 }
 
-/* Before the next own packet: records of what it waits for. Without memory it waits for too little, as a packet that is being
+/* Before the next own packet: records of its needs. Without memory it waits for too little, as a packet that is being
  * closed cannot wait itself; the rest is recorded as soon as there is memory. */
 static void tell(sc_engine *e) {
     vectors *s = e->order.state;
@@ -98,7 +98,7 @@ static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const ui
     return valid;
 }
 
-/* Before the cut; at the cut; for what is left then because members claim to wait for each other. */
+/* Before the cut; at the cut; for packets left then because members claim to wait for each other. */
 enum { RUNNING = 0, ENDING = 1, FORCED = 2 };
 
 /* Is this much of the member's stream delivered here; or, at the cut, all that there ever will be? */
@@ -141,7 +141,7 @@ static int follow(sc_engine *e, sc_peer *peer, int when) {
     return rx->queued != before;
 }
 
-/* Any delivery from one stream may be what the others wait for. */
+/* Any delivery from one stream may release the others. */
 static void follow_all(sc_engine *e, int when) {
     int more = 1;
     while (more) {

@@ -11,7 +11,7 @@
  * messages for as long as it is a member, so the sequencer keeps track of who holds the next place, and reports that member
  * after suspect_ns_max.
  *
- * The cut closes holes: what was sent up to it is delivered in the order of its places, then by (rank, seqno) what has none,
+ * The cut closes holes: packets up to the cut are delivered in the order of their places, then by (rank, seqno) those without one,
  * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
  * nothing is sent again, and a message is delivered in the view in which it was sent, whoever falls. */
 #include "engine/internal.h"
@@ -223,8 +223,8 @@ static void say_want(sc_engine *e, int64_t now) {
     e->counters.wants_sent++;
 }
 
-/* A new request: for what waits, and, while nobody else sends, for what will probably be packed until it and the next one are
- * answered. Other senders would have to wait for each place that is not used at once. */
+/* A new request: for waiting packets, and, while nobody else sends, for those that will probably be packed until it and the next
+ * one are answered. Other senders would have to wait for each place that is not used at once. */
 static void want(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     uint64_t hand = in_hand(s), ahead = now - s->others_at < ALONE_NS ? 0 : s->ahead, count = e->order.held + 2 * ahead;
@@ -397,7 +397,7 @@ static uint32_t lowest(const sc_engine *e) {
     return rank;
 }
 
-/* What follows has no place, or one behind a hole: a member that fell may have delivered something else there. */
+/* The packets that follow have no place, or one behind a hole: a member that fell may have delivered something else there. */
 static void own_order(sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++)
         if (e->cut.fell[r]) sc_queue_transitional(e);

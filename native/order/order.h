@@ -1,13 +1,13 @@
 /* An order: the mechanism that decides in which order the messages of a view are delivered. Each file in this directory is one
  * order; orders.h lists them. Nothing outside the directory names one: the engine calls the table of the installed view.
  *
- * What an order can rely on. Every member's group stream is reliable and FIFO: `advance` is called when more of it is
+ * An order can rely on this: every member's group stream is reliable and FIFO: `advance` is called when more of it is
  * contiguous, [queued, next) are the packets that wait for the order. The cut fixes one end of every group stream, the same
  * for all survivors, and everything up to there is here before the view is closed. Own messages are packed into one of two
  * streams, the group stream (multicast) or the forward stream (to the one member `forward_to`); both are acknowledged and
- * resent by the streams themselves, and their credit limits what is packed.
+ * resent by the streams themselves, and their credit limits packing.
  *
- * What an order must guarantee.
+ * An order must guarantee this:
  *  - Each packet of a group stream is either put into the delivery queue by sc_rx_deliver or skipped by sc_rx_skip, in the
  *    stream's sequence; the engine's own packets by sc_queue_own. Both give credit once the application has taken them, so
  *    holding back a packet holds back its sender's credit.
@@ -45,7 +45,7 @@ typedef struct {
 
 /* An order that acts by itself, besides when packets are packed or arrive. */
 typedef struct {
-    /* Called after anything that may have changed credit, streams or the gate: does what has become possible. */
+    /* Called after anything that may have changed credit, streams or the gate: catches up. */
     void (*settle)(sc_engine *e, int64_t now);
     /* When `settle` must be called although nothing has changed; SC_NEVER (sc_never_due): never. */
     int64_t (*deadline)(const sc_engine *e);
@@ -77,7 +77,7 @@ typedef struct sc_order_ops {
     int (*accepts)(const sc_engine *e, const struct sc_peer *peer, int stream, const uint8_t *p);
     /* More of the group stream of `peer` is contiguous. */
     void (*advance)(sc_engine *e, struct sc_peer *peer);
-    /* The end of the view. All group streams end at the cut: delivers what is left. */
+    /* The end of the view. All group streams end at the cut: delivers the rest. */
     void (*finish)(sc_engine *e);
 
     /* ---- parts; NULL: the order has none ---- */
@@ -86,7 +86,7 @@ typedef struct sc_order_ops {
     const sc_order_work *work;
     const sc_order_policy *policy;
 
-    /* ---- exceptions; NULL: what is said here of NULL ---- */
+    /* ---- exceptions; each comment says what NULL means ---- */
 
     /* Can this order run in the view? Called before anything changes. NULL: in every view. */
     int (*fits)(const sc_view *view);
@@ -98,8 +98,8 @@ typedef struct sc_order_ops {
     void (*closing)(sc_engine *e, const struct sc_tx_stream *tx);
     /* A datagram of a type of the order's own, from another member in this view. NULL: there are none. */
     void (*hear)(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
-    /* The tail of the own group stream seems to be lost: resends what shows it to those that lack it. 0: nothing was resent, so
-     * the stream sends a probe. NULL: always a probe. */
+    /* The tail of the own group stream seems to be lost: resends a packet that shows the tail to those that lack it. 0: nothing
+     * was resent, so the stream sends a probe. NULL: always a probe. */
     int (*tail)(sc_engine *e, int64_t now);
 } sc_order_ops;
 
@@ -119,7 +119,7 @@ typedef struct {
     uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was ordered */
 } sc_order;
 
-/* What orders share. `fits` of an order in which one member of the view orders. */
+/* Shared by orders. `fits` of an order in which one member of the view orders. */
 int sc_has_sequencer(const sc_view *view);
 /* `packed` of an order in which an own packet is ordered, and delivered here, as soon as it is packed. */
 void sc_packed_and_ordered(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);

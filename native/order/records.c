@@ -3,7 +3,7 @@
  * ordered by their place among the records. So records are repaired, acknowledged and cut as all packets of a group stream
  * are, and each payload crosses the network once.
  *
- * The cut orders everything that was sent: first what the sequencer's stream orders up to the cut, then the rest by (rank,
+ * The cut orders everything that was sent: first by the records of the sequencer up to the cut, then the rest by (rank,
  * seqno). An entry whose packet lies beyond the cut is void, as no survivor has it. So nothing is resent, and a message is
  * delivered in the view in which it was sent, whoever falls. A sequencer that fell may have delivered in another order what
  * follows the first void entry, or the end of its stream: that is transitional. One that survived has delivered by its records
@@ -12,11 +12,11 @@
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
  * before them are, so that all messages of a sender stay in order.
  *
- * An order policy of the application may say in which sequence packets are recorded: it is offered what waits, in batches, with a
- * time limit, after which everything is recorded as it arrived. The sequencer's own packets then wait for it like everyone's: they
- * are multicast when they are packed, with SC_FLAG_RECORDED, and delivered when a record behind them in the same stream names
- * them. So members read the sequencer's stream ahead of what they deliver of it. Members see flag and records only, so they need
- * not know the policy.
+ * An order policy of the application may say in which sequence packets are recorded: it is offered the waiting packets, in
+ * batches, with a time limit, after which everything is recorded as it arrived. The sequencer's own packets then wait for it like
+ * everyone's: they are multicast when they are packed, with SC_FLAG_RECORDED, and delivered when a record behind them in the same
+ * stream names them. So members read the sequencer's stream ahead of what they deliver of it. Members see flag and records only,
+ * so they need not know the policy.
  *
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
@@ -34,13 +34,13 @@ typedef struct {
     uint64_t
         read; /* seqno in the sequencer's stream: records before it are carried out, packets before it wait for one */
     uint32_t entry, delivered; /* progress in the record that comes next */
-    int ending; /* the view is over: what is beyond the cut is void */
+    int ending; /* the view is over: records beyond the cut are void */
     /* The sequencer. */
     int arrived; /* there may be packets that are not ordered yet */
     uint64_t newest; /* seqno of the newest record */
     sc_sharing sharing; /* holds the records */
     /* Its policy. */
-    int64_t due; /* what waits is ordered as it arrived; SC_NEVER: nothing waits for the policy */
+    int64_t due; /* waiting packets are ordered as they arrived; SC_NEVER: none waits for the policy */
     uint64_t batch; /* that the policy has been offered; 0: none */
     uint16_t plan[SC_OFFERS_MAX]; /* ranks, as the policy has ordered their packets, */
     size_t planned, carried_out; /* as far as credit has allowed */
@@ -195,14 +195,14 @@ static uint8_t *new_record(sc_engine *e, sc_slab **slab) {
     return sc_record_copy(e, &s->sharing, blank, sizeof blank, slab);
 }
 
-/* Delivers here what has come of this member, at most `most` packets; returns how many. */
+/* Delivers here this member's packets that have come, at most `most`; returns how many. */
 static uint32_t deliver_come(sc_engine *e, uint32_t rank, uint64_t most) {
     uint32_t count = 0;
     while (count < most && count < UINT16_MAX && deliver_next(e, rank)) count++;
     return count;
 }
 
-/* Each orders what has come of this member, and returns how many packets: 0 without credit or memory. */
+/* Each orders this member's packets that have come, and returns how many: 0 without credit or memory. */
 static uint32_t begin_record(sc_engine *e, uint32_t rank, uint64_t most) {
     recording *s = e->order.state;
     if (!sc_tx_may_insert(e, &e->group, SC_RECORD_LEN(1), SC_RECORD_RESERVE(e->group.window))) {
@@ -251,7 +251,7 @@ static int is_waiting(const sc_engine *e, uint32_t rank) {
     return waiting(e, rank, &seqno) != NULL;
 }
 
-/* Orders what has come of this member, at most `most` packets. 0: not all of it could be ordered. */
+/* Orders this member's packets that have come, at most `most`. 0: not all of them could be ordered. */
 static int order_stream(sc_engine *e, uint32_t rank, uint64_t most) {
     while (most && is_waiting(e, rank)) {
         uint8_t *p = unsent_record(e);
@@ -340,7 +340,7 @@ static int is_any_waiting(const sc_engine *e) {
     return 0;
 }
 
-/* What waits is the policy's until `due`. */
+/* Waiting packets are the policy's until `due`. */
 static void order_by_policy(sc_engine *e, int64_t now) {
     recording *s = e->order.state;
     if (!carry_out(e) || !s->arrived) return;
@@ -364,7 +364,7 @@ static int64_t deadline(const sc_engine *e) {
     return e->cut.gate_closed ? SC_NEVER : s->due;
 }
 
-/* After the gate has closed, what comes is left to the cut. A record gives credit as soon as the application has taken the own
+/* After the gate has closed, packets are left to the cut. A record gives credit as soon as the application has taken the own
  * packets before it. */
 static void settle(sc_engine *e, int64_t now) {
     const recording *s = e->order.state;
@@ -387,12 +387,12 @@ static int accepts(const sc_engine *e, const sc_peer *peer, int stream, const ui
     return valid;
 }
 
-/* What follows is in the order of the cut, and not in that of a sequencer that fell. */
+/* From here on the order is that of the cut, not of a sequencer that fell. */
 static void own_order(sc_engine *e) {
     if (e->cut.fell[e->view.sequencer]) sc_queue_transitional(e);
 }
 
-/* Delivers what this record orders. 0: a packet is missing. */
+/* Delivers the packets that this record orders. 0: a packet is missing. */
 static int follow_record(sc_engine *e, const uint8_t *p) {
     recording *s = e->order.state;
     for (; s->entry < sc_get_pieces(p); s->entry++, s->delivered = 0) {
@@ -410,8 +410,8 @@ static int follow_record(sc_engine *e, const uint8_t *p) {
     return 1;
 }
 
-/* Reads what is next in the sequencer's stream: carries out a record, delivers a packet, or leaves it to a record that follows. 0: a
- * packet that a record names is missing, or memory. */
+/* Reads the next packet of the sequencer's stream: carries out a record, delivers a packet, or leaves it to a record that
+ * follows. 0: a packet that a record names is missing, or memory. */
 static int read_next(sc_engine *e, sc_peer *peer) {
     recording *s = e->order.state;
     const sc_rx_stream *rx = &peer->group;

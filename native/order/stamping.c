@@ -148,7 +148,7 @@ static void came_back(sc_engine *e, uint64_t number) {
     sc_tx_purge(tx, keep <= number ? keep - 1 : number);
 }
 
-/* What is not delivered here gives credit like a packet that was taken. */
+/* A packet that is not delivered here gives credit like one that was taken. */
 static void pass_over(sc_engine *e, sc_peer *peer) {
     uint32_t len = sc_rx_at(e, &peer->group, peer->group.queued)->len;
     sc_rx_skip(&peer->group);

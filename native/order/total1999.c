@@ -1,12 +1,12 @@
 /* TOTAL (S1): the first member of the view orders. Members send it their messages as requests, it multicasts them, and their
- * sequence ids are the seqnos of its group stream. docs/protocol.md, "The TOTAL protocol", says what each header of that document
+ * sequence ids are the seqnos of its group stream. docs/protocol.md, "The TOTAL protocol", says how each header of that document
  * is here: streams carry most of them; this file has those that only this order knows, and stamping.c orders.
  *
  * NEW_VIEW. The sequencer tells the others with which id the view begins, until each has acknowledged it. Until then a member
- * delivers nothing, and what it requested may have reached a sequencer that was not in the view yet: it asks at once. The cut
+ * delivers nothing, and its requests may have reached a sequencer that was not in the view yet: it asks at once. The cut
  * does not need NEW_VIEW, as the VIEW implies the same id.
  *
- * The end of what was sent (TOT-20) makes no gap. If the sequencer hears nothing more, it sends its last packet again, once, to
+ * A lost last packet (TOT-20) makes no gap. If the sequencer hears nothing more, it sends its last packet again, once, to
  * those that have acknowledged it neither with all before it nor by itself. That shows a member what it lacks a round trip earlier
  * than a probe would; one that has the last packet behind a gap says so by SEQ_ACK, as it knows what to request. */
 #include "engine/internal.h"
@@ -83,7 +83,7 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not what is missing. */
+/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not missing. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;

@@ -1,10 +1,10 @@
-/* Acks: what a receiver reports about a stream, and what its sender derives from it: credit and stability.
+/* Acks: the report of a receiver about a stream, and the credit and stability that its sender derives from the report.
  *
- * The group streams share the room of each receiver. Each stream always has its share; what is left over is lent to those that
- * use more, and lies with whoever sends. A receiver keeps account of what it has promised, and never promises more than its
- * room: a stream that began first gives way as its packets are consumed, because its limit no longer rises. What was promised
- * to a sender that fell silent would be lost to the others, so a sender that has nothing on the way gives it back: it raises
- * its claim, which DATA and HEARTBEAT carry, and from then on believes only windows that name this claim.
+ * The group streams share the room of each receiver. Each stream always has its share; spare room is lent to
+ * busy senders. A receiver keeps account of its promises, which never exceed its
+ * room: a stream that began first gives way as its packets are consumed, because its limit no longer rises. A promise
+ * to a sender that fell silent would be lost to the others, so a sender that has nothing on the way gives the promise back: it
+ * raises its claim, which DATA and HEARTBEAT carry, and from then on believes only windows that name this claim.
  *
  * The receivers of a multicast take turns: together they send about one ack for two packets, each at its own place in the
  * stream, so that neither their number nor a burst of acks burdens the sender. */
@@ -24,7 +24,7 @@ uint64_t sc_window_of(const sc_engine *e, int stream) {
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* What the sender of a group stream may have on the way to us, as of now. */
+/* Bytes that the sender of a group stream may have on the way to us, as of now. */
 static uint64_t window_left(const sc_engine *e, const sc_rx_stream *rx) {
     uint64_t left = rx->promised > rx->charged ? rx->promised - rx->charged : 0;
     return most(left, e->view.share_bytes);
@@ -52,7 +52,7 @@ uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
     return window_left(e, rx);
 }
 
-/* The sender says what its claim is: it gave back what had been promised before. Packets may arrive late, so only a newer
+/* The sender states its claim: it gave back all earlier promises. Packets may arrive late, so only a newer
  * claim counts. */
 void sc_flow_claim(sc_rx_stream *rx, uint16_t claim) {
     if ((int16_t)(uint16_t)(claim - rx->claim) <= 0) return;
@@ -201,7 +201,7 @@ static uint64_t ordered_here(const sc_engine *e) {
     return e->view.safe && waits ? e->order.ops->ordered(e) : UINT64_MAX;
 }
 
-/* A safe view waits to hear what is stable: must it be told without a packet? */
+/* The others wait to hear the stable seqno in a safe view: is a heartbeat due because no packet tells it? */
 int sc_flow_tells(sc_engine *e, int64_t now) {
     if (e->credit.tell_due > now) return 0;
     e->credit.tell_due = SC_NEVER;
@@ -214,7 +214,7 @@ void sc_flow_told(sc_engine *e, const sc_tx_stream *tx) {
     if (tx == &e->group) e->credit.told = tx->stable;
 }
 
-/* What the receivers of the group stream have delivered (returned) and consumed; the tightest of their limits. */
+/* The least that receivers of the group stream have delivered (returned) and consumed; the tightest of their limits. */
 static uint64_t receivers_least(const sc_engine *e, uint64_t *consumed, uint64_t *limit) {
     uint64_t delivered = e->group.unsent - 1;
     *consumed = delivered;
@@ -230,7 +230,7 @@ static uint64_t receivers_least(const sc_engine *e, uint64_t *consumed, uint64_t
     return delivered;
 }
 
-/* Recomputes what all receivers of the group stream have delivered (purge) and consumed (credit). */
+/* Recomputes how far all receivers of the group stream have delivered (purge) and consumed (credit). */
 void sc_flow_recount(sc_engine *e, int64_t now) {
     e->credit.due = 0;
     sc_tx_stream *tx = &e->group;
@@ -264,8 +264,8 @@ void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* there is nobody else to ack it */
 }
 
-/* A window holds beyond what the receiver had consumed. An older ack says nothing new; one for an earlier claim does not know
- * that we have given back what it names. */
+/* A window counts from the seqno that the receiver had consumed. An older ack says nothing new; one for an earlier claim names a
+ * window that we have given back. */
 static void granted(const sc_engine *e, sc_peer *peer, const uint8_t *p) {
     const sc_tx_stream *tx = &e->group;
     uint64_t consumed = sc_get_ack_consumed(p), window = sc_get_ack_window(p), charged = tx->charged_consumed;

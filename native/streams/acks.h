@@ -5,11 +5,11 @@
 #include "streams/tx.h"
 
 /* Acks, credit, stability, tail probes. Together with gaps.h (missing packets, NAKs) and retransmit.h (retransmission) this is
- * reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. What it guarantees:
- *  - this member keeps what it has reported as held in a cut until the view is closed;
+ * reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. Guarantees:
+ *  - this member keeps the packets that it has reported as held in a cut until the view is closed;
  *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;
- *  - `stable` never exceeds what every member of the view has delivered;
- *  - NAKs, retransmissions and what one member may request are bounded in rate;
+ *  - `stable` never exceeds the seqno that every member of the view has delivered;
+ *  - NAKs, retransmissions and the requests of one member are bounded in rate;
  *  - nothing is sent when nothing is outstanding.
  * Rings and orders do not know how this is achieved; docs/architecture.md says how another kind would fit. */
 
@@ -23,12 +23,12 @@ typedef struct {
     uint64_t limit; /* all others have room until the own group stream's `charged` is this much */
     int64_t yield_due; /* when window that is not used is given back */
     uint16_t claim; /* how often it was */
-    int64_t tell_due; /* in a safe view: when others are told what is stable, if no packet tells it */
+    int64_t tell_due; /* in a safe view: when others are told the stable seqno, if no packet tells it */
     uint64_t told;
-    int due; /* one of them, or what a receiver reported, has changed: recompute */
+    int due; /* one of them, or a receiver's report, has changed: recompute */
 } sc_credit;
 
-/* Of each member: what it reported about our group stream. */
+/* Each member's report about our group stream. */
 typedef struct {
     sc_mark acked;
     uint64_t consumed;

@@ -1,4 +1,4 @@
-/* Gaps of the receive rings, their timers, and the NAKs that request what is missing. */
+/* Gaps of the receive rings, their timers, and the NAKs that request missing packets. */
 #include "engine/internal.h"
 
 static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
@@ -6,7 +6,7 @@ static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
 }
 
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
-    if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out what is held inside it */
+    if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out the packets held inside it */
         e->counters.gaps_full++;
         sc_gap *last = &rx->gaps[SC_GAPS_MAX - 1];
         if (hi > last->hi) last->hi = hi;
@@ -56,7 +56,7 @@ void sc_gaps_prune(sc_rx_stream *rx) {
 /* The sender has sent up to `highest`: packets beyond `known` are missing. They are requested at `due`. */
 void sc_rx_known(sc_engine *e, sc_rx_stream *rx, uint64_t highest, int64_t due) {
     if (highest <= rx->known || highest > rx->limit) return;
-    /* What the ring cannot hold is not requested: a sender within its window is never that far ahead. */
+    /* Packets beyond the ring are not requested: a sender within its window is never that far ahead. */
     if (highest >= rx->first + e->config.ring_packets) highest = rx->first + e->config.ring_packets - 1;
     if (highest <= rx->known) return;
     sc_rx_gap_add(e, rx, rx->known + 1, highest, due, -1);
@@ -79,7 +79,7 @@ void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
     rx->known = seqno;
 }
 
-/* After a CUT only what it names is requested. */
+/* After a CUT only the packets that it names are requested. */
 void sc_gaps_cut(sc_rx_stream *rx, uint64_t limit) {
     rx->limit = limit;
     rx->n_gaps = 0;
@@ -201,7 +201,7 @@ void sc_rx_naks(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
-        /* Between START and CUT nothing of lost members is requested; the CUT says what to fetch from whom. */
+        /* Between START and CUT nothing of lost members is requested; the CUT names packets and holders. */
         if (peer->group.n_gaps && (!peer->cut.lost || e->cut.set == SC_CUT_CURRENT))
             nak_stream(e, peer, SC_STREAM_GROUP, now);
         if (peer->cut.lost) continue;

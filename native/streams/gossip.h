@@ -2,7 +2,7 @@
 
 #include "engine/engine.h"
 
-/* Reliability by gossip. The core decides what is sent to whom and what is requested (src/seqcast/core/gossip/); this file
+/* Reliability by gossip. The core decides on gossips, their targets and requests (src/seqcast/core/gossip/); this file
  * applies it to the group streams. Gaps, NAK service, credit and stability work as without gossip, except that a gap is
  * requested when a gossip names a holder, and digests of others take the place of their ACKs. */
 

@@ -38,7 +38,7 @@ static void probe_group(sc_engine *e, int64_t now) {
     probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
 }
 
-/* A member has installed this view, perhaps much later than this one: what was sent to it before, it has dropped. */
+/* A member has installed this view, perhaps much later than this one: it has dropped earlier packets. */
 void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
     int forwards = (int32_t)peer->rank == e->order.forward_to && sc_tx_outstanding(&e->forward, e->forward.stable);
     if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && sc_tx_probes(&e->config, &e->group))
@@ -46,7 +46,7 @@ void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
     if (forwards) say_probe(e, &e->forward, SC_LANE_UNICAST, &peer->address);
 }
 
-/* The receiver may have dropped what was sent: it is not waited for. */
+/* The receiver may have dropped earlier packets: nobody waits for it. */
 void sc_probe_now(sc_tx_stream *tx, int64_t now) {
     if (sc_tx_outstanding(tx, tx->stable)) tx->probe_due = now;
 }

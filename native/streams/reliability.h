@@ -1,10 +1,10 @@
 /* How the kinds of reliability differ: the questions that the engine asks about one, and nothing else. No other file reads
  * the flag `pulled` (a test checks this).
  *
- * Reliability fills the gaps of each stream and says what all its receivers have. What a kind must guarantee, and the calls
- * by which the rest of the engine uses it, are in docs/architecture.md, "Reliability". With the default kind receivers
- * request what they lack and acknowledge what they have, by timers of their own. With gossip the core does both for the
- * streams to the group (streams/gossip.c); all other streams are as with the default kind.
+ * Reliability fills the gaps of each stream and knows the packets that all its receivers have. The guarantees of a kind, and the
+ * calls by which the rest of the engine uses it, are in docs/architecture.md, "Reliability". With the default kind receivers
+ * request missing packets and acknowledge received ones, by timers of their own. With gossip the core does both for the streams
+ * to the group (streams/gossip.c); all other streams are as with the default kind.
  *
  * These functions are called for each packet, so each is one load and one test. */
 #pragma once
@@ -17,7 +17,7 @@
  * kind. */
 static inline void sc_reliability_begin(const sc_config *config, sc_rx_stream *rx) { rx->pulled = config->pulled; }
 
-/* Does this receiver tell the sender by acknowledgements what it has? If not, the core does. */
+/* Does this receiver acknowledge packets to the sender? If not, the core reports them. */
 static inline int sc_rx_acknowledges(const sc_rx_stream *rx) { return !rx->pulled; }
 
 /* Is a gap requested from the stream's sender, by timer, while no other member is known to have the packets? If not, it is

@@ -21,7 +21,7 @@ typedef struct {
     int64_t tokens, refilled;
 } sc_again_queue;
 
-/* Of each member: what it may request grows with what is sent for the first time, and slowly with time. */
+/* Of each member: its allowance of requests grows with each first transmission, and slowly with time. */
 typedef struct {
     int64_t left, refilled;
     uint64_t sent; /* sc_lent.first_bytes when its allowance was last updated */

@@ -43,7 +43,7 @@ void sc_rx_free(sc_engine *e, sc_rx_stream *rx) {
     rx->packets = NULL;
 }
 
-/* No other member lacks what is at or below `upto`: what has left for delivery is kept no longer. */
+/* No other member lacks packets at or below `upto`: delivered ones are kept no longer. */
 void sc_rx_purge(const sc_engine *e, sc_rx_stream *rx, uint64_t upto) {
     if (!rx->packets) return;
     while (rx->first <= upto && rx->first < rx->queued) drop_slot(rx, sc_rx_at(e, rx, rx->first++));
@@ -87,7 +87,7 @@ void sc_rx_end(sc_rx_stream *rx, uint64_t last) {
     if (rx->next > last + 1) rx->next = last + 1;
 }
 
-/* What was skipped is consumed once everything before it is. */
+/* Skipped packets are consumed once everything before them is. */
 void sc_rx_consumed(sc_rx_stream *rx) {
     if (!rx->queue_bytes && rx->consumed + 1 < rx->queued) rx->consumed = rx->queued - 1;
 }

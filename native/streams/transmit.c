@@ -1,4 +1,4 @@
-/* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. What is handed out does not
+/* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. A run that was handed out does not
  * change until the next transmit. */
 #include "engine/internal.h"
 
@@ -156,7 +156,7 @@ void sc_tx_spent_free(sc_engine *e) {
     while (e->lent.n_slabs) sc_slab_unref(e->lent.slabs[--e->lent.n_slabs]);
 }
 
-/* Frees what the last transmit handed out. 1: a packet could not be opened because of it. */
+/* Frees the runs that the last transmit handed out. 1: a packet could not be opened because of it. */
 int sc_transmit_return(sc_engine *e) {
     sc_tx_spent_free(e);
     int stalled = take_back(&e->group) | take_back(&e->forward);
@@ -165,7 +165,7 @@ int sc_transmit_return(sc_engine *e) {
     return stalled;
 }
 
-/* The order asks for what is held with the datagrams that go out first. */
+/* The order asks for held packets with the datagrams that go out first. */
 static void prepare(sc_engine *e, int64_t now, int all) {
     if (all) sc_tx_close(e, &e->group);
     if (e->order.held && !e->cut.set) e->order.ops->work->settle(e, now);

@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 #include "base/out.h"
 
-/* Transmission: what a transmit handed out does not change until the next one. */
+/* Transmission: the runs of one transmit do not change until the next one. */
 
 #define SC_SPENT_SLABS 1024
 

@@ -137,7 +137,7 @@ void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
     }
 }
 
-/* What a datagram charges against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
+/* The charge of a datagram against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
  * their overhead is 1 to 2 %. A single packet is charged its skb and a power of two. */
 uint32_t sc_charge(uint32_t len, int full) {
     if (full || len >= 32768) return len + len / 50 + 64;
@@ -226,7 +226,7 @@ static void end_even(sc_engine *e, sc_tx_stream *tx) {
     packed(e, tx, 4 * (uint64_t)tx->open_pieces);
 }
 
-/* Puts the offsets of the open packet, or what takes their place, at `p`; returns their bytes. */
+/* Puts the offsets of the open packet, or their short form, at `p`; returns their bytes. */
 static size_t put_offsets(const sc_tx_stream *tx, uint8_t *p) {
     if (tx->open_even) {
         sc_put_even(p, tx->open_first, tx->open_each);
@@ -260,7 +260,7 @@ static void close_packet(sc_engine *e, sc_tx_stream *tx, int full) {
     packet->p = p;
     packet->len = (uint32_t)end;
     uint64_t before = tx->open_len + (tx->open_even ? 0 : 4 * (uint64_t)tx->open_pieces);
-    packed(e, tx, end - before); /* the header, and what fills it */
+    packed(e, tx, end - before); /* the header, and its padding */
     packet->charge = sc_charge(packet->len, packet->len == tx->packet_bytes);
     packet->charged = tx->charged += packet->charge;
     packet->own_charged = tx->own_charged += packet->charge;
@@ -283,8 +283,8 @@ void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
     tx->beside = beside;
 }
 
-/* What uncounted members lack stays in the ring, however fast the others consume. So that block callbacks can send all the same,
- * a message of others does not begin unless it leaves them a part of the ring, which has as much beside a window. */
+/* Packets that uncounted members lack stay in the ring, however fast the others consume. So that block callbacks can send all the
+ * same, a message of others does not begin unless it leaves them a part of the ring, which has as much beside a window. */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) {
     if (!e->cut.uncounts || tx != &e->group) return 1;
     if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
@@ -380,7 +380,7 @@ static uint64_t pack_uneven(sc_engine *e, sc_tx_stream *tx, const uint8_t *data,
     uint64_t base = offsets[0], k = 0;
     if (most < 0) return 0;
     if (n > UINT16_MAX - tx->open_pieces) n = UINT16_MAX - tx->open_pieces;
-    /* What the first k messages take grows with k: the most that fit. */
+    /* The size of the first k messages grows with k: the most that fit. */
     for (uint64_t low = 1, high = n; low <= high;) {
         uint64_t middle = low + (high - low) / 2;
         if (offsets[middle] - base + 4 * (middle - 1) > (uint64_t)most) {

@@ -11,7 +11,7 @@
 typedef struct sc_tx_packet {
     uint8_t *p; /* the datagram as sent; a retransmission sends the same bytes */
     uint32_t len;
-    uint32_t charge; /* what it charges against a receiver's socket buffer */
+    uint32_t charge; /* charge against a receiver's socket buffer */
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
     uint64_t own_charged; /* the same of the packets that were packed here, not inserted */
     uint64_t again; /* position of its last retransmission in the queue, counted since the start, + 1; 0: none */

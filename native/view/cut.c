@@ -33,7 +33,7 @@ int sc_engine_mark(sc_engine *e, uint64_t marker) { return sc_queue_marker(e, ma
 
 void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
     if (!e->in_view) return;
-    if (e->cut.uncounts) sc_may_send(e); /* what was left to callbacks is free again, perhaps */
+    if (e->cut.uncounts) sc_may_send(e); /* room reserved for callbacks may be free again */
     e->cut.uncounts = 0;
     for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->cut.uncounted = 0;
     for (size_t i = 0; i < n; i++) {
@@ -86,9 +86,9 @@ void sc_view_cut_check(sc_engine *e) {
     sc_push_event(e, SC_EVENT_CUT_REACHED, 0, e->view.tag, NULL, NULL, 0);
 }
 
-/* Who sent the last packet that the CUT names had a place for it in its ring: what lies a ring before is stable. A member that
- * did not hear so from a sender that is lost has no place for what it fetches otherwise. But the sender's ring may be larger
- * than ours, so what the CUT has a survivor fetch is kept. */
+/* The CUT's sender had ring space for its last packet, so anything a ring earlier is stable. A member that did not hear so from
+ * a lost sender needs that space for the packets it fetches. But the sender's ring may be larger than ours, so packets that the
+ * CUT has a survivor fetch are kept. */
 static void make_room(const sc_engine *e, uint32_t rank, const sc_fetch *fetch, size_t n_fetch) {
     uint64_t ring = e->config.ring_packets, end = e->cut.end[rank], upto = end > ring ? end - ring : 0;
     for (size_t i = 0; i < n_fetch; i++)

@@ -23,8 +23,8 @@ typedef struct {
 /* Of each member. */
 typedef struct {
     int lost; /* given up by the running cut: credit does not wait for it, and nothing is accepted from it */
-    int uncounted; /* about to be given up: credit does not wait for it, but what it lacks is kept */
-    uint64_t unicast_mark; /* of the own unicast stream to it: what it must have before the cut is reached */
+    int uncounted; /* about to be given up: credit does not wait for it, but the packets it lacks are kept */
+    uint64_t unicast_mark; /* of the own unicast stream to it: the cut is reached only when it has this packet */
 } sc_peer_cut;
 
 void sc_cut_peer_begin(struct sc_peer *peer);

@@ -151,7 +151,7 @@ static uint64_t ring_of(const sc_engine *e, uint64_t window) {
     return window + window / 8 + 4 * (uint64_t)e->view.packet_bytes;
 }
 
-/* What messages are packed into that a view change leaves unordered, if it is the end of one member: the others have larger
+/* Ring size for messages that a view change leaves unordered, if it is the end of one member: the others have larger
  * windows then. */
 static uint64_t forward_ring_of_fewer(const sc_engine *e) {
     uint64_t window = e->view.forward_window_bytes;
@@ -160,7 +160,7 @@ static uint64_t forward_ring_of_fewer(const sc_engine *e) {
 }
 
 /* A view change is no time for new memory: all senders wait, and a virtual machine may take milliseconds for a megabyte. So a ring
- * has room for a window twice as large, and what is needed at once in the next view is written to before. */
+ * has room for a window twice as large, and the part needed at once in the next view is written to before. */
 static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t resend) {
     uint64_t ring = ring_of(e, window);
     return (sc_ring_size){.needed = ring > resend ? ring : resend,
@@ -189,8 +189,8 @@ static int streams_begin(sc_engine *e, const sc_resend *resend) {
 
 /* ---- the view ------------------------------------------------------------------------------------------------ */
 
-/* -1 without memory for the rings, or for what is resent: this member is then in no view, rather than in one that silently
- * lacks some of what it sent. */
+/* -1 without memory for the rings, or for resent messages: this member is then in no view, rather than in one that silently
+ * lacks some of its messages. */
 static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t now) {
     uint32_t n_old = e->in_view ? e->view.n : 0;
     e->view_before = e->in_view ? e->view.tag : 0;

@@ -35,9 +35,9 @@ static int reserve(sc_engine *e, size_t bytes) {
     return 0;
 }
 
-/* A view change copies what waits for its order while all senders wait, and where the memory is new, a virtual machine may take
- * ten times as long as for the copy itself. So it is written to before, and suffices for the ring of the next view, too,
- * of which `next` is an estimate. */
+/* A view change copies the messages that wait for their order while all senders wait, and where the memory is new, a virtual
+ * machine may take ten times as long as for the copy itself. So it is written to before, and suffices for the ring of the next
+ * view, too, of which `next` is an estimate. */
 void sc_resend_prepare(sc_engine *e, size_t next) {
     size_t bytes = e->forward.ring_bytes;
     if (bytes + bytes / 8 <= e->resend.bytes) return;
@@ -64,7 +64,7 @@ int sc_resend_collect(sc_engine *e, sc_resend *r) {
     return 0;
 }
 
-/* Enough full packets for this much data, each with its header, alignment, and what a message that is not split leaves free. */
+/* Enough full packets for this much data, each with its header, alignment, and the space left by a message that is not split. */
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes) {
     uint64_t least = packet_bytes - SC_DATA_HEADER - 128 - 8;
     return r->n ? ((r->ends[r->n - 1] + 4 * r->n) / least + 8) * ((uint64_t)packet_bytes + 64) : 0;

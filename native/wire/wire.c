@@ -26,7 +26,7 @@ void sc_wire_reseal(uint8_t *p, size_t len, uint64_t sealed) {
     sc_put_crc(p, sc_get_crc(p) ^ sc_crc32c_shift(delta, len - SC_DATA_HEADER));
 }
 
-/* ---- bodies: what each type must hold ------------------------------------------------------------------------ */
+/* ---- bodies: the valid contents of each type ------------------------------------------------------------------------ */
 
 static int is_seqno(uint64_t seqno) { return seqno <= SC_SEQNO_MAX; }
 

@@ -1,4 +1,4 @@
-/* The wire: the one place that defines what a datagram looks like, and the one function that says whether it is valid.
+/* The wire: the one place that defines the layout of a datagram, and the one function that says whether it is valid.
  *
  * All integers are little-endian. Every datagram starts with the 40-byte common header; data packets (DATA, UNICAST,
  * FORWARD, STATE) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and
@@ -42,9 +42,9 @@ enum {
     SC_TYPE_STATE = 9, /* packet of the state stream from one member to a joiner: bytes, split anywhere */
     SC_TYPE_PING = 10, /* are you there? or: ask that member for me */
     SC_TYPE_PONG = 11, /* yes; or: it answered me */
-    SC_TYPE_ASK = 12, /* what of my messages has your application taken? Tell me again when it is this much */
+    SC_TYPE_ASK = 12, /* how much of my stream has your application taken? Tell me again when it is this much */
     SC_TYPE_TAKEN = 13, /* this much */
-    SC_TYPE_RECORD = 14, /* packet of a group stream that holds no messages, but what the order says with it */
+    SC_TYPE_RECORD = 14, /* packet of a group stream that holds no messages, but statements of the order */
     SC_TYPE_TOTAL = 15, /* a header of the TOTAL protocol (S1) that no other type carries */
     SC_TYPE_WANT = 20, /* give me places for my packets (SEQ-01) */
     SC_TYPE_GRANT = 21 /* these are yours */
@@ -142,7 +142,7 @@ SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
 
 /* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records: this many
  * packets of this member are delivered next. With grant there is one entry, of the sender: this many
- * places from `place` on are void. With causal: what follows waits for this many more packets of these members. */
+ * places from `place` on are void. With causal: the next packet waits for this many more packets of these members. */
 SC_ENTRIES(80, 4, 16, record_rank); /* of a member */
 SC_ENTRIES(82, 4, 16, record_count); /* at least 1 */
 #define SC_RECORD_LEN(n) (80 + 4 * (size_t)(n))
@@ -178,7 +178,7 @@ SC_FIELD(48, 64, heartbeat_stable); /* highest seqno of it that all receivers ha
 SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
 SC_FIELD(60, 32, heartbeat_reserved); /* zero */
 SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
-SC_ENTRIES(80, 16, 64, heartbeat_delivered); /* by rank: what the sender has of each member's group stream, in order */
+SC_ENTRIES(80, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
 SC_ENTRIES(88, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
 #define SC_HEARTBEAT_LEN(n) (80 + 16 * (size_t)(n))
 
@@ -210,7 +210,7 @@ SC_FIELD(56, 32, grant_count); /* of the places that are wanted, or granted; at 
 SC_FIELD(60, 32, grant_reserved); /* zero */
 #define SC_GRANT_LEN 64
 
-/* What sc_wire_check says of a datagram. */
+/* The verdicts of sc_wire_check. */
 typedef enum {
     SC_WIRE_OK = 0,
     SC_WIRE_SHORT, /* shorter than its headers or lengths require */
@@ -229,10 +229,10 @@ sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group);
 /* Puts the CRC32C into a finished datagram. */
 void sc_wire_seal(uint8_t *p, size_t len);
 
-/* The header of a valid data packet is about to change: what sc_wire_reseal needs to know of it. 0: the packet is so small that to
+/* The header of a valid data packet is about to change: its sum, for sc_wire_reseal. 0: the packet is so small that to
  * seal it anew costs less. */
 uint64_t sc_wire_sealed(const uint8_t *p, size_t len);
-/* Nothing but the header has changed since then. What has happened to the rest by mistake is not covered up. */
+/* Nothing but the header has changed since then. A damaged rest stays damaged. */
 void sc_wire_reseal(uint8_t *p, size_t len, uint64_t sealed);
 
 /* Fills the common header of a new datagram, whose bytes are all zero. */
@@ -245,7 +245,7 @@ static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64
     sc_put_view_tag(p, view_tag);
 }
 
-/* Where the offsets of a data packet begin, or what takes their place. */
+/* The place of a data packet's offsets, or of their short form. */
 static inline size_t sc_wire_offsets(uint32_t data_len) {
     return (SC_DATA_HEADER + (size_t)data_len + 3u) & ~(size_t)3u;
 }
