@@ -1,4 +1,4 @@
-"""A simulated application: it sends, records what it is told, pauses the group, and has callbacks and a state."""
+"""A simulated application: it sends, records its events, pauses the group, and has callbacks and a state."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PAUSE_TIMEOUT_NS = 3000 * MS
 
 
 class Machine(Protocol):
-    """What an application needs of the process that it runs in."""
+    """The interface of a process to its application."""
 
     clock: Clock
     engine: Engine
@@ -74,7 +74,7 @@ class Machine(Protocol):
 
     @property
     def takes(self) -> bool:
-        """Nothing keeps the application from taking what is delivered."""
+        """Nothing keeps the application from taking deliveries."""
 
     def step(self, *inputs: Input) -> None: ...
     def service(self) -> None: ...
@@ -95,9 +95,9 @@ class Application:
 
     Args:
         machine: the process.
-        record: where it writes what it does and is told.
-        rng: of what it sends.
-        callbacks: of what its callbacks do.
+        record: of its actions and events.
+        rng: of its messages.
+        callbacks: of the choices of its callbacks.
     """
 
     def __init__(self, machine: Machine, record: Record, rng: random.Random, callbacks: random.Random) -> None:
@@ -113,7 +113,7 @@ class Application:
         self.chain.padding = self.options.state_bytes
         self.pause = PauseRequest(machine.endpoint.edges)
         self.keeper = StateKeeper(machine, record, self)
-        self.backlog: deque[Item] = deque()  # to be taken before what the engine has
+        self.backlog: deque[Item] = deque()  # to be taken before the engine's deliveries
         self.loads = random.Random(f"loads {self.options.seed} {record.index}")
 
     @property
@@ -124,7 +124,7 @@ class Application:
     def can_run(self) -> bool:
         return self.machine.clock.now >= self.machine.busy_until
 
-    # ---- what it is told by the control plane
+    # ---- events of the control plane
 
     def told(self, effect: Effect) -> None:
         """Takes an effect of a step, as its process hands it on."""
@@ -176,7 +176,7 @@ class Application:
         """When it has to run at the latest, on the clock of its machine."""
         return self.keeper.due() if self.record.options.state else NEVER
 
-    # ---- what it does by itself
+    # ---- its own actions
 
     def say_last(self) -> None:
         """In the liveness phase: something that must still get through."""
@@ -207,7 +207,7 @@ class Application:
             self.record.over |= not leaves
             self.machine.service()
 
-    # ---- what it is delivered
+    # ---- deliveries
 
     def consume(self) -> None:
         machine, keeper = self.machine, self.keeper
@@ -362,7 +362,7 @@ class Application:
             again = due if not messages and not record.pending else 0
             clock.at(max(clock.now + MS, again), self.callback_sends, run, this, messages, due)
             return
-        # (What a pause had closed before may not open in that time: its application hears of no second block.)
+        # (A gate that a pause had closed before may not open in that time: its application hears of no second block.)
         this.late |= clock.now - this.begin_ns >= self.block_deadline_ns
         this.returned = True
         self.machine.step(CallbackReturned(run, "an error" if self.callbacks.random() < 0.2 else ""))
@@ -435,7 +435,7 @@ class Application:
             self.keeper.feed(machine.loaded(self.machine.now))
 
     def enter(self, items: Collection[Item]) -> None:
-        """It has the state, and is delivered what came meanwhile; it may have to stop again on the way."""
+        """It has the state, and is delivered the messages that came meanwhile; it may have to stop again on the way."""
         views = 0
         for item in items:
             views += isinstance(item, View)

@@ -1,4 +1,4 @@
-"""A toy state that shows what its application was delivered."""
+"""A toy state that shows its application's deliveries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Chain:
         self.chains[sender] = count + 1, hashlib.blake2b(f"{chain}/{counter}".encode(), digest_size=8).hexdigest()
 
     def begin_anew(self, tag: int) -> None:
-        """What an application without ``merge_state`` does at a MergeView, in the simplest way on which all agree."""
+        """The reaction of an application without ``merge_state`` to a MergeView, in the simplest way."""
         self.chains = {0: (0, f"{tag:x}")}
 
     def part(self, tag: int, subgroup: ViewId) -> None:

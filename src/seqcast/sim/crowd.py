@@ -57,7 +57,7 @@ class CrowdOptions:
         crashed: fraction of the members that crash at the same moment, after a third of ``sending_ns``.
         senders: members that multicast, which do not crash.
         handlers: late-join handlers among the other members, which do not crash either.
-        joiners: members that join after two thirds of ``sending_ns``, and want what was sent before.
+        joiners: members that join after two thirds of ``sending_ns``, and want all earlier messages.
         packets_per_s: of all senders together.
         packet_bytes: size of a packet.
         sending_ns: how long they send.
@@ -91,7 +91,7 @@ class CrowdOptions:
 
 @dataclass(kw_only=True)
 class CrowdResult:
-    """The result of a run. Members that crashed do not count, nor what they were sent.
+    """The result of a run. Members that crashed do not count, nor messages to them.
 
     Args:
         expected, delivered: packets times members, as they should be and as they are.
@@ -172,7 +172,7 @@ class Crowd:
     """A run, to be made once.
 
     Args:
-        options: what happens.
+        options: of the run.
     """
 
     def __init__(self, options: CrowdOptions) -> None:
@@ -240,7 +240,7 @@ class Crowd:
         self._events += 1
         heappush(self._queue, (at, self._events, me, via, what))
 
-    # ---- what happens to members
+    # ---- faults of members
 
     def _multicast(self, sender: int) -> None:
         seqno = self.sent[sender] = self.sent[sender] + 1
@@ -270,7 +270,7 @@ class Crowd:
             del missing[packet.seqno]
             member.repaired_ns.append(self.now - self._sent_ns[packet])
 
-    # ---- what members do
+    # ---- actions of members
 
     def _carry_out(self, member: _Member, effects: list[Effect]) -> None:
         for effect in effects:

@@ -1,7 +1,7 @@
 """Storm families: runs with many faults that belong together, which would rarely meet otherwise.
 
-Each finds what the runs with a bit of everything would find in thousands of seeds. ``tests/helpers/sim_literal.py`` and
-``tests/mutants`` show what each is for.
+Each finds in a few seeds the faults that mixed runs would find in thousands. ``tests/helpers/sim_literal.py`` and
+``tests/mutants`` show the purpose of each.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _pauses(rng: random.Random) -> Drawn:
 
 
 def _unicasts(rng: random.Random) -> Drawn:
-    """What members send to each other must arrive before a view closes, or before its sender has left."""
+    """Unicasts of members to each other must arrive before a view closes, or before its sender has left."""
     return calm(
         flush_unicasts=rng.random() < 0.5, unicasts=0.9, doubts=rng.choice((0, 12)), loss=0.15, delay_ns=5 * MS,
         jitter_ns=5 * MS, leaves=rng.choice((0, 2)),

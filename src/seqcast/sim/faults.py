@@ -17,7 +17,7 @@ BROKEN_NS_MAX = 3 * SECOND
 
 
 class Afflicted(Protocol):
-    """What faults need of the world."""
+    """The interface of the world to faults."""
 
     options: Options
     rng: random.Random
@@ -35,7 +35,7 @@ class Faults:
     def __init__(self, world: Afflicted) -> None:
         self.world, self.options, self.rng = world, world.options, world.rng
         self.clock, self.network, self.nodes = world.clock, world.network, world.nodes
-        self.ambushes: list[bytes] = []  # what a datagram contains when the next ambush strikes
+        self.ambushes: list[bytes] = []  # contents of the datagram at which the next ambush strikes
         self.leader_falls = self.options.falling_leader
         self.sides: list[set[int]] = []  # into which the network is split: the end of another fault heals nothing
 

@@ -1,4 +1,4 @@
-"""Simulated guard connections: what the kernels of two processes tell each other, true or misleading.
+"""Simulated guard connections: the signs of two processes' kernels to each other, true or misleading.
 
 Connections break while both processes live, and a firewall refuses some calls of a living one.
 """
@@ -26,7 +26,7 @@ FIREWALL = 0.1
 
 
 class Machine(Protocol):
-    """What guard connections need of the process whose kernel holds them."""
+    """The interface of the process whose kernel holds guard connections."""
 
     index: int
     id: int
@@ -50,7 +50,7 @@ class Machine(Protocol):
 
 
 class Wires(Protocol):
-    """What they need of the world."""
+    """The interface of the world to them."""
 
     network: Network
 

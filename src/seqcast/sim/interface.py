@@ -21,7 +21,7 @@ NOT_MENDED = 0.2
 
 
 class Machine(Protocol):
-    """What an interface needs of the process that uses it."""
+    """The interface of a process to its network interface."""
 
     index: int
     name: str
@@ -140,5 +140,5 @@ class Interface:
 
     @property
     def refuses(self) -> bool:
-        """The kernel refuses what is sent. (Without an address, or a carrier, every send seems to succeed.)"""
+        """The kernel refuses to send. (Without an address, or a carrier, every send seems to succeed.)"""
         return self.fault in ("gone", "down", "refusing")

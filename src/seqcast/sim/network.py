@@ -18,7 +18,7 @@ REPAIR_PAUSES_MAX = 5
 TYPE = 2
 """Where a datagram of ``native/wire/wire.h`` has its type,"""
 PACKET = slice(16, 40)
-"""and what tells a data packet from others: sender, view tag, seqno,"""
+"""and the identity of a data packet: sender, view tag, seqno,"""
 SENDER, VIEW_TAG, SEQNO = slice(16, 24), slice(24, 32), slice(32, 40)
 """one by one."""
 CONTROL = 8  # types of datagrams: with a frame of the control plane,
@@ -87,7 +87,7 @@ class Repairs:
                 self.longest_ns = max(self.longest_ns, then - since)
 
     def check(self) -> Iterator[str]:
-        """Too many requests, or too slow an answer: a performance bound, far from what is usual."""
+        """Too many requests, or too slow an answer: a performance bound, far from the usual."""
         if self.naks > NAKS_MAX * self.packets + 20:
             yield f"repair: {self.packets} packets were lost, and asked for {self.naks} times"
         if self.longest_ns > REPAIR_PAUSES_MAX * self.pause_ns:

@@ -22,7 +22,7 @@ ALLOW_NS = 1700 * MS
 
 
 class World(Protocol):
-    """What an operator needs of the world."""
+    """The interface of the world to an operator."""
 
     options: Options
     clock: Clock
@@ -53,7 +53,7 @@ class OperatorProcess:
         return "operator"
 
     def wake(self) -> None:
-        """Sends what is due, chooses when it is asked to, and notes when it is over."""
+        """Sends due commands, chooses when it is asked to, and notes when it is over."""
         world, operator = self.world, self.operator
         now = world.clock.now
         frames = operator.run_timers(now)
@@ -93,4 +93,4 @@ class OperatorProcess:
         self.receive(datagram, address)
 
     def refused(self, datagram: bytes, address: bytes) -> None:
-        """What is sent to a closed port is lost."""
+        """A datagram to a closed port is lost."""

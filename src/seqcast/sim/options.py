@@ -1,4 +1,4 @@
-"""What happens in a simulated run: one struct, drawn from one seed."""
+"""The options of a simulated run: one struct, drawn from one seed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Options:
         blocks: fraction of the members that have a block callback; some of those send in it, some never return.
         policy: membership policy of the members: "by_name", "reversed", "joiners_first", "shuffled", or a wrong one:
             "raises", "rubbish"; "mixed": each has its own; "": none.
-        waits: how likely a member, whenever it runs, begins to wait until others have taken what it sent.
+        waits: how likely a member, whenever it runs, begins to wait until others have taken its messages.
         flush_unicasts, safe: see ``EndpointSettings``.
         queue_bytes: messages sent during a view change or a pause are queued, up to so many bytes.
         starving_ns: from a quarter of the safety phase on some members are starved of processors until its end: they
@@ -206,7 +206,7 @@ class Options:
         others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full
         settings = dict(self.settings)
         limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
-        hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # what was overtaken is requested at once
+        hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # overtaken packets are requested at once
         quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
         return quiet and not (others or limited or hasty)
 
@@ -221,7 +221,7 @@ class Options:
         membership: str = "",
         reliability: str = "",
     ) -> Options:
-        """The run of a seed: which faults it has and how many; what is given is not drawn.
+        """The run of a seed: which faults it has and how many; given options are not drawn.
 
         Two of three runs have a bit of everything; the third is of a storm family, with many faults that belong
         together.
@@ -261,7 +261,7 @@ class Options:
         return replace(options, jumps=0) if options.suspends else options
 
     def __str__(self) -> str:
-        """Only what differs from the defaults."""
+        """Only the options that differ from the defaults."""
         parts = [f"{f.name}={getattr(self, f.name)}" for f in fields(self) if getattr(self, f.name) != f.default]
         return " ".join(parts)
 

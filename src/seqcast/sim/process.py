@@ -54,7 +54,7 @@ STEPS_MAX = 5
 
 
 class Surroundings(Protocol):
-    """What a process needs of the world."""
+    """The interface of the world to a process."""
 
     clock: Clock
     network: Network
@@ -183,7 +183,7 @@ class Process:
 
     @property
     def takes(self) -> bool:
-        """Its application takes what is delivered: its journal does not wait for the disk."""
+        """Its application takes deliveries: its journal does not wait for the disk."""
         return self.clock.now >= self.record.slow_until
 
     @property
@@ -225,7 +225,7 @@ class Process:
         self.receive(datagram, address, LANE_UNICAST)
 
     def refused(self, _datagram: bytes, address: bytes) -> None:
-        """What was sent to ``address`` met a closed port."""
+        """A datagram to ``address`` met a closed port."""
         if self.up and self.clock.now >= self.paused_until:
             self.engine.refused(address, self.now)
             self.service()
@@ -237,7 +237,7 @@ class Process:
                 self.service()
 
     def service(self) -> None:
-        """What the I/O loop of a process does: timers, the control plane, the application, and transmission."""
+        """The I/O loop of a process: timers, the control plane, the application, and transmission."""
         now, busy, application = self.now, self.clock.now < self.stalled_until, self.application
         engine, due = self.engine, NEVER
         if engine.deadline() <= now:
@@ -298,7 +298,7 @@ class Process:
             self.world.multicast(self, datagram)
 
     def step(self, *inputs: Input) -> None:
-        """Hands the control plane these inputs and what the engine reports, and takes its effects."""
+        """Hands the control plane these inputs and the engine's reports, and takes its effects."""
         came = reports(self.engine.events())
         for report in came:
             if isinstance(report, FrameReceived):

@@ -1,4 +1,4 @@
-"""What one simulated application was told, in order, and what it did: all that the checkers know about it."""
+"""The events and actions of one simulated application, in order: all that the checkers know about it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Run:
         sent: numbers of the messages that it sends.
         late: the group was closed for sending before it returned, or it missed its deadline.
         begin_ns: when it began.
-        returned: it has; if it was not late, what it sent must be delivered in its view.
+        returned: it has; if it was not late, its messages must be delivered in its view.
     """
 
     view_id: ViewId | None
@@ -83,13 +83,13 @@ class Record:
         options: of the run.
         up: the process has not crashed.
         over: the membership is over, and the application was told so, or ended it itself.
-        slow_until: the application takes nothing of what is delivered before this virtual time.
+        slow_until: the application takes no deliveries before this virtual time.
         view: the newest view that was installed.
         log: deliveries and events, in order.
         took: sender -> (number -> tag of the view) of the messages to the group among them.
         violations: found while the run lasted.
         blocked: the application was told that it is blocked, and not yet that this has ended.
-        gate: what it was told about sending to the group, in order: that it may not, that it may, views, the end.
+        gate: its events about sending to the group, in order: that it may not, that it may, views, the end.
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).
@@ -105,14 +105,14 @@ class Record:
         sent_late: of those unicasts: after its member answered an attempt to close the view, which does not cover them.
         counter, counters_to: the next number, to the group and to each receiver.
         pending: (receiver or 0, length) of messages not yet accepted.
-        waits: open waits until others have taken what was sent, each with the numbers.
+        waits: open waits until others have taken all sent messages, each with the numbers.
         states: digest of the state at the beginning of the view with this tag, by (tag, branch); see ``sim/state.py``.
-        merges: (tag, branch, what that branch had merged, states) of each merge of others' states into its own.
+        merges: (tag, branch, the branch's earlier merges, states) of each merge of others' states into its own.
         chain: its state.
         stopped: it is delivered nothing until states are merged.
         stops: (tag, past branches) of each time that it stopped until states are merged.
         passed_over: how many times it gave up a provider.
-        inside: the application has the state, and takes what is delivered.
+        inside: the application has the state, and takes deliveries.
         voided: views from before the state that was taken over.
         kept_over: (sender, number) of unicasts from before a state that was taken over, delivered after it.
         repeated: views that were installed under another attempt than the one that made them.
@@ -212,7 +212,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """What one member delivered in one view, and what came after: a view id, or None (crash, exclusion, the end)."""
+    """The deliveries of one member in one view, and its successor: a view id, or None (crash, exclusion, the end)."""
 
     record: Record
     view: View

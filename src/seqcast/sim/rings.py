@@ -193,7 +193,7 @@ class RingWorld:
                 return False
         return True
 
-    # ---- what must come about
+    # ---- goals
 
     def settled(self) -> bool:
         """Each part of the graph has one view of its living processes, led by the first of them, and nothing is

@@ -20,7 +20,7 @@ CHUNKS = (0, 0, 1, 7)
 
 
 class Machine(Protocol):
-    """What a sender needs of the process that it runs in."""
+    """The interface of a process to its sender."""
 
     clock: Clock
     engine: Engine
@@ -29,7 +29,7 @@ class Machine(Protocol):
     def wall(self) -> int: ...
     @property
     def takes(self) -> bool:
-        """Nothing keeps the application from taking what is delivered."""
+        """Nothing keeps the application from taking deliveries."""
 
     @property
     def answered(self) -> bool:
@@ -46,7 +46,7 @@ def payload(sender: int, counter: int, to: int, length: int) -> bytes:
 
 
 def filler(counter: int, length: int) -> bytes:
-    """What follows the head of a message."""
+    """The body of a message."""
     unit = counter.to_bytes(8, "little")
     return (unit * (length // 8 + 1))[: max(length, 0)]
 
@@ -57,7 +57,7 @@ class Sender:
     Args:
         machine: the process.
         record: of the application.
-        rng: of what it sends.
+        rng: of its messages.
     """
 
     def __init__(self, machine: Machine, record: Record, rng: random.Random) -> None:
@@ -113,7 +113,7 @@ class Sender:
             self.send_pending()
 
     def give_up(self) -> None:
-        """Drops what it wants to send, except what a call is sending."""
+        """Drops the messages it wants to send, except those of a running call."""
         del self.record.pending[self.calls if self.call else 0 :]
 
     def note_blocked(self) -> None:
@@ -123,7 +123,7 @@ class Sender:
         self.excused = self.record.counter if sends else -1
 
     def send_pending(self) -> None:
-        """Sends what it wants to send, as far as it may."""
+        """Sends the messages it wants to send, as far as it may."""
         record = self.record
         view = record.current
         if view is None or not record.inside:
@@ -208,7 +208,7 @@ class Sender:
             record.violations.append(f"gate: {record} sends number {counter} after {record.blocked}")
 
     def _refuse(self, result: int) -> None:
-        """The call returns with an error: what it has not sent is not sent."""
+        """The call returns with an error: the rest of its messages is not sent."""
         record, to = self.record, self.record.pending[0][0]
         if result == ENDED:
             assert record.leaving, f"{record} may not send, and does not leave"
@@ -221,7 +221,7 @@ class Sender:
         self.calls = 0
 
     def _time_out(self) -> None:
-        """The call gives up what it has not sent, unless that is packed; a later call begins it anew."""
+        """The call gives up its unsent messages, unless they are packed; a later call begins it anew."""
         assert self.call is not None
         if not self.call.abort():
             return

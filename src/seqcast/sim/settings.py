@@ -19,7 +19,7 @@ SIZES: dict[str, Any] = {
     "state_timeout_s": 2.0,
     "state_backlog_bytes": 1 << 20,
 }
-"""What differs in every run from the defaults of production."""
+"""Settings that differ in every run from the defaults of production."""
 
 
 @functools.lru_cache(16)

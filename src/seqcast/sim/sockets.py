@@ -1,4 +1,4 @@
-"""The sockets of a simulated process: what its kernel and the socket driver do with datagrams."""
+"""The sockets of a simulated process: datagrams in its kernel and the socket driver."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KEPT_BYTES = SLAB_BYTES // 4
 RUNS = 8
 """Runs of datagrams that the driver takes from the engine at a time."""
 FULL_NS_MAX = 20 * MS
-"""How long the kernel has no room for what is sent, at most; mostly much shorter."""
+"""How long the kernel has no room for datagrams, at most; mostly much shorter."""
 
 Datagram = tuple[int, bytes, bytes]
 """Lane, address, bytes."""
 
 
 class Machine(Protocol):
-    """What sockets need of the process that has them."""
+    """The interface of a process to its sockets."""
 
     clock: Clock
     engine: Engine
@@ -72,9 +72,9 @@ class Sockets:
 
     def __init__(self, machine: Machine, options: Options, rng: random.Random) -> None:
         self.machine, self.options, self.rng = machine, options, rng
-        self.backlog: list[Datagram] = []  # what came while the process was paused
+        self.backlog: list[Datagram] = []  # datagrams that came while the process was paused
         self.arrived: list[Datagram] = []  # at this instant
-        self.rest: list[list[Datagram]] = []  # what the driver has taken from the engine, but not handed to the kernel
+        self.rest: list[list[Datagram]] = []  # taken from the engine, but not handed to the kernel
         self.lent: list[Datagram] | None = None  # how the engine's memory looked, when the kernel first had no room
         self.all = False  # open packets are to be transmitted, too
         self.flush_asked = False
@@ -100,14 +100,14 @@ class Sockets:
             machine.service()
 
     def _receive_arrived(self) -> None:
-        """What arrived at this instant, in one call of the kernel."""
+        """The datagrams that arrived at this instant, in one call of the kernel."""
         came, self.arrived = self.arrived, []
         if self.machine.record.up and not self._paused:
             self._receive(came)
             self.machine.service()
 
     def resume(self) -> None:
-        """After a pause, with what waited in the socket buffer."""
+        """After a pause, with the contents of the socket buffer."""
         backlog, self.backlog = self.backlog, []
         self._receive(backlog)
 
@@ -150,7 +150,7 @@ class Sockets:
 
     def _transmit(self) -> None:
         if self.rest:
-            return  # one thread at a time; what the engine has to send now leaves when that one is done
+            return  # one thread at a time; runs that the engine has now leave when that one is done
         if self.options.full:
             self._transmit_rounds()
             return
@@ -160,7 +160,7 @@ class Sockets:
             self._leave(run)
 
     def _transmit_rounds(self) -> None:
-        """In rounds of ``RUNS`` runs, as the driver does. What a round has taken does not change until the next."""
+        """In rounds of ``RUNS`` runs, as the driver does. The runs of one round do not change until the next."""
         machine = self.machine
         while machine.record.up:
             if not self.rest:

@@ -49,7 +49,7 @@ CHUNK_BYTES = 4096
 
 
 class Machine(Protocol):
-    """What a transfer needs of the process in which it is."""
+    """The interface of a process to a transfer."""
 
     engine: Engine
     endpoint: Endpoint
@@ -142,13 +142,13 @@ class StateKeeper:
                 case GiveUp(error) | GiveUpMerge(error):
                     handler.give_up(error, leaves=isinstance(effect, GiveUp))
 
-    # ---- what comes
+    # ---- input
 
     def due(self) -> int:
         return min(self.transfer.due(), self.merge.due(), *(giver.due() for giver in self._giving))
 
     def step(self) -> None:
-        """Sends what there is credit for, reads what has come, and runs timers."""
+        """Sends as credit allows, reads waiting datagrams, and runs timers."""
         machine = self.machine
         self._send()
         self._read(self.transfer)
@@ -171,7 +171,7 @@ class StateKeeper:
             self.entered.append(item)
         self.feed(self.transfer.delivered(item, self.machine.now))
 
-    # ---- what goes
+    # ---- output
 
     def _prepare(self, boundary: int, joiners: tuple[int, ...], data: bytes | None) -> None:
         promised = {(giver.boundary, giver.joiner): giver for giver in self._giving}

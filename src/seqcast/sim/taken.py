@@ -1,4 +1,4 @@
-"""Simulated waits until others have taken what was sent (``Group.wait_consumed``)."""
+"""Simulated waits until others have taken all sent messages (``Group.wait_consumed``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUMBERS_MAX = 100
 
 
 class Machine(Protocol):
-    """What waits need of the process in which they are."""
+    """The interface of a process to waits."""
 
     engine: Engine
 
@@ -40,7 +40,7 @@ class Waits:
         self.views.append(Together(view.view_id, members, own))
 
     def begin(self) -> None:
-        """Waits for what was sent until now: the sends have returned."""
+        """Waits for all messages whose sends have returned."""
         sent, counter = self.record.sent, self.record.counter
         numbers = [number for number in range(max(counter - NUMBERS_MAX, 0), counter) if number in sent]
         self.record.waits.append((TakenWait(self.machine.engine, self.machine.now), numbers))

@@ -34,7 +34,7 @@ VIOLATIONS_MAX = 10
 def patience(options: Options) -> int:
     """How many times longer than by default a run's phases may take: with a longer suspicion time, and with gossip,
     which repairs a window of packets per round, so that large messages take long through small rings. So do windows of
-    large packets where what is retransmitted in a second is limited."""
+    large packets where retransmission is limited in rate."""
     limited = options.packet_bytes > 60_000 and "retransmit_bytes_per_s" in dict(options.settings)
     slower = 4 if options.reliability == "gossip" or limited else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
@@ -90,7 +90,7 @@ class World:
 
     @property
     def records(self) -> Sequence[Record]:
-        """What the checkers see."""
+        """The evidence for the checkers."""
         return [node.record for node in self.nodes]
 
     def trace(self, node: Process | OperatorProcess | None, text: str) -> None:
@@ -100,7 +100,7 @@ class World:
     def name(self, member_id: int) -> str:
         return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
 
-    # ---- what processes report
+    # ---- reports of processes
 
     def told(self, node: Process, effect: Effect) -> None:
         """An application was told this; if it is out, a new incarnation may start."""
@@ -223,7 +223,7 @@ class World:
         """One member, as likely as not the coordinator, loses multicast only, until the others have continued without
         it for a while."""
         self.faults.end()
-        self.clock.run(self.clock.now + SECOND)  # what is under way first
+        self.clock.run(self.clock.now + SECOND)  # changes under way first
         deaf = self.faults.filter_one()
         if deaf is None:
             return []
@@ -243,7 +243,7 @@ class World:
         self.settling = True
         for node in self.nodes:
             node.application.sender.on = False
-        # First what is under way (restarts, pauses, suspicion), then one more message from each member.
+        # First changes under way (restarts, pauses, suspicion), then one more message from each member.
         awake = [node.busy_until for node in self.nodes if node.up]
         self.clock.run(max(self.clock.now + 3 * SECOND, max(awake, default=0) + SECOND))
         limit = self.clock.now + LIVENESS_NS_MAX * patience(self.options)

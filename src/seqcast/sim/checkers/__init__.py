@@ -1,4 +1,4 @@
-"""The guarantees, checked by what the applications were told and what went over the wire.
+"""The guarantees, checked by the events of the applications and the datagrams on the wire.
 
 Each module checks one of them by ``Record``s; none sees a process, an engine or an endpoint.
 """

@@ -8,7 +8,7 @@ from seqcast.sim.record import Delivered, Record
 
 
 def check_causal(records: Sequence[Record]) -> Iterator[str]:
-    """Judged by what the applications were told: of messages to the group, in all views that a member was in."""
+    """Judged by the events of the applications: of messages to the group, in all views that a member was in."""
     for record in records:
         places = {
             (entry.sender, entry.counter): place
@@ -20,7 +20,7 @@ def check_causal(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _check_sender(record: Record, places: dict[tuple[int, int], int], sender: Record) -> Iterator[str]:
-    """The latest place of what the sender knew only grows as it sends."""
+    """The latest place that the sender knew only grows as it sends."""
     latest, cause, read = -1, (0, 0), 0
     for number, known in sorted(sender.knew.items()):
         for entry in sender.log[read:known]:

@@ -12,7 +12,7 @@ from seqcast.types import View, ViewId
 
 
 def check_liveness(records: Sequence[Record]) -> Iterator[str]:
-    """What is still wrong after the faults have ended; empty: the run is done."""
+    """The defects that remain after the faults have ended; empty: the run is done."""
     alive = [record for record in records if record.alive]
     views = {}
     for record in alive:

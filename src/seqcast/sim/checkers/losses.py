@@ -1,4 +1,4 @@
-"""What ``Lost`` reports and ``leave`` returns, compared with what the applications were delivered."""
+"""The losses that ``Lost`` reports and ``leave`` returns, compared with the deliveries of the applications."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def check_told(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
             if lost.first_seqno > lost.last_seqno:
                 yield f"lost: {record} is told of nothing: {lost}"
             own = next((stay.successor for stay in in_view[lost.view_id] if stay.record is record), None)
-            # The members that continued with this one did not deliver what nobody ordered, either.
+            # The members that continued with this one did not deliver unordered messages, either.
             went_on = own if lost.missed_by is None else lost.missed_by
             for stay in in_view[lost.view_id]:
                 if went_on is None or stay.successor != went_on:
                     continue
                 if stay.record is record and isinstance(record.log[-1], Left):
-                    continue  # nobody else delivered what it sent when it was cut off
+                    continue  # nobody else delivered the messages that it sent when it was cut off
                 wrong = [each for each in stay.delivered if _names(lost, record, each)]
                 if wrong:
                     yield f"lost: {record} is told {lost}, and {stay.record}, which went on so, delivered {wrong[0]}"
@@ -65,10 +65,10 @@ def _check_place(record: Record) -> Iterator[str]:
 
 
 def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterator[str]:
-    """A member that left or was excluded knows what became of all that ``send`` accepted for the group.
+    """A member that left or was excluded knows the fate of all that ``send`` accepted for the group.
 
     If a leaver was told True, all members of its last view that continued to the closing one delivered everything. If
-    it was told False, or was excluded, ``Lost`` names what they did not deliver, as the number of last messages. If the
+    it was told False, or was excluded, ``Lost`` names those that they did not deliver, as the number of last messages. If the
     members that continued are known, ``Lost`` names no more than that.
     """
     in_view = _by_view(everywhere)
@@ -130,7 +130,7 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
     for stay in stayers or [last] * (after is not None and not unseen and record.receives_own):
         got = [entry.counter for entry in stay.delivered if entry.sender == record.id and not entry.to]
         if not got and not record.receives_own:
-            continue  # what it sent before its last view is not known
+            continue  # its messages of earlier views are not known
         # A message whose call had not returned when the member ended may have got through.
         missed = max(record.counter - (max(got) + 1 if got else floor), 0)
         if missed > named:

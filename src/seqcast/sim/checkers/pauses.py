@@ -22,7 +22,7 @@ def check_pauses(records: Sequence[Record]) -> Iterator[str]:
 
 
 def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[str]:
-    """While ``owner`` holds a pause: all members whose applications take what is delivered have delivered the same in
+    """While ``owner`` holds a pause: all members whose applications take deliveries have delivered the same in
     its view, and are told that they are blocked."""
     view, seen = owner.view, list[tuple[Record, frozenset[tuple[int, int]]]]()
     assert view is not None
@@ -43,7 +43,7 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
 
 
 def check_callbacks(record: Record) -> Iterator[str]:
-    """What a block callback sent before it returned in time is delivered before the next view (FLU-13, FLU-15)."""
+    """Messages of a block callback that returned in time are delivered before the next view (FLU-13, FLU-15)."""
     for run in record.runs:
         for number in run.sent if run.returned and not run.late else ():
             if number not in record.sent:

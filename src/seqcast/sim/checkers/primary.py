@@ -46,7 +46,7 @@ def _majority(view: View, ids: Collection[int]) -> bool:
 
 
 def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> Iterator[str]:
-    """What is still wrong while the network is split into sides (of indices), and nothing else happens: a member with a
+    """The defects that remain while the network is split into sides (of indices) and all else is calm: a member with a
     majority of its view on its side must continue with it, and one without must be told."""
     for side in sides:
         inside = [record for record in records if record.index in side and record.alive]
@@ -66,11 +66,11 @@ def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> 
 
 
 def check_filtered(records: Sequence[Record], deaf: Record, packets: Mapping[int, int]) -> Iterator[str]:
-    """What is still wrong while one member has lost multicast, and nothing else happens: it must be in no view with
+    """The defects that remain while one member has lost multicast, and nothing else happens: it must be in no view with
     another, and the others must send, unless they are no majority of a primary view, and were told so.
 
     Args:
-        packets: how many each had sent some time ago. If that grows, what waits to be sent waits for its turn.
+        packets: how many each had sent some time ago. If that grows, the rest waits for its turn.
     """
     up = [record for record in records if record.alive]
     for record in up:

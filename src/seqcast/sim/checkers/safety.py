@@ -19,7 +19,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
     by_id = {record.id: record for record in records}
     order = orders.resolve(records[0].options.order)
     ordered = order.total
-    # A member that is delivered no messages is judged by its views, and by what others deliver from it.
+    # A member that is delivered no messages is judged by its views, and by its messages at others.
     everywhere = [stay for record in records if record.receives for stay in stays(record)]
     for record in records:
         yield from record.violations
@@ -107,7 +107,7 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
             if before and entry.seqno < before.seqno and not entry.to:
                 yield f"seqno: {record} delivered packet {before.seqno} of {entry.sender:x} before this: {entry}"
             last[key] = entry
-            # (What was kept over was sent in several views: the sender may have been apart more than once.)
+            # (Messages kept over were sent in several views: the sender may have been apart more than once.)
             if not entry.to or (entry.sender, entry.counter) not in record.kept_over:
                 apart.discard(key)
 
@@ -194,7 +194,7 @@ def _check_states(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _check_merges(records: Sequence[Record]) -> Iterator[str]:
-    """What is merged is the state that each part's members have where they stop; a part is left out only if a member
+    """A merge takes the state that each part's members have where they stop; a part is left out only if a member
     was passed over."""
     by_id = {record.id: record for record in records}
     for record in records:

@@ -1,4 +1,4 @@
-"""The promise of a wait until others have taken what was sent (``Group.wait_consumed``), at the moment when it ends."""
+"""The promise of a wait until others have taken all sent messages (``Group.wait_consumed``), when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What members agree on even if some of them crash: all that is not transitional, and more if delivery is safe."""
+"""The agreement that holds even if some members crash: all that is not transitional, and more if delivery is safe."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _streams(entries: Sequence[Delivered], *, undecided: bool) -> dict[int, list
     """Messages to the group, by sender; under 0 those with a place in a total order.
 
     Args:
-        entries: what one member delivered in one view.
+        entries: the deliveries of one member in one view.
         undecided: with those that are transitional.
     """
     streams: dict[int, list[tuple[int, int]]] = {}
