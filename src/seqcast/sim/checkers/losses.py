@@ -68,8 +68,8 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
     """A member that left or was excluded knows the fate of all that ``send`` accepted for the group.
 
     If a leaver was told True, all members of its last view that continued to the closing one delivered everything. If
-    it was told False, or was excluded, ``Lost`` names those that they did not deliver, as the number of last messages. If the
-    members that continued are known, ``Lost`` names no more than that.
+    it was told False, or was excluded, ``Lost`` names those that they did not deliver, as the number of last
+    messages. If the members that continued are known, ``Lost`` names no more than that.
     """
     in_view = _by_view(everywhere)
     unseen = not all(record.receives for record in records)  # those that continued may be delivered no messages
