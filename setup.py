@@ -19,7 +19,7 @@ from setuptools import Extension, setup
 from setuptools._distutils.ccompiler import new_compiler
 from setuptools._distutils.sysconfig import customize_compiler
 
-HEADERS = sorted(str(path) for path in Path("native").glob("*/*.h"))
+HEADERS = sorted(str(path) for room in ("native", "src/seqcast/include") for path in Path(room).glob("*/*.h"))
 # Rooms of native/: an extension is built from every kernel in its rooms.
 ENGINE = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["tool"]["seqcast"]["engine"]
 EXTENSIONS = {
@@ -79,8 +79,8 @@ def extension(name: str, rooms: list[str]) -> Extension:
     return Extension(
         f"seqcast._native.{name}",
         [f"src/seqcast/_native/{name}.pyx", *sources],
-        include_dirs=["native"],
-        depends=[*HEADERS, *(str(path) for path in Path("src/seqcast/_native").glob("*.px[di]"))],
+        include_dirs=["native", "src/seqcast/include"],
+        depends=[*HEADERS, *(str(path) for path in Path("src/seqcast").glob("**/*.px[di]"))],
         define_macros=[("_GNU_SOURCE", "1")] if sys.platform.startswith("linux") else [],
         extra_compile_args=compile_args,
         extra_link_args=link_args,

@@ -8,6 +8,7 @@ import importlib.resources
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import seqcast
 
@@ -23,6 +24,8 @@ def package() -> None:
     check((files / "py.typed").is_file(), "the types are shipped")
     sources = [name for name in ("engine.pyx", "engine.c") if (files / "_native" / name).is_file()]
     check(not sources, "no sources of compiled modules in the wheel")
+    header = Path(seqcast.get_include(), "seqcast", "embed.h")
+    check(header.is_file() and (files / "embed.pxd").is_file(), "programs in C and Cython find what they include")
     for name in ("engine", "driver", "columns", "bare"):
         importlib.import_module(f"seqcast._native.{name}")
     check(True, "the compiled modules import")

@@ -385,6 +385,22 @@ int sc_batch_flatten(sc_batch *b) {
     return 0;
 }
 
+const uint8_t *sc_batch_message(const sc_batch *b, uint32_t r, uint32_t i, size_t *len) {
+    const sc_place *place = &b->places[r];
+    uint32_t k = i - b->runs[r].first, pieces = place->pieces != 0;
+    if (k < pieces) return NULL;
+    k -= pieces;
+    if (k < place->copied) {
+        const int32_t *at = b->offsets + place->at + k;
+        *len = (size_t)(at[1] - at[0]);
+        return b->data + at[0];
+    }
+    k -= place->copied;
+    uint32_t start = sc_whole_at(&place->wholes, k);
+    *len = sc_whole_at(&place->wholes, k + 1) - start;
+    return place->data + start;
+}
+
 int sc_batch_unicasts(const sc_batch *batch, sc_batch *out) {
     memset(out, 0, sizeof *out);
     out->view_tag = batch->view_tag;

@@ -281,6 +281,8 @@ void sc_engine_give_back(sc_engine *e, sc_batch *batch);
 /* Without the engine, and so without its lock: copies borrowed bytes. The packets are given back with the batch. -1 without
  * memory, and the batch is as it was. */
 int sc_batch_flatten(sc_batch *batch);
+/* Where message `i` lies, which is of run `r`; NULL: it is in pieces, which no message of a flat batch is. */
+const uint8_t *sc_batch_message(const sc_batch *batch, uint32_t r, uint32_t i, size_t *len);
 void sc_batch_clear(sc_batch *batch);
 /* Copies only the unicasts of a flat batch to an empty `out`; -1 without memory. For a joiner: group messages from before its
  * state are void, but messages to it alone are not. */

@@ -91,12 +91,11 @@ int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
 /* Packs what can go now; during another sender's turn, waits for its end instead, unless this thread has the receive role. */
 static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until, int64_t now, uint64_t *unsent,
                         uint64_t *mark) {
-    int64_t wall = sc_wall();
     int result = SC_AGAIN;
     sc_mutex_lock(d->lock);
     if (!is_others_turn(d, s)) {
         *mark = sc_engine_sendable(d->engine);
-        result = pack(d, s, now, wall);
+        result = pack(d, s, now, sc_driver_wall(d, now));
         *unsent = sc_engine_unsent(d->engine);
         s->ahead = sc_engine_ahead(d->engine);
     } else {

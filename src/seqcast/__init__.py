@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from seqcast.api.receiving import Event
     from seqcast.config import Config
     from seqcast.config.crowd import CrowdSettings
+    from seqcast.embed import get_include
     from seqcast.errors import (
         ConfigError,
         JoinRefused,
@@ -87,6 +88,7 @@ __all__ = [
     "ViewId",
     "WaitingPacket",
     "aio",
+    "get_include",
     "join",
     "join_crowd",
     "leave_on_signals",
@@ -97,6 +99,7 @@ _NAMES = {
     "seqcast.config": "Config",
     "seqcast.config.crowd": "CrowdSettings",
     "seqcast.api.crowd": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
+    "seqcast.embed": "get_include",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
     "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
@@ -112,7 +115,7 @@ _NAMES = {
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a
 command answers at once and a program can set itself up (signals, logging) before the rest is loaded."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = {"aio", "config", "errors", "events", "types"}
+_MODULES = {"aio", "config", "embed", "errors", "events", "types"}
 
 
 if not TYPE_CHECKING:  # hidden from checkers, which would otherwise accept any name

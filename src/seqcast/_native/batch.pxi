@@ -247,18 +247,9 @@ cdef class Batch:
 
     cdef bytes payload(self, uint32_t r, uint32_t i):
         """Message `i` of the batch, which is in run `r`."""
-        cdef const sc_place *place = &self.b.places[r]
-        cdef uint32_t k = i - self.b.runs[r].first, start
-        if place.pieces:
-            if k == 0:
-                return self.joined(place)
-            k -= 1
-        if k < place.copied:
-            start = self.b.offsets[place.at + k]
-            return PyBytes_FromStringAndSize(<char *>self.b.data + start, self.b.offsets[place.at + k + 1] - start)
-        k -= place.copied
-        start = sc_whole_at(&place.wholes, k)
-        return PyBytes_FromStringAndSize(<char *>place.data + start, sc_whole_at(&place.wholes, k + 1) - start)
+        cdef size_t n
+        cdef const uint8_t *p = sc_batch_message(&self.b, r, i, &n)
+        return self.joined(&self.b.places[r]) if p == NULL else PyBytes_FromStringAndSize(<const char *>p, n)
 
     def tolist(self):
         """The payloads, as bytes."""

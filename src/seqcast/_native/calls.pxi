@@ -208,7 +208,7 @@ cdef class Receiver(Sender):
 
     def _under_lock(self, call, int64_t wait):
         """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""
-        if not self.begin_taking(wait):
+        if not self.take_lock(wait):
             return
         try:
             call()
@@ -248,6 +248,11 @@ cdef class Receiver(Sender):
         for no limit; False: the lock was not free in time."""
         if self._forked:
             raise self._not_member()
+        if self._embedded:
+            raise UsageError("a program in C receives from this group: Python cannot until the handle is closed")
+        return self.take_lock(wait)
+
+    cdef bint take_lock(self, int64_t wait) except -1:
         return PyThread_acquire_lock(self.taking, NOWAIT_LOCK) or self.wait_turn(wait)
 
     cdef bint wait_turn(self, int64_t wait) except -1:

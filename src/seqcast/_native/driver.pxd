@@ -10,6 +10,8 @@ from seqcast._native.engine cimport (
 cdef extern from "io/port.h" nogil:
     ctypedef int64_t sc_atomic  # volatile on Windows
     int64_t sc_load(const sc_atomic *a)
+    void sc_store(sc_atomic *a, int64_t v)
+    int64_t sc_exchange(sc_atomic *a, int64_t v)
     int sc_mutex_trylock(sc_mutex *m)
     int64_t sc_now()
 
@@ -56,6 +58,7 @@ cdef extern from "io/sockets.h" nogil:
         uint64_t refused
 
     ctypedef struct sc_io:
+        sc_io_config config
         char *name
         int loopback
         int mtu
@@ -103,6 +106,7 @@ cdef extern from "io/driver.h" nogil:
     ctypedef struct sc_driver:
         sc_io io
         sc_mutex *lock
+        sc_atomic stop
 
     ctypedef struct sc_sending:
         uint64_t to
@@ -199,12 +203,15 @@ cdef class Receiver(Sender):
     cdef public object _stop  # not None: until states are merged
     cdef public object _end  # not None: the last event of the stream, which was taken
     cdef public object _journal
+    cdef list _again  # what Python had and a program in C still gets: the view, the rest of a batch; None: no program
+    cdef public bint _embedded  # a program in C takes, by embed.pxi
     # Set under `taking` and read without it: all messages of this batch but the last are taken without the lock.
     cdef public Batch _begun
 
     cdef object next_message(self, int64_t wait)
     cdef object begun_message(self)
     cdef bint begin_taking(self, int64_t wait) except -1
+    cdef bint take_lock(self, int64_t wait) except -1
     cdef bint wait_turn(self, int64_t wait) except -1
     cdef Batch rest_of_begun(self)
     cdef object message_of(self, Batch batch)

@@ -32,6 +32,8 @@ NOT_BYTES: int
 ENDED: int
 UNSURE: int
 HOLD_NS: int
+EMBED_TABLE: object
+KINDS: dict[str, int]
 
 def now_ns() -> int: ...
 def describe_address(address: bytes) -> str:

@@ -4,24 +4,34 @@
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
-from cpython.exc cimport PyErr_CheckSignals, PyErr_WarnEx
+from cpython.exc cimport PyErr_CheckSignals, PyErr_SetInterrupt, PyErr_WarnEx
 from cpython.float cimport PyFloat_CheckExact
 from cpython.list cimport PyList_GET_ITEM
 from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_New
 from cpython.pythread cimport (
     NOWAIT_LOCK, PY_LOCK_ACQUIRED, PY_LOCK_FAILURE, PyLockStatus, PyThread_acquire_lock, PyThread_allocate_lock,
     PyThread_free_lock, PyThread_release_lock,
 )
-from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.ref cimport Py_CLEAR, Py_DECREF, Py_INCREF, Py_XDECREF
 from libc.errno cimport EMFILE
-from libc.stdint cimport INT64_MAX, int32_t
+from libc.stdint cimport INT64_MAX, int32_t, intptr_t, uint32_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
     SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE, SC_ENDED,
-    sc_engine_unsent, sc_mutex_lock, sc_mutex_unlock,
+    sc_batch_clear, sc_batch_flatten, sc_batch_message, sc_engine_give_back, sc_engine_unsent, sc_mutex_lock,
+    sc_mutex_unlock, sc_run,
     sc_taking_begin, sc_taking_end,
+)
+
+from seqcast.embed cimport (
+    SEQCAST_ALL_BORROWED, SEQCAST_BAD_ARGUMENT, SEQCAST_BLOCKED, SEQCAST_EMBED_VERSION, SEQCAST_ENDED,
+    SEQCAST_EXCLUDED, SEQCAST_FAILED, SEQCAST_HOLDS_GIL, SEQCAST_IN_USE, SEQCAST_INTERFACE_CHANGED, SEQCAST_LEFT,
+    SEQCAST_LOST, SEQCAST_MERGE_VIEW, SEQCAST_MESSAGES, SEQCAST_NO_MEMBER, SEQCAST_NONE, SEQCAST_NOT_BORROWED,
+    SEQCAST_OK, SEQCAST_TOO_LARGE, SEQCAST_TRANSITIONAL, SEQCAST_UNBLOCKED, SEQCAST_UNICAST, SEQCAST_UNORDERED,
+    SEQCAST_UNSURE, SEQCAST_VIEW, seqcast_item, seqcast_member, seqcast_message, seqcast_table,
 )
 
 from seqcast.abandoned import is_abandoned
@@ -41,7 +51,7 @@ def now_ns():
     return sc_now()
 
 
-cdef inline int64_t time_after(int64_t now, int64_t timeout_ns) noexcept:
+cdef inline int64_t time_after(int64_t now, int64_t timeout_ns) noexcept nogil:
     return INT64_MAX if timeout_ns < 0 or timeout_ns > INT64_MAX - now else now + timeout_ns
 
 
@@ -547,6 +557,7 @@ cdef class Driver:
 
 
 include "calls.pxi"
+include "embed.pxi"
 
 
 cdef int get_bytes(object data, Py_buffer *buffer) except -1:

@@ -168,6 +168,8 @@ cdef extern from "engine/engine.h" nogil:
         sc_place *places
         sc_piece *pieces
         uint32_t n_runs
+        uint32_t n_pieces
+        uint32_t n_slabs
         uint64_t borrowed_bytes
         uint64_t view_tag
 
@@ -267,6 +269,7 @@ cdef extern from "engine/engine.h" nogil:
     void sc_taking_end(sc_engine *e, sc_taking *w)
     void sc_engine_give_back(sc_engine *e, sc_batch *batch)
     int sc_batch_flatten(sc_batch *batch)
+    const uint8_t *sc_batch_message(const sc_batch *batch, uint32_t r, uint32_t i, size_t *len)
     void sc_batch_clear(sc_batch *batch)
     int sc_batch_unicasts(const sc_batch *batch, sc_batch *out)
     int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t wall)
@@ -311,10 +314,6 @@ cdef extern from "engine/engine.h" nogil:
     uint64_t sc_engine_view(const sc_engine *e)
     size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
-
-
-cdef extern from "wire/wire.h" nogil:
-    uint32_t sc_whole_at(const sc_wholes *wholes, size_t i)
 
 
 ctypedef uint64_t (*count)(const sc_engine *e) noexcept nogil
