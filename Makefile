@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
+SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*.h src/seqcast/*.pxd src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
 .PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan sim seeds-long mutants chaos figures docs clean help
 .DELETE_ON_ERROR:
@@ -22,10 +22,10 @@ test-all: $(VENV)/.ready-dev ## all tests; the long ones: chaos, many seeds, Spa
 lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the layer rule
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast/_native
+	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast examples/embed
 	$(BIN)/lint-imports
-	$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] tests/*/*.[ch]
-	$(BIN)/lizard -C 15 -w native tests/fuzz tests/tsan
+	$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] tests/*/*.[ch] src/seqcast/include/*/*.h examples/*/*.c
+	$(BIN)/lizard -C 15 -w native tests/fuzz tests/tsan src/seqcast/include examples
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
