@@ -168,7 +168,7 @@ def latency(options: argparse.Namespace, pair: int, loss: float, cells: dict[Any
     ):
         for order in [*options.orders, *([] if loss else [""])]:
             what = Latency(
-                LATENCY_BYTES, order or "fifo", options.rounds, spin=False, aio=False, cores=pinned,
+                LATENCY_BYTES, order or "fifo", options.rounds, spin=False, kind="plain", cores=pinned,
                 members=LATENCY_MEMBERS,
             )  # fmt: skip
             run: dict[str, float] = {}

@@ -144,7 +144,7 @@ def test_a_window_beyond_the_receive_buffers_is_cut_to_what_they_hold(limit):
 @pytest.mark.parametrize("spin", [False, True])
 def test_bare_ping_pong_has_ordered_percentiles(spin):
     path = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False)
-    half = bare_latency(path, Latency(64, "fifo", 200, spin, False, None))
+    half = bare_latency(path, Latency(64, "fifo", 200, spin, "plain", None))
     assert 0.5 < half["p50"] <= half["p99"] <= half["p999"] < 1e6
 
 
@@ -307,8 +307,8 @@ def test_settings_that_are_given_reach_the_members():
     with pytest.raises(RunFailed, match="ttl=300"):
         group_throughput(path, Load(2, 1, 64, "fifo", 0.1, settings=wrong), "perf-test")
     with pytest.raises(RunFailed, match="ttl=300"):
-        group_latency(path, Latency(64, "fifo", 10, False, False, None, settings=wrong), "perf-test")
-    assert group_latency(path, Latency(64, "fifo", 10, False, False, None, {"port": 47610}), "perf-test")["p50"] > 0
+        group_latency(path, Latency(64, "fifo", 10, False, "plain", None, settings=wrong), "perf-test")
+    assert group_latency(path, Latency(64, "fifo", 10, False, "plain", None, {"port": 47610}), "perf-test")["p50"] > 0
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
@@ -324,6 +324,7 @@ def test_settings_that_are_given_reach_the_members():
         (["--pairs", "0"], "--pairs"),
         (["--loss", "60"], "--loss"),
         (["--rounds", "5"], "--latency"),
+        (["--kind", "c"], "it needs --latency"),
         (["--latency", "--members", "1"], "--members"),
         (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),
@@ -482,6 +483,11 @@ def test_latency_of_two_of_three_members():
 
 
 @linux
+def test_latency_in_c():
+    figures = perf("--latency", "--kind", "c", "--rounds", "100", "--pairs", "1", "--path", "loopback", "--json")
+    assert 0 < figures["latency_us"]["p50"] and 0 < figures["raw_latency_us"]["p50"] and figures["kind"] == "c"
+
+
 def test_latency_in_asyncio_has_that_without_it_beside():
     figures = perf("--latency", "--kind", "aio", "--rounds", "50", "--pairs", "1", "--path", "loopback", "--json")
     for key in ("latency_us", "raw_latency_us", "recv_latency_us"):

@@ -12,7 +12,19 @@ import numpy as np
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
+from libc.string cimport memcmp, memcpy
+
 from seqcast._native.engine cimport Batch, sc_place, sc_wholes
+from seqcast.embed cimport (
+    SEQCAST_ENDED, SEQCAST_FAILED, SEQCAST_OK, seqcast_import, seqcast_item, seqcast_member, seqcast_message,
+    seqcast_table,
+)
+
+from seqcast.errors import SeqcastError
+
+
+cdef extern from "io/port.h" nogil:
+    int64_t sc_now()
 
 
 cdef extern from "hash/crc32c.h" nogil:
@@ -176,6 +188,97 @@ def pong(Settings settings, uint8_t[::1] shared, *, bint spin):
     with nogil:
         status = sc_bare_pong(&settings.c, p, spin, &result)
     check(status, &result)
+
+
+# ---- a ping-pong of two members, by the table of functions for programs in C (seqcast/embed.h) -----------------------
+
+cdef int64_t PATIENCE_NS = 30_000_000_000
+
+
+cdef int check_table(const seqcast_table *table, seqcast_member *member, int code, group) except -1:
+    if code == SEQCAST_OK:
+        return 0
+    cdef const char *text = table.error(member)
+    why = text.decode() if text != NULL else "no answer in time, or a wrong one"
+    raise SeqcastError(f"the table of functions returned {code}: {why}; {group.view}")
+
+
+cdef int next_message(const seqcast_table *table, seqcast_member *member, seqcast_item **item,
+                      const seqcast_message **message) noexcept nogil:
+    """Waits for the next message, which has an item of its own."""
+    cdef int code
+    while True:
+        code = table.poll(member, 1 << 16, PATIENCE_NS, item)
+        if code != SEQCAST_OK:
+            return code
+        message[0] = table.next(item[0])
+        if message[0] != NULL:
+            return SEQCAST_OK
+        table.give_back(member, item[0])
+
+
+cdef int one_trip(const seqcast_table *table, seqcast_member *member, const uint8_t *p, size_t n) noexcept nogil:
+    cdef seqcast_item *item
+    cdef const seqcast_message *answer = NULL
+    cdef int code = table.send(member, 0, 0, p, n, -1)
+    while code == SEQCAST_OK:
+        code = next_message(table, member, &item, &answer)
+        if code == SEQCAST_OK and (answer.len != n or memcmp(answer.data, p, n)):
+            code = SEQCAST_FAILED
+        if code == SEQCAST_OK:
+            return table.give_back(member, item)
+    return code
+
+
+def table_ping(group, *, size_t size, uint32_t warm_rounds, uint32_t rounds):
+    """Asks, and takes the answers: round trips in ns, as an int64 array.
+
+    Raises:
+        SeqcastError: no answer came, or a wrong one.
+    """
+    cdef const seqcast_table *table = seqcast_import()
+    cdef seqcast_member *member = table.open(group)
+    cdef uint64_t round_, all_rounds = <uint64_t>warm_rounds + rounds
+    cdef int64_t start = 0
+    cdef int code = SEQCAST_OK
+    ping = bytearray(max(size, sizeof(round_)))
+    cdef uint8_t[::1] p = ping
+    round_trips = np.zeros(max(rounds, 1), dtype=np.int64)
+    cdef int64_t[::1] out = round_trips
+    try:
+        with nogil:
+            for round_ in range(all_rounds):
+                memcpy(&p[0], &round_, sizeof(round_))
+                start = sc_now()
+                code = one_trip(table, member, &p[0], size)
+                if code != SEQCAST_OK:
+                    break
+                if round_ >= warm_rounds:
+                    out[round_ - warm_rounds] = sc_now() - start
+        check_table(table, member, code, group)
+    finally:
+        table.close(member)
+    return round_trips[:rounds]
+
+
+def table_pong(group):
+    """Answers until the member leaves. Raises as ``table_ping``."""
+    cdef const seqcast_table *table = seqcast_import()
+    cdef seqcast_member *member = table.open(group)
+    cdef seqcast_item *item
+    cdef const seqcast_message *question = NULL
+    cdef int code = SEQCAST_OK
+    try:
+        with nogil:
+            while code == SEQCAST_OK:
+                code = next_message(table, member, &item, &question)
+                if code == SEQCAST_OK:
+                    code = table.send(member, 0, 0, question.data, question.len, -1)
+                    table.give_back(member, item)
+        if code != SEQCAST_ENDED:
+            check_table(table, member, code, group)
+    finally:
+        table.close(member)
 
 
 cdef class Numbers:

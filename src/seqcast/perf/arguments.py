@@ -18,7 +18,7 @@ from seqcast.types import ORDERS
 MEMBERS_MAX = 64
 SIZE_MIN = 8
 """Each message carries a number."""
-KINDS = ("batches", "plain", "aio")
+KINDS = ("batches", "plain", "aio", "c")
 LATENCY_SIZE_MAX = 65000
 
 DESCRIPTION = """throughput and latency, beside the raw limit measured in the same run
@@ -64,7 +64,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="batches",
         help="how applications send and receive; batches: arrays of messages without the sender's own, which is the "
         "most that is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the "
-        "same in asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison",
+        "same in asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison; "
+        "c, with --latency only: in C, by the table of functions of seqcast.embed",
     )
     parser.add_argument(
         "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
@@ -135,6 +136,8 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         parser.error(f"--size must be from {SIZE_MIN} to {size_max} bytes: each message carries a number")
     if arguments.latency:
         check_latency(parser, arguments)
+    elif arguments.kind == "c":
+        parser.error("--kind c is a ping-pong: it needs --latency")
     elif arguments.rounds is not None:
         parser.error("--rounds needs --latency")
     if not 2 <= arguments.members <= MEMBERS_MAX:

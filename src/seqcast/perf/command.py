@@ -57,7 +57,7 @@ def heading(arguments: argparse.Namespace) -> str:
     if arguments.latency:
         cores = pinned(arguments)
         where = f"on cores {cores[0]} and {cores[1]}" if cores else "not pinned to cores"
-        loops = ", in asyncio" if arguments.kind == "aio" else ""
+        loops = {"aio": ", in asyncio", "c": ", in C"}.get(arguments.kind, "")
         members = "two members" if arguments.members == 2 else f"two of {arguments.members} members"
         what = f"ping-pong between {members}{loops}, {arguments.size} bytes, {arguments.wait}, {where}"
     else:
@@ -151,16 +151,22 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
     """Interleaved pairs of a group's ping-pong and the bare one on one path; in asyncio also the blocking one."""
     spin = arguments.wait == "spinning"
     cores = pinned(arguments)
-    aio = arguments.kind == "aio"
     latency = Latency(
-        arguments.size, arguments.order, arguments.rounds, spin, aio, cores, settings(arguments), arguments.members
+        arguments.size,
+        arguments.order,
+        arguments.rounds,
+        spin,
+        arguments.kind,
+        cores,
+        settings(arguments),
+        arguments.members,
     )
     raw, runs, recv = [], [], []
     for pair in range(1, arguments.pairs + 1):
         runs.append(group_latency(path, latency, cluster(path.name, pair)))
         progress(path, pair, arguments, "seqcast", runs[-1]["p50"])
-        if aio:
-            recv.append(group_latency(path, replace(latency, aio=False), cluster(f"{path.name}-recv", pair)))
+        if arguments.kind == "aio":
+            recv.append(group_latency(path, replace(latency, kind="plain"), cluster(f"{path.name}-recv", pair)))
             progress(path, pair, arguments, "the same without asyncio", recv[-1]["p50"])
         raw.append(bare_latency(path, latency))
         progress(path, pair, arguments, "raw", raw[-1]["p50"])

@@ -25,6 +25,8 @@ USED = ("user_s", "system_s", "waits", "pid", "begun_ns", "ended_ns")
 """What a process reports of its use of the machine: CPU time outside and in the kernel, s, how often it blocked, which
 process it is, and from when to when by the monotonic clock."""
 GROUP_TRIES = 3
+PING_PONGS = {"plain": "latency", "aio": "latency_aio", "c": "latency_c"}
+"""The roles of ``worker``: by ``send`` and ``recv`` of ``Group`` or of ``aio.Group``, or in C by ``seqcast.embed``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Latency:
         order: as in ``seqcast.join``.
         rounds: round trips that count.
         spin: waiting spins rather than blocks.
-        aio: both members wait in an event loop.
+        kind: how both members send and receive, a key of PING_PONGS.
         cores: of the two members; None: not pinned.
         settings: more of ``seqcast.join``, by name.
         members: of the group. Those beyond two only listen: they join first, so that neither side is the sequencer.
@@ -73,7 +75,7 @@ class Latency:
     order: str
     rounds: int
     spin: bool
-    aio: bool
+    kind: str
     cores: tuple[int, int] | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     members: int = 2
@@ -279,7 +281,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
 
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
-    """The same for two members of a seqcast group, by ``send`` and ``recv`` of ``Group`` or of ``aio.Group``."""
+    """The same for two members of a seqcast group."""
     listeners = latency.members - 2
     with Processes() as processes:
         for number in range(latency.members):
@@ -288,7 +290,7 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
             if latency.spin:
                 settings["latency"] = True
             task = {
-                "role": "listener" if index < 0 else "latency_aio" if latency.aio else "latency",
+                "role": "listener" if index < 0 else PING_PONGS[latency.kind],
                 "name": f"member-{number}",
                 "cluster": cluster,
                 "members": latency.members,

@@ -364,6 +364,27 @@ def latency(task: dict[str, Any]) -> None:
         group.leave()
 
 
+def latency_c(task: dict[str, Any]) -> None:
+    """The same in C, by the table of functions."""
+    from seqcast._native.bare import table_ping, table_pong
+
+    commands = Commands()
+    group = join(task, commands, deliver_own=False)
+    leave_when_parent_ends(group, commands)
+    try:
+        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        if task["sender"]:
+            table_pong(group)
+            return
+        commands.next()
+        trips = table_ping(group, size=task["size"], warm_rounds=task["warm_rounds"], rounds=task["rounds"])
+        say("done", **halves(trips), counters=group.counters())
+        with contextlib.suppress(SystemExit):
+            commands.next()
+    finally:
+        group.leave()
+
+
 def listener(task: dict[str, Any]) -> None:
     """A member that takes no part in the ping-pong, but receives it until its input closes."""
     commands = Commands()
@@ -406,7 +427,8 @@ def main() -> int:
     try:
         roles: dict[str, Callable[[dict[str, Any]], None]] = {
             "member": member, "plain": plain, "aio": lambda task: asyncio.run(aio(task)),
-            "latency": latency, "latency_aio": lambda task: asyncio.run(latency_aio(task)), "listener": listener,
+            "latency": latency, "latency_c": latency_c, "latency_aio": lambda task: asyncio.run(latency_aio(task)),
+            "listener": listener,
         }  # fmt: skip
         roles.get(task["role"], bare)(task)
     except (SeqcastError, OSError, NotImplementedError) as error:

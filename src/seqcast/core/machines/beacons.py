@@ -144,13 +144,10 @@ class Beacons:
         return first + GATHER * self.context.settings.bundle_ns
 
     def hears(self, sender: int, address: bytes) -> bool:
-        """Have multicasts of this coordinator reached us recently, and heartbeats of the view that it beacons? Without
-        the latter, whoever repeats a beacon could have the group stop sending."""
+        """Have multicasts of this coordinator reached us recently?"""
         known = self.heard.get(sender)
         old = self.context.now - 3 * self.context.settings.beacon_ns
-        if known is None or known.address != address or known.last_ns <= old:
-            return False
-        return self.context.plane.strangers(known.tag) > 0
+        return known is not None and known.address == address and known.last_ns > old
 
     def asked_by(self, sender: int, address: bytes) -> None:
         """This coordinator leads a merge, so that we wait for it to lead."""
