@@ -8,7 +8,8 @@ int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_dri
     sc_role_init(&d->role);
     sc_cond_init(&d->turn.free);
     sc_waits_init(&d->waits);
-    return sc_transmitter_init(&d->tx) || sc_round_init(&d->round) ? -1 : 0;
+    d->round.pace.nap_ns_max = config->nap_ns;
+    return sc_transmitter_init(&d->tx) || sc_intake_init(&d->round) ? -1 : 0;
 }
 
 void sc_driver_stop(sc_driver *d) {
@@ -52,7 +53,7 @@ void sc_driver_forked(sc_driver *d) {
 
 void sc_driver_free(sc_driver *d) {
     if (!d->engine) return; /* not initialised: its descriptors are zeros, which are somebody else's */
-    if (d->round.scratch) sc_round_free(d);
+    if (d->round.scratch) sc_intake_free(d);
     sc_transmitter_free(&d->tx);
     sc_set_close(&d->waits.set);
     sc_signal_close(d->waits.watch);

@@ -14,6 +14,7 @@
  */
 #pragma once
 
+#include "io/pace.h"
 #include "io/sockets.h"
 
 typedef struct {
@@ -73,7 +74,7 @@ typedef struct { /* role.c */
     sc_atomic waiting; /* callers without the role: the holder wakes them after each round */
 } sc_role;
 
-typedef struct { /* receive.c; all of it is the role holder's, who lets others read `came` and `loaded` */
+typedef struct { /* intake.c and round.c; all of it is the role holder's, who lets others read `came` and `loaded` */
     sc_io_datagram in[SC_IO_BATCH_MAX];
     sc_slab *slabs[SC_IO_BATCH_MAX]; /* `in[i].whole` */
     sc_slab *shared[SC_IO_BATCH_MAX]; /* slabs that have slots, `in[i].slot` */
@@ -85,15 +86,7 @@ typedef struct { /* receive.c; all of it is the role holder's, who lets others r
     uint64_t came; /* monotonic time when the last datagrams were received */
     int64_t ran; /* of the last round */
     int cut_short; /* the last round took all it may: more may be there */
-    int64_t load_since;
-    uint64_t load_bytes, load_packets, load_rounds;
-    int64_t ordered_at; /* monotonic time when what was received got places from us, as the sequencer */
-    int polls; /* that may be in vain */
-    unsigned unpolled; /* waits without a poll */
-    int64_t yields_at, yield_pause; /* when it leaves the core to others again; the last time until then */
-    int64_t late_ns; /* how late the holder gets a core, on average */
-    int64_t nap_ns; /* under load: how long datagrams may accumulate; otherwise 0 */
-    uint64_t nap_bytes; /* expected bytes of that */
+    sc_pace pace;
     uint64_t gather; /* bytes: a quarter of a window */
     unsigned looks; /* at the sockets, by a spinning thread */
     int talk; /* the lane that brought the last message */

@@ -35,9 +35,20 @@ void sc_flush_rest(sc_driver *d);
 /* Another thread has left its transmitting to the caller, the I/O thread or the holder of the receive role: once. */
 int sc_takes_over(sc_driver *d);
 
-/* receive.c; by the role's holder */
-int sc_round_init(sc_round *round);
-void sc_round_free(sc_driver *d);
+/* intake.c; by the role's holder */
+#define SC_ROUND_BYTES_MAX (1u << 20) /* a round checks the timers again after this much */
+#define SC_RECEIVE_ONE 1 /* of the datagrams that are there */
+#define SC_RECEIVE_FIRST 4 /* also of large buffers: they are checked and ordered while they are in the cache */
+int sc_intake_init(sc_round *round);
+void sc_intake_free(sc_driver *d);
+/* Receives the datagrams that have arrived on `lanes`; `first`: so many in the first call, or SC_RECEIVE_ONE of each lane. Sets
+ * *urgent if something has to be transmitted. Returns their bytes. */
+uint64_t sc_intake(sc_driver *d, int lanes, int first, int *urgent);
+
+/* Slots are as large as a full packet of the view. Under the engine's lock. */
+void sc_intake_measure(sc_driver *d);
+
+/* round.c; by the role's holder */
 /* Waits at most until `until` for datagrams and receives them, runs timers, transmits what is urgent. Returns whether it was
  * woken. */
 int sc_round_run(sc_driver *d, int64_t until, int may_nap);

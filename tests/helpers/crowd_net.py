@@ -18,6 +18,7 @@ GOSSIP = GossipSettings(
     history_ns=2 * SECOND, lag=50,
 )  # fmt: skip
 TAG = 7
+PORT = 5000
 
 
 class MemoryStore:
@@ -62,12 +63,12 @@ class CrowdNet:
         self.cut: Callable[[int, int], bool] = lambda sender, to: False
         self.members: dict[int, CrowdMember] = {}
         self.told: dict[int, list[Event]] = {}
-        self._queue: list[tuple[int, int, int, bytes, bytes]] = []
+        self._queue: list[tuple[int, int, int, tuple[bytes, int], bytes]] = []
         self._n = 0
 
     def join(self, number: int, gossip: GossipSettings = GOSSIP, **more: Any) -> CrowdMember:
         """A member whose address is 10.0.0.``number``."""
-        me = make_id(bytes([10, 0, 0, number]), 5000, self.random.getrandbits(32))
+        me = make_id(bytes([10, 0, 0, number]), PORT, self.random.getrandbits(32))
         bounds = more.pop("bounds", StreamSettings())
         seed = self.random.getrandbits(60)
         member = CrowdMember(me, TAG, gossip, bounds, self.now, seed, **more)
@@ -82,9 +83,9 @@ class CrowdNet:
         self.members[number].send(payload, self.now)
         self._flush(number)
 
-    def inject(self, number: int, data: bytes, source: int) -> None:
+    def inject(self, number: int, data: bytes, source: int, port: int = PORT) -> None:
         """A datagram forged at 10.0.0.``source`` arrives at a member."""
-        self.members[number].datagram(data, bytes([10, 0, 0, source]), self.now)
+        self.members[number].datagram(data, (bytes([10, 0, 0, source]), port), self.now)
         self._flush(number)
 
     def run(self, seconds: float) -> None:
@@ -96,9 +97,9 @@ class CrowdNet:
                 break
             self.now = max(self.now, at)
             while self._queue and self._queue[0][0] <= self.now:
-                _, _, to, source, data = heappop(self._queue)
+                _, _, to, (address, port), data = heappop(self._queue)
                 if to in self.members:
-                    self.members[to].datagram(data, source, self.now)
+                    self.members[to].datagram(data, (address, port), self.now)
                     self._flush(to)
             for number, member in list(self.members.items()):
                 if member.due() <= self.now:
@@ -114,7 +115,7 @@ class CrowdNet:
                 if self.random.random() >= self.loss and not self.cut(number, each):
                     self._n += 1
                     at = self.now + self.random.randrange(MS // 10, 2 * MS)
-                    heappush(self._queue, (at, self._n, each, bytes([10, 0, 0, number]), data))
+                    heappush(self._queue, (at, self._n, each, (bytes([10, 0, 0, number]), PORT), data))
         self.told[number] += member.take_events()
 
     # ---- results

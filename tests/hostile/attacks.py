@@ -338,6 +338,25 @@ def merge_ask_without_a_beacon(a: Attacker) -> None:
 
 
 @stranger
+def merge_asks_with_a_beacon(a: Attacker) -> None:
+    """Ten times a second, one merge that renews its lease or each another one: no send may wait for it."""
+    a.notes["extra"] = 30
+    context = a.groups[0]._runner.endpoint.context
+    view_id = ViewId(1 << 40, a.own, (1, a.own))
+    for number in range(30):
+        beacon = frames.Beacon(
+            a.groups[0].cluster, context.settings.order, a.entered.mechanism, view_id, None, context.settings.shared
+        )
+        a.say(beacon, a.own)
+        a.say(frames.MergeAsk((a.own, number // 15 * number), a.tag), a.own, 1, 0.1)
+        begin = time.monotonic()
+        a.groups[0].send(b"meanwhile", timeout=5.0)
+        a.notes["longest"] = max(a.notes.get("longest", 0.0), time.monotonic() - begin)
+    assert a.count("control_merges_unheard") > 0
+    assert a.notes["longest"] < 0.4, "sends were held up"
+
+
+@stranger
 def merge_frames_of_nobody(a: Attacker) -> None:
     entered = a.entered
     for merge in ((a.own, 1), (a.id(0), 1)):

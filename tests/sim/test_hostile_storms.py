@@ -3,6 +3,11 @@
 import pytest
 from hostile.storm import WHO, Storm, calm
 
+from seqcast.core.frames import kinds as frames
+from seqcast.sim.options import MS, SECOND
+from seqcast.sim.world import World
+from seqcast.types import ViewId
+
 SEEDS = [range(1, 3), pytest.param(range(3, 7), marks=pytest.mark.long)]
 
 
@@ -33,3 +38,56 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
     for seed in range(11, 13):
         result = Storm(calm(seed, who, **changes), who).run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
+
+
+class Asker(Storm):
+    """A stranger that beacons ten times a second, and asks for a merge of which nothing comes.
+
+    Args:
+        beats: it also sends heartbeats, as the members of a view do.
+        renews: it repeats one merge; False: each is another one.
+    """
+
+    def __init__(self, seed: int, beats: bool, renews: bool) -> None:
+        super().__init__(calm(seed, partition="merge", duration_ns=12 * SECOND), "stranger")
+        self.beats, self.renews = beats, renews
+        self.asked = self.held = 0
+
+    def plan(self) -> None:
+        World.plan(self)
+        for moment in range(SECOND, self.options.duration_ns, 100 * MS):
+            self.clock.at(moment, self.strike)
+
+    def strike(self) -> None:
+        inside = [node for node in self.nodes if node.up and node.endpoint.view is not None]
+        if not inside:
+            return
+        context = inside[0].endpoint.context
+        self.asked += 1
+        self.held += any(node.endpoint.context.merging for node in inside)
+        view_id = ViewId(1 << 40, self.own, (1, self.own))
+        order, shared = self.options.order, context.settings.shared
+        beacon = frames.Beacon("sim", order, context.mechanism, view_id, None, shared)
+        ask = frames.MergeAsk((self.own, 1 if self.renews else self.asked), context.tag)
+        datagrams = [self.forger.control(self.own, frame) for frame in (beacon, ask)]
+        if self.beats:
+            datagrams.insert(0, self.forger.heartbeat(self.own, view_id.tag, 0, 0, [(0, 0)], 0))
+        for node in inside:
+            for datagram in datagrams:
+                self.network.carry(2000, node.index, node.receive, datagram, self.evil.address)
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_stranger_that_asks_for_merges_holds_up_no_send(renews):
+    storm = Asker(1, beats=False, renews=renews)
+    result = storm.run()
+    assert not result.violations and result.messages > 100
+    assert storm.asked > 90 and storm.held == 0
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_one_that_looks_like_a_group_is_believed_less_and_less(renews):
+    storm = Asker(1, beats=True, renews=renews)
+    result = storm.run()
+    assert not result.violations and result.messages > 100
+    assert 0 < storm.held < storm.asked / 4

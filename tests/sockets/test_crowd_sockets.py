@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until, why_
 
 import seqcast
 from seqcast import CrowdHistory, CrowdLost, CrowdMessage
+from seqcast.core.gossip.datagrams import Packet, address_of, dump
+from seqcast.net.runner import group_tag
 
 
 @contextlib.contextmanager
@@ -55,6 +58,26 @@ def test_all_members_get_each_sender_s_messages_in_order() -> None:
             got = messages(each, 400)
             for sender in members[:2]:
                 assert [m.payload for m in got if m.sender == sender.id] == [b"%d" % i for i in range(200)]
+
+
+def test_another_process_of_a_member_s_host_cannot_silence_it() -> None:
+    """Under its id and from its address, but not from its port, whatever it claims."""
+    with crowd_of(3, name := cluster()) as members, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        victim, *others = members
+        victim.send(b"before")
+        for each in others:
+            assert [m.payload for m in messages(each, 1)] == [b"before"]
+        stranger.bind((socket.inet_ntoa(address_of(victim.id)[0]), 0))
+        for far in range(1 << 62, (1 << 62) + 5):
+            forged = dump(group_tag(name), victim.id, Packet(victim.id, far, far, b"forged"))
+            for each in members:
+                address, port = address_of(each.id)
+                stranger.sendto(forged, (socket.inet_ntoa(address), port))
+        wait_until(lambda: all(each.counters()["datagrams_other"] >= 5 for each in others), LIMIT_S)
+        for i in range(50):
+            victim.send(b"%d" % i)
+        for each in others:
+            assert [m.payload for m in messages(each, 50)] == [b"%d" % i for i in range(50)]
 
 
 def test_a_late_join_handler_that_was_killed_serves_joiners_again(tmp_path: Path) -> None:

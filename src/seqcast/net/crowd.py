@@ -250,7 +250,7 @@ class CrowdRunner:
                 return
             except ConnectionError:
                 continue  # ICMP: the port of a member that has ended
-            self._member.datagram(data, socket.inet_aton(source[0]), time.monotonic_ns())
+            self._member.datagram(data, (socket.inet_aton(source[0]), source[1]), time.monotonic_ns())
 
     def _transmit(self) -> None:
         for to, data in self._member.take_datagrams():

@@ -115,7 +115,8 @@ class PacketStore:
             return
         first, last = self._spans.get(sender, (seqno, seqno))
         self._spans[sender] = min(first, seqno), max(last, seqno)
-        self._ends[sender] = max(self._ends.pop(sender, 0), seqno)  # the newest is the last
+        self._ends.pop(sender, 0)
+        self._ends[sender] = seqno  # the newest is the last; a stream that was restored continues below what it was
         self._dirty[sender] = None
         self.counters["store_packets"] += 1
         self.counters["store_bytes"] += len(payload) + ROW_BYTES

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+NUMBERS = 1 << 63
+"""Numbers of gossips are compared modulo this, so that the next one is later whatever number somebody made up."""
+
+
+def is_old(counter: int, mark: int) -> bool:
+    """Whether a number is the mark, or before it."""
+    return (mark - counter) % NUMBERS < NUMBERS // 2
+
 
 class Known:
     """The last gossips one by one; of the older ones the highest number of each origin, below which all count as seen.
@@ -17,7 +25,8 @@ class Known:
 
     def add(self, origin: int, counter: int) -> bool:
         """True if it was not seen before."""
-        if counter <= self._marks.get(origin, 0) or (origin, counter) in self._cache:
+        mark = self._marks.get(origin)
+        if (mark is not None and is_old(counter, mark)) or (origin, counter) in self._cache:
             return False
         self._cache[origin, counter] = None
         if len(self._cache) > self._cache_max:
@@ -27,7 +36,7 @@ class Known:
         return True
 
     def _raise(self, origin: int, counter: int) -> None:
-        mark = max(self._marks.pop(origin, 0), counter)
-        self._marks[origin] = mark
+        mark = self._marks.pop(origin, counter)
+        self._marks[origin] = mark if is_old(counter, mark) else counter
         if len(self._marks) > self._origins_max:
             del self._marks[next(iter(self._marks))]

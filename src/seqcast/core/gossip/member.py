@@ -25,6 +25,7 @@ COUNTERS = (
     "packets_sent",
     "packets_received",
     "packets_again",
+    "packets_unasked",
     "gossips_sent",
     "gossips_received",
     "datagrams_bad",
@@ -90,12 +91,12 @@ class CrowdMember:
         self._transmit(0, Packet(self.id, seqno, self.streams.first_kept(), payload))
         return seqno
 
-    def datagram(self, data: bytes, source: bytes, now_ns: int) -> None:
+    def datagram(self, data: bytes, source: tuple[bytes, int], now_ns: int) -> None:
         """A datagram came.
 
         Args:
-            source: the address that it came from: it must be the one in the sender's id, so that nobody can make this
-                member send to a third party.
+            source: the address and the port that it came from: they must be those in the sender's id, so that nobody
+                can speak for another process of its machine, or make this member send to a third party.
         """
         self.streams.now_ns = now_ns
         try:
@@ -103,7 +104,7 @@ class CrowdMember:
         except RemoteProtocolError:
             self._counters["datagrams_bad"] += 1
             return
-        if found is None or address_of(found[0])[0] != source:
+        if found is None or address_of(found[0]) != source:
             self._counters["datagrams_other"] += 1
             return
         via, what = found
@@ -111,7 +112,11 @@ class CrowdMember:
             return  # our own multicast
         if isinstance(what, Packet):
             self._counters["packets_received"] += 1
-            self.streams.came(what.sender, what.seqno, what.payload, what.kept if what.sender == via else 0)
+            kept = what.kept if what.sender == via else 0
+            if kept or self.gossiper.asked(what.sender, what.seqno):
+                self.streams.came(what.sender, what.seqno, what.payload, kept)
+            else:
+                self._counters["packets_unasked"] += 1
             return
         if isinstance(what, Gossip):
             self._counters["gossips_received"] += 1
@@ -152,6 +157,8 @@ class CrowdMember:
             **self._counters,
             "packets_lost": self.streams.missed,
             "packets_dropped": self.streams.dropped,
+            "packets_doubted": self.streams.doubted,
+            "streams_restored": self.streams.restored,
             "messages_dropped": self.gossiper.dropped,
             "gossips_forged": self.gossiper.forged,
             "members": self.gossiper.size,

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from seqcast.core.gossip.dice import Dice
 from seqcast.core.gossip.history import Again, Begun, CaughtUp, From, History, Pull
 from seqcast.core.gossip.inbox import Budget, Inbox
-from seqcast.core.gossip.known import Known
+from seqcast.core.gossip.known import NUMBERS, Known, is_old
 from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import NEVER, GossipSettings
@@ -88,9 +88,9 @@ Effect = Send | Answer | Alive | Agreed | Collect | Lost | From | Begun | Caught
 
 
 class _Want:
-    """A packet that another member says it has and this one lacks. ``proven``: its sender, a late-join handler or two
-    other members say so. What only one member claims, and no later packet proves, is asked for but never reported as
-    lost: one wrong digest must not skip packets that are still to be sent."""
+    """A packet that another member says it has and this one lacks. ``proven``: its sender itself, a late-join handler
+    or two other members say so. What only one member claims, and no later packet proves, is asked for but never
+    reported as lost: one wrong digest must not skip packets that are still to be sent."""
 
     __slots__ = ("asked_ns", "claimed_by", "proven", "since_ns")
 
@@ -195,6 +195,11 @@ class Gossiper:
         """Messages that found the queue full."""
         return self._inbox.dropped
 
+    def asked(self, sender: int, seqno: int) -> bool:
+        """Did this member ask for this packet? Others send packets that are not their own only on request."""
+        want = self._wants.get(sender, {}).get(seqno)
+        return want is not None and want.asked_ns != -NEVER
+
     # ---- gossips of our own
 
     def _interval(self) -> int:
@@ -204,7 +209,7 @@ class Gossiper:
         self._gossip_ns = now_ns + self._interval()
         if not self._peers.others:
             return
-        self._counter += 1
+        self._counter = self._counter % (NUMBERS - 1) + 1
         self._known.add(self._me, self._counter)
         gossip = Gossip(self._me, self._counter, 0, self._window.digest(), (self._me,), self._peers.others)
         self._pass_on(gossip, now_ns)
@@ -312,7 +317,7 @@ class Gossiper:
         number = max(gossip.counter, gossip.sum.round if gossip.sum is not None else 0)
         if number > most and not self._peers.partial:
             return False  # even in our name: a number of ours above it would be implausible, too
-        if gossip.origin != self._me or gossip.counter <= self._counter:
+        if gossip.origin != self._me or is_old(gossip.counter, self._counter):
             return True
         self.forged += 1
         self._counter = gossip.counter
@@ -345,7 +350,8 @@ class Gossiper:
                             break
                         room -= 1
                         want = wants[seqno] = _Want(now_ns, via if origin is None else origin)
-                    want.proven |= origin is None or origin == sender or origin != want.claimed_by
+                    believed = origin is None or origin == via == sender
+                    want.proven |= believed or origin != want.claimed_by
                     if seqno >= span.kept and now_ns - want.asked_ns >= settings.ask_again_ns:
                         want.asked_ns = now_ns
                         due.append(seqno)
@@ -380,7 +386,11 @@ class Gossiper:
     # ---- what nobody needs any more
 
     def _collect(self, digest: dict[int, Span]) -> None:
-        self._effects += [Collect(*each) for each in below_lag(digest, self._settings.lag).items()]
+        """No more than if this member alone decided: else a made-up digest would empty the memory of all."""
+        for sender, below in below_lag(digest, self._settings.lag).items():
+            own = self._window.received(sender) - self._settings.lag
+            if own > 0:
+                self._effects.append(Collect(sender, min(below, own)))
 
     def _take(self) -> list[Effect]:
         effects, self._effects = self._effects, []

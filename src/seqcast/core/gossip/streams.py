@@ -14,6 +14,9 @@ from seqcast.core.gossip.messages import Catalog, Span
 AHEAD_MAX = 8192
 """Packets of one sender beyond the next one to deliver: later ones are dropped, and repaired once there is room. If
 their sender no longer keeps the next ones, these are given up instead."""
+PROOFS = 3
+"""Packets of a sender, one after the other, that show that its stream is elsewhere than this member believes. One,
+which anybody may have forged, must not skip all that the sender says from then on."""
 SENDERS_MAX = 4096
 PAST_MAX = 65_536
 """Senders whose packets are held or kept, and silent ones of which only the last seqno is remembered, so that none of
@@ -79,8 +82,20 @@ class StreamSettings:
     settle_ns: int = 2_000_000_000
 
 
+class _Elsewhere:
+    """Packets of a sender, each later than the one before, that came one after the other where none is expected."""
+
+    __slots__ = ("count", "first", "last")
+
+    def __init__(self, seqno: int) -> None:
+        self.first = self.last = seqno
+        self.count = 1
+
+
 class _Stream:
-    __slots__ = ("active_ns", "apart", "delivered", "highest", "in_memory", "kept", "least")
+    __slots__ = (
+        "active_ns", "apart", "delivered", "elsewhere", "highest", "in_memory", "kept", "least", "rejoins", "skipped",
+    )  # fmt: skip
 
     def __init__(self, first: int, least: int, now_ns: int) -> None:
         self.delivered = self.highest = first - 1
@@ -89,6 +104,9 @@ class _Stream:
         self.least = least  # those before it were delivered earlier
         self.apart: dict[int, bytes | None] = {}  # came out of order; None: lost
         self.active_ns = now_ns
+        self.elsewhere: _Elsewhere | None = None
+        self.skipped = (least, first - 1)  # the range before `delivered` that was passed over last, perhaps wrongly
+        self.rejoins = (0, 0)  # when the first of these is delivered, so is everything up to the second
 
     @property
     def received(self) -> int:
@@ -130,6 +148,9 @@ class Streams:
         """The application is so far behind that new packets are dropped; they are repaired later."""
         self.dropped = 0
         """Packets that came when there was no room for them."""
+        self.doubted = self.restored = 0
+        """Packets far from where their sender's next one is, which were not believed yet; and streams that continued
+        where such packets are, behind what somebody had made this member skip."""
 
     # ---- what comes
 
@@ -164,7 +185,11 @@ class Streams:
             if not kept:
                 return
             stream = self._begin(sender, kept if self.settled else seqno)
-        if sender == self._me or seqno <= stream.delivered or seqno in stream.apart:
+        if sender == self._me:
+            return
+        if kept and not self._is_in_place(sender, stream, seqno, kept):
+            return
+        if seqno <= stream.delivered or seqno in stream.apart:
             return
         if self._is_too_far(stream, seqno, payload) and not self.catching_up and kept > stream.delivered + 1:
             self.lost(sender, 1, kept - 1)  # else it would drop all that is sent from now on, and never catch up
@@ -191,6 +216,7 @@ class Streams:
             return
         stream = self._streams.get(sender) or self._begin(sender, first)
         stream.delivered = max(first, stream.least) - 1
+        stream.skipped = (stream.least, stream.delivered)
         stream.kept = stream.delivered + 1
         stream.highest = max(stream.highest, stream.delivered)
         for seqno in [each for each in stream.apart if each <= stream.delivered]:
@@ -297,6 +323,42 @@ class Streams:
 
     # ---- inside
 
+    def _is_in_place(self, sender: int, stream: _Stream, seqno: int, kept: int) -> bool:
+        """Whether a new packet of a sender is where its next ones are expected, or proves that they are there.
+
+        Timeline without proofs: b delivers 1 to 10 of a. Somebody sends b the packet 2^62 in a's name: b tells all
+        before it as missed, and drops 11, 12, ... as old, for ever.
+        """
+        ahead = seqno > stream.delivered + AHEAD_MAX and kept > stream.delivered + 1 and not self.catching_up
+        first, last = stream.skipped
+        behind = first <= seqno <= last and not self._waits
+        if not ahead and not behind:
+            if seqno > stream.delivered:
+                stream.elsewhere = None
+            return True
+        found = stream.elsewhere
+        if found is None or not found.last <= seqno <= found.last + AHEAD_MAX:
+            found = stream.elsewhere = _Elsewhere(seqno)
+        elif seqno > found.last:
+            found.last, found.count = seqno, found.count + 1
+        if found.count < PROOFS:
+            self.doubted += 1
+            return False
+        stream.elsewhere = None
+        if behind:
+            self._restore(sender, stream, max(found.first, first))
+        return True
+
+    def _restore(self, sender: int, stream: _Stream, seqno: int) -> None:
+        """Continues with a packet that was passed over. What was delivered behind that range does not come again."""
+        self.restored += 1
+        self.collect(sender, stream.delivered + 1)
+        self._held_bytes -= sum(map(_size, stream.apart.values()))
+        stream.apart.clear()
+        stream.rejoins = stream.skipped[1], stream.delivered
+        stream.delivered = stream.highest = seqno - 1
+        stream.kept, stream.skipped = seqno, (stream.skipped[0], seqno - 1)
+
     def _is_too_far(self, stream: _Stream, seqno: int, payload: bytes) -> bool:
         """There is no room for this packet until earlier ones are delivered."""
         too_many = self._held_bytes + _size(payload) > self._settings.held_bytes
@@ -332,7 +394,7 @@ class Streams:
     def _advance(self, sender: int, stream: _Stream) -> None:
         while (seqno := stream.delivered + 1) in stream.apart:
             payload = stream.apart.pop(seqno)
-            stream.delivered = seqno
+            stream.delivered = stream.rejoins[1] if seqno == stream.rejoins[0] else seqno
             if payload is not None:
                 self._held_bytes -= _size(payload)
                 self._deliver(sender, seqno, payload)
@@ -352,6 +414,8 @@ class Streams:
 
     def _miss(self, sender: int, first: int, last: int) -> None:
         self.missed += last - first + 1
+        stream = self._streams[sender]
+        stream.skipped = (stream.skipped[0] if stream.skipped[1] == first - 1 else first, last)
         before = self._events[-1] if self._events else None
         if isinstance(before, Missed) and before.sender == sender and before.last == first - 1:
             self._events[-1] = before._replace(last=last)

@@ -144,10 +144,13 @@ class Beacons:
         return first + GATHER * self.context.settings.bundle_ns
 
     def hears(self, sender: int, address: bytes) -> bool:
-        """Have multicasts of this coordinator reached us recently?"""
+        """Have multicasts of this coordinator reached us recently, and heartbeats of the view that it beacons? Without
+        the latter, whoever repeats a beacon could have the group stop sending."""
         known = self.heard.get(sender)
         old = self.context.now - 3 * self.context.settings.beacon_ns
-        return known is not None and known.address == address and known.last_ns > old
+        if known is None or known.address != address or known.last_ns <= old:
+            return False
+        return self.context.plane.strangers(known.tag) > 0
 
     def asked_by(self, sender: int, address: bytes) -> None:
         """This coordinator leads a merge, so that we wait for it to lead."""

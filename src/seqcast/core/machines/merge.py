@@ -243,14 +243,18 @@ class Merger(Machine):
         return frame.merge == self.merge and (sender, address) == self.leader
 
     def is_by_an_unheard_leader(self, _frame: MergeAsk, sender: int, address: bytes) -> bool:
-        """Its unicasts reach us but not its multicasts, which a view needs: the merged view would fall apart. If its
-        beacon is only late, it asks again."""
+        """Its unicasts reach us but not its multicasts, which a view needs: the merged view would fall apart; or it
+        beacons a view that has no members. If its beacon or a heartbeat is only late, it asks again."""
         return not self.beacons.hears(sender, address)
 
     def can_follow(self, frame: MergeAsk, sender: int, _address: bytes) -> bool:
         context = self.context
         ours = not context.primary and frame.view == context.tag and frame.merge != self.taken
         return ours and sender not in context.infos and self._on_duty() and context.now >= self.quiet_ns
+
+    def leads_nowhere(self) -> bool:
+        """The leader still asks, and would have completed any merge by now."""
+        return self.context.now >= self.patience_ns
 
     def has_news_for_leader(self) -> bool:
         """Our subgroup is cut, and the leader was not told of this cut."""
@@ -400,6 +404,11 @@ class Merger(Machine):
         self.quiet_ns = self.context.now + max(self.pause_ns, min(pause, settings.merge_back_off_ns_max))
         self.fruitless = min(self.fruitless + 1, FRUITLESS_MAX)
 
+    def back_off_longest(self) -> None:
+        """After a merge whose leader asked for longer than a merge takes."""
+        self.fruitless = FRUITLESS_MAX
+        self.back_off_longer()
+
     def stop(self, *_: object) -> None:
         self.repeats.stop()
         self.deadline_ns = NEVER
@@ -469,6 +478,7 @@ class Merger(Machine):
         (None, E.REPEAT, None, ILLEGAL, "the timer does not run"),
         (S.LEADING, E.DEADLINE, None, drop_silent, "the merge continues without those that are not ready"),
         (S.GOING, E.DEADLINE, S.APART, stop, "a coordinator that did not answer continues alone and is rediscovered"),
+        (S.FOLLOWING, (E.DEADLINE, leads_nowhere), S.APART, (release, back_off_longest), "it may lead none: be wary"),
         (S.FOLLOWING, E.DEADLINE, S.APART, (release, back_off_longer), "the leader is silent, or slow: continue alone"),
         (S.APART, E.DEADLINE, None, ILLEGAL, "no deadline runs"),
         (S.LEADING, E.VIEW, S.APART, (cancel_all, stop), "our view was closed without the merge"),
