@@ -8,9 +8,12 @@
  *   silent for S          S is suspect_ns times 1 + local health: suspected, unless others vouch for it
  *   no multicast for S    the link from it to us is cut, in part or entirely, and our next heartbeat says so: a unicast
  *                         answer shows that it is alive, but not that the link that the group depends on works
+ *   no unicast for S      it is pinged with each heartbeat: an idle member has nothing to send, and its PONG suffices
+ *   none for 3 S          while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next heartbeat
+ *                         says so: acknowledgements, requests and answers do not come through
  *
  * Any datagram directly from it ends the first three; what others say about it ends only the suspicion. A multicast from it
- * ends the last. Members that do not hear each other's multicasts also exchange heartbeats by unicast, so that all members
+ * ends the fourth, a unicast the last two. Members that do not hear each other's multicasts also exchange heartbeats by unicast, so that all members
  * learn of the same cut links.
  *
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
@@ -22,6 +25,7 @@
 #define PINGS_MIN 2 /* unanswered, before a member is suspected */
 #define PINGS_QUICK 4
 #define RECOVERY 8
+#define MUTE 3 /* suspicion times without a unicast: some 16 pings by then, of which one comes through */
 
 static int64_t doubt_after(const sc_engine *e) { return e->config.heartbeat_ns + e->config.heartbeat_ns / 2; }
 
@@ -59,6 +63,13 @@ void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     peer->detect.refused = 0;
     if (peer->detect.silent) links_changed(e); /* links of a suspected member are not reported */
     unsuspect(e, peer);
+}
+
+/* A unicast directly from it. */
+void sc_detect_reached(sc_engine *e, sc_peer *peer, int64_t now) {
+    peer->detect.reached = now;
+    if (peer->detect.mute) links_changed(e);
+    peer->detect.mute = 0;
 }
 
 void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now) {
@@ -155,7 +166,7 @@ static uint64_t progress(const sc_engine *e) {
 static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;
-    uint8_t unheard[SC_MEMBERS_MAX / 8] = {0};
+    uint8_t unheard[SC_MEMBERS_MAX / 8] = {0}, mutes[SC_MEMBERS_MAX / 8] = {0};
     if (e->detect.stuck) sc_put_flags(p, SC_FLAG_STARVED);
     sc_put_claim(p, e->credit.claim);
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
@@ -167,12 +178,16 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
         sc_put_heartbeat_delivered(p, r, own ? e->group.unsent - 1 : rx->queued - 1);
         sc_put_heartbeat_received(p, r, own ? e->group.unsent - 1 : rx->highest);
         if (e->peers[r]->detect.silent) unheard[r / 8] |= (uint8_t)(1u << r % 8);
+        if (e->peers[r]->detect.mute) mutes[r / 8] |= (uint8_t)(1u << r % 8);
     }
     sc_put_heartbeat_unheard(p, unheard);
+    sc_put_heartbeat_mute(p, mutes);
     e->counters.heartbeats_sent++;
 }
 
-static int hears_not(const sc_peer *peer, uint32_t rank) { return peer->detect.unheard[rank / 8] >> rank % 8 & 1; }
+static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
+
+static int hears_not(const sc_peer *peer, uint32_t rank) { return has_bit(peer->detect.unheard, rank); }
 
 static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.heartbeat_due = now + e->config.heartbeat_ns;
@@ -184,6 +199,8 @@ static void heartbeat(sc_engine *e, int64_t now) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
         if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
+        if (now - peer->detect.reached >= suspect_after(e))
+            say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
     }
 }
 
@@ -248,6 +265,10 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         }
         links_changed(e);
     }
+    if (memcmp(peer->detect.mutes, sc_get_heartbeat_mute(p), sizeof peer->detect.mutes)) {
+        memcpy(peer->detect.mutes, sc_get_heartbeat_mute(p), sizeof peer->detect.mutes);
+        links_changed(e);
+    }
     if (e->cut.set || peer->cut.lost) return;
     if (!peer->detect.present) sc_probe_entered(e, peer);
     peer->detect.present = 1;
@@ -272,6 +293,7 @@ static void was_late(sc_engine *e, int64_t late, int64_t now) {
         if (r == e->view.rank || peer->detect.suspected) continue;
         peer->detect.heard = peer->detect.heard + late < now ? peer->detect.heard + late : now;
         peer->detect.overheard = peer->detect.overheard + late < now ? peer->detect.overheard + late : now;
+        peer->detect.reached = peer->detect.reached + late < now ? peer->detect.reached + late : now;
         if (peer->detect.refused)
             peer->detect.refused = peer->detect.refused + late < now ? peer->detect.refused + late : now;
     }
@@ -291,6 +313,11 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
     if (event) event->evidence = refused ? peer->detect.refused_by : SC_EVIDENCE_SILENCE;
 }
 
+static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
+    const sc_peer_detection *at = &peer->detect;
+    return !at->mute && !at->silent && !at->doubted && at->present && now - at->reached >= MUTE * suspect_after(e);
+}
+
 void sc_detect_tick(sc_engine *e, int64_t now) {
     if (sc_flow_tells(e, now)) say_heartbeat(e, SC_LANE_CONTROL, NULL); /* it tells what is stable */
     if (e->detect.heartbeat_due <= now) {
@@ -307,6 +334,10 @@ void sc_detect_tick(sc_engine *e, int64_t now) {
         if (r == e->view.rank) continue;
         if (!peer->detect.silent && now - peer->detect.overheard >= suspect_after(e)) {
             peer->detect.silent = 1;
+            links_changed(e);
+        }
+        if (is_mute(e, peer, now)) {
+            peer->detect.mute = 1;
             links_changed(e);
         }
         if (!peer->detect.doubted && now - peer->detect.heard >= doubt_after(e)) {
@@ -346,7 +377,7 @@ size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids) {
     return n;
 }
 
-size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max) {
+size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max) {
     size_t n = 0;
     e->detect.links_told = 0;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
@@ -355,7 +386,8 @@ size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max) {
         for (uint32_t s = 0; s < e->view.n && n < max; s++) {
             const sc_peer *speaker = e->peers[s];
             int unheard = r == e->view.rank ? speaker->detect.silent : hears_not(listener, s);
-            if (!unheard || speaker->detect.suspected || r == s) continue;
+            int mute = r == e->view.rank ? speaker->detect.mute : has_bit(listener->detect.mutes, s);
+            if (!(unicast ? mute && !unheard : unheard) || speaker->detect.suspected || r == s) continue;
             pairs[2 * n] = listener->id;
             pairs[2 * n++ + 1] = speaker->id;
         }
@@ -370,5 +402,5 @@ void sc_detect_stop(sc_engine *e) { e->detect.heartbeat_due = SC_NEVER; }
 
 void sc_detect_peer_begin(sc_peer *peer, int64_t now) {
     memset(peer->digest, 0, sizeof peer->digest);
-    peer->detect = (sc_peer_detection){.heard = now, .overheard = now};
+    peer->detect = (sc_peer_detection){.heard = now, .overheard = now, .reached = now};
 }

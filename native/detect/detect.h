@@ -27,17 +27,20 @@ typedef struct {
     int present; /* its heartbeats say that it has installed this view */
     int doubted; /* under verification; set as long as one of the next two is */
     int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
+    int mute; /* heard, but no unicast from it came for MUTE suspicion times, though it was asked for one */
     int suspected; /* reported to the control plane */
     int64_t starved; /* since when its heartbeats report no progress for lack of slabs; 0: they do not */
     int slow; /* reported to the control plane as slow */
     uint32_t pings; /* of this verification */
     int64_t heard; /* last sign of life directly from it */
     int64_t overheard; /* last multicast directly from it */
+    int64_t reached; /* last unicast directly from it */
     int64_t vouched; /* last time that another member reported an answer from it */
     int64_t refused; /* when its port was first refused since it was last heard; 0: not refused */
     int refused_by; /* SC_EVIDENCE_PORT or SC_EVIDENCE_GUARD, whichever came first */
     int64_t ping_due; /* while doubted */
     uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members that it does not hear, by rank, as of its last heartbeat */
+    uint8_t mutes[SC_MEMBERS_MAX / 8]; /* and those whose unicasts do not reach it */
 } sc_peer_detection;
 
 struct sc_peer;
@@ -46,6 +49,7 @@ void sc_detect_begin(sc_engine *e, int64_t now);
 void sc_detect_peer_begin(struct sc_peer *peer, int64_t now);
 void sc_detect_stop(sc_engine *e);
 void sc_detect_heard(sc_engine *e, struct sc_peer *peer, int64_t now, int multicast);
+void sc_detect_reached(sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_on_ping(sc_engine *e, const struct sc_peer *sender, const uint8_t *p, const sc_address *from);
 void sc_on_pong(sc_engine *e, const struct sc_peer *sender, const uint8_t *p, int64_t now);
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now);

@@ -321,7 +321,7 @@ enum {
     SC_EVENT_SUSPECT = 2, /* `sender` is taken for dead: evidence */
     SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or another member vouches for it */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
-    SC_EVENT_LINKS = 5, /* the result of sc_engine_links has changed; raised once until it is called */
+    SC_EVENT_LINKS = 5, /* a result of sc_engine_links has changed; raised once until it is called */
     SC_EVENT_DRAINED = 6, /* everything accepted before sc_engine_end_sends is ordered and acknowledged; once */
     SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
@@ -344,8 +344,9 @@ int sc_engine_has_event(const sc_engine *e);
 /* Members under verification, neither heard nor suspected yet: their ids into `ids` (SC_MEMBERS_MAX). */
 size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 /* Links that are cut in one direction: pairs (listener, speaker), at most `max`, where the listener has not heard the
- * speaker for its suspicion time and neither is suspected here. For other members as of their last heartbeats. */
-size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max);
+ * speaker for its suspicion time and neither is suspected here. With `unicast`: where it hears the speaker, and no unicast of
+ * the speaker comes. For other members as of their last heartbeats. */
+size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max);
 /* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 

@@ -163,6 +163,7 @@ static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int 
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
     if (!current && !control && !late) return 0;
     sc_detect_heard(e, peer, now, lane != SC_LANE_UNICAST || (late && !current));
+    if (lane == SC_LANE_UNICAST) sc_detect_reached(e, peer, now);
     return 1;
 }
 

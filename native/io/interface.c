@@ -143,6 +143,8 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
     choice by = {0};
     if (name[0] == 0 ? sc_io_routed_source(io, NULL, &host) == 0 : parse_host(io->config.family, name, &host))
         by.address = &host;
+    else if (name[0] == 0 && errno == SC_NO_PORTS)
+        return sc_io_fail(error, "ports", errno);
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return sc_io_fail(error, "getifaddrs", errno);
     int found = (name[0] != 0 || by.address) && choose(io, all, &by, own);

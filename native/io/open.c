@@ -104,10 +104,10 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     sc_sockaddr bound = *own;
     socklen_t len = v4 ? sizeof bound.v4 : sizeof bound.v6;
     if (v4)
-        bound.v4.sin_port = 0;
+        bound.v4.sin_port = htons(io->config.unicast_port);
     else
-        bound.v6.sin6_port = 0;
-    if (bind(fd, &bound.any, len) != 0) return sc_io_fail(error, "bind", sc_errno());
+        bound.v6.sin6_port = htons(io->config.unicast_port);
+    if (bind(fd, &bound.any, len) != 0) return sc_io_fail(error, "bind unicast", sc_errno());
     len = sizeof bound;
     if (getsockname(fd, &bound.any, &len) != 0) return sc_io_fail(error, "getsockname", sc_errno());
     sc_address_from(&io->address, &bound);
@@ -123,7 +123,8 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     WSAIoctl(fd, _WSAIOW(IOC_VENDOR, 12), &off, sizeof off, NULL, 0, &bytes, NULL, NULL);
 #endif
     sc_sockaddr source;
-    if (sc_io_routed_source(io, own, &source) != 0) return sc_io_fail(error, "route", sc_errno());
+    if (sc_io_routed_source(io, own, &source) != 0 && sc_errno() != SC_NO_PORTS)
+        return sc_io_fail(error, "route", sc_errno());
     return sc_set_nonblocking(fd);
 }
 

@@ -32,6 +32,7 @@ typedef struct {
     char wanted_interface[64]; /* name or address; empty: chosen by routes */
     uint8_t group[16]; /* multicast address, 4 or 16 bytes */
     uint16_t port; /* data; control is port + 1 */
+    uint16_t unicast_port; /* 0: any */
     int ttl;
     int dscp;
     int rcvbuf, sndbuf; /* bytes requested */

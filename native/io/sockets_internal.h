@@ -12,6 +12,7 @@
 #if defined(_WIN32)
 #include <iphlpapi.h>
 #define sc_errno() WSAGetLastError()
+#define SC_NO_PORTS WSAENOBUFS /* connect: no port is free */
 #define sc_close_fd closesocket
 #define SC_MSG_DONTWAIT 0
 #else
@@ -26,6 +27,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 #define sc_errno() errno
+#define SC_NO_PORTS EAGAIN /* connect: no port is free */
 #define sc_close_fd close
 #define SC_MSG_DONTWAIT MSG_DONTWAIT
 #endif

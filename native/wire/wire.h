@@ -26,7 +26,7 @@
 #define SC_COMMON_HEADER 40
 #define SC_DATA_HEADER 80
 #define SC_PACKET_MAX 65000 /* the largest datagram that is ever sent */
-#define SC_MEMBERS_MAX 128 /* HEARTBEAT has a bit for each */
+#define SC_MEMBERS_MAX 128 /* HEARTBEAT has two bits for each */
 #define SC_SEQNO_MAX ((uint64_t)1 << 62) /* no seqno on the wire is higher, so that sums of seqnos do not wrap */
 
 /* Datagram types. */
@@ -178,9 +178,10 @@ SC_FIELD(48, 64, heartbeat_stable); /* highest seqno of it that all receivers ha
 SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
 SC_FIELD(60, 32, heartbeat_reserved); /* zero */
 SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
-SC_ENTRIES(80, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
-SC_ENTRIES(88, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
-#define SC_HEARTBEAT_LEN(n) (80 + 16 * (size_t)(n))
+SC_BYTES(80, 16, heartbeat_mute); /* a bit by rank: members that are heard, but whose unicasts do not come */
+SC_ENTRIES(96, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
+SC_ENTRIES(104, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
+#define SC_HEARTBEAT_LEN(n) (96 + 16 * (size_t)(n))
 
 /* Body of PING and PONG. The target of a PING answers its sender with a PONG; another member, if the origin itself asks it,
  * pings the target on its behalf, and passes the PONG on to the origin. */

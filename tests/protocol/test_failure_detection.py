@@ -22,10 +22,12 @@ HEARTBEAT, PING, PONG = 7, 10, 11
 # ---- the engine's rules ------------------------------------------------------------------------------------------
 
 
-def test_members_that_hear_each_other_ping_nobody():
+def test_members_that_hear_each_other_doubt_nobody_and_ping_only_whom_no_unicast_came_from():
     net = Net(3)
-    net.run(1000)
-    assert all(engine.counters()["pings_sent"] == 0 for engine in net.engines)
+    net.run(10 * SUSPECT_MS)
+    counters = [engine.counters() for engine in net.engines]
+    assert all(counted["doubts"] == 0 for counted in counters)
+    assert 0 < sum(counted["pings_sent"] for counted in counters) <= 6 * 10, "an idle pair: one each, and an answer"
 
 
 def test_a_member_that_lost_a_heartbeat_is_pinged_and_its_answer_ends_the_doubt():

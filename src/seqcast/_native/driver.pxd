@@ -33,6 +33,7 @@ cdef extern from "io/sockets.h" nogil:
         uint8_t *group
         uint16_t port
         int ttl
+        uint16_t unicast_port
         int dscp
         int rcvbuf
         int sndbuf

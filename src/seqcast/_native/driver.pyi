@@ -61,6 +61,7 @@ class Driver:
         group: bytes,
         port: int,
         ttl: int,
+        unicast_port: int,
         dscp: int,
         rcvbuf: int,
         sndbuf: int,

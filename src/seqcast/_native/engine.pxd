@@ -281,7 +281,7 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t n, int64_t every, uint32_t times, int64_t now)
     int sc_engine_event(sc_engine *e, sc_event *out)
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
-    size_t sc_engine_links(sc_engine *e, uint64_t *pairs, size_t max)
+    size_t sc_engine_links(sc_engine *e, bint unicast, uint64_t *pairs, size_t max)
     size_t sc_engine_strangers(const sc_engine *e, uint64_t tag)
     uint64_t sc_engine_gate_close(sc_engine *e, int unicasts)
     void sc_engine_pause(sc_engine *e)

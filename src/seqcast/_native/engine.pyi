@@ -213,8 +213,9 @@ class Engine:
         Returns False if it came too late: everything was ordered as it arrived."""
     def doubted(self) -> list[int]:
         """Ids of members under verification: not heard, but not suspected yet."""
-    def links(self) -> list[tuple[int, int]]:
-        """(listener, speaker): the listener has not heard the speaker for its suspicion time; neither is suspected."""
+    def links(self, unicast: bool = False) -> list[tuple[int, int]]:
+        """(listener, speaker): the listener has not heard the speaker for its suspicion time; neither is suspected.
+        ``unicast``: it hears the speaker, but no unicast of the speaker reaches it."""
     def strangers(self, tag: int) -> int:
         """Number of addresses from which heartbeats of the view with this tag came within the last suspicion time."""
     def gate_close(self, unicasts: bool = False) -> int:

@@ -310,11 +310,11 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return [ids[i] for i in range(n)]
 
-    def links(self):
+    def links(self, bint unicast=False):
         cdef uint64_t pairs[2 * LINKS_MAX]
         cdef size_t n, i
         sc_mutex_lock(&self.lock)
-        n = sc_engine_links(self.e, pairs, LINKS_MAX)
+        n = sc_engine_links(self.e, unicast, pairs, LINKS_MAX)
         sc_mutex_unlock(&self.lock)
         return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(n)]
 

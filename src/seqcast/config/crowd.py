@@ -28,6 +28,7 @@ class CrowdSettings:
             multicast, otherwise loopback.
         address: multicast address. Empty: derived from the crowd's name.
         port: UDP port of the multicasts.
+        unicast_port: UDP port for datagrams to this member alone. 0: any that is free. Firewalls must pass it, too.
         ttl: networks that a multicast may cross.
         average_s: a member receives one gossip in this time on average (seconds), however large the crowd is. Shorter:
             lost messages come sooner; longer: less traffic.
@@ -50,6 +51,7 @@ class CrowdSettings:
     interface: str = _setting("")
     address: str = _setting("")
     port: int = _setting(47312, 1, 65535)
+    unicast_port: int = _setting(0, 0, 65535)
     ttl: int = _setting(1, 0, 255)
     average_s: float = _setting(0.2, 0.001, 3600.0, "s")
     lag: int = _setting(1000, 1, 1 << 30)

@@ -24,8 +24,8 @@ CORE = (
     "flush_unicasts", "safe", "membership", "partition",
 )  # fmt: skip
 DRIVER = (
-    "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch", "packet_bytes", "gso", "gro",
-    "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
+    "interface", "port", "unicast_port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
+    "packet_bytes", "gso", "gro", "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
 SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability")
 """Settings that every member must set to the same value: a slower heartbeat would trigger suspicion; a member that

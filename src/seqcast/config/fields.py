@@ -116,6 +116,16 @@ class Config:
         low=1,
         high=65534,
     )
+    unicast_port: int = _knob(
+        0,
+        "UDP port",
+        "UDP port for datagrams to this member alone: requests, acknowledgements, answers, and in a group of two all "
+        "messages. 0: any that is free, as the system chooses. A firewall must pass it as well as the two multicast "
+        "ports, or none of these arrive. Members on one address need different ones. With "
+        "`guard`, the TCP port has the same number.",
+        low=0,
+        high=65535,
+    )
     ttl: int = _knob(
         1,
         "hops",

@@ -19,6 +19,7 @@ class Settings(TypedDict, total=False):
     ip_version: Literal[4, 6]
     address: str
     port: int
+    unicast_port: int
     ttl: int
     dscp: int
     deliver_own: bool

@@ -120,11 +120,12 @@ class Installer:
 
     def _renew_machines(self, frame: NewView, old: View | None) -> None:
         machines = self.machines
+        fell = [member.id for member in old.members if member.id not in frame.survivors] if old else []
+        estranged = machines.membership.estranged(fell)
         machines.renew(keep=True)
         machines.membership.installed()
         machines.initiator.fire(InitiatorEvent.VIEW)
-        fell = [member.id for member in old.members if member.id not in frame.survivors] if old else []
-        machines.merger.installed(merged=bool(frame.subgroups), lost=fell)
+        machines.merger.installed(merged=bool(frame.subgroups), lost=fell, estranged=estranged)
 
     # ---- out of it
 

@@ -15,7 +15,7 @@ has collected the agreement of all (``machines/token_ring.py``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -121,7 +121,10 @@ class Membership(Protocol):
         """A member has dropped packets for a long time because it has no room for them."""
 
     def links_changed(self) -> None:
-        """The set of links that carry no multicast has changed."""
+        """The set of links that carry no multicast, or no unicast, has changed."""
+
+    def estranged(self, lost: Collection[int]) -> set[int]:
+        """Those of the ``lost`` members of the view with whom it cannot be merged soon."""
 
     # ---- time, and the next view
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Turn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import secrets
 import selectors
@@ -21,6 +22,7 @@ from seqcast.core.gossip.member import CrowdMember, Event
 from seqcast.core.gossip.streams import Delivered, StreamSettings
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.crowd_store import PacketStore
+from seqcast.net.errors import no_unicast_port
 from seqcast.net.interface import ipv4_of
 from seqcast.net.runner import group_address, group_tag
 
@@ -309,6 +311,15 @@ def _address_of(interface: str, group: str, port: int) -> str:
         raise ConfigError(f"interface={interface!r} has no IPv4 address here: {error.strerror}") from error
 
 
+def _bind_unicast(unicast: socket.socket, address: str, port: int) -> None:
+    try:
+        unicast.bind((address, port))
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(no_unicast_port(port)) from error
+        raise
+
+
 def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.socket, socket.socket]:
     """The socket that sends, and receives unicasts, and the one that receives multicasts.
 
@@ -319,7 +330,7 @@ def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.soc
     multicast = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         local = socket.inet_aton(address)
-        unicast.bind((address, 0))
+        _bind_unicast(unicast, address, settings.unicast_port)
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, settings.ttl)
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
@@ -332,9 +343,11 @@ def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.soc
             each.setblocking(False)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         return unicast, multicast
-    except OSError as error:
+    except BaseException as error:
         unicast.close()
         multicast.close()
+        if not isinstance(error, OSError):
+            raise
         raise ConfigError(
             f"the sockets of the crowd cannot be opened ({group}:{settings.port} by {address}): {error}"
         ) from error

@@ -50,6 +50,8 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
             f"port {config.port} or {config.port + 1} is in use by another program that does not share it; choose "
             f"another port= on every member (`ss -ulpn` shows which one)"
         )
+    elif step == "ports" or (step == "bind unicast" and code == errno.EADDRINUSE):
+        text = no_unicast_port(config.unicast_port if step != "ports" else 0)
     elif step in ("route", "join", "multicast") and code in (errno.ENETUNREACH, errno.ENODEV, errno.EADDRNOTAVAIL):
         text = f"no multicast route to {address} by {interface}: choose another interface=, {remedy}"
     elif code in (errno.EMFILE, errno.ENFILE):
@@ -59,6 +61,20 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     else:
         text = f"the sockets could not be opened ({step}: {reason}) for {address} port {config.port} on {interface}"
     return ConfigError(text)
+
+
+def no_unicast_port(port: int) -> str:
+    """What to do if the port of unicasts cannot be had; 0: any would do."""
+    if port:
+        return (
+            f"unicast_port={port} is in use on this address, perhaps by another member here: each needs its own (`ss "
+            "-uanp` shows who has it)"
+        )
+    return (
+        "no UDP port is free: programs have all that the system gives out (`ss -uanp` lists them, net.ipv4."
+        "ip_local_port_range has the bounds on Linux). Close some, widen the range, or set interface, and unicast_port "
+        "to one outside it"
+    )
 
 
 def _ip_version(interface: str) -> int:

@@ -191,7 +191,7 @@ class Runner:
             try:
                 return driver, listen(driver.address)
             except OSError as error:
-                if error.errno != errno.EADDRINUSE or not left:
+                if error.errno != errno.EADDRINUSE or not left or self.config.unicast_port:
                     why = str(error.strerror).partition(" (")[0]  # without the address, which is in the line anyway
                     log.warning(
                         "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of "

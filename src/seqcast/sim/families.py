@@ -144,6 +144,15 @@ def _interfaces(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _mute(rng: random.Random) -> Drawn:
+    """Firewalls between some members drop unicasts and pass multicasts."""
+    return calm(
+        members=rng.choice((2, 3, 4, 5)), mutes=rng.choice((1, 2, 4)), duration_ns=8 * SECOND, rate=50,
+        loss=rng.choice((0.0, 0.05)), crashes=rng.choice((0, 1)), leaves=rng.choice((0, 1)),
+        partition=rng.choice(("merge", "primary")), split=0, state=rng.random() < 0.3,
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -159,8 +168,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "repair": _repair,
     "starved": _starved,
     "interfaces": _interfaces,
+    "mute": _mute,
 }
-BY_NAME = {"interfaces"}
+BY_NAME = {"interfaces", "mute"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

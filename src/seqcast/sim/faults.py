@@ -64,6 +64,7 @@ class Faults:
         self._plan_links()
         self._plan_frames()
         self._plan_interfaces()
+        self._plan_firewalls()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -143,6 +144,24 @@ class Faults:
             begin = rng.randrange(options.duration_ns // 10, options.duration_ns)
             lasts_ns = rng.randrange(1, BROKEN_NS_MAX)
             self.clock.at(begin, self.break_interface, rng.choice(interface.KINDS), lasts_ns, rng.random())
+
+    def _plan_firewalls(self) -> None:
+        """From a random source of its own, too."""
+        rng, options = random.Random(f"firewalls {self.options.seed}"), self.options
+        for _ in range(options.mutes):
+            begin = rng.randrange(options.duration_ns // 10, options.duration_ns)
+            self.clock.at(begin, self.mute, rng.random(), rng.random() < 0.5)
+            if rng.random() < 0.5:
+                self.clock.at(begin + rng.randrange(5 * SECOND), self.network.mute.clear)
+
+    def mute(self, which: float, both: bool) -> None:
+        """Unicasts between two processes are lost from now on."""
+        pairs = [(one.index, other.index) for one in self.nodes for other in self.nodes if one is not other]
+        if not pairs or self.network.healed:
+            return
+        one, other = pairs[int(which * len(pairs))]
+        self.trace(self.nodes[one], f"does not reach {self.nodes[other].name} by unicast{', nor back' * both}")
+        self.network.mute |= {(one, other), (other, one)} if both else {(one, other)}
 
     def break_interface(self, fault: str, lasts_ns: int, which: float) -> None:
         """Breaks the working interface of a member, a joiner or a leaver."""

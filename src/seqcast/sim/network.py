@@ -104,6 +104,7 @@ class Network:
         self.filtered_in: set[int] = set()  # no multicast reaches these, and
         self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
         self.off: set[int] = set()  # nothing comes to these or leaves them: their interfaces are broken
+        self.mute: set[tuple[int, int]] = set()  # (from, to): no unicast comes through, as by a firewall
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
@@ -163,8 +164,13 @@ class Network:
             return False
         return source not in self.filtered_out and target not in self.filtered_in
 
+    def unicasts(self, source: int, target: int) -> bool:
+        """Do firewalls let a unicast through from one to the other?"""
+        return not self.mute or (source, target) not in self.mute
+
     def partition(self, one: set[int], other: set[int]) -> None:
         self.cut |= {(a, b) for a in one for b in other} | {(b, a) for a in one for b in other}
 
     def heal(self) -> None:
         self.cut.clear()
+        self.mute.clear()

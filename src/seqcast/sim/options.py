@@ -40,6 +40,7 @@ class Options:
         flaps: how many times a link, or the link between two parts of the network, goes down and up, several times in a
             row, each time for up to ``flap_ns``.
         deaf: how many times one direction between two members that are not coordinators is cut until the faults end.
+        mutes: how many times unicasts, and no multicasts, between two members are lost, in one direction or in both.
         interfaces: how many times the network interface of a member breaks, see ``interface.KINDS``; members look at
             theirs periodically.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
@@ -127,6 +128,7 @@ class Options:
     flap_ns: int = 600 * MS
     deaf: int = 0
     interfaces: int = 0
+    mutes: int = 0
     crashes: int = 0
     restarts: int = 0
     hosts: bool = False
@@ -196,7 +198,7 @@ class Options:
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader + bool(self.starving_ns)
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
-        faults += self.interfaces + bool(self.filtered)
+        faults += self.interfaces + self.mutes + bool(self.filtered)
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 

@@ -160,6 +160,8 @@ class World:
         if self.faults.leader_falls and isinstance(node, Process) and b'"kind":"merge_ready"' in datagram:
             self.faults.leader_falls = False
             node.crash()
+        if not self.network.unicasts(source.index, node.index):
+            return
         if node.up:
             self.network.carry(source.index, node.index, node.receive_unicast, datagram, source.address)
         elif not self.options.hosts and self.network.connects(source.index, node.index):

@@ -11,6 +11,7 @@ group gives way, and a blocked group gives way to one that is not blocked.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from seqcast.core.machines.initiator import Initiator
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import GiveWay, Stand, Warn
+from seqcast.types import MEMBERS_MAX
 
 HEARD_MAX = 64
 APART_MAX = 64
@@ -74,6 +76,7 @@ class Beacons:
         self.told_ns: dict[int, int] = {}
         self.heard: dict[int, Heard] = {}  # other coordinators
         self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
+        self.estranged: dict[int, Apart] = {}  # members that lose unicasts from ours, or ours from them
         self.reasons: dict[str, None] = {}  # for which the application was warned
         # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
         self.rivals: dict[int, tuple[int, int]] = {}
@@ -171,7 +174,23 @@ class Beacons:
         self._shun(view.view_id.tag, seen=True)
         self._warn(reason)
 
+    def estrange(self, lost: Collection[int]) -> None:
+        """These members were lost because unicasts between us and them do not arrive: a merged view would soon fall
+        apart again, and stand still until then. Each time that happens, they are left alone for twice as long."""
+        now = self.context.now
+        for member in lost:
+            known = self.estranged.pop(member, None)
+            again = known is not None and now < known.until_ns + 2 * known.wait_ns
+            wait = 2 * known.wait_ns if known and again else self.context.settings.merge_back_off_ns_max
+            wait = min(wait, APART_NS_MAX)
+            self.estranged[member] = Apart(now + wait, wait)
+        while len(self.estranged) > MEMBERS_MAX:
+            del self.estranged[next(iter(self.estranged))]
+
     # ---- guards
+
+    def is_estranged(self, _frame: Beacon, sender: int, _address: bytes) -> bool:
+        return sender in self.estranged and self.context.now < self.estranged[sender].until_ns
 
     def is_of_another_cluster(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
         return frame.cluster != self.context.cluster
@@ -301,6 +320,7 @@ class Beacons:
         "beacon",
         (is_of_another_cluster, IGNORED, "it uses the same multicast address"),
         (is_left_apart, IGNORED, "its view cannot be merged with ours; checked again later"),
+        (is_estranged, IGNORED, "unicasts between its members and ours were lost; checked again later"),
         (has_other_settings, shun, "its group has other settings and cannot be merged with ours: warn"),
         (cannot_be_compared, IGNORED, "only primary partitions are compared"),
         (is_primary, compare, "two primary partitions never merge; one of them gives way"),

@@ -6,12 +6,12 @@ The first member of the view that is not doubted here acts. Requests of joiners 
 members that crash together share one view: a view change waits, for at most ``verify_ns``, while the engine verifies
 others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
 
-A link between two living members that carries no multicast would stall a stream for ever: the data of one does not
-reach the other, or its acks do not come back. (Two members that are alone send data by unicast, but no third could
-join.) Each member names in its heartbeats those whose multicasts it does not hear, so every member sees such links
-wherever they are. After ``link_ns`` one end of each is excluded: the end with the most such links, typically a
-member behind a switch that has dropped its group membership, and not the members that it does not hear. If that is
-the acting member itself, the next member acts.
+A link between two living members that carries no multicast, or no unicast, would stall a stream for ever: the data of
+one does not reach the other, or its acks do not come back. (Two members that are alone send data by unicast, but no
+third could join.) Each member names in its heartbeats those whose multicasts it does not hear, and those whose unicasts
+do not come, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end
+with the most such links, typically a member behind a switch that has dropped its group membership, or behind a firewall
+of its own, and not the members that it does not hear. If that is the acting member itself, the next member acts.
 """
 
 from __future__ import annotations
@@ -104,6 +104,7 @@ class CoordinatedMembership(Machine):
         self.slow: set[int] = set()  # members that have long dropped what they receive, for want of slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
+        self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone
         self.warned: set[int] = set()  # members already named in a warning about their links
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
@@ -131,7 +132,9 @@ class CoordinatedMembership(Machine):
         why = dict.fromkeys(self.slow, "it held up everyone: no room left, or places that it does not use")
         why |= dict.fromkeys(self.gone, "it continued in another view")
         why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
+        mute = self.severed & {end for pair in self.mute for end in pair}
         why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
+        why |= dict.fromkeys(mute, "unicast datagrams to or from it are lost")
         return why | self.suspected
 
     def acting(self) -> bool:
@@ -289,7 +292,15 @@ class CoordinatedMembership(Machine):
     def links_changed(self) -> None:
         """The engine reports that the set of cut links changed."""
         now = self.context.now
-        self.links = {pair: self.links.get(pair, now) for pair in self.context.plane.links()}
+        plane = self.context.plane
+        self.mute = set(plane.links(True))
+        self.links = {pair: self.links.get(pair, now) for pair in [*plane.links(), *self.mute]}
+
+    def estranged(self, lost: Collection[int]) -> set[int]:
+        """Those of the ``lost`` members with whom we must not merge at once, as unicasts between them and us are
+        lost."""
+        ends = {end for pair in self.mute for end in pair}
+        return set(lost) if self.context.me.id in ends else ends & set(lost)
 
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Review:
         """Decides at the end of each step whether to close the view; see ``Review``."""
@@ -322,7 +333,21 @@ class CoordinatedMembership(Machine):
             if self.acting() or any(me in pair for pair in cut):
                 self.warned.add(end)
                 context.counters["links_cut"] += len(cut)
-                context.emit(Warn(self._cut_links(end, cut)))
+                mute = self.mute.issuperset(cut)
+                context.emit(Warn(self._lost_unicasts(end, cut) if mute else self._cut_links(end, cut)))
+
+    def _lost_unicasts(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
+        """Describes the links of a member that is given up and carry no unicast, and what to check."""
+        infos = self.context.infos
+        ways = dict.fromkeys((speaker, listener) for listener, speaker in cut)
+        said = [f"from {infos[one].name} to {infos[other].name}" for one, other in ways]
+        shown = ", ".join(said[:4]) + (f" and {len(said) - 4} more ways" if len(said) > 4 else "")
+        name = infos[end].name
+        return (
+            f"unicast datagrams {shown} do not arrive, though multicasts do: nothing can be acknowledged or asked for "
+            f"there, so {name} will be excluded if this continues. Firewalls must pass UDP to the unicast port of each "
+            "member, not to the two multicast ports alone: set unicast_port to a number that they pass"
+        )
 
     def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
         """Describes the cut links of a member that is given up, and what to check."""
@@ -373,6 +398,7 @@ class CoordinatedMembership(Machine):
         members = {member.id for member in self.context.members}
         self.suspected.clear()
         self.links.clear()
+        self.mute.clear()
         self.leavers &= members
         self._forget_stale()
         known = members | self.context.departed.keys()

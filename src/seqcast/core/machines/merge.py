@@ -145,8 +145,9 @@ class Merger(Machine):
         self.beacons.review()
         self.fire(E.REVIEW)
 
-    def installed(self, merged: bool, lost: Collection[int]) -> None:
-        """Our new view; ``lost``: members of the one before that are not in it."""
+    def installed(self, merged: bool, lost: Collection[int], estranged: Collection[int] = ()) -> None:
+        """Our new view; ``lost``: members of the one before that are not in it; ``estranged``: those of them whose
+        unicasts do not reach all of us, or ours them."""
         self.fire(E.VIEW)
         now, settings = self.context.now, self.context.settings
         if merged:
@@ -156,6 +157,7 @@ class Merger(Machine):
         else:
             self.parted.update(dict.fromkeys(lost, now))
         self.lead_ns = NEVER
+        self.beacons.estrange(estranged)
         self.beacons.installed()
 
     def _fell_apart(self, sender: int) -> None:

@@ -1,0 +1,139 @@
+"""Unicasts that do not arrive while multicasts do, as with a firewall that passes the two multicast ports alone: the
+pair is named, one of the two is excluded once, and the others go on. In the engine, simulated, and with nft."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+
+import pytest
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, kinds
+from netns import network  # noqa: F401
+from sim_worlds import after_formation, quiet
+from talkers import await_, talkers
+
+from seqcast._native.engine import LANE_UNICAST
+from seqcast.sim import World
+from seqcast.sim.checkers.safety import check_safety
+from seqcast.sim.options import SECOND
+
+MUTE_MS = 3 * SUSPECT_MS
+PORT = 47399
+
+
+def unicast_of(source: int, target: int):
+    """All that one member sends to the other alone is lost."""
+    return lambda src, dst, lane, datagram: (src, dst, lane) == (source, target, LANE_UNICAST)
+
+
+# ---- the engine's rules ------------------------------------------------------------------------------------------
+
+
+def test_all_members_know_whose_unicasts_do_not_arrive_where():
+    net = Net(3)
+    net.run(10 * HEARTBEAT_MS)
+    net.drop = unicast_of(1, 0)
+    net.run(MUTE_MS - SUSPECT_MS - HEARTBEAT_MS)
+    assert all(not engine.links(True) for engine in net.engines)
+    net.run(SUSPECT_MS + 4 * HEARTBEAT_MS)
+    assert all(engine.links(True) == [(100, 101)] for engine in net.engines), "both ends and the third member"
+    assert all(not engine.links() and not engine.doubted() for engine in net.engines), "it is heard"
+    assert all(("suspect", 100 + j) not in kinds(net, i) for i in range(3) for j in range(3))
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(4 * HEARTBEAT_MS)
+    assert all(not engine.links(True) for engine in net.engines)
+
+
+def test_a_member_of_which_nothing_is_heard_is_not_called_mute():
+    net = Net(3)
+    net.run(10 * HEARTBEAT_MS)
+    net.drop = lambda src, dst, lane, datagram: src == 1 and (lane != LANE_UNICAST or dst == 0)
+    net.run(2 * MUTE_MS)
+    assert net.engines[0].links(True) == [] and (100, 101) in net.engines[0].links()
+
+
+def test_heavy_loss_makes_nobody_mute():
+    net, rng = Net(3), random.Random(1)
+    net.drop = lambda src, dst, lane, datagram: rng.random() < 0.3
+    for _ in range(100):
+        net.run(SUSPECT_MS)
+        assert not any(engine.links(True) for engine in net.engines)
+
+
+# ---- simulated groups --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", ["merge", "primary"])
+@pytest.mark.parametrize("order", ["fifo", "total", "sequencer"])
+@pytest.mark.parametrize("ways", [((1, 2),), ((1, 2), (2, 1)), ((0, 2), (1, 2)), ((0, 1), (1, 0))])
+def test_one_of_a_pair_is_named_and_excluded_and_the_others_go_on(partition, order, ways):
+    lines: list[str] = []
+    options = quiet(members=3, order=order, rate=50, partition=partition, filtered="in")  # not calm: one is excluded
+    world = World(options, lines.append)
+    world.plan()
+    world.clock.run(SECOND)
+    (view,) = {node.endpoint.view for node in world.nodes}
+    nodes = [next(node for node in world.nodes if node.id == member.id) for member in view.members]
+    world.network.mute |= {(nodes[one].index, nodes[other].index) for one, other in ways}
+    world.clock.run(5 * SECOND)
+    for one, other in ways:
+        words = f"from {nodes[one]} to {nodes[other]}"
+        for node in (nodes[one], nodes[other]):
+            assert any(line.split()[2] == node.name and words in line for line in lines), (node, words)
+    together = {node: len(node.endpoint.view.members) for node in nodes if node.endpoint.view}
+    assert sorted(together.values())[-2:] == [2, 2], "two go on"
+    sizes, delivered = len(after_formation(world)), [len(node.record.log) for node in nodes]
+    world.clock.run(15 * SECOND)
+    assert len(after_formation(world)) - sizes <= 8, "they try to merge seldom"
+    assert sum(len(node.record.log) > before + 200 for node, before in zip(nodes, delivered, strict=True)) >= 2
+    world.network.heal()
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+# ---- real sockets ------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def passing_only(place, ports):
+    """The firewall of a member passes UDP to these ports alone."""
+    rules = (
+        "add table inet seqcast_filter; add chain inet seqcast_filter input { type filter hook input priority 0; }; "
+        f"add rule inet seqcast_filter input ip protocol udp udp dport != {ports} drop"
+    )
+    place.run("nft", rules)
+    try:
+        yield
+    finally:
+        place.run("nft", "delete table inet seqcast_filter")
+
+
+@pytest.mark.netns
+def test_two_members_whose_firewalls_pass_the_two_multicast_ports_alone_say_so_and_continue_apart(network):  # noqa: F811
+    with talkers(network, "ab") as made, passing_only(made[0].place, "47310-47311"):
+        await_(made, lambda: made[0].members() == ["a"] and made[1].members() == ["b"])
+        for each in made:
+            warnings = [said["text"] for said in each.of("log") if said["level"] == "WARNING"]
+            assert sum("unicast datagrams from b to a do not arrive" in text for text in warnings) == 1, warnings
+            assert any("set unicast_port to" in text for text in warnings)
+
+
+@pytest.mark.netns
+def test_the_others_go_on_undisturbed_without_a_member_behind_a_firewall(network):  # noqa: F811
+    with talkers(network, "abc") as made:
+        with passing_only(made[2].place, "47310-47311"):
+            await_(made, lambda: all(each.members() == ["a", "b"] for each in made[:2]))
+            views = len(made[0].of("view"))
+            before = made[0].got("b")
+            await_(made, lambda: made[0].got("b") > before + 500)
+            assert len(made[0].of("view")) == views, "no merge is begun that cannot be answered"
+        await_(made, lambda: all(sorted(each.members()) == ["a", "b", "c"] for each in made))
+
+
+@pytest.mark.netns
+def test_firewalls_that_pass_unicast_port_suffice(network):  # noqa: F811
+    with contextlib.ExitStack() as stack:
+        for place in network[:2]:
+            stack.enter_context(passing_only(place, f"{{ 47310-47311, {PORT} }}"))
+        with talkers(network, "ab", unicast_port=PORT) as made:
+            await_(made, lambda: made[0].got("b") > 200 and made[1].got("a") > 200)
+            assert not [said for each in made for said in each.of("log") if said["level"] == "WARNING"]
