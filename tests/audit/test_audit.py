@@ -27,12 +27,12 @@ from journal_data import Row, as_live, journal, view
 
 import seqcast.spark
 from seqcast.errors import SparkFailed, UsageError
-from seqcast.journal import seals
+from seqcast.journal import manifest, seals
 from seqcast.journal.reader import find
 from seqcast.journal.roll import rewrite
-from seqcast.journal.schema import JournalDamaged
+from seqcast.journal.schema import JournalDamaged, JournalError
 from seqcast.spark import command
-from seqcast.spark.auditing import audit_journals, check_cluster
+from seqcast.spark.auditing import audit_journals, check_cluster, journals_of
 from seqcast.spark.session import open_session, told_in_a_line
 from seqcast.spark.verdicts import CHECKS
 from seqcast.types import Member
@@ -477,8 +477,33 @@ def test_a_task_that_fails_is_one_line(spark: Any) -> None:
 def test_bad_input_is_refused_before_spark_starts(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such directory"):
         call(command, [str(tmp_path / "none")])
-    with pytest.raises(UsageError, match="no messages"):
-        call(command, [str(journal(tmp_path, A, [(view(1, [A]), [])]))])
+    with pytest.raises(UsageError, match="neither messages nor views"):
+        call(command, [str(journal(tmp_path, A, []))])
+
+
+def test_views_are_audited_where_no_message_is_journaled(here: Any, tmp_path: Path) -> None:
+    """A group may send nothing, or unicasts only, which are in no journal."""
+    first, second = view(1, [A, B]), view(2, [A])
+    for who, story in ((A, [(first, []), (second, [])]), (B, [(first, [])])):
+        journal(tmp_path / "sound", who, story, successor=None if who is A else second)
+        journal(tmp_path / "broken", who, [(of if who is A else view(1, [A, B], "fifo"), []) for of, _ in story])
+    audit = audit_journals(here, journals_of(tmp_path / "sound"))
+    assert audit.holds and audit.reports[0].verdicts["views"].result is True, audit.as_text()
+    assert failed(audit_journals(here, journals_of(tmp_path / "broken")).reports[0]) == {"views"}
+
+
+@pytest.mark.parametrize("more", [5, -5])
+def test_a_manifest_that_claims_other_rows_than_there_are_is_damage(here: Any, tmp_path: Path, more: int) -> None:
+    top = Script().write(tmp_path)
+    path = find([top])[0].path
+    before = manifest.load(path)
+    last = max(before.rolled)
+    rolled = {**before.rolled, last: replace(before.rolled[last], rows=before.rolled[last].rows + more)}
+    manifest.save(path, replace(before, rolled=rolled))
+    with pytest.raises(JournalError, match=r"has \d+ rows, and segments.json says \d+"):
+        check_cluster(here, find([top]))
+    with pytest.raises(JournalDamaged, match=r"has \d+ rows, and segments.json says \d+"):
+        list(find([top])[0].batches())
 
 
 def test_a_damaged_segment_is_bad_input(spark: Any, tmp_path: Path) -> None:

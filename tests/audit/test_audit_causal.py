@@ -101,6 +101,46 @@ def test_what_a_crashed_member_alone_had_is_no_cause(here: Any, tmp_path: Path) 
     assert report.verdicts["causal"].result is True, report.as_text()
 
 
+def without(rows: list[Row], sender: Member, since: int = 20) -> Row:
+    """Takes the sender's messages from some row on; returns the first of them."""
+    gone = [row for row in rows[since:] if row.sender == sender]
+    rows[since:] = [row for row in rows[since:] if row.sender != sender]
+    return gone[0]
+
+
+def test_an_effect_without_its_cause_is_named_at_a_member_that_crashed(here: Any, tmp_path: Path) -> None:
+    """By its journal it has less of a sender, as members that crash may; but it has what came after."""
+    script = Script("causal")
+    cause = without(script.at(A, script.v2), C)
+    report = check_cluster(here, find([script.write(tmp_path)]))
+    assert failed(report) == {"causal"}, report.as_text()
+    first = report.verdicts["causal"].first or ""
+    assert re.search(rf"a delivered .* without {named(cause)} in view 2 \[.*\] \(row \d+\)", first), first
+
+
+@pytest.mark.parametrize("deliver_own", [True, False])
+def test_an_effect_without_its_cause_is_named_in_a_view_that_nobody_closed(
+    here: Any, tmp_path: Path, deliver_own: bool
+) -> None:
+    script = Script("causal")
+    without(script.at(E, script.v4), B)
+    for who, story in script.stories.items():
+        own = deliver_own or who is not E
+        kept = [(of, [row for row in rows if own or row.sender is not E]) for of, rows in story]
+        journal(tmp_path, who, kept, closed=None, deliver_own=own)
+    report = check_cluster(here, find([tmp_path]))
+    assert failed(report) == {"causal"}, report.as_text()
+
+
+def test_a_prefix_in_a_view_that_nobody_closed_is_no_alarm(here: Any, tmp_path: Path) -> None:
+    script = Script("causal")
+    script.at(E, script.v4)[25:] = []
+    for who, story in script.stories.items():
+        journal(tmp_path, who, story, closed=None)
+    report = check_cluster(here, find([tmp_path]))
+    assert failed(report) == set() and report.verdicts["causal"].result is True, report.as_text()
+
+
 def test_windows_and_batches_do_not_hide_a_cause(here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers far behind their question, in other windows of the senders' packets than the vectors before."""
     monkeypatch.setattr(causal, "WINDOW_SHIFT", 16)  # one packet

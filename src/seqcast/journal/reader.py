@@ -385,6 +385,8 @@ def _batches_around(
             return
         part = first > 0 or end < segment.rows
         with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part, pre_buffer=False) as file:
+            if (rows := file.metadata.num_rows) != segment.rows:
+                raise JournalDamaged(f"{path} has {rows} rows, and {MANIFEST_FILE} says {segment.rows}")
             names = file.schema_arrow.names
             kept = None if columns is None else [name for name in columns if name in names or name not in ADDED]
             if missing := sorted({*(kept or ())} - {*names}):

@@ -47,7 +47,7 @@ def audit(
 
     Raises:
         JournalError: no journal there, two of one member, or a segment that cannot be read.
-        UsageError: the journals hold no messages.
+        UsageError: the journals hold neither messages nor views.
     """
     return audit_journals(spark, journals_of(paths), payloads=payloads, tell=tell)
 
@@ -60,8 +60,8 @@ def journals_of(paths: str | Path | Sequence[str | Path]) -> list[Journal]:
     """
     # The driver opens no segment: their number must not matter, and the tasks compare the checksum of each.
     journals = find([paths] if isinstance(paths, (str, Path)) else paths, open_segments=False)
-    if not any(journal.segments for journal in journals):
-        raise UsageError("the journals hold no messages: nothing was delivered, or nothing was written yet")
+    if not any(journal.segments or journal.views for journal in journals):
+        raise UsageError("the journals hold neither messages nor views: nothing was written yet")
     return journals
 
 

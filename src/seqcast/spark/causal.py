@@ -5,8 +5,10 @@ closes the packet and records what the packet waits for, so the rows before it a
 
 As each sender's messages are in order, the last message of each sender before a message is all that has to be known: a
 vector. Where other messages come before one of the sender's own in its journal, the vector of every other member at
-that message must be at least as high. The vectors, one for each run of messages of a sender rather than for each
-message, are the only rows of an audit that are shuffled: to one task for each view, sender and window of its packets.
+that message must be at least as high. A message that the other member never had counts, too, unless a cut left it out:
+members that close a view deliver what a survivor has, and do not wait for the rest. The vectors, one for each run of
+messages of a sender rather than for each message, are the only rows of an audit that are shuffled: to one task for each
+view, sender and window of its packets.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ class View:
         bases: by rank: no message of the sender has a lower seqno.
         own: by rank: the number of the member's own journal, -1: there is none, or it has not the member's messages.
         last: journal -> by rank, the place of the last message that it has; 0: it has none.
+        due: journal -> by rank, up to which place it must have a cause: what a member that closed the view never had,
+            no survivor had (or agreement is broken); of another one, which saw no cut, it is up to what these have.
         cut: journals of which retention removed the beginning of the view.
     """
 
@@ -63,6 +67,7 @@ class View:
     bases: tuple[int, ...]
     own: tuple[int, ...]
     last: dict[int, tuple[int, ...]]
+    due: dict[int, tuple[int, ...]]
     cut: frozenset[int]
 
     def place(self, rank: int, key: int) -> int:
@@ -81,6 +86,8 @@ class Suspicion:
     journal: int
     message: tuple[int, int]
     cause: tuple[int, int]
+    never: bool
+    """The journal has nothing of the cause's sender from there on."""
 
 
 def check(
@@ -134,12 +141,23 @@ def _views(journals: Sequence[Journal], groups: Groups) -> dict[int, View]:
         bases = tuple(lowest.get((tag, sender), 0) for sender in senders)
         own = {signed(journals[number].member.id): number for number in at if journals[number].deliver_own}
         cut = frozenset(number for number, each in at.items() if each.idx < journals[number].first_idx)
-        view = View(senders, bases, tuple(own.get(sender, -1) for sender in senders), {}, cut)
+        view = View(senders, bases, tuple(own.get(sender, -1) for sender in senders), {}, {}, cut)
         for number in at:
             keys = [last.get((number, tag, sender), -1) for sender in senders]
             view.last[number] = tuple(view.place(rank, key) if key >= 0 else 0 for rank, key in enumerate(keys))
+        closed = [number for number, each in at.items() if each.end and each.end.idx <= journals[number].end_idx]
+        for number, last_ones in view.last.items():
+            view.due[number] = last_ones if number in closed else _due(journals[number], view, last_ones, closed)
         views[tag] = view
     return {tag: view for tag, view in views.items() if len(view.last) > 1 and max(view.own) >= 0}
+
+
+def _due(journal: Journal, view: View, last: tuple[int, ...], closed: Sequence[int]) -> tuple[int, ...]:
+    """`View.due` of a journal that did not close the view, given those that did."""
+    sure = (max([last[rank], *(view.last[each][rank] for each in closed)]) for rank in range(len(last)))
+    due = tuple(sure) if closed else (BEYOND,) * len(last)
+    own = -1 if journal.deliver_own else signed(journal.member.id)
+    return tuple(last[rank] if sender == own else due[rank] for rank, sender in enumerate(view.senders))
 
 
 Given = dict[int, tuple[View, tuple[int, ...]]]
@@ -181,13 +199,15 @@ def _judge(lookup: Lookup, suspicions: Sequence[Suspicion], wrong: int, names: N
     for each in sorted(suspicions, key=lambda each: (each.journal, row(each.journal, each.message, each.tag))):
         effect, cause = (row(each.journal, message, each.tag) for message in (each.message, each.cause))
         sent, known = (row(each.owner, message, each.tag) for message in (each.message, each.cause))
-        if not (0 <= effect < cause and 0 <= known < sent):
+        if not (0 <= effect and (each.never or effect < cause) and 0 <= known < sent):
             continue
         message, before = names.message(*each.message), names.message(*each.cause)
+        how = f"without {before}" if each.never else f"before {before}"
+        rows = f"row {effect}" if each.never else f"rows {effect} and {cause}"
         report.violation(
             "causal",
-            f"{names.journal(each.journal)} delivered {message} before {before} in {names.view(each.tag)} (rows "
-            f"{effect} and {cause}), and {names.journal(each.owner)} had delivered {before} when it sent {message} "
+            f"{names.journal(each.journal)} delivered {message} {how} in {names.view(each.tag)} ({rows}), and "
+            f"{names.journal(each.owner)} had delivered {before} when it sent {message} "
             f"(rows {known} and {sent})",
             0 if borne_out else wrong,
         )
@@ -275,7 +295,7 @@ class _Compare:
             at = np.searchsorted(places[order], messages, side="right") - 1
             has = (at >= 0) & (messages <= view.last[number][rank])
             there = vectors[order[at[has]]]
-            needed = np.minimum(causes[has], np.array(view.last[number]))  # what it never had, agreement is about
+            needed = np.minimum(causes[has], np.array(view.due[number]))
             needed[:, rank] = 0
             late = there < needed
             if number in view.cut:
@@ -286,5 +306,6 @@ class _Compare:
                 of = int(np.flatnonzero(late[row])[0])
                 message = view.senders[rank], view.key(rank, int(messages[has][row]))
                 cause = view.senders[of], view.key(of, int(needed[row, of]))
-                suspicions.append(Suspicion(tag, owner, number, message, cause))
+                never = int(needed[row, of]) > view.last[number][of]
+                suspicions.append(Suspicion(tag, owner, number, message, cause, never))
         return compared, wrong
