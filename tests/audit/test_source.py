@@ -341,6 +341,7 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
         ({"startingOffset": "middle"}, "give 'earliest' or 'latest'"),
         ({"maxRowsPerBatch": "0"}, "give a positive number"),
         ({"failOnDataLoss": "perhaps"}, "give 'true' or 'false'"),
+        ({"onNewGroup": "stop"}, "give 'fail' or 'continue'"),
         ({"view": "last"}, "give counters of views"),
         ({"since": "yesterday"}, "give a time such as"),
         ({"columns": "idx, nothing"}, "there is no 'nothing'; give some of member, idx,"),

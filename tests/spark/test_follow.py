@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import pickle
 import shutil
 import threading
@@ -19,15 +20,18 @@ pytest.importorskip("pyspark")
 from journal_data import Row, batch_of, journal, member, view
 from members import LOOPBACK, cluster, script, wait_until
 from members import join as join_group
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from stream_query import Query, Tagged, followed_by
 
 import seqcast
+from seqcast.journal import seals
+from seqcast.journal.schema import JournalError
 from seqcast.journal.tap import Tap, TapClient
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark import follow
-from seqcast.spark.source import JournalReader, JournalStream, Wanted
+from seqcast.spark.source import JournalReader, Wanted
 from seqcast.spark.stores import Folders, Taps
-from seqcast.types import Member, View
+from seqcast.types import Member, MergeView, View, ViewId
 
 A, B, C, D = (member(name) for name in "abcd")
 V1, V2, V3 = view(1, [A, B, C]), view(2, [B, C]), view(3, [B, C, D])
@@ -39,51 +43,6 @@ def rows(text: str, n: int, senders: Any = (A, B, C)) -> list[Row]:
 
 ONE, TWO, THREE = rows("one", 300), rows("two", 200, (B, C)), rows("three", 100, (B, C, D))
 ALL = [row.payload for row in ONE + TWO + THREE]
-
-
-class Query:
-    """What Spark does with a stream: plans batches, and reads each in tasks. ``again`` is a restart from the
-    checkpoint, with which the last batch is read once more."""
-
-    def __init__(self, *stores: Any, **settings: Any) -> None:
-        self.stores = stores
-        self.settings = {"failover_s": 0.0, **settings}
-        self.log: list[Any] = []
-        self.out: list[list[bytes]] = []
-        self.again()
-
-    def again(self, *stores: Any) -> None:
-        self.stream = pickle.loads(pickle.dumps(JournalStream(stores or self.stores, **self.settings)))
-        if not self.log:
-            self.log.append(self.stream.initialOffset())
-        elif self.out:
-            assert self._read(*self.log[-2:]) == self.out[-1]
-
-    def step(self, rows_max: int = 0) -> int:
-        """Rows of one batch."""
-        end = self.stream.latestOffset(self.log[-1], ReadMaxRows(rows_max) if rows_max else ReadAllAvailable())
-        if end == self.log[-1]:
-            return 0
-        self.out.append(self._read(self.log[-1], end))
-        self.log.append(end)
-        return len(self.out[-1])
-
-    def run(self, rows_max: int = 0) -> list[bytes]:
-        empty = 0
-        while True:
-            before = self.log[-1]
-            empty = 0 if self.step(rows_max) else empty + 1
-            if self.log[-1] == before:
-                return self.rows
-            assert empty < 4, "it goes round among journals"  # each without rows may go to another one
-
-    @property
-    def rows(self) -> list[bytes]:
-        return [payload for batch in self.out for payload in batch]
-
-    def _read(self, start: Any, end: Any) -> list[bytes]:
-        parts = pickle.loads(pickle.dumps(self.stream.partitions(start, end)))
-        return [row for part in parts for batch in self.stream.read(part) for row in batch["payload"].to_pylist()]
 
 
 @pytest.fixture(params=["files", "tap"])
@@ -504,3 +463,280 @@ def test_members_that_are_killed_one_after_the_other_leave_one_stream(tmp_path: 
     for sender in ("a", "b", "c", "d", "e"):
         numbers = [int(row.split()[1]) for row in rows if row.startswith(sender.encode())]
         assert numbers == list(range(numbers[0] if numbers else 0, (numbers[-1] + 1) if numbers else 0))
+
+
+# ---- partitions ------------------------------------------------------------------------------------------------------
+
+APART, OTHER = view(2, [A], "records"), view(2, [B, C], "records", attempt=2)
+OLD = view(1, [A, B, C], "records")
+
+
+def merged(counter: int, *subgroups: View) -> View:
+    members = tuple(each for group in subgroups for each in group.members)
+    made_by = subgroups[0].members[0].id
+    return MergeView(ViewId(counter, made_by, (9, made_by)), members, "records", 0, "records", subgroups)
+
+
+BOTH = merged(5, OTHER, APART)
+
+
+def late(rows_of_view: list[Row], first: int) -> list[Row]:
+    """As a view change gives messages their places: behind ``first`` of them all are transitional."""
+    return [
+        dataclasses.replace(row, transitional=at >= first, global_seqno=at + 1) for at, row in enumerate(rows_of_view)
+    ]
+
+
+def partitioned(*, again: bool = False) -> dict[Member, list[tuple[View, list[Row]]]]:
+    """A was paused: it lacks the end of the first view, has sent messages of its own meanwhile, and merges again."""
+    start = rows("old", 100)
+    tail_b = [Row(B, 1000 + at, 0, 0, b"tail of b %d" % at) for at in range(30)]
+    tail_a = [Row(A, 1000 + at, 0, 0, b"tail of a %d" % at) for at in range(20)]
+    at_a, at_b = late([*start, *tail_a], 100), late([*start, *tail_b[:10], *tail_a[:5], *tail_b[10:]], 100)
+    apart, other, both = rows("apart", 40, (A,)), rows("other", 60, (B, C)), rows("both", 50)
+    stories = {
+        A: [(OLD, at_a), (APART, apart), (BOTH, both)],
+        B: [(OLD, at_b), (OTHER, other), (BOTH, both)],
+        C: [(OLD, at_b), (OTHER, other), (BOTH, both)],
+    }
+    if again:
+        more, away = view(6, [B, C], "records"), view(7, [A], "records")
+        back = merged(9, away, more)
+        stories[A] += [(away, rows("away", 15, (A,))), (back, rows("back", 10))]
+        for who in (B, C):
+            stories[who] += [(more, rows("more", 25, (B, C))), (back, rows("back", 10))]
+    return stories
+
+
+def union(stories: dict[Member, list[tuple[View, list[Row]]]]) -> list[tuple[int, int, int, int]]:
+    """Each message of each view that a member delivered."""
+    views = [each for story in stories.values() for each in story]
+    return sorted({(of.view_id.tag, row.sender.id, row.seqno, row.index) for of, of_view in views for row in of_view})
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("rows_max", [0, 7])
+@pytest.mark.parametrize("followed", ["a", "b"])
+def test_a_merge_brings_what_the_other_side_delivered_once(
+    tmp_path: Path, stores: Any, followed: str, rows_max: int, again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stories = partitioned(again=again)
+    for who, story in stories.items():
+        journal(tmp_path, who, story, payload="full")
+    query = followed_by(followed, Tagged, *stores)
+    while query.step(rows_max):
+        query.again()  # reads each batch again
+    assert len(set(query.rows)) == len(query.rows)
+    assert sorted(query.rows) == union(stories)
+    assert in_order_of_views(query.rows, stories)
+    before = len(query.log)
+    query.run()
+    assert len(query.log) == before
+
+
+def in_order_of_views(given: list[Any], stories: Any) -> bool:
+    """No row of a view comes behind one of a view that merged it."""
+    back = BOTH.view_id.tag
+    first = next(at for at, row in enumerate(given) if row[0] == back)
+    old = {of.view_id.tag for of in (OLD, APART, OTHER)}
+    return not any(row[0] in old for row in given[first:])
+
+
+def test_a_branch_is_waited_for_until_its_journal_shows_it(tmp_path: Path) -> None:
+    stories = partitioned()
+    journal(tmp_path, A, stories[A], payload="full")
+    for who in (B, C):
+        journal(tmp_path, who, stories[who][:2], closed=None, payload="full")
+    query = followed_by("a", Tagged, Folders([str(tmp_path)]), failover_s=60.0)
+    query.run()
+    assert {row[0] for row in query.rows} == {OLD.view_id.tag, APART.view_id.tag}
+    shutil.rmtree(next(tmp_path.glob("b-*")))
+    journal(tmp_path, B, stories[B], payload="full")
+    query.again()
+    query.run()
+    assert sorted(query.rows) == union(stories)
+
+
+@pytest.mark.parametrize("gone", [(B, C), (C,)])
+def test_a_branch_that_no_journal_has_any_more_is_told(tmp_path: Path, gone: tuple[Member, ...]) -> None:
+    stories = partitioned()
+    for who in {A, B, C} - {*gone}:
+        journal(tmp_path, who, stories[who], payload="full")
+    query = followed_by("a", Tagged, Folders([str(tmp_path)]))
+    if B not in gone:
+        query.run()
+        assert sorted(query.rows) == union(stories)
+        return
+    with pytest.raises(JournalError, match=f"view {OTHER.view_id.tag:016x} is missing"):
+        query.run()
+    lossy = followed_by("a", Tagged, Folders([str(tmp_path)]), fail_on_data_loss=False)
+    lossy.run()
+    assert sorted(lossy.rows) == union({A: stories[A]})
+
+
+def test_a_branch_goes_on_in_the_journal_of_another_member_of_it(tmp_path: Path) -> None:
+    stories = partitioned()
+    for who, story in stories.items():
+        journal(tmp_path, who, story, payload="full")
+    query = followed_by("a", Tagged, Folders([str(tmp_path)]))
+    while follow.branches_left(query.log[-1]) == 0:
+        assert query.step(9)
+    shutil.rmtree(next(tmp_path.glob("b-*")))
+    query.again()
+    query.run(9)
+    assert sorted(query.rows) == union(stories)
+
+
+def test_a_stream_that_begins_with_the_latest_rows_has_no_branches_from_before(tmp_path: Path) -> None:
+    stories = partitioned()
+    for who, story in stories.items():
+        journal(tmp_path, who, [*story[:2], (BOTH, [])], closed=None, payload="full")
+    query = Tagged(Folders([str(tmp_path)]), starting="latest")
+    assert query.run() == []
+
+
+def test_two_groups_that_were_founded_apart_are_one_stream(tmp_path: Path) -> None:
+    one, two = view(1, [A], "records"), view(1, [B], "records")
+    both = merged(2, one, two)
+    stories = {
+        A: [(one, rows("a", 10, (A,))), (both, rows("both", 5, (A, B)))],
+        B: [(two, rows("b", 10, (B,))), (both, rows("both", 5, (A, B)))],
+    }
+    for who, story in stories.items():
+        journal(tmp_path, who, story, payload="full")
+    assert sorted(Tagged(Folders([str(tmp_path)])).run()) == union(stories)
+
+
+@pytest.mark.parametrize("order", ["records", "sequencer", "grant", "fifo"])
+def test_a_member_that_was_only_paused_leaves_the_stream_whole(tmp_path: Path, order: str) -> None:
+    """It is excluded, alone, and merges again."""
+    import os
+    import signal
+    import textwrap
+    import time
+
+    name, top = cluster(), tmp_path / "journals"
+    join_group(cluster(), "probe").leave()  # skips where there is no multicast
+    text = textwrap.dedent(MEMBER).replace("cluster, name=name,", f"cluster, name=name, order={order!r},")
+    members = []
+    for who in "abc":
+        members.append(script(text, name, who, LOOPBACK, str(top)))
+        assert members[-1].stdout is not None and members[-1].stdout.readline() == "joined\n"
+    folders = Folders([str(top)])
+    query = followed_by("a", Tagged, folders, failover_s=60.0)
+
+    def merges() -> int:
+        counts = []
+        for each in query.stream._follower.all():
+            known = [at for at, installed in enumerate(each.journal.views) if installed.subgroups]
+            counts.append(len(known) if known and each.journal.end_idx > each.journal.views[-1].idx else 0)
+        return min(counts)
+
+    try:
+        for pause in (1, 2):
+            rows = len(query.rows) + 500
+            wait_until(functools.partial(lambda rows: query.step(500) >= 0 and len(query.rows) > rows, rows))
+            os.kill(members[0].pid, signal.SIGSTOP)
+            until = time.monotonic() + 3.0
+            while time.monotonic() < until:
+                query.step(500)
+            os.kill(members[0].pid, signal.SIGCONT)
+            wait_until(functools.partial(lambda pause: query.step(500) >= 0 and merges() >= pause, pause))
+    finally:
+        for process in members:
+            process.kill()
+            process.communicate()
+    query.again()
+    query.run(500)
+    journals = {each.journal.member.name: each.journal for each in query.stream._follower.all()}
+    last = {journal.views[-1].tag for journal in journals.values()}
+    mask, names = (1 << 64) - 1, ["view_tag", "sender", "seqno", "index"]
+    delivered = {
+        (tag & mask, sender & mask, seqno, index)
+        for each in journals.values()
+        for batch in each.batches(names)
+        for tag, sender, seqno, index in zip(*(batch[name].to_pylist() for name in names), strict=True)
+    }
+    assert len(query.rows) == len(set(query.rows))
+    lost, more = delivered - {*query.rows}, {*query.rows} - delivered
+    assert not more and {tag for tag, *_ in lost} <= last
+    assert {row[0] for row in query.rows} >= last and len({row[0] for row in query.rows}) >= 4
+
+
+# ---- groups that are started again, and the latest rows --------------------------------------------------------------
+
+HOUR_NS = 3600 * 10**9
+
+
+def restarted(top: Path, hours: int, incarnation: int, text: str, **how: Any) -> None:
+    """The whole group as it runs some hours after the first one: other members, under the same names."""
+    who = [member(name, incarnation) for name in "abc"]
+    founded = view(1, who, attempt=incarnation)
+    for each in who:
+        path = journal(top, each, [(founded, rows(text, 50, who))], payload="full", **how)
+        lines = [seals.unseal(line) for line in (path / "views.jsonl").read_bytes().splitlines()]
+        later = [{**line, "at_ns": line["at_ns"] + hours * HOUR_NS} for line in lines]
+        (path / "views.jsonl").write_text("".join(seals.seal(line) + "\n" for line in later))
+
+
+@pytest.mark.parametrize("fail_on_data_loss", [True, False])
+@pytest.mark.parametrize("closed", ["leave", None])
+def test_a_group_that_is_started_again_is_told(
+    tmp_path: Path, stores: Any, closed: str | None, fail_on_data_loss: bool
+) -> None:
+    for who in (A, B, C):
+        journal(tmp_path, who, [(V1, ONE)], closed=closed, payload="full")
+    query = Query(*stores, fail_on_data_loss=fail_on_data_loss)
+    assert query.run() == ALL[:300]
+    restarted(tmp_path, 1, 2, "again")
+    for _ in range(2):  # also after a restart of the query
+        with pytest.raises(JournalError, match=r"started again.*onNewGroup=continue"):
+            query.run()
+        query.again()
+    assert query.rows == ALL[:300]
+
+
+@pytest.mark.parametrize("rows_max", [0, 20])
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_query_can_go_on_with_a_group_that_is_started_again(tmp_path: Path, gone: bool, rows_max: int) -> None:
+    for who in (A, B, C):
+        journal(tmp_path, who, [(V1, ONE)], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]), on_new_group="continue")
+    query.run(rows_max)
+    if gone:
+        for old in tmp_path.iterdir():
+            shutil.rmtree(old)
+    restarted(tmp_path, 1, 2, "again", closed=None)
+    restarted(tmp_path, 2, 3, "a third time")
+    while query.step(rows_max) or len(query.log) < 2 or query.rows[-1] != b"a third time 49":
+        query.again() if query.out[-1] and not gone else None
+    again, third = [b"again %d" % at for at in range(50)], [b"a third time %d" % at for at in range(50)]
+    assert query.rows == [*ALL[:300], *again, *third]
+    assert query.run(rows_max) == [*ALL[:300], *again, *third]
+
+
+def test_a_group_of_a_founder_that_merges_soon_is_not_taken_for_a_new_one(tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]), failover_s=60.0)
+    query.run()
+    restarted(tmp_path, 1, 2, "again")
+    assert query.run() == ALL[:300]
+
+
+def test_the_latest_rows_are_behind_all_that_is_there(tmp_path: Path, stores: Any) -> None:
+    """A member that crashed long ago has left a journal that looks as if it were still written."""
+    journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    for who in (B, C):
+        journal(tmp_path, who, [(V1, ONE), (V2, TWO)], closed=None, payload="full")
+    query = Query(*stores, starting="latest")
+    assert query.run() == [] and query.log[0]["global_seqno"] == 200
+
+
+@pytest.mark.parametrize("closed", ["leave", "excluded", None])
+def test_the_latest_rows_of_a_group_that_has_ended_are_none(tmp_path: Path, stores: Any, closed: str | None) -> None:
+    journal(tmp_path, A, [(V1, ONE)], closed="leave", successor=V2, payload="full")
+    journal(tmp_path, B, [(V1, ONE), (V2, TWO), (V3, THREE)], closed=closed, payload="full")
+    journal(tmp_path, C, [(V1, ONE), (V2, TWO), (V3, THREE[:40])], closed=None, payload="full")
+    restarted(tmp_path, -1, 2, "before", closed=None)
+    query = Query(*stores, starting="latest")
+    assert query.run() == []

@@ -18,15 +18,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError
+from seqcast.spark.branches import Graph, Missing, Range, pending
 from seqcast.spark.members import order_of
-from seqcast.spark.stores import Part, Store
+from seqcast.spark.stores import Found, Part, Store
 from seqcast.types import ViewId
 
 IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
@@ -44,46 +45,47 @@ class NotYet(Exception):
     """This journal cannot be continued now, but may be later."""
 
 
-@dataclass(frozen=True)
-class Found:
-    """A journal, and where it was found."""
-
-    store: Store
-    journal: Journal
-
-    @property
-    def id(self) -> int:
-        return self.journal.member.id
-
-    @property
-    def ended(self) -> bool:
-        return self.journal.closed is not None or bool(self.journal.failed)
-
-
 def view_text(view_id: ViewId) -> str:
     """The whole id of a view, for an offset."""
     attempt, initiator = view_id.flush
     return f"{view_id.counter}@{view_id.coordinator:016x}.{attempt}.{initiator:016x}"
 
 
-def offset_of(found: Found, idx: int) -> dict[str, Any]:
+def merged_into(offset: Mapping[str, Any]) -> int:
+    """Tag of the merged view whose branches are all given out, if the offset is at its beginning; else 0."""
+    merged = offset.get("merged")
+    return int(merged["into"], 16) if merged and branches_left(offset) == 0 else 0
+
+
+def branches_left(offset: Mapping[str, Any]) -> int:
+    """Rows of branches that are still to be given out at an offset."""
+    merged = offset.get("merged", {})
+    return sum(int(part[4]) - int(part[3]) for part in merged.get("parts", ())) - int(merged.get("done", 0))
+
+
+def offset_of(found: Found, idx: int, merged: int = 0) -> dict[str, Any]:
     """The offset of a position: behind ``idx`` rows of the journal.
+
+    Args:
+        merged: as of `offset_at`.
 
     Raises:
         JournalError: the last rows cannot be read.
     """
-    return offset_at(found.journal, idx, _stable_while_open(found))
+    return offset_at(found.journal, idx, merged, _stable_while_open(found))
 
 
-def offset_at(journal: Journal, idx: int, stable: int | None = None) -> dict[str, Any]:
+def offset_at(journal: Journal, idx: int, merged: int = 0, stable: int | None = None) -> dict[str, Any]:
     """As `offset_of`.
 
     Args:
+        merged: tag of the merged view at the position whose branches were given out; the position is before others.
         stable: of the view that the member has not closed, if the journal's rows say one.
     """
+    before = pending(journal, idx, merged)
     offset: dict[str, Any] = {"member": f"{journal.member.id:016x}", "idx": idx}
     names: list[Name] = []
-    for view in reversed(journal.views):
+    for view in reversed(journal.views[: journal.views.index(before) if before else None]):
         if view.idx <= idx:
             if not _counted(journal, view):
                 break
@@ -109,7 +111,7 @@ def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
     read = []
     if lost is not None:
         with contextlib.suppress(JournalError):  # then the offset alone counts
-            read.append(offset_of(lost, int(offset["idx"])))
+            read.append(offset_of(lost, int(offset["idx"]), merged_into(offset)))
     for each in [*read, offset]:
         if "view" in each:
             apart = each.get("stable")
@@ -173,8 +175,8 @@ class Follower:
         return sorted(found.values(), key=lambda each: (each.journal.member.name, each.id))
 
     def first(self, *, latest: bool) -> Found:
-        """The journal that a new stream begins with: the one with the longest history, or for the latest rows one that
-        is still written.
+        """The journal that a new stream begins with: the one with the longest history, or for the latest rows the one
+        with the newest of all. (Whether it is still written does not show: a member that crashed leaves no record.)
 
         Raises:
             UsageError: there is none, they are of several groups, or they cannot stand for one another.
@@ -191,11 +193,38 @@ class Follower:
                 "each of these members lacks its own messages (deliver_own=False): none can replace another; load one"
             )
 
-        def rank(each: Found) -> tuple[bool, int, str]:
+        def rank(each: Found) -> tuple[int, bool, int, str]:
             counter = each.journal.views[0].view_id.counter if each.journal.views else 1 << 62
-            return each.ended if latest else False, counter, each.journal.member.name
+            newest = _newest_ns(each) if latest else 0
+            return -newest, each.ended and latest, counter, each.journal.member.name
 
         return min(complete or found, key=rank)
+
+    def new_group(self, offset: Mapping[str, Any], *, wait: bool) -> Found | None:
+        """The journal with the longest history of a group that was founded after that of an offset, of which nothing
+        new comes; None: there is none, or it is given time to merge with that one.
+
+        Args:
+            wait: False: it is given none.
+        """
+        found = self.all()
+        sides = [*_groups(found)]
+        ours = next((side for side in sides if _knows(side, offset)), [])
+        over_ns = max((view.at_ns for each in ours for view in each.journal.views), default=0)
+        clusters = {each.journal.cluster for each in ours} or {each.journal.cluster for each in found}
+        newer = [
+            (side[0].journal.views[0].at_ns, side[0])
+            for side in sides
+            if side is not ours and side[0].journal.views[0].at_ns > over_ns and side[0].journal.cluster in clusters
+        ]
+        if not newer:
+            self._missed.pop(0, None)
+            return None
+        since = self._missed.setdefault(0, time.monotonic())
+        if wait and time.monotonic() < since + self.failover_s:
+            return None
+        del self._missed[0]
+        return min(newer, key=lambda each: each[0])[1]
 
     def find(self, member: int) -> Found | None:
         """One member's journal, if it can be read now."""
@@ -216,9 +245,11 @@ class Follower:
         """
         member, idx = int(offset["member"], 16), int(offset["idx"])
         followed = self.find(member)
-        if followed is not None and idx < followed.journal.end_idx:
-            self._missed.pop(member, None)
-            return followed, idx
+        if followed is not None:
+            more = idx < followed.journal.end_idx or pending(followed.journal, idx, merged_into(offset)) is not None
+            if more:
+                self._missed.pop(member, None)
+                return followed, idx
         if followed is not None and followed.ended:
             return self._other(offset, followed) or (followed, idx)
         if followed is not None and not self._without(offset, followed):
@@ -232,7 +263,8 @@ class Follower:
     def _without(self, offset: dict[str, Any], followed: Found) -> bool:
         """Whether another member installed, after a view of an offset, any view without the member that the stream
         follows. Any, not only the next: an offset does not move in views without messages."""
-        here = offset_at(followed.journal, int(offset["idx"]))  # reads no rows: this is asked again and again
+        # Reads no rows: this is asked again and again.
+        here = offset_at(followed.journal, int(offset["idx"]), merged_into(offset))
         named = {text for each in (here, offset) for text, *_ in _names(each, None)}
         for views in (each.journal.views for each in self.all() if each.id != followed.id):
             at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
@@ -256,6 +288,45 @@ class Follower:
         if why is not None:
             raise why
         return None
+
+    def branches(self, followed: Found, merge: Installed, *, wait: bool) -> list[Range] | None:
+        """What the stream gives out before a merged view; None: not all of it is there yet.
+
+        Args:
+            wait: False: what is not there is missing.
+
+        Raises:
+            JournalError: no journal has it.
+        """
+        views = followed.journal.views
+        base = views[views.index(merge) - 1].tag
+        graph = Graph(self.all())
+        try:
+            ranges = graph.plan(base, merge.tag, all_of=True)
+            self._missed.pop(merge.tag, None)
+            return ranges
+        except Missing as missing:
+            since = self._missed.setdefault(merge.tag, time.monotonic())
+            if wait and (missing.coming or time.monotonic() < since + self.failover_s):
+                return None
+            if self._fail_on_data_loss:
+                raise _no_branch(missing.view, merge) from None
+        return graph.plan(base, merge.tag, all_of=False)
+
+    def closing(self, part: Range) -> tuple[Found, int]:
+        """A journal that has the rows of a branch, and the position of the view in it.
+
+        Raises:
+            JournalError: there is none.
+        """
+        try:
+            found, view = Graph(self.all()).source(part.closing, part.member)
+        except Missing:
+            raise JournalError(
+                f"rows of view {part.closing[0]:016x}, which another side of a partition delivered, are in no journal "
+                "any more: bring the journals of its members back, or start the query with a new checkpoint"
+            ) from None
+        return found, view.idx
 
     def position(self, other: Found, offset: dict[str, Any], lost: Found | None = None) -> int:
         """The position in a journal that has the same meaning as an offset.
@@ -331,6 +402,51 @@ def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
     assert view.end is not None
     ends = [each.end for each in lost.journal.views if each.tag == view.tag] if lost is not None else []
     return min([view.end.stable, *(end.stable for end in ends if end is not None), *([] if apart is None else [apart])])
+
+
+def _newest_ns(found: Found) -> int:
+    """When the newest view or row of a journal was delivered."""
+    journal = found.journal
+    newest = max((view.at_ns for view in journal.views[-1:]), default=0)
+    for batch in found.store.rows(journal, journal.end_idx - 1, journal.end_idx, ["delivered_ns"]):
+        newest = max([newest, *batch["delivered_ns"].to_pylist()])
+    return newest
+
+
+def _groups(found: Sequence[Found]) -> Iterator[list[Found]]:
+    """Journals that have views in common, directly or by others; of each group the longest history first."""
+    left = [each for each in found if each.journal.views]
+    while left:
+        side, views = [left.pop(0)], set[int]()
+        for each in side:
+            for view in each.journal.views:
+                views |= {view.tag, view.closes, *(tag for tag, _ in view.subgroups)} - {0}
+            joined = [
+                other
+                for other in left
+                if any(view.tag in views or view.closes in views for view in other.journal.views)
+                or any(tag in views for view in other.journal.views for tag, _ in view.subgroups)
+            ]
+            left = [other for other in left if other not in joined]
+            side += joined
+        yield sorted(side, key=lambda each: (each.journal.views[0].at_ns, each.id))
+
+
+def _knows(side: Sequence[Found], offset: Mapping[str, Any]) -> bool:
+    """Whether one of the journals is that of an offset, or has its view."""
+    return any(
+        f"{each.id:016x}" == offset["member"]
+        or any(view_text(view.view_id) == offset.get("view") for view in each.journal.views)
+        for each in side
+    )
+
+
+def _no_branch(view: int, merge: Installed) -> JournalError:
+    return JournalError(
+        f"view {view_text(merge.view_id)} merges sides of a partition, and no journal that can be read has all that "
+        f"the other side delivered: view {view:016x} is missing; load the journals of all members, or set "
+        "failOnDataLoss=false to go on without it"
+    )
 
 
 @dataclass(frozen=True)

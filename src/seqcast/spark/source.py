@@ -28,12 +28,22 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from seqcast._native.columns import texts
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Journal, find, journal_files
+from seqcast.journal.reader import Installed, Journal, find, journal_files
 from seqcast.journal.schema import JournalError, JournalGone
 from seqcast.spark import worker
-from seqcast.spark.follow import Follower, Found, NotYet, Reserve, offset_at, offset_of
+from seqcast.spark.branches import Range, pending
+from seqcast.spark.follow import (
+    Follower,
+    NotYet,
+    Reserve,
+    branches_left,
+    merged_into,
+    offset_at,
+    offset_of,
+    view_text,
+)
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import Part, Store, given, last_cut, paths_of, pieces, stores_of
+from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -175,8 +185,8 @@ class JournalSource(DataSource):
     """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern, or
     several of them; ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS;
     ``view``, ``sender``, ``since``, ``until`` and ``columns``, see `Wanted`; for streams also ``startingOffset``
-    ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter`` (seconds), and ``failOnDataLoss`` ("false": continue
-    without lost rows). As a sink see `seqcast.spark.sink`."""
+    ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter`` (seconds), ``failOnDataLoss`` ("false": continue
+    without lost rows), and ``onNewGroup`` ("fail", "continue"). As a sink see `seqcast.spark.sink`."""
 
     @classmethod
     def name(cls) -> str:
@@ -204,6 +214,9 @@ class JournalSource(DataSource):
         loss = self.options.get("failOnDataLoss", "true").lower()
         if loss not in ("true", "false"):
             raise UsageError(f"failOnDataLoss={loss!r}: give 'true' or 'false'")
+        new = self.options.get("onNewGroup", "fail").lower()
+        if new not in ("fail", "continue"):
+            raise UsageError(f"onNewGroup={new!r}: give 'fail' or 'continue'")
         after = self.options.get("failoverAfter", "5")
         if not after.replace(".", "", 1).isdecimal():
             raise UsageError(f"failoverAfter={after!r}: give a number of seconds")
@@ -214,6 +227,7 @@ class JournalSource(DataSource):
             fail_on_data_loss=loss == "true",
             failover_s=float(after),
             wanted=Wanted.of(self.options),
+            on_new_group=new,
         )
 
 
@@ -255,6 +269,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             out rows that no other member has.
         failover_s: a member that seems lost for this long counts as lost.
         wanted: the rows to give out; offsets count all rows.
+        on_new_group: "fail" or "continue", behind the last row of the old one, where the whole group is started again.
     """
 
     def __init__(
@@ -266,7 +281,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fail_on_data_loss: bool = True,
         failover_s: float = 5.0,
         wanted: Wanted = Wanted(),
+        on_new_group: str = "fail",
     ) -> None:
+        self._goes_on = on_new_group == "continue"
         self._follower = Follower(stores, fail_on_data_loss, failover_s)
         self._starting = starting
         self._max_rows = max_rows
@@ -280,7 +297,11 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         def offset() -> dict[str, Any]:
             found = self._follower.first(latest=latest)
-            return offset_of(found, found.journal.end_idx if latest else found.journal.first_idx)
+            at = found.journal.end_idx if latest else found.journal.first_idx
+            begun = [view.tag for view in found.journal.views if view.idx <= at and view.subgroups]
+            if not begun or not (at or latest):
+                return offset_of(found, at)
+            return {**offset_of(found, at, begun[-1]), "merged": {"into": f"{begun[-1]:016x}"}}
 
         return _twice(offset)
 
@@ -291,33 +312,90 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _twice(lambda: self._latest(start, limit))
 
     def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if branches_left(start):
+            return self._further(start, limit)
         found = self._follower.go_on(start, wait=self._targets is None)
         if found is None:
-            return start
+            return self._anew(start)
         (followed, begin), end = found, found[0].journal.end_idx
         if self._targets is not None:
             end = min(end, self._targets.get(followed.id, begin))
+        merged = merged_into(start)
+        merge = pending(followed.journal, begin, merged)
+        if merge is not None and merge.idx <= begin:
+            return self._merge(start, followed, begin, merge, limit)
+        if merge is not None:
+            end = min(end, merge.idx)
         first = max(begin, followed.journal.first_idx)
         if isinstance(limit, ReadMaxRows) and end > first + limit.max_rows:
             end = last_cut(followed.journal, first, first + limit.max_rows)
         if end <= begin and followed.id == int(start["member"], 16):
-            return start  # the same text as before, or Spark would see new data
-        self._last = offset_of(followed, max(begin, end))
+            return self._anew(start)
+        self._last = offset_of(followed, max(begin, end), merged)
+        if merged and end <= begin:
+            self._last["merged"] = {"into": start["merged"]["into"]}
         return self._last
+
+    def _anew(self, start: dict[str, Any]) -> dict[str, Any]:
+        """Nothing new comes: the offset as it was, with the same text, or Spark would see new data. If the whole group
+        was started again, that of the new one.
+
+        Raises:
+            JournalError: it was, and the query is not to go on with it.
+        """
+        found = self._follower.new_group(start, wait=self._targets is None)
+        if found is None:
+            return start
+        if not self._goes_on:
+            raise JournalError(
+                f"the group {found.journal.cluster!r} was started again: {found.journal.path} has nothing in common "
+                "with what this query has read; set onNewGroup=continue to go on with the new group, or give the query "
+                "a new checkpoint"
+            )
+        began = view_text(found.journal.views[0].view_id)
+        self._last = {**offset_of(found, found.journal.first_idx), "began": began}
+        return self._last
+
+    def _merge(
+        self, start: dict[str, Any], followed: Found, begin: int, merge: Installed, limit: ReadLimit
+    ) -> dict[str, Any]:
+        """The stream is before a merged view: the branches come first."""
+        ranges = self._follower.branches(followed, merge, wait=self._targets is None)
+        if ranges is None:
+            return start
+        offset = start if followed.id == int(start["member"], 16) else offset_of(followed, begin)
+        merged = {"into": f"{merge.tag:016x}", "view": view_text(merge.view_id), "done": 0}
+        parts = [each.as_json() for each in ranges]
+        return self._further({**offset, "merged": {**merged, "parts": parts}}, limit)
+
+    def _further(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """The offset behind the next rows of the branches, or behind all of them: at the beginning of the view."""
+        left = branches_left(start)
+        rows = min(left, limit.max_rows) if isinstance(limit, ReadMaxRows) else left
+        merged = {**start["merged"], "done": start["merged"]["done"] + rows}
+        end = {**start, "merged": merged}
+        if rows == left:
+            end = {"member": start["member"], "idx": start["idx"], "merged": merged}
+            if "view" in start:
+                end |= {"view": merged["view"], "global_seqno": 0}
+        self._last = end
+        return end
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         if self._last is None:
             return None
         found = self._follower.find(int(self._last["member"], 16))
         # For progress reports only, and asked of each trigger, so no rows are read to say how far the view is stable.
-        return self._last if found is None else offset_at(found.journal, found.journal.end_idx)
+        return self._last if found is None else offset_at(found.journal, found.journal.end_idx, merged_into(self._last))
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        if start == end:
-            return []
+        if start == end or end.get("began", start.get("began")) != start.get("began"):
+            return []  # the second: a new group begins
+        if end.get("merged", {}).get("parts") and start.get("merged") != end["merged"]:
+            return _twice(lambda: self._branch_parts(start, end))
         found, begin, until = _twice(lambda: self._range(start, end))
         journal = found.journal
         if begin < journal.first_idx and self._fail_on_data_loss:
@@ -338,6 +416,27 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
             for first, last in pieces(journal, max(begin, journal.first_idx), until)
         ]
+
+    def _branch_parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        same = start.get("merged", {}).get("into") == end["merged"]["into"]
+        first, until = start["merged"]["done"] if same else 0, end["merged"]["done"]
+        parts: list[InputPartition] = []
+        for each in map(Range.of_json, end["merged"]["parts"]):
+            begin, stop = max(first, 0) + each.first, min(until, each.end - each.first) + each.first
+            first, until = first - (each.end - each.first), until - (each.end - each.first)
+            if begin >= stop:
+                continue
+            found, idx = self._follower.closing(each)
+            if idx + begin < found.journal.first_idx and self._fail_on_data_loss:
+                raise JournalError(
+                    f"{found.journal.path}: rows of view {each.closing[0]:016x}, which another side of a partition "
+                    "delivered, were removed by the journal's retention before this query read them: keep more "
+                    "(journal_keep_s, journal_keep_bytes), or set failOnDataLoss=false to continue without them"
+                )
+            for at, last in pieces(found.journal, max(idx + begin, found.journal.first_idx), idx + stop):
+                part = found.store.part(found.journal, self._wanted, at, last)
+                parts.append(replace(part, reserve=Reserve(self._follower, found.id)))
+        return parts
 
     def _range(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Found, int, int]:
         """The journal that has the rows of a batch, and their positions in it. A batch that is read again may have to

@@ -64,6 +64,22 @@ class Store(Protocol):
 
 
 @dataclass(frozen=True)
+class Found:
+    """A journal, and where it was found."""
+
+    store: Store
+    journal: Journal
+
+    @property
+    def id(self) -> int:
+        return self.journal.member.id
+
+    @property
+    def ended(self) -> bool:
+        return self.journal.closed is not None or bool(self.journal.failed)
+
+
+@dataclass(frozen=True)
 class Part(InputPartition):
     """The rows that one task reads of a member's journal: ``first`` to ``end`` - 1."""
 

@@ -1,0 +1,266 @@
+"""What the other sides of a partition delivered: a stream gives it out where they merge with the side that it follows.
+
+Views are a graph: a view follows the one that its members closed, a merged view follows those of its subgroups. Members
+that closed a view by the same successor delivered the same in it, so a *closing*, a view and its successor, stands for
+rows that any of them has. A stream has given out all closings that lead to its view. A merged view has more, those that
+lead to its other subgroups: their rows come before its own, in the order of the views. Of a view that the stream has
+given out as another side closed it, only the messages that the other side lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast.journal.live import values_of
+from seqcast.journal.reader import Installed, Journal
+from seqcast.spark.members import order_of
+from seqcast.spark.stores import Found
+
+Closing = tuple[int, int]
+"""Tags of a view and of its successor."""
+_MESSAGE = ("sender", "seqno", "index")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Rows of a closing: the places ``first`` to ``end`` - 1 in the view, in the journal of a member."""
+
+    closing: Closing
+    member: int
+    first: int
+    end: int
+
+    def as_json(self) -> list[Any]:
+        """For an offset."""
+        return [*(f"{each:016x}" for each in (*self.closing, self.member)), self.first, self.end]
+
+    @classmethod
+    def of_json(cls, told: Sequence[Any]) -> Range:
+        view, successor, member = (int(each, 16) for each in told[:3])
+        return cls((view, successor), member, int(told[3]), int(told[4]))
+
+
+class Missing(Exception):
+    """No journal that can be read now has a closing that is needed, or says what came before a view.
+
+    Args:
+        view: tag of the view.
+        coming: a member that is still in the group has it, and its journal will show it.
+    """
+
+    def __init__(self, view: int, *, coming: bool = False) -> None:
+        super().__init__(view)
+        self.view, self.coming = view, coming
+
+
+def pending(journal: Journal, idx: int, merged: int) -> Installed | None:
+    """The first merged view, from a position on, whose branches are not given out yet.
+
+    Args:
+        merged: tag of the last one whose branches are, if it has no rows before the position.
+    """
+    at = next(
+        (at for at, view in enumerate(journal.views) if view.tag == merged), 0
+    )  # a stream begins behind the first
+    return next((view for view in journal.views[at + 1 :] if view.idx >= idx and view.subgroups), None)
+
+
+class Graph:
+    """The views of journals."""
+
+    def __init__(self, found: Sequence[Found]) -> None:
+        self._before: dict[int, set[int]] = {}
+        self._counters: dict[int, int] = {}
+        self._founded: set[int] = set()
+        self._closings: dict[Closing, list[tuple[Found, Installed]]] = {}
+        self._members: dict[int, set[int]] = {}
+        self._took: dict[Closing, set[int]] = {}  # of a merged view: the members that came from another one
+        self._journals = {each.id: each for each in found}
+        self._gone: set[int] = set()
+        for each in found:
+            for view in each.journal.views:
+                self._add(each, view)
+        for (tag, _), ids in self._took.items():
+            self._members.setdefault(tag, ids)  # of a view that no journal has
+
+    def _add(self, found: Found, view: Installed) -> None:
+        before = self._before.setdefault(view.tag, set())
+        before.update(tag for tag, _ in view.subgroups)
+        if view.closes:
+            before.add(view.closes)
+        elif found.id == view.view_id.flush[1]:  # who made a view was in the one before, if there was one
+            self._founded.add(view.tag)
+        self._counters[view.tag] = view.view_id.counter
+        self._members[view.tag] = {member.id for member in view.members}
+        self._took.update(((tag, view.tag), set(ids)) for tag, ids in view.subgroups)
+        if view.end is not None and view.end.successor:
+            self._closings.setdefault((view.tag, view.end.successor), []).append((found, view))
+
+    def plan(self, base: int, into: int, *, all_of: bool) -> list[Range]:
+        """The rows of the branches that a merged view adds to what a stream has given out.
+
+        A member that crashed may have journaled less than the cut gave it: what no other journal has either, nobody who
+        is left has delivered.
+
+        Args:
+            base: tag of the stream's view.
+            into: tag of the merged view.
+            all_of: False: leave out what is missing.
+
+        Raises:
+            Missing: something is, and ``all_of``.
+        """
+        self._gone = self._gone_since(into)
+        given = [*self._leading_to(base, set(), all_of=False), (base, into)]
+        ranges: list[Range] = []
+        known = {view for view, _ in given}
+        for closing in sorted(self._leading_to(into, known, all_of=all_of) - {*given}, key=self._place):
+            try:
+                ranges += self._new(closing, [each for each in given if each[0] == closing[0]])
+                given.append(closing)
+            except Missing:
+                if all_of:
+                    raise
+        return ranges
+
+    def source(self, closing: Closing, member: int = 0) -> tuple[Found, Installed]:
+        """A journal that has a closing, that of the given member before others, and the view as it says.
+
+        Raises:
+            Missing: there is none, or none that stands for that member's.
+        """
+
+        def rank(source: tuple[Found, Installed]) -> tuple[Any, ...]:
+            journal, view = source[0].journal, source[1]
+            whole = journal.first_idx <= view.idx
+            return source[0].id != member, not whole, not journal.deliver_own, journal.member.name, source[0].id
+
+        found = sorted(self._closings.get(closing, ()) or self._unclosed(closing), key=rank)
+        if not found or (member and found[0][0].id != member and not _is_same_for_all(*found[0])):
+            raise Missing(closing[0])
+        return found[0]
+
+    def _ids(self, closing: Closing) -> set[int]:
+        """The members that closed a view so."""
+        view, successor = closing
+        return self._took.get(closing) or self._members.get(view, set()) & self._members.get(successor, set())
+
+    def _lasts(self, ids: set[int]) -> list[tuple[Found, Installed]]:
+        """The journals of members, each with its last view."""
+        there = [each for member, each in self._journals.items() if member in ids and each.journal.views]
+        return [(each, each.journal.views[-1]) for each in there]
+
+    def _unclosed(self, closing: Closing) -> list[tuple[Found, Installed]]:
+        """Of the journals that end in the view though their members went on, the one with most of it."""
+        found = [(each, view) for each, view in self._lasts(self._ids(closing)) if view.tag == closing[0]]
+        return sorted((each for each in found if each[1].end is None), key=lambda each: -_rows(*each))[:1]
+
+    def _gone_since(self, into: int) -> set[int]:
+        """The members that are known to be in no later view than a merged one, or whose journals have ended."""
+        later, left = {into}, [into]
+        follow: dict[int, set[int]] = {}
+        for view, before in self._before.items():
+            for each in before:
+                follow.setdefault(each, set()).add(view)
+        while left:
+            more = follow.get(left.pop(), set()) - later
+            later |= more
+            left += more
+        over = {member for member, each in self._journals.items() if each.ended}
+        return over | {
+            member for member in self._journals if any(member not in self._members[view] for view in later - {into})
+        }
+
+    def _check_over(self, view: int, ids: set[int]) -> None:
+        """
+        Raises:
+            Missing: one of the members of a view may show more of it.
+        """
+        if alive := ids & self._journals.keys() - self._gone:
+            raise Missing(view, coming=bool(alive))
+        if not ids or not ids <= self._journals.keys():
+            raise Missing(view)
+
+    def _place(self, closing: Closing) -> tuple[int, ...]:
+        view, successor = closing
+        return self._counters.get(view, 0), view, self._counters.get(successor, 0), successor
+
+    def _leading_to(self, tag: int, known: set[int], *, all_of: bool) -> set[Closing]:
+        """The closings that lead to a view, back to known views."""
+        closings: set[Closing] = set()
+        open_views, seen = [tag], {tag}
+        while open_views:
+            view = open_views.pop()
+            before = self._before.get(view, set())
+            if not before and view not in self._founded and all_of:
+                self._check_over(view, self._members.get(view, set()))
+                before = {last.tag for _, last in self._lasts(self._members[view]) if last.tag != view}
+            closings.update((each, view) for each in before)
+            open_views += before - known - seen
+            seen |= before
+        return closings
+
+    def _new(self, closing: Closing, given: Sequence[Closing]) -> Iterator[Range]:
+        """The rows of a closing that no closing of the same view has that was given out."""
+        if closing not in self._closings:
+            self._check_over(closing[0], self._ids(closing))
+            if not self._unclosed(closing):
+                return
+        found, view = self.source(closing)
+        rows = _rows(found, view)
+        others = [self.source(each) for each in given]
+        if not others:
+            if rows:
+                yield Range(closing, found.id, 0, rows)
+            return
+        same = min([_stable(*each) for each in ((found, view), *others)])
+        last: dict[int, tuple[int, int]] = {}  # of each sender, what was given out last: it is in the sender's order
+        for other, theirs in others:
+            for _, sender, *message in _messages(other, theirs, same, _rows(other, theirs)):
+                last[sender] = max(last.get(sender, (0, 0)), (message[0], message[1]))
+        first = end = same
+        for at, sender, seqno, index in _messages(found, view, same, rows):
+            if (seqno, index) <= last.get(sender, (-1, 0)):
+                continue
+            if at != end:
+                if first < end:
+                    yield Range(closing, found.id, first, end)
+                first = at
+            end = at + 1
+        if first < end:
+            yield Range(closing, found.id, first, end)
+
+
+def _rows(found: Found, view: Installed) -> int:
+    return (found.journal.end_idx if view.end is None else view.end.idx) - view.idx
+
+
+def _is_same_for_all(found: Found, view: Installed) -> bool:
+    """Whether the messages of a closing have the same places in all journals."""
+    return found.journal.deliver_own and order_of(view).total
+
+
+def _stable(found: Found, view: Installed) -> int:
+    """Up to this place all closings of a view have the same messages at the same places."""
+    return view.end.stable if view.end is not None and _is_same_for_all(found, view) else 0
+
+
+def _messages(found: Found, view: Installed, first: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+    """Place in the view, sender, seqno and index of the messages at some places.
+
+    Raises:
+        Missing: retention removed some.
+    """
+    if first >= end:
+        return
+    if view.idx + first < found.journal.first_idx:
+        raise Missing(view.tag)
+    at = first
+    for batch in found.store.rows(found.journal, view.idx + first, view.idx + end, _MESSAGE):
+        kinds = "int64", "int64", "int32"
+        columns = [values_of(batch[name], kind).tolist() for name, kind in zip(_MESSAGE, kinds, strict=True)]
+        for sender, seqno, index in zip(*columns, strict=True):
+            yield at, sender, seqno, index
+            at += 1

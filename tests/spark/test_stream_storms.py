@@ -1,0 +1,78 @@
+"""Streams of simulated groups that partition, merge, crash and restart: what a survivor delivered, each row once."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from sim_journals import journaled
+from stream_query import Tagged, followed_by
+
+from seqcast.journal.reader import Installed, Journal, find
+from seqcast.sim.options import Options
+from seqcast.sim.world import World
+from seqcast.spark.stores import Folders
+
+MASK = (1 << 64) - 1
+NAMES = ("view_tag", "sender", "seqno", "index")
+
+
+def delivered(journal: Journal) -> set[tuple[int, int, int, int]]:
+    columns = [[batch[name].to_pylist() for name in NAMES] for batch in journal.batches(NAMES)]
+    rows = itertools.chain.from_iterable(zip(*batch, strict=True) for batch in columns)
+    return {(tag & MASK, sender & MASK, seqno, index) for tag, sender, seqno, index in rows}
+
+
+def before(first: Installed, journals: list[Journal]) -> set[int]:
+    """The views that lead to one."""
+    found, left = set[int](), [first.tag]
+    while left:
+        tag = left.pop()
+        same = [view for journal in journals for view in journal.views if view.tag == tag]
+        more = {each for view in same for each in (view.closes, *(group for group, _ in view.subgroups))} - {0} - found
+        found |= more
+        left += more
+    return found
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("order", ["total", "sequencer", "grant", "fifo", "causal"])
+@pytest.mark.parametrize("seeds", [range(3, 10), pytest.param(range(10, 60), marks=pytest.mark.long)])
+def test_a_stream_has_all_that_any_survivor_delivered_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, seeds: range
+) -> None:
+    """Survivors are the members of the last view; each of them is followed from its first view on."""
+    merges = 0
+    for seed in seeds:
+        drawn = Options.draw(seed, partition="merge", order=order)
+        options, top = dataclasses.replace(drawn, deaf_applications=0.0, without_own=0.0), tmp_path / str(seed)
+        journaled(lambda options=options: World(options), top, f"seed {seed}", monkeypatch)
+        journals = [each for each in find([top]) if each.views]
+        everyone = {member.id for each in journals for view in each.views for member in view.members}
+        if everyone != {each.member.id for each in journals}:
+            continue  # a member was given nothing before it crashed
+        last = max((each.views[-1] for each in journals), key=lambda view: (view.at_ns, view.view_id.counter))
+        if len(last.members) == 1:
+            continue  # the run ended before all had merged: those who are apart seem lost
+        merges += len({view.tag for each in journals for view in each.views if view.subgroups})
+        survivors = [each for each in journals if each.views[-1].tag == last.tag]
+        union = set[tuple[int, int, int, int]]().union(*map(delivered, survivors))
+        for each in survivors:
+            query = followed_by(each.member.name, Tagged, Folders([str(top)]))
+            for batch in itertools.count(1):
+                offset = query.log[-1]
+                query.step((0, 7, 40)[seed % 3])
+                if query.log[-1] == offset:
+                    break
+                if batch % 5 == 0:
+                    query.again()
+            earlier = before(each.views[0], journals)
+            lost = [row for row in union - {*query.rows} if row[0] not in earlier]
+            assert len(query.rows) == len({*query.rows}) and not lost, (seed, each.member.name, lost[:3])
+    assert merges
