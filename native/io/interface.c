@@ -99,29 +99,62 @@ static int flags_of(const char *name) {
     return flags;
 }
 
-/* How an interface is chosen: by an address, as the loopback, or by the configured name. */
+/* How an interface is chosen: by an address, by a name, by both, or as the loopback. */
 typedef struct {
     const sc_sockaddr *address;
+    const char *name;
     int loopback;
+    int untested; /* found: an address that the kernel still tests for a duplicate, or for which it found one */
 } choice;
 
-/* How well an interface's address suits; 0: it does not. A global IPv6 address ranks before a link-local one. */
-static int suits(const sc_io *io, const struct ifaddrs *at, const choice *by) {
+#define V6_TEMPORARY 0x01 /* Linux's IFA_F_*, as /proc/net/if_inet6 has them */
+#define V6_DUPLICATE 0x08
+#define V6_DEPRECATED 0x20
+#define V6_TENTATIVE 0x40
+
+/* The kernel's flags of an IPv6 address; 0 if it does not say. */
+static unsigned v6_flags(const struct in6_addr *address, const char *name) {
+    FILE *file = fopen("/proc/net/if_inet6", "re");
+    char line[128], of[20], wanted[33];
+    unsigned flags = 0, found = 0;
+    if (file == NULL) return 0;
+    for (int i = 0; i < 16; i++) snprintf(wanted + 2 * i, 3, "%02x", address->s6_addr[i]);
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        found = strncmp(line, wanted, 32) == 0 && sscanf(line + 32, "%*x %*x %*x %x %19s", &flags, of) == 2 &&
+                strcmp(of, name) == 0;
+    fclose(file);
+    return found ? flags : 0;
+}
+
+/* How well an IPv6 address suits: one that lasts before a temporary one, which expires within a day and takes its member out of the
+ * group, and that before one of the link alone. */
+static int v6_suits(const struct ifaddrs *at, choice *by) {
+    const struct in6_addr *address = &((const struct sockaddr_in6 *)at->ifa_addr)->sin6_addr;
+    unsigned flags = v6_flags(address, at->ifa_name);
+    if (flags & (V6_TENTATIVE | V6_DUPLICATE)) {
+        by->untested = 1;
+        return 0;
+    }
+    if (IN6_IS_ADDR_LINKLOCAL(address)) return 1;
+    return flags & (V6_TEMPORARY | V6_DEPRECATED) ? 2 : 3;
+}
+
+/* How well an interface's address suits; 0: it does not. */
+static int suits(const sc_io *io, const struct ifaddrs *at, choice *by) {
     sc_sockaddr have;
     if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP)) return 0;
     if (at->ifa_addr->sa_family != (io->config.family == 4 ? AF_INET : AF_INET6)) return 0;
     if (io->config.wanted_interface[0] == 0 && !(at->ifa_flags & (IFF_MULTICAST | IFF_LOOPBACK))) return 0;
     memset(&have, 0, sizeof have);
     memcpy(&have, at->ifa_addr, io->config.family == 4 ? sizeof have.v4 : sizeof have.v6);
-    int chosen = by->address    ? same_host(&have, by->address)
-                 : by->loopback ? (at->ifa_flags & IFF_LOOPBACK) != 0
-                                : strcmp(at->ifa_name, io->config.wanted_interface) == 0;
-    if (!chosen) return 0;
-    return io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&have.v6.sin6_addr) ? 1 : 2;
+    if (by->address != NULL && !same_host(&have, by->address)) return 0;
+    if (by->name != NULL && strcmp(at->ifa_name, by->name) != 0) return 0;
+    if (by->loopback && !(at->ifa_flags & IFF_LOOPBACK)) return 0;
+    return io->config.family == 6 ? v6_suits(at, by) : 1;
 }
 
 /* Takes the best address, with its interface; 0 if none suits. */
-static int choose(sc_io *io, const struct ifaddrs *all, const choice *by, sc_sockaddr *own) {
+static int choose(sc_io *io, const struct ifaddrs *all, choice *by, sc_sockaddr *own) {
     int best = 0;
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
         int how = suits(io, at, by);
@@ -134,22 +167,44 @@ static int choose(sc_io *io, const struct ifaddrs *all, const choice *by, sc_soc
     return best;
 }
 
-/* Finds the interface and its address: the configured name or address; otherwise the interface to which routes send the group's
- * datagrams, if it has multicast; otherwise loopback. */
+/* By the configured name or address, or `address%name`. `host` has room for the address. */
+static choice configured(const sc_io *io, sc_sockaddr *host) {
+    const char *text = io->config.wanted_interface, *scope = strchr(text, '%');
+    char address[64];
+    snprintf(address, sizeof address, "%.*s", scope ? (int)(scope - text) : 63, text);
+    if (!parse_host(io->config.family, address, host)) return (choice){.name = text};
+    return (choice){.address = host, .name = scope ? scope + 1 : NULL};
+}
+
+/* By routes: the interface to which they send the group's datagrams, if it has multicast, and of an interface's IPv6 addresses the
+ * one that lasts; otherwise loopback. */
+static int choose_routed(sc_io *io, const struct ifaddrs *all, const sc_sockaddr *source, choice *by,
+                         sc_sockaddr *own) {
+    char name[sizeof io->name];
+    by->address = source;
+    if (source == NULL || !choose(io, all, by, own)) {
+        *by = (choice){.loopback = 1, .untested = by->untested};
+        return choose(io, all, by, own);
+    }
+    memcpy(name, io->name, sizeof name);
+    by->address = NULL;
+    by->name = name;
+    int link_local = io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
+    return io->config.family == 4 || link_local || choose(io, all, by, own);
+}
+
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
-    static const choice loopback = {.loopback = 1};
     const char *name = io->config.wanted_interface;
     sc_sockaddr host;
-    choice by = {0};
-    if (name[0] == 0 ? sc_io_routed_source(io, NULL, &host) == 0 : parse_host(io->config.family, name, &host))
-        by.address = &host;
-    else if (name[0] == 0 && errno == SC_NO_PORTS)
+    int routed = name[0] == 0 && sc_io_routed_source(io, NULL, &host) == 0;
+    if (name[0] == 0 && !routed && errno == SC_NO_PORTS) /* to connect takes a port */
         return sc_io_fail(error, "ports", errno);
+    choice by = name[0] != 0 ? configured(io, &host) : (choice){0};
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0) return sc_io_fail(error, "getifaddrs", errno);
-    int found = (name[0] != 0 || by.address) && choose(io, all, &by, own);
-    if (!found && name[0] == 0) found = choose(io, all, &loopback, own);
+    int found = name[0] != 0 ? choose(io, all, &by, own) : choose_routed(io, all, routed ? &host : NULL, &by, own);
     freeifaddrs(all);
+    if (!found && by.untested) return sc_io_fail(error, "tentative", EADDRNOTAVAIL);
     if (!found && if_nametoindex(name) == 0) return sc_io_fail(error, "interface", ENODEV);
     if (!found) return sc_io_fail(error, "interface", flags_of(name) & IFF_UP ? EADDRNOTAVAIL : ENETDOWN);
     sc_store(&io->index, if_nametoindex(io->name));

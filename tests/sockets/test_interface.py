@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from netns import network  # noqa: F401
+from members import wait_until
+from netns import network, python  # noqa: F401
 from talkers import await_, talkers
 
 pytestmark = pytest.mark.netns
@@ -135,3 +136,71 @@ def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
         await_(made, lambda: told(made[0], "eth0 is well again"))
         all_together(made)
         assert sum(refused in said["text"] for said in made[0].of("InterfaceChanged")) == 1
+
+
+def an_address_each(place, *kinds):
+    """IPv6 addresses of the interface, in this order; a temporary one is preferred by the kernel as a source."""
+    number = place.port.removeprefix("member")
+    place.run("ip", "link", "set", "eth0", "addrgenmode", "none")
+    place.run("ip", "-6", "address", "flush", "dev", "eth0")
+    for kind, prefix, more in kinds:
+        place.run("ip", "address", "add", f"{prefix}{number}/64", "dev", "eth0", "nodad", *more)
+        assert kind
+
+
+OLD = ("deprecated", "fd99:1::", ("preferred_lft", "0", "valid_lft", "600"))
+LINK = ("link-local", "fe80::99:", ())
+LASTING = ("lasting", "fd99:2::", ())
+
+
+@pytest.mark.parametrize("interface", ["eth0", ""])
+@pytest.mark.parametrize("kinds", [(OLD, LINK, LASTING), (LASTING, OLD, LINK)])
+def test_of_an_interfaces_ipv6_addresses_the_one_that_lasts_is_used(network, interface, kinds):  # noqa: F811
+    place = network[0]
+    an_address_each(place, *kinds)
+    place.run("ip", "-6", "route", "replace", "ff00::/8", "dev", "eth0", "table", "local")
+    assert "[fd99:2::1]" in joined_at(place, interface)
+
+
+@pytest.mark.parametrize("interface", ["eth0", ""])
+def test_no_temporary_ipv6_address_is_used(network, interface):  # noqa: F811
+    """It expires within a day, and with it the membership; the kernel prefers it as a source."""
+    place = network[0]
+    place.run("sysctl", "-qw", "net.ipv6.conf.eth0.use_tempaddr=2", "net.ipv6.conf.eth0.accept_dad=0")
+    an_address_each(place, (*LASTING[:2], ("mngtmpaddr", "preferred_lft", "86400", "valid_lft", "86400")))
+    wait_until(lambda: "temporary" in place.run("ip", "-6", "address", "show", "dev", "eth0"))
+    place.run("ip", "-6", "route", "replace", "ff00::/8", "dev", "eth0", "table", "local")
+    assert "[fd99:2::1]" in joined_at(place, interface)
+
+
+def test_an_ipv6_address_of_the_link_may_be_given_with_its_interface(network):  # noqa: F811
+    place = network[0]
+    an_address_each(place, LINK, LASTING)
+    assert "[fe80::99:1]" in joined_at(place, "fe80::99:1%eth0")
+    assert "no network interface that is up has the address" in joined_at(place, "fe80::99:1%lo")
+
+
+def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network):  # noqa: F811
+    place = network[0]
+    an_address_each(place)
+    place.run("ip", "address", "add", "fd99:2::1/64", "dev", "eth0")
+    assert "tentative" in place.run("ip", "-6", "address", "show", "dev", "eth0")
+    assert "[fd99:2::1]" in joined_at(place, "eth0")
+
+
+JOINED = """
+import sys
+import seqcast
+from seqcast._native.driver import describe_address
+try:
+    with seqcast.join("six", name="a", ip_version=6, interface=sys.argv[1]) as group:
+        print(describe_address(group.member.address))
+except seqcast.ConfigError as error:
+    print(error)
+"""
+
+
+def joined_at(place, interface):
+    """The address of a member that joins there with this setting, or the error."""
+    out, err = python(place, "-c", JOINED, interface).communicate(timeout=60)
+    return out + err

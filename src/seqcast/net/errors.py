@@ -32,6 +32,11 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
             f"no network interface that is up has an IPv{config.ip_version} address and multicast, not even loopback: "
             "set one up (ip link set lo up), and give interface= where there are several"
         )
+    elif step == "tentative":
+        text = (
+            f"the IPv6 address of {interface} is still being tested for a duplicate, or another machine has it too "
+            "(`ip -6 address` says tentative or dadfailed): try again in a moment, or give the interface another address"
+        )
     elif step == "interface" and (given := _ip_version(config.interface)) not in (0, config.ip_version):
         text = (
             f"interface={config.interface!r} is an IPv{given} address and ip_version is {config.ip_version}: give an "

@@ -72,6 +72,8 @@ _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
 """A wait of the application is cut into slices of this length."""
+TENTATIVE_S = 3.0
+"""How long a join waits while the kernel tests a new IPv6 address for a duplicate, which takes one to two seconds."""
 PORTS_TRIED = 8
 """UDP ports that a member with ``guard`` tries until one is found whose number is free for TCP too."""
 
@@ -480,16 +482,20 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
     import ipaddress
 
     address = config.address or group_address(cluster, config.ip_version)
-    try:
-        return Driver(
-            engine,
-            member_id=member_id,
-            group=ipaddress.ip_address(address).packed,
-            look_ns=LOOK_NS,
-            **driver_settings(config),
-        )
-    except OSError as error:
-        raise explain(error, config, address) from None
+    until = time.monotonic() + TENTATIVE_S
+    while True:
+        try:
+            return Driver(
+                engine,
+                member_id=member_id,
+                group=ipaddress.ip_address(address).packed,
+                look_ns=LOOK_NS,
+                **driver_settings(config),
+            )
+        except OSError as error:
+            if error.args[1] != "tentative" or time.monotonic() > until:
+                raise explain(error, config, address) from None
+        time.sleep(0.05)
 
 
 def warn_of(driver: Driver, cluster: str, config: Config) -> None:
