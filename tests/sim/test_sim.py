@@ -97,6 +97,15 @@ def test_an_application_that_gets_no_state_leaves_after_the_step_that_says_so():
     assert not result.violations, result.violations[0]
 
 
+@pytest.mark.parametrize(("order", "seed"), [("sequencer", 13), ("total-1999", 8)])
+def test_what_a_block_callback_sends_is_delivered_in_the_view_that_closes(order, seed):
+    """Datagrams are lost, so that the gate closed before the sequencer had all of it."""
+    options = Options(seed=seed, order=order, loss=0.2, blocks=1.0, rate=50, leaves=2, unicasts=0.0, spread_ns=SECOND)
+    result = simulate(options)
+    assert not result.violations, result.violations[0]
+    assert any(edge.state == "SETTLING" for edge in result.edges)
+
+
 READINGS = sorted(VARIANTS.keys() - {"as_built", "no_adoption", "resumed_elsewhere"})
 """Without adoption nothing unsafe happens, only needless splits, which ``test_endpoint.py`` sees; a transfer that is
 resumed elsewhere has a test of its own below."""

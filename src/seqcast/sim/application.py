@@ -245,6 +245,7 @@ class Application:
             self.sender.note_blocked()
             for run in record.runs:
                 run.late |= not run.returned
+                run.closed_ns = run.closed_ns or self.machine.clock.now
         elif isinstance(meaning, Unblocked):
             record.gate.append(meaning)
             record.blocked = None

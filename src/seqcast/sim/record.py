@@ -49,7 +49,8 @@ class Run:
         sent: numbers of the messages that it sends.
         late: the group was closed for sending before it returned, or it missed its deadline.
         begin_ns: when it began.
-        returned: it has; if it was not late, its messages must be delivered in its view.
+        returned: it has; if it was not late, its messages must be sent in its view.
+        closed_ns: when its application was told that the group is closed for sending, after it returned; 0: it was not.
     """
 
     view_id: ViewId | None
@@ -57,6 +58,7 @@ class Run:
     begin_ns: int
     late: bool = False
     returned: bool = False
+    closed_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

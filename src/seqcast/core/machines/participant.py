@@ -1,8 +1,10 @@
 """One member's part in the cut that closes its view (the cut, steps 1 to 6).
 
 BLOCK, sent if some application has a block callback, only asks: sending and stamping stay open, and nothing is
-promised. A member promises the highest attempt that it answered, and accepts CUT and VIEW under that one only. From its
-OK on the gate is closed and nothing from outside the survivors is accepted; after CUT nothing is delivered until VIEW.
+promised. It is answered when the callback has run and what it sent has its place in the order, so that this is
+delivered in the view that closes. A member promises the highest attempt that it answered, and accepts CUT and VIEW
+under that one only. From its OK on the gate is closed and nothing from outside the survivors is accepted; after CUT
+nothing is delivered until VIEW.
 
 In a primary partition (step 9) DONE also *accepts* the VIEW that the initiator proposes beside its CUT, and the next
 OK reports it. A VIEW that was served is then the only possible one, under any attempt: it is installed as soon as
@@ -34,6 +36,8 @@ from seqcast.core.frames.closing import (
 from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.orders import by_name
+from seqcast.core.orders.order import NOBODY
 from seqcast.core.rules.cut import with_table
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import TellBlocked
@@ -48,6 +52,7 @@ initiator milliseconds. Without a limit, one frame with the highest number would
 class ParticipantState(Enum):
     OPEN = auto()
     BLOCKING = auto()
+    SETTLING = auto()
     BLOCKED = auto()
     PROMISED = auto()
     FETCHING = auto()
@@ -57,6 +62,7 @@ class ParticipantState(Enum):
 class ParticipantEvent(Enum):
     BLOCK = auto()
     RETURNED = auto()
+    POLL = auto()
     START = auto()
     CUT = auto()
     REACHED = auto()
@@ -65,8 +71,9 @@ class ParticipantEvent(Enum):
 
 
 S, E = ParticipantState, ParticipantEvent
-_BEFORE = (S.OPEN, S.BLOCKING, S.BLOCKED)
+_BEFORE = (S.OPEN, S.BLOCKING, S.SETTLING, S.BLOCKED)
 _BOUND = (S.PROMISED, S.FETCHING, S.DONE)
+_POLL_NS = 2_000_000  # between two looks at what is not ordered yet
 
 
 class Participant(Machine):
@@ -76,6 +83,9 @@ class Participant(Machine):
         self.blocker = blocker
         self.promise = NO_PROMISE
         self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
+        self.asked: tuple[int, ...] = ()  # the survivors that it named
+        self.sent: int | None = None  # own seqno up to which messages of the callback may be; None: it still runs
+        self.poll_ns = NEVER
         self.highest = 0  # highest attempt seen, of any initiator
         self.ok: Ok | None = None
         self.named: Cut | None = None  # of the attempt that is promised; in a primary partition:
@@ -237,9 +247,11 @@ class Participant(Machine):
         self.lease_ns = self.context.now + self.context.settings.lease_ns
 
     def due(self) -> int:
-        return min(self.lease_ns, self.asks.due)
+        return min(self.lease_ns, self.asks.due, self.poll_ns)
 
     def run_timers(self) -> None:
+        if self.context.now >= self.poll_ns:
+            self.fire(E.POLL)
         if self.asks.take(self.context.now):
             self.fire(E.REPEAT)
         if self.context.now >= self.lease_ns:
@@ -247,8 +259,32 @@ class Participant(Machine):
 
     # ---- guards
 
-    def callback_is_done(self, _frame: Block) -> bool:
+    def callback_is_done(self, frame: Block) -> bool:
+        return self.blocker.done and self._settled(frame.survivors)
+
+    def callback_has_run(self, _frame: Block) -> bool:
         return self.blocker.done
+
+    def is_settled(self) -> bool:
+        return self._settled(self.asked)
+
+    def _settled(self, survivors: tuple[int, ...]) -> bool:
+        """Has what the callback sent its place in the order, or can it have none in this view?
+
+        Other threads may go on sending, so only what was sent before this is first asked counts.
+        """
+        context, plane, view = self.context, self.context.plane, self.context.view
+        assert view is not None
+        if not context.settings.blocks:
+            return True
+        if plane.blocked():
+            return False
+        orders = by_name(view.mechanism).forwards_to(view.sequencer)
+        if orders in (NOBODY, context.rank) or view.members[orders].id not in survivors:
+            return True
+        if self.sent is None:
+            self.sent = plane.last_sent()
+        return plane.own().any >= self.sent
 
     def is_below_promise(self, frame: Block | Start) -> bool:
         return frame.attempt < self.promise
@@ -266,6 +302,7 @@ class Participant(Machine):
 
     def heed(self, frame: Block) -> None:
         self.heeded = max(self.heeded, frame.attempt)
+        self.asked = frame.survivors
         self.lapsed.discard(self.initiator)
         self.renew()
         # Messages of callbacks must not wait for credit of crashed members.
@@ -278,8 +315,15 @@ class Participant(Machine):
     def say_returned(self) -> None:
         self.context.send(BlockOk(self.context.tag, self.heeded), self.initiator)
 
+    def await_order(self, *_: object) -> None:
+        self.poll_ns = self.context.now + _POLL_NS
+
+    def end_poll(self, *_: object) -> None:
+        self.poll_ns = NEVER
+
     def promise_it(self, frame: Start) -> None:
         self.promise = frame.attempt
+        self.poll_ns = NEVER
         self.survivors = frame.survivors
         self.named = self.proposal = None
         self.asks.stop()
@@ -357,13 +401,37 @@ class Participant(Machine):
         "participant",
         S,
         E,
-        ((S.OPEN, S.BLOCKED), (E.BLOCK, callback_is_done), S.BLOCKED, (heed, say_blocked), "no callback is needed"),
+        (S.BLOCKED, E.BLOCK, None, (heed, say_blocked), "its callback has run, for another attempt"),
+        (
+            (S.OPEN, S.SETTLING),
+            (E.BLOCK, callback_is_done),
+            S.BLOCKED,
+            (heed, end_poll, say_blocked),
+            "no callback is needed",
+        ),
+        (
+            (S.OPEN, S.SETTLING),
+            (E.BLOCK, callback_has_run),
+            S.SETTLING,
+            (heed, await_order),
+            "what it sent has no place in the order yet",
+        ),
         ((S.OPEN, S.BLOCKING), E.BLOCK, S.BLOCKING, (run_callback, heed), "callbacks send: all stays open (step 2)"),
-        (S.BLOCKED, E.BLOCK, None, ILLEGAL, "its callback has run"),
+        (S.SETTLING, E.BLOCK, None, ILLEGAL, "its callback has run"),
         (_BOUND, (E.BLOCK, is_below_promise), None, refuse, "a higher attempt was promised; the initiator is told"),
         (_BOUND, E.BLOCK, None, say_blocked, "the gate is closed: what the callback sends would wait for the VIEW"),
-        (S.BLOCKING, E.RETURNED, S.BLOCKED, say_returned, "the callback returned, or its deadline is over"),
+        (
+            S.BLOCKING,
+            (E.RETURNED, is_settled),
+            S.BLOCKED,
+            say_returned,
+            "the callback returned, or its deadline is over",
+        ),
+        (S.BLOCKING, E.RETURNED, S.SETTLING, await_order, "what it sent has no place in the order yet (FLU-13)"),
         (None, E.RETURNED, None, IGNORED, "the round is over, or it ran for a pause"),
+        (S.SETTLING, (E.POLL, is_settled), S.BLOCKED, (end_poll, say_returned), "the sequencer has ordered it"),
+        (S.SETTLING, E.POLL, None, await_order, "not yet"),
+        (None, E.POLL, None, ILLEGAL, "the timer runs only while settling"),
         (_BOUND, (E.START, is_promised), None, (renew, answer), "our OK was lost: the same OK again"),
         (_BOUND, (E.START, is_below_promise), None, refuse, "a higher attempt was promised; the initiator is told"),
         (None, E.START, S.PROMISED, (promise_it, close_gate, answer), "above the promise, with us as a survivor"),

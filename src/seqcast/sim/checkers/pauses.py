@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
+from seqcast.config.derive import nanoseconds
 from seqcast.sim.record import Delivered, Record
-from seqcast.types import View
+from seqcast.sim.settings import config
+from seqcast.types import View, ViewId
 
 
 def check_pauses(records: Sequence[Record]) -> Iterator[str]:
@@ -42,12 +44,31 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
             yield f"pause: {owner} holds it, and {one} and {other} have not delivered the same: {odd}"
 
 
-def check_callbacks(record: Record) -> Iterator[str]:
-    """Messages of a block callback that returned in time are delivered before the next view (FLU-13, FLU-15)."""
+def check_callbacks(record: Record, records: Sequence[Record]) -> Iterator[str]:
+    """Messages of a block callback that returned in time are sent in the view that closes, and delivered in it
+    (FLU-13, FLU-15), unless the member that orders did not go on with its sender, or time was up (by some clock)."""
+    patience = nanoseconds(config(record.options).block_deadline_s)
     for run in record.runs:
-        for number in run.sent if run.returned and not run.late else ():
+        if run.late or not run.returned:
+            continue
+        ordered = not record.options.jumps and run.closed_ns - run.begin_ns < patience
+        ordered = ordered and _keeps_sequencer(record, run.view_id)
+        for number in run.sent:
             if number not in record.sent:
                 continue  # the member lost the state meanwhile, and gave up sending it
             view_id = record.sent[number][1]
             if view_id != run.view_id:
                 yield f"block callback: {record} sent number {number} in it, and in view {view_id}, not {run.view_id}"
+            tags = {each.delivered_of(record.id).get(number, view_id.tag) for each in records}
+            if ordered and tags != {view_id.tag}:
+                yield f"block callback: number {number}, which {record} sent in it, is not delivered in {view_id}"
+
+
+def _keeps_sequencer(record: Record, view_id: ViewId | None) -> bool:
+    """The member that orders in this view went on with this one."""
+    views = [entry for entry in record.log if isinstance(entry, View)]
+    for view, after in pairwise(views):
+        if view.view_id == view_id:
+            sequencer = view.sequencer >= 0 and view.members[view.sequencer].id
+            return not sequencer or record.together(after).rank(sequencer) >= 0
+    return False

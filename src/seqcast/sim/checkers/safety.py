@@ -27,7 +27,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
             yield f"frames: {record} was sent {bad} frames that no member may send"
         yield from gate.check_gate(record)
         yield from gate.check_callback_pairs(record)
-        yield from pauses.check_callbacks(record)
+        yield from pauses.check_callbacks(record, records)
         yield from _check_queue(record, records)
         yield from _check_order_of_members(record)
         if record.options.flush_unicasts:
