@@ -96,7 +96,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
         self._group: Group | None = None
         self._running = self._run()
         self._loop: asyncio.AbstractEventLoop
-        self._made: asyncio.Future[Group]  # callbacks may come before the join returns
+        self._made: asyncio.Future[Group]  # callbacks may come before this is awaited to its end
 
     def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.api.group.Group) -> None:
         """On the thread of callbacks: runs the callback on the event loop, and waits for it."""
@@ -106,7 +106,8 @@ class Joining(Coroutine[Any, Any, "Group"]):
             if inspect.isawaitable(result):
                 await result
 
-        asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        if self._loop.is_running():  # else nobody can run it: the program ends
+            asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._running.__await__()

@@ -133,6 +133,51 @@ def test_blocked_and_unblocked_bracket_what_cannot_be_sent_and_the_view_lies_bet
             assert payloads(b, 1) == [b"open again"]
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_the_block_callback_of_a_leaver_runs_once_while_it_can_send(alone, caplog):
+    name, ran = cluster(), []
+
+    def on_block(group):
+        ran.append(group)
+        time.sleep(0.05)
+        group.send(b"finished")
+
+    with caplog.at_level(logging.ERROR, "seqcast"), join(name, "b") as b:
+        a = join(name, "a", on_block=on_block)
+        in_view(2, a, b)
+        if alone:
+            b.leave()
+            in_view(1, a)
+            wait_until(lambda: a._runner.endpoint.machines.blocker.state.name == "IDLE")
+        before = len(ran)
+        seen = Listener(a if alone else b)
+        assert a.leave()
+        assert len(ran) == before + 1
+        wait_until(lambda: seen.words().count("finished") == (len(ran) if alone else 1))
+    assert not caplog.text
+
+
+def test_a_leaver_waits_for_its_block_callback_no_longer_than_for_the_rest():
+    hold = threading.Event()
+    with join(cluster(), "a", on_block=lambda _group: hold.wait(LIMIT_S)) as a:
+        began = time.monotonic()
+        a.leave(0.4)
+        assert 0.25 < time.monotonic() - began < LIMIT_S / 2
+        hold.set()
+
+
+@pytest.mark.parametrize("refused", [seqcast.NameTaken, seqcast.JoinTimeout])
+def test_a_join_that_fails_calls_no_callback_and_ends_its_threads_quietly(refused, caplog, monkeypatch):
+    name, ran, raised = cluster(), [], []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    more = {"min_members": 3, "join_timeout_s": 1.0} if refused is seqcast.JoinTimeout else {}
+    with caplog.at_level(logging.ERROR, "seqcast"), join(name, "a", **PATIENT) as a:
+        with pytest.raises(refused):
+            join(name, "b" if more else "a", on_block=ran.append, **{**PATIENT, **more})
+        in_view(1, a)
+    assert not raised and not ran and not caplog.text
+
+
 def test_events_tell_of_the_gate_only_where_it_was_asked_for():
     name = cluster()
     with join(name, "a", block_events=True) as a, join(name, "b") as b:

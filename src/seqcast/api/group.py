@@ -74,7 +74,9 @@ def join(
             must not span two views. It may send. Those messages are delivered on every member before the next view;
             with "sequencer" or "total-1999" in a later view, if the sequencer crashes before it has ordered them. It
             runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. A send after that,
-            or in ``on_unblock``, waits like any other.
+            or in ``on_unblock``, waits like any other. When this member leaves, it is called first, while this member
+            can still send (``leave``), unless it has run for the present view change. It is not called before
+            ``join`` returns.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
             and, without ``sequencer_policy``, the sequencer; see ``MembershipPolicy``. If it fails, the default order
@@ -134,6 +136,8 @@ def join(
     except BaseException:
         group._give_up()
         raise
+    if group._runner.callbacks is not None:
+        group._runner.callbacks.joined = True
     return group
 
 
@@ -180,11 +184,12 @@ class Group(Sending, Receiving, Pausing):
         """Leaves the group. Returns when the remaining members have everything that this member sent. A second call
         does nothing.
 
-        First it ends all sends, also those of other threads and to single members: a later send raises ``NotMember``,
-        and so does a waiting one, unless its message is accepted as a whole. Then it waits, for at most three quarters
-        of the time, for the messages that were accepted: queued ones (``send_while_blocked``) are sent, the sequencer
-        orders all of them, and receivers acknowledge messages to single members. Then this member leaves. What has been
-        delivered to it by then can still be received. ``Lost`` reports messages that were not delivered everywhere,
+        First its block callback runs, if it has one, while it can still send. Then all sends end, also those of other
+        threads and to single members: a later send raises ``NotMember``, and so does a waiting one, unless its message
+        is accepted as a whole. Then the messages that were accepted leave: queued ones (``send_while_blocked``) are
+        sent, the sequencer orders all of them, and receivers acknowledge messages to single members. All this takes at
+        most three quarters of the time. Then this member leaves. What has been delivered to it by then can still be
+        received. ``Lost`` reports messages that were not delivered everywhere,
         through ``events``, also after this call.
 
         Args:

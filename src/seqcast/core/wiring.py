@@ -35,9 +35,9 @@ class Machines:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.lineage = Lineage(context.me.id)
-        self.lifecycle = Lifecycle(context)
-        self.taker = StateTaker(context)
         self.blocker = Blocker(context)
+        self.lifecycle = Lifecycle(context, self.blocker)
+        self.taker = StateTaker(context)
         self.interface = Interface(context)
         self.pause_owner = PauseOwner(context)
         self._begin(None)

@@ -44,6 +44,9 @@ class Callbacks:
         on_block, on_unblock: of the application; None: nothing to run.
         runs: called on the thread before each run of ``on_block`` with True, and after it with False.
         returned: told the number of each run of ``on_block``, and what it raised ("" if nothing), when it ended.
+
+    Attributes:
+        joined: the application has its group. Before, it can have begun nothing, and no callback is called.
     """
 
     def __init__(
@@ -56,14 +59,21 @@ class Callbacks:
     ) -> None:
         self.name, self.on_block, self.on_unblock = name, on_block, on_unblock
         self.runs, self.returned = runs, returned
+        self.joined = False
+        self._blocked = False  # `on_block` was called last
         self._calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # a run of on_block; 0: on_unblock; None: end
         self.thread = threading.Thread(target=self._run, name=f"seqcast-callbacks-{name}", daemon=True)
 
     def block(self, run: int) -> None:
-        self._calls.put(run)
+        self._blocked = self.joined
+        if self.joined:
+            self._calls.put(run)
+        else:
+            self.returned(run, "")
 
     def unblock(self) -> None:
-        self._calls.put(0)
+        if self._blocked:
+            self._calls.put(0)
 
     def stop(self) -> None:
         """Begins no further callback, and does not wait for a running one."""
@@ -76,18 +86,24 @@ class Callbacks:
 
     def _run(self) -> None:
         while (run := self._calls.get()) is not None:
-            trouble = ""
-            call, what = (self.on_block, "on_block") if run else (self.on_unblock, "on_unblock")
-            try:
-                if run:
-                    self.runs(True)
-                if call is not None:
-                    call()
-            except BaseException as error:  # SystemExit, too: the next callback needs this thread
-                trouble = f"{what} raised {error!r}"
-                log.exception("%s: %s raised; the group continues", self.name, what)
             if run:
-                self.runs(False)
-                self.returned(run, trouble)
+                self._block(run)
+            elif self.on_unblock is not None:
+                self._call(self.on_unblock, "on_unblock")
         # Breaks the reference cycle with the group and its runner, so that a group that was left is freed at once.
-        del self.on_block, self.on_unblock, self.runs, self.returned, call
+        del self.on_block, self.on_unblock, self.runs, self.returned
+
+    def _block(self, run: int) -> None:
+        self.runs(True)
+        trouble = self._call(self.on_block, "on_block")
+        self.runs(False)
+        self.returned(run, trouble)
+
+    def _call(self, callback: Callable[[], object], what: str) -> str:
+        """Returns what it raised; "": nothing."""
+        try:
+            callback()
+        except BaseException as error:  # SystemExit, too: the next callback needs this thread
+            log.exception("%s: %s raised; the group continues", self.name, what)
+            return f"{what} raised {error!r}"
+        return ""

@@ -2,7 +2,7 @@
 
 The callback runs on a separate thread; the machine knows only whether it is running, and how long others wait for it. A
 view change and a pause that come together share one run: once the callback has run, it is not called again until the
-gate has opened.
+gate has opened. A member that leaves runs it once more if it is due, while it can still send, and then never again.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class BlockerState(Enum):
     IDLE = auto()
     RUNNING = auto()
     BLOCKED = auto()
+    OVER = auto()
 
 
 class BlockerEvent(Enum):
@@ -26,6 +27,7 @@ class BlockerEvent(Enum):
     RETURNED = auto()
     DEADLINE = auto()
     OPENED = auto()
+    END = auto()
 
 
 S, E = BlockerState, BlockerEvent
@@ -45,8 +47,9 @@ class Blocker(Machine):
 
     @property
     def done(self) -> bool:
-        """No wait is needed: the callback has run since the gate opened, or there is none."""
-        return not self.context.settings.blocks or self.state is S.BLOCKED
+        """No wait is needed: the callback has run since the gate opened, or there is none, or it cannot
+        send any more."""
+        return not self.context.settings.blocks or self.state in (S.BLOCKED, S.OVER)
 
     # ---- inputs
 
@@ -63,6 +66,10 @@ class Blocker(Machine):
     def opened(self) -> None:
         """The gate opened, or no pause is left."""
         self.fire(E.OPENED)
+
+    def end(self) -> None:
+        """The application sends nothing more."""
+        self.fire(E.END)
 
     def take_trouble(self) -> str:
         """What went wrong in the last run, once; "" if nothing did."""
@@ -116,11 +123,20 @@ class Blocker(Machine):
         (S.IDLE, E.ASK, S.RUNNING, call, "the initiator of a view change, or the owner of a pause, asks"),
         (S.RUNNING, E.ASK, None, IGNORED, "asked again, or by another member: one run serves both"),
         (S.BLOCKED, E.ASK, None, IGNORED, "it has run, and the gate has not opened since"),
+        (S.OVER, E.ASK, None, IGNORED, "it could send nothing"),
         (S.RUNNING, (E.RETURNED, of_this_run), S.BLOCKED, (note_trouble, stop, tell_done), "it returned or raised"),
         (S.RUNNING, E.RETURNED, None, IGNORED, "a run before this one, whose deadline had passed"),
         (None, E.RETURNED, None, (count_late, note_trouble), "after its deadline"),
         (S.RUNNING, E.DEADLINE, S.BLOCKED, (stop, warn, tell_done), "the group continues without it (E-17)"),
         (None, E.DEADLINE, None, ILLEGAL, "the deadline runs only with the callback"),
-        (S.IDLE, E.OPENED, None, IGNORED, "the gate opens, and no callback had run"),
+        (
+            (S.IDLE, S.OVER),
+            E.OPENED,
+            None,
+            IGNORED,
+            "the gate opens, and no callback had run, or the application leaves",
+        ),
         (None, E.OPENED, S.IDLE, (stop, unblock), "the gate opens"),
+        (S.RUNNING, E.END, S.OVER, (stop, tell_done), "the application leaves, and its time is up"),
+        (None, E.END, S.OVER, stop, "the application leaves"),
     )

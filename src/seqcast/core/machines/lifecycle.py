@@ -5,10 +5,11 @@ joiner never forms a second group while the first one is busy with a flush. If n
 lowest id among those heard forms the first view, and the others join it as usual: members that start at the same time
 converge on one view.
 
-A leaver first stops its application from sending. Then it drains what was accepted (SEQ-24): queued messages are sent,
-the sequencer orders them, receivers acknowledge the unicasts; view changes in between do not matter. A message that was
-still on its way to the sequencer when the closing VIEW came would be lost, as nobody would send it again. After the
-drain, or at its deadline, the leaver repeats LEAVE until it has the closing VIEW, of whose cut it is a survivor.
+A leaver's block callback runs first, while it can still send. Then its application is stopped from sending, and it
+drains what was accepted (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
+unicasts; view changes in between do not matter. A message that was still on its way to the sequencer when the closing
+VIEW came would be lost, as nobody would send it again. After the drain, or at its deadline, the leaver repeats LEAVE
+until it has the closing VIEW, of whose cut it is a survivor.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from seqcast.core import orders
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, Refused
 from seqcast.core.frames.view import NewView
+from seqcast.core.machines.blocker import Blocker
 from seqcast.core.rules.cut import first_view
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
@@ -29,6 +31,7 @@ class LifecycleState(Enum):
     OUT = auto()
     SEEKING = auto()
     IN = auto()
+    FINISHING = auto()
     DRAINING = auto()
     LEAVING = auto()
     LINGERING = auto()
@@ -63,15 +66,15 @@ FOREIGN = Refused(
 FOREIGN_SIGNS = 2
 """Datagrams of another wire version that show another release: the version of a single one may be damaged."""
 DRAIN_SHARE = 3, 4
-"""The part of a leaver's time for draining; the rest is kept for the closing view."""
+"""The part of a leaver's time for its block callback and for draining; the rest is kept for the closing view."""
 S, E = LifecycleState, LifecycleEvent
-INSIDE = (S.IN, S.DRAINING, S.LEAVING)
+INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
 
 class Lifecycle(Machine):
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, blocker: Blocker) -> None:
         super().__init__(S.OUT, context.edges)
-        self.context = context
+        self.context, self.blocker = context, blocker
         settings = context.settings
         self.joins = Repeat(settings.join_ns_min, settings.join_ns_max)
         self.leaves = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
@@ -157,6 +160,12 @@ class Lifecycle(Machine):
     def hears_another_version(self) -> bool:
         return self.foreign >= FOREIGN_SIGNS
 
+    def callback_must_run(self, _timeout_ns: int) -> bool:
+        return self.blocker.running or not self.blocker.done
+
+    def callback_runs(self) -> bool:
+        return self.blocker.running
+
     def drained(self) -> bool:
         return self.context.plane.drained()
 
@@ -203,9 +212,15 @@ class Lifecycle(Machine):
     def install(self, frame: NewView) -> None:
         self.context.emit(Install(frame, first=self.context.view is None))
 
-    def begin_drain(self, timeout_ns: int) -> None:
-        self.context.plane.end_sends()
+    def set_deadline(self, timeout_ns: int) -> None:
         self.deadline_ns = self.context.now + timeout_ns * DRAIN_SHARE[0] // DRAIN_SHARE[1]
+
+    def finish(self, _timeout_ns: int) -> None:
+        self.blocker.ask()
+
+    def end_sends(self, *_: object) -> None:
+        self.blocker.end()
+        self.context.plane.end_sends()
 
     def begin_leave(self) -> None:
         self.leaves.start(self.context.now)
@@ -287,13 +302,23 @@ class Lifecycle(Machine):
         (INSIDE, E.VIEW, None, install, "the next view"),
         (None, E.VIEW, None, IGNORED, "too late: this incarnation never enters a view again"),
         ((S.OUT, S.SEEKING), E.LEAVE, S.OVER, (stop, over_now), "we were never in"),
-        (S.IN, E.LEAVE, S.DRAINING, begin_drain, "the application leaves: it sends nothing more"),
+        (
+            S.IN,
+            (E.LEAVE, callback_must_run),
+            S.FINISHING,
+            (set_deadline, finish),
+            "the application leaves, and may finish what it has begun",
+        ),
+        (S.IN, E.LEAVE, S.DRAINING, (set_deadline, end_sends), "the application leaves: it sends nothing more"),
         (None, E.LEAVE, None, IGNORED, "leave was called twice"),
+        (S.FINISHING, (E.REVIEW, callback_runs), None, IGNORED, "it may send until its callback returns"),
+        (S.FINISHING, E.REVIEW, S.DRAINING, end_sends, "its callback has run: it sends nothing more"),
         (S.DRAINING, (E.REVIEW, drained), S.LEAVING, (begin_leave, say_leave), "all is ordered and acknowledged"),
         (None, E.REVIEW, None, IGNORED, "nothing waits for the end of a step"),
         (S.LEAVING, E.LEAVE_AGAIN, None, say_leave, "LEAVE is not answered yet"),
         (None, E.LEAVE_AGAIN, None, ILLEGAL, "the timer runs only while leaving"),
         (S.DRAINING, E.DEADLINE, S.LEAVING, (begin_leave, say_leave), "time is up: `Lost` reports the rest"),
+        (S.FINISHING, E.DEADLINE, S.LEAVING, (end_sends, begin_leave, say_leave), "its callback takes too long"),
         (S.SEEKING, E.DEADLINE, S.OVER, (stop, fail), "we were refused, and no group admitted us after all"),
         (
             S.LEAVING,
