@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
     from seqcast.types import (
+        LATER,
         Member,
         MembershipChange,
         MembershipPolicy,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "LATER",
     "Batch",
     "Blocked",
     "ClippedBuffer",
@@ -109,7 +111,7 @@ _NAMES = {
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": (
-        "Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy View ViewId WaitingPacket"
+        "LATER Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy View ViewId WaitingPacket"
     ),
 }
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a

@@ -98,16 +98,16 @@ class Joining(Coroutine[Any, Any, "Group"]):
         self._loop: asyncio.AbstractEventLoop
         self._made: asyncio.Future[Group]  # callbacks may come before this is awaited to its end
 
-    def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.api.group.Group) -> None:
+    def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.api.group.Group) -> object:
         """On the thread of callbacks: runs the callback on the event loop, and waits for it."""
 
-        async def call() -> None:
+        async def call() -> object:
             result = callback(await asyncio.shield(self._made))
-            if inspect.isawaitable(result):
-                await result
+            return await result if inspect.isawaitable(result) else result
 
-        if self._loop.is_running():  # else nobody can run it: the program ends
-            asyncio.run_coroutine_threadsafe(call(), self._loop).result()
+        if not self._loop.is_running():  # nobody can run it: the program ends
+            return None
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result()
 
     def __await__(self) -> Generator[Any, None, Group]:
         return self._running.__await__()
@@ -403,7 +403,7 @@ class Group(driver.AsyncSender):
         self._watched = None
         self._driver.watch_close()
 
-    # ---- pausing the group
+    # ---- pausing the group, and the answer of its block callback
 
     async def suspend(self, timeout: float | None = None) -> None:
         """Pauses the group, as ``seqcast.Group.suspend``. If it is cancelled, the group is not paused."""
@@ -418,6 +418,10 @@ class Group(driver.AsyncSender):
         """Ends a pause whose caller was cancelled."""
         if not pausing.cancelled() and pausing.exception() is None:
             on_thread_or_here(self.sync.resume, "seqcast-resume")
+
+    def block_ok(self) -> None:
+        """Lets the view change continue, as ``seqcast.Group.block_ok``."""
+        self.sync.block_ok()
 
     async def resume(self) -> bool:
         """Ends the pause, as ``seqcast.Group.resume``."""

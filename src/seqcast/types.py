@@ -6,12 +6,23 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from enum import Enum
+from typing import Final, NamedTuple
 
 ORDERS = ("total", "records", "sequencer", "total-1999", "grant", "causal", "fifo")
 """Orders in which a group can deliver, the default first."""
 MEMBERS_MAX = 128
 """A view has at most so many members: ``SC_MEMBERS_MAX`` of the wire."""
+
+
+class Answer(Enum):
+    """What a block callback returns: anything else says that the view change may continue."""
+
+    LATER = "later"
+
+
+LATER: Final = Answer.LATER
+"""Returned by ``on_block``: the view change waits for ``Group.block_ok``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,56 @@ def test_the_block_callback_of_a_leaver_runs_once_while_it_can_send(alone, caplo
     assert not caplog.text
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_callback_that_returns_later_is_answered_by_another_thread(early):
+    name, steps, asked = cluster(), [], queue.Queue()
+
+    def on_block(group):
+        if early:
+            finish(group)
+        else:
+            asked.put(group)
+        return seqcast.LATER
+
+    def finish(group):
+        group.send(b"by another thread")
+        group.block_ok()
+        group.block_ok()  # a second answer is none of the next view change
+        steps.append("ok")
+
+    patient = {**PATIENT, "block_deadline_s": LIMIT_S, "flush_deadline_s": LIMIT_S}
+    with join(name, "a", on_block=on_block, **patient) as a:
+        seen = Listener(a)
+        joiner = threading.Thread(target=lambda: join(name, "b", **patient).leave())
+        joiner.start()
+        for _ in range(0 if early else 2):
+            group = asked.get(timeout=LIMIT_S)
+            members = len(a.view.members)
+            time.sleep(0.2)
+            assert len(a.view.members) == members
+            finish(group)
+        joiner.join(LIMIT_S)
+        wait_until(lambda: len(seen.views()) == 3)
+        finished = ["by another thread", "Blocked flush"]
+        words = [word for word in seen.words() if not word.startswith("Unblocked")]
+        assert words[:7] == ["a", *finished, "ab", *finished, "a"]
+        if not early:
+            threading.Thread(target=lambda: finish(asked.get(timeout=LIMIT_S)), daemon=True).start()
+    with group_of(1) as (c,), pytest.raises(seqcast.UsageError, match="joined without it"):
+        c.block_ok()
+
+
+def test_an_answer_that_never_comes_is_waited_for_until_the_deadline(caplog):
+    name = cluster()
+    with caplog.at_level(logging.WARNING, "seqcast"):
+        with join(name, "a", on_block=lambda _group: seqcast.LATER, block_deadline_s=0.3) as a:
+            with join(name, "b") as b:
+                in_view(2, a, b)
+                a.block_ok()
+                wait_until(lambda: a.counters()["control_callbacks_late"] == 1)
+    assert "on_block did not return within 0.3 s" in caplog.text
+
+
 def test_a_leaver_waits_for_its_block_callback_no_longer_than_for_the_rest():
     hold = threading.Event()
     with join(cluster(), "a", on_block=lambda _group: hold.wait(LIMIT_S)) as a:
@@ -279,6 +329,8 @@ def test_coroutines_are_callbacks_of_the_asyncio_group():
     async def run():
         async def on_block(group):
             await group.send(b"in the callback")
+            asyncio.get_running_loop().call_later(0.1, group.block_ok)
+            return seqcast.LATER
 
         async def on_unblock(group):
             await group.send(b"open again")

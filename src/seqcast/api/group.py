@@ -73,10 +73,11 @@ def join(
         on_block: called before a view change stops sends to the group (FLU-13), so that the application can finish what
             must not span two views. It may send. Those messages are delivered on every member before the next view;
             with "sequencer" or "total-1999" in a later view, if the sequencer crashes before it has ordered them. It
-            runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. A send after that,
-            or in ``on_unblock``, waits like any other. When this member leaves, it is called first, while this member
-            can still send (``leave``), unless it has run for the present view change. It is not called before
-            ``join`` returns.
+            runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. If other threads
+            finish the work, it returns ``seqcast.LATER`` at once, and ``Group.block_ok`` ends the wait. A send after
+            that, or in ``on_unblock``, waits like any other. It is not called before ``join`` returns. When this member
+            leaves, it is called first, while this member can still send (``leave``), unless it has already run for a
+            view change that is under way.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
             and, without ``sequencer_policy``, the sequencer; see ``MembershipPolicy``. If it fails, the default order

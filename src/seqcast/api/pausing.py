@@ -1,4 +1,4 @@
-"""The pausing part of a group."""
+"""The pausing part of a group: pauses, and the answer of its block callback."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from seqcast.api.base import GroupBase
 from seqcast.arguments import nanoseconds
-from seqcast.errors import SuspendTimeout
+from seqcast.errors import SuspendTimeout, UsageError
 
 
 def too_early(reason: str) -> SuspendTimeout:
@@ -16,7 +16,21 @@ def too_early(reason: str) -> SuspendTimeout:
 
 
 class Pausing(GroupBase):
-    """Pauses the group, and resumes it."""
+    """Pauses the group, and resumes it; answers for the block callback."""
+
+    def block_ok(self) -> None:
+        """Lets the view change, or the pause, continue for which ``on_block`` returned ``seqcast.LATER`` (FLU-13). What
+        was sent before this call counts as sent in the callback. Any thread may call it, also before ``on_block`` has
+        returned. Without such a callback, or after ``block_deadline_s``, it does nothing.
+
+        Raises:
+            UsageError: this member was joined without ``on_block``.
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        if self._runner.callbacks is None:
+            raise UsageError("block_ok answers for on_block, and this member was joined without it: pass on_block=")
+        self._runner.callbacks.answer()
 
     def suspend(self, timeout: float | None = None) -> None:
         """Pauses the group (FLU-04). When this returns, all members have delivered the same messages, and no member can

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from seqcast._native.driver import now_ns
+from seqcast.types import LATER
 
 log = logging.getLogger("seqcast")
 
@@ -43,7 +44,8 @@ class Callbacks:
         name: of the member, for logs and the thread.
         on_block, on_unblock: of the application; None: nothing to run.
         runs: called on the thread before each run of ``on_block`` with True, and after it with False.
-        returned: told the number of each run of ``on_block``, and what it raised ("" if nothing), when it ended.
+        returned: told the number of each run of ``on_block``, and what it raised ("" if nothing), when it ended: when
+            it returned, or if it returned ``LATER``, at ``answer``.
 
     Attributes:
         joined: the application has its group. Before, it can have begun nothing, and no callback is called.
@@ -61,6 +63,10 @@ class Callbacks:
         self.runs, self.returned = runs, returned
         self.joined = False
         self._blocked = False  # `on_block` was called last
+        self._lock = threading.Lock()
+        # Under the lock:
+        self._open = 0  # the last run, until it is answered
+        self._waits = False  # it returned LATER before it was
         self._calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # a run of on_block; 0: on_unblock; None: end
         self.thread = threading.Thread(target=self._run, name=f"seqcast-callbacks-{name}", daemon=True)
 
@@ -94,16 +100,30 @@ class Callbacks:
         del self.on_block, self.on_unblock, self.runs, self.returned
 
     def _block(self, run: int) -> None:
+        with self._lock:
+            self._open, self._waits = run, False
         self.runs(True)
-        trouble = self._call(self.on_block, "on_block")
+        result, trouble = self._call(self.on_block, "on_block")
         self.runs(False)
+        with self._lock:
+            if result is LATER and self._open:
+                self._waits = True
+                return
+            self._open = 0
         self.returned(run, trouble)
 
-    def _call(self, callback: Callable[[], object], what: str) -> str:
-        """Returns what it raised; "": nothing."""
+    def answer(self) -> None:
+        """The application has finished what a run of ``on_block`` that returns ``LATER`` left to others."""
+        with self._lock:
+            run, self._open = self._open, 0
+            waits, self._waits = self._waits, False
+        if waits:
+            self.returned(run, "")
+
+    def _call(self, callback: Callable[[], object], what: str) -> tuple[object, str]:
+        """What it returned, and what it raised; "": nothing."""
         try:
-            callback()
+            return callback(), ""
         except BaseException as error:  # SystemExit, too: the next callback needs this thread
             log.exception("%s: %s raised; the group continues", self.name, what)
-            return f"{what} raised {error!r}"
-        return ""
+            return None, f"{what} raised {error!r}"
