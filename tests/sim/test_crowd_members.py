@@ -155,6 +155,24 @@ def test_a_joiner_gets_all_that_a_late_join_handler_keeps() -> None:
     assert net.history(7) == [1]
 
 
+def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
+    """PB-04: what it has in memory, a joiner gets, also of senders that were silent for long."""
+    net = CrowdNet(3, 0.1)
+    net.join(9, replace(GOSSIP, lag=1 << 30), bounds=StreamSettings(serves=True, active_ns=5_000_000_000))
+    for number in (1, 2, 3):
+        net.join(number)
+    net.run(2.0)
+    sent = talk(net, [1, 2], 400)
+    net.run(10.0)
+    sent += talk(net, [1], 1, first=400)
+    net.run(2.0)
+    net.join(7, history=True)
+    net.run(15.0)
+    net.judge()
+    assert sorted(net.payloads(7)) == sorted(sent) and net.missed(7) == 0
+    assert net.history(7) == [1]
+
+
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 def test_what_is_sent_while_a_joiner_catches_up_comes_too(loss: float) -> None:
     """The joiner has no room for it when it comes, and only the handler still keeps it when the joiner gets there."""

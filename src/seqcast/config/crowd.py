@@ -19,9 +19,13 @@ def _setting(default: T, low: float | None = None, high: float | None = None, un
     return field
 
 
+HANDLER_LAG = 10_000
+"""A member with a ``lag`` of at least this is a late-join handler."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrowdSettings:
-    """All members should have the same address, port, ``average_s`` and ``lag``.
+    """All members should have the same address, port and ``average_s``, and but for late-join handlers ``lag``.
 
     Args:
         interface: name or IPv4 address of the network interface. Empty: the one that the routing table names for
@@ -32,7 +36,8 @@ class CrowdSettings:
         ttl: networks that a multicast may cross.
         average_s: a member receives one gossip in this time on average (seconds), however large the crowd is. Shorter:
             lost messages come sooner; longer: less traffic.
-        lag: messages of each sender that a member keeps in memory for others.
+        lag: messages of each sender that a member keeps in memory for others, within ``keep_bytes``. 10,000 or more
+            makes this member a late-join handler without a store: it serves those that join later from memory.
         lost_s: a message that others have, and that did not come for so long (seconds), is told as ``CrowdLost``. At
             least ten times ``average_s``.
         keep_bytes: of messages that are kept in memory for others; older ones go first.

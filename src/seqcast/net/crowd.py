@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from seqcast.config.crowd import CrowdSettings
+from seqcast.config.crowd import HANDLER_LAG, CrowdSettings
 from seqcast.config.derive import nanoseconds
 from seqcast.core.gossip import GossipSettings
 from seqcast.core.gossip.datagrams import DATAGRAM_MAX, address_of, make_id
@@ -72,7 +72,11 @@ class CrowdRunner:
             me,
             group_tag(cluster),
             GossipSettings(**settings.gossip()),
-            StreamSettings(keep_bytes=settings.keep_bytes, settle_ns=nanoseconds(10 * settings.average_s)),
+            StreamSettings(
+                keep_bytes=settings.keep_bytes,
+                settle_ns=nanoseconds(10 * settings.average_s),
+                serves=settings.lag >= HANDLER_LAG,
+            ),
             time.monotonic_ns(),
             secrets.randbits(63),
             store,

@@ -67,6 +67,8 @@ class StreamSettings:
         held_bytes: of the packets that wait for earlier ones.
         active_ns: a sender that is silent for so long leaves the digest, and none of its packets is kept in memory.
             Much longer than a repair takes.
+        serves: what is kept in memory is kept for joiners, too, also that of silent senders (PB-04). A store serves
+            them in any case.
         digest_max, catalog_max: entries of one digest, and of one part of a catalog.
         settled, settle_ns: after so many gossips, or so long, this member knows all active senders. One that it
             hears of later was silent until then: all that is kept of it was sent since, and is delivered. Of one that
@@ -76,6 +78,7 @@ class StreamSettings:
     keep_bytes: int = 64 << 20
     held_bytes: int = 64 << 20
     active_ns: int = 60_000_000_000
+    serves: bool = False
     digest_max: int = 30
     catalog_max: int = 40
     settled: int = 3
@@ -315,9 +318,9 @@ class Streams:
         return 0 if stream is None else stream.received
 
     def catalogs(self) -> Sequence[Catalog]:
-        if self._store is None:
+        if self._store is None and not self._settings.serves:
             return ()
-        kept = list(self._store.kept().items())
+        kept = list(self._served().items())
         most = self._settings.catalog_max
         return [Catalog(dict(kept[at : at + most])) for at in range(0, len(kept), most)] or [Catalog({})]
 
@@ -359,14 +362,21 @@ class Streams:
         stream.delivered = stream.highest = seqno - 1
         stream.kept, stream.skipped = seqno, (stream.skipped[0], seqno - 1)
 
+    def _served(self) -> dict[int, tuple[int, int]]:
+        """The catalog for joiners: of each sender, the first and the last seqno that is kept."""
+        if self._store is not None:
+            return dict(self._store.kept())
+        streams = self._streams.items()
+        return {sender: (each.in_memory[0], each.in_memory[-1]) for sender, each in streams if each.in_memory}
+
     def _is_too_far(self, stream: _Stream, seqno: int, payload: bytes) -> bool:
         """There is no room for this packet until earlier ones are delivered."""
         too_many = self._held_bytes + _size(payload) > self._settings.held_bytes
         return seqno > stream.delivered + AHEAD_MAX or too_many
 
     def _wake(self, sender: int, stream: _Stream) -> None:
-        """A packet of this sender came. If it was silent for long, nobody lacks anything that it sent before."""
-        if stream.active_ns < self.now_ns - self._settings.active_ns:
+        """A packet of this sender came. If it was silent for long, only joiners lack anything that it sent before."""
+        if stream.active_ns < self.now_ns - self._settings.active_ns and not self._settings.serves:
             self.collect(sender, stream.delivered + 1)
         stream.active_ns = self.now_ns
 

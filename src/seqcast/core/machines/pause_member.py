@@ -1,4 +1,4 @@
-"""One member's part in the pauses of its view (FLU-04 to FLU-06).
+"""One member's part in the pauses of its view (FLU-04; of FLU-05 and FLU-06 the stop).
 
 The owner of a pause sends SUSPEND in rounds; ``pause_owner.py`` tells which. A member answers a round when what the
 round asks for is done. Each pause has a number (E-18: a SUSPEND that was under way when its pause ended stops nobody),
