@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         MergeView,
         OrderPolicy,
         SequencerPolicy,
+        Status,
         View,
         ViewId,
         WaitingPacket,
@@ -82,6 +83,7 @@ __all__ = [
     "SeqcastError",
     "SequencerPolicy",
     "StateHandler",
+    "Status",
     "SubgroupState",
     "SuspendTimeout",
     "Unblocked",
@@ -111,7 +113,8 @@ _NAMES = {
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": (
-        "LATER Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy View ViewId WaitingPacket"
+        "LATER Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy Status View ViewId "
+        "WaitingPacket"
     ),
 }
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a

@@ -27,7 +27,7 @@ from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
 from seqcast.net.threads import is_ending, on_thread_or_here
-from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, View
+from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -218,6 +218,11 @@ class Group(driver.AsyncSender):
         return self.sync.sending_view
 
     @property
+    def status(self) -> Status:
+        """As ``seqcast.Group.status``."""
+        return self.sync.status
+
+    @property
     def path(self) -> dict[str, Any]:
         """As ``seqcast.Group.path``."""
         return self.sync.path
@@ -353,11 +358,6 @@ class Group(driver.AsyncSender):
     async def next_event(self, timeout: float | None = None) -> Event | None:
         """The next event; None if none came within ``timeout``. Errors are those of ``seqcast.Group.next_event``."""
         return await self._taken(lambda: self.sync.next_event(0.0), timeout)
-
-    @property
-    def was_left(self) -> bool:
-        """As ``seqcast.Group.was_left``."""
-        return self.sync.was_left
 
     async def wait_deliverable(self, timeout: float) -> bool:
         """Waits until there is something to receive, as ``seqcast.Group.wait_deliverable``."""

@@ -215,7 +215,7 @@ class Batches:
             try:
                 event = group.next_event(timeout)
             except NotMember:
-                if group.was_left:
+                if group.status == "left":
                     return
                 raise
             if event is None:

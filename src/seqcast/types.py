@@ -25,6 +25,24 @@ LATER: Final = Answer.LATER
 """Returned by ``on_block``: the view change waits for ``Group.block_ok``."""
 
 
+class Status(str):
+    """A member's part in its group: "joining", "member", "blocked" (its sends to the group wait), "leaving", "left" or
+    "excluded". A string with a reason.
+
+    Args:
+        name: one of these.
+        reason: why, as text for people; "" where there is nothing to say.
+    """
+
+    __slots__ = ("reason",)
+    reason: str
+
+    def __new__(cls, name: str, reason: str = "") -> Status:
+        status = super().__new__(cls, name)
+        status.reason = reason
+        return status
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One incarnation of a process (E-06): a restarted process is a new member with a new id.

@@ -19,7 +19,7 @@ import pytest
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, sequencer, wait_until
 
 import seqcast
-from seqcast.core.vocabulary import InterfaceSeen, ViewInstalled
+from seqcast.core.vocabulary import ExcludedBy, InterfaceSeen, ViewInstalled
 from seqcast.net.runner import Runner
 
 
@@ -659,7 +659,7 @@ if not pid:
     calls = (
         lambda: a.send(b"x"), lambda: a.send_many([b"x"]), lambda: a.send_batch(b"x", numpy.array([0, 1])),
         lambda: a.recv(1), lambda: a.recv_batch(1), lambda: a.next_event(1), lambda: list(a), lambda: list(a.events()),
-        lambda: a.view, lambda: a.path, lambda: a.counters(), lambda: a.was_left, lambda: a.wait_deliverable(1),
+        lambda: a.view, lambda: a.path, lambda: a.counters(), lambda: a.status, lambda: a.wait_deliverable(1),
         lambda: a.suspend(1), lambda: a.resume(), lambda: a.suspended().__enter__(),
     )
     for call in calls:
@@ -843,3 +843,49 @@ def test_a_group_that_was_left_is_freed_without_the_cyclic_collector(settings, t
         assert {sys.getrefcount(engine) for engine in engines} == {3}
     finally:
         gc.enable()
+
+
+def test_the_status_of_a_member_says_why():
+    seen = []
+    with group_of(2, on_block=lambda group: seen.append(group.status)) as (a, b):
+        assert a.status == "member" and not a.status.reason
+        with b.suspended(LIMIT_S):
+            wait_until(lambda: a.status == "blocked")
+            assert a.status.reason == "a member paused the group"
+        wait_until(lambda: a.status == "member")
+        a.send(b"waits to be received", timeout=LIMIT_S)
+        seen.clear()
+        assert a.leave()
+        assert seen[0] == "leaving" and a.status == "left" and not a.status.reason
+        b._runner._take(ExcludedBy(b.view.view_id, "the group continued as [c]"))
+        assert b.status == "excluded" and b.status.reason == "the group continued as [c]"
+
+
+@pytest.mark.parametrize(
+    ("event", "more", "sees", "told"),
+    [
+        ("lost", {}, False, True),
+        ("lost", {}, True, False),
+        ("merged", {}, False, True),
+        ("merged", {"on_block": print}, False, False),
+        ("blocked", {}, False, False),
+    ],
+)
+def test_what_a_loop_over_messages_passes_over_is_told_if_nothing_else_tells(event, more, sees, told, caplog):
+    with caplog.at_level("WARNING", "seqcast"), join(cluster(), "a", **more) as a:
+        view = a.view
+        events = {
+            "lost": seqcast.Lost(view.view_id, 1, 2, None, messages=3),
+            "merged": seqcast.MergeView(view.view_id, view.members, view.order, 0, view.mechanism, (view,)),
+            "blocked": seqcast.Blocked("flush", "the view is being closed"),
+        }
+        if sees:
+            assert a.next_event(LIMIT_S) == view
+        a._runner.engine.mark(a._runner.endpoint._markers.add(events[event]))
+        a.send(b"after it")
+        assert a.recv(LIMIT_S).payload == b"after it"
+        lines = [line for line in caplog.messages if "a loop over messages passed over" in line]
+    assert (
+        lines
+        == [f"a: a loop over messages passed over {events[event]}; `for event in group.events()` yields it, too"] * told
+    )

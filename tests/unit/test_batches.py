@@ -286,7 +286,7 @@ def test_entries_keep_their_age_where_sides_of_a_partition_merge():
 
 def test_what_is_left_of_a_batch_comes_with_the_next_call():
     class Group:
-        was_left = True
+        status = "left"
 
         def __init__(self, payloads):
             self.events = [Message(each, SINK, V1, at, 0, at, 0) for at, each in enumerate(payloads, 1)]

@@ -306,6 +306,7 @@ cdef class Receiver(Sender):
             item = self.next_item(wait)
             if item is None or isinstance(item, Batch):
                 return item
+            self._skipped(item)
             if wait > 0:  # a view or another event: wait for the rest of the time
                 wait = max(0, deadline - sc_now())
 
@@ -353,7 +354,7 @@ cdef class Messages:
                 if message is not None:
                     return message
         except NotMember:
-            if not self.group.was_left:
+            if not self.group._ends_quietly:
                 raise
         raise StopIteration
 
@@ -599,7 +600,7 @@ cdef int step_of_next(PyObject *this, PyObject *arg, PyObject **result) except -
     try:
         return call.step(<object>arg, result)
     except NotMember:
-        if not call.iterates or not call.group.sync.was_left:
+        if not call.iterates or not call.group.sync._ends_quietly:
             raise
     raise StopAsyncIteration
 

@@ -243,8 +243,8 @@ class Ended(Exception):
 class Receiver(Sender):
     """The part of a group that receives. A subclass sets the attributes of the contents page (driver.pxd), and has
     the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
-    are merged (``_wait_merged``), if nothing came (``_refuse_over``), and before it waits for the lock
-    (``_refuse_handler``)."""
+    are merged (``_wait_merged``), if nothing came (``_refuse_over``), for an event that a call for messages passes over
+    (``_skipped``), and before it waits for the lock (``_refuse_handler``); ``_ends_quietly`` says how it ended."""
 
     _begun: Batch | None
     def __iter__(self) -> Iterator[Message]:

@@ -9,7 +9,7 @@ from seqcast.config import Config
 from seqcast.errors import NotMember, SeqcastError, UsageError
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
-from seqcast.types import Member, View
+from seqcast.types import Member, Status, View
 
 if TYPE_CHECKING:
     from seqcast.config.keywords import Order
@@ -67,6 +67,17 @@ class GroupBase:
             if (view := self._runner.endpoint.view_tagged(tag)) is not None:
                 return view
         raise self._not_member()
+
+    @property
+    def status(self) -> Status:
+        """This member's part in the group now, with its ``reason``; see ``Status``. Messages that were delivered before
+        may still wait to be received.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        return self._runner.status
 
     @property
     def path(self) -> dict[str, Any]:

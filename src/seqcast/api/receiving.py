@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import threading
 import time
 import weakref
@@ -24,7 +25,7 @@ from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.net.state_merge import StateKeeper
-from seqcast.types import View
+from seqcast.types import MergeView, View
 
 if TYPE_CHECKING:
     from seqcast.config.keywords import Order
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
+log = logging.getLogger("seqcast")
 
 Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
 """What ``Group.events`` yields."""
@@ -56,6 +58,8 @@ class Receiving(driver.Receiver, GroupBase):
         self._keeper = StateKeeper(runner, state, config) if state is not None else None
         self._stop: View | None = None  # at which the application waits until states are merged
         self._end: Excluded | Left | None = None
+        self._sees_events = False  # the application takes events, too
+        self._merges = hasattr(state, "merge_state")
         if config.journal:
             try:
                 self._journal = self._open_journal()
@@ -75,6 +79,7 @@ class Receiving(driver.Receiver, GroupBase):
             NotMember: in a child process after ``fork``.
             JournalWriteError: as for ``recv``.
         """
+        self._sees_events = True
         while True:
             try:
                 event = self._next_event(-1)
@@ -97,6 +102,7 @@ class Receiving(driver.Receiver, GroupBase):
             UsageError: ``timeout`` is not a number of seconds.
             JournalWriteError: as for ``recv``.
         """
+        self._sees_events = True
         try:
             event: Event | None = self._next_event(-1 if timeout is None else nanoseconds(timeout))
             return event
@@ -122,22 +128,30 @@ class Receiving(driver.Receiver, GroupBase):
             return True
         return self._driver.wait_deliverable(wait)
 
-    @property
-    def was_left(self) -> bool:
-        """This member has left by itself, and every message delivered to it has been received.
-
-        Raises:
-            NotMember: in a child process after ``fork``.
-        """
-        self._refuse_forked()
-        return isinstance(self._end, Left)
-
     # ---- for Receiver
 
     def _refuse_handler(self) -> None:
         """The stream's lock is taken: raises UsageError if this thread has it, as it runs the state handler."""
         if self._giving == threading.get_ident():
             raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
+
+    @property
+    def _ends_quietly(self) -> bool:
+        """This member left by itself, and what was delivered to it has been received: a loop over messages just
+        ends."""
+        return isinstance(self._end, Left)
+
+    def _skipped(self, event: Event | Left) -> None:
+        """A call for messages passes over an event: warns of one that the application has no other way to see. Under
+        the stream's lock."""
+        merged = isinstance(event, MergeView) and self._runner.callbacks is None
+        if self._sees_events or not (isinstance(event, Lost) or (merged and not self._merges)):
+            return
+        log.warning(
+            "%s: a loop over messages passed over %s; `for event in group.events()` yields it, too",
+            self.member.name,
+            event,
+        )
 
     def _write(self, batch: Batch) -> None:
         """Writes a batch to the journal. Under the stream's lock."""

@@ -147,6 +147,11 @@ class Endpoint:
         """The view that the engine is in, by its tag, or the one before. May be called from any thread."""
         return self.installer.view_tagged(tag)
 
+    @property
+    def closed(self) -> str:
+        """Why sends to the group wait; "": they do not. May be read from any thread."""
+        return self._markers.closed
+
     def joiners_of(self, tag: int) -> tuple[int, ...]:
         """The joiners to which this member gives its state as of the beginning of the view with this tag. May be called
         from any thread."""

@@ -18,6 +18,7 @@ class Markers:
         self._meanings: dict[int, tuple[Meaning, ...]] = {}
         self._last = 0
         self._blocked = ""  # kind of the last reported `Blocked`, until `Unblocked`
+        self.closed = ""  # why sends to the group wait, whether that is reported or not; "": they do not
 
     def add(self, *meaning: Meaning) -> int:
         """Registers a marker with these meanings, in order; returns it for the engine."""
@@ -38,6 +39,7 @@ class Markers:
 
     def tell_blocked(self, kind: str, reason: str) -> None:
         """Reports a block, unless one was reported already; always reports a minority."""
+        self.closed = reason
         minority = kind == "minority" and self._blocked != kind
         if minority:
             self.context.effects.append(Minority(reason))
@@ -56,10 +58,11 @@ class Markers:
         """The ``Unblocked`` for the last ``Blocked``, if any; goes into the stream before the gate opens, or with the
         view."""
         kind, self._blocked = self._blocked, ""
+        self.closed = ""
         if trouble := self.machines.blocker.take_trouble():
             reason = f"{reason}; {trouble}"
         return (Unblocked(kind, reason),) if kind else ()
 
     def forget_block(self) -> None:
         """The membership ends: ``Unblocked`` does not follow."""
-        self._blocked = ""
+        self._blocked = self.closed = ""

@@ -63,7 +63,7 @@ from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import SlowReceivers, parts_read, write
 from seqcast.net.ordering import Ordering
-from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, View
+from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 log = logging.getLogger("seqcast")
 
@@ -158,6 +158,7 @@ class Runner:
         self.error: SeqcastError | None = None
         self.excluded = ""  # why, if this member was excluded
         self.left = False  # gracefully: the remaining members have everything that this member sent
+        self.leaves = False  # it was asked to
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
         self.pause = PauseRequest(self.endpoint.edges)
@@ -224,6 +225,7 @@ class Runner:
 
     def leave(self, timeout_s: float) -> None:
         """Leaves, whatever is under way, within ``timeout_s``."""
+        self.leaves = True
         self.request(LeaveGroup(nanoseconds(timeout_s)))
         self.wait_over(timeout_s)
 
@@ -270,6 +272,21 @@ class Runner:
                 "may be unable to reach each other (firewall, another interface), the group may be blocked because it "
                 "has no majority (seqcast unblock --list), or the machine is overloaded"
             )
+
+    @property
+    def status(self) -> Status:
+        """This member's part in the group, and why."""
+        with self.changed:
+            if self.excluded:
+                return Status("excluded", self.excluded)
+            if self.over:
+                unsure = "" if self.left else "not all that it sent is known to have been delivered: Lost names it"
+                return Status("left", str(self.error or unsure))
+            if self.leaves:
+                return Status("leaving")
+            if self.view is None:
+                return Status("joining", self.waiting)
+            return Status("blocked", closed) if (closed := self.endpoint.closed) else Status("member")
 
     def wait_members(self, n: int) -> None:
         """Waits until the newest view has ``n`` members, at most until ``join_timeout_s`` after the join began.
