@@ -37,17 +37,12 @@ def start(command, environment, folder, **options):
 def ended(process):
     """The lines that a process printed, when it has ended well."""
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
+    assert process.returncode == 0, f"{out}{err or ''}"
     return out.splitlines()
 
 
-FIRST, *REST = ["{me} 1 b'first'", "{me} 2 b'second'", "{me} 3 b'third'"]
-
-
 @pytest.mark.parametrize(
-    ("number", "expected"),
-    [(0, ["view 1 [{me}]", FIRST, *REST]), (1, [FIRST]), (2, [])],
-    ids=["with threads", "with asyncio", "with a state"],
+    ("number", "expected"), [(1, ["{me} 1 b'first'"]), (2, [])], ids=["with asyncio", "with a state"]
 )
 def test_an_example_runs_as_it_stands(number, expected, environment, tmp_path):
     process = start([sys.executable, "-c", EXAMPLES[number]], environment, tmp_path)
@@ -55,14 +50,32 @@ def test_an_example_runs_as_it_stands(number, expected, environment, tmp_path):
     assert ended(process) == [line.format(me=me) for line in expected]
 
 
+def without_view(lines):
+    """The lines without the first, which shows the view."""
+    assert re.fullmatch(r"view \d+ \[.+, .+\]", lines[0])
+    return lines[1:]
+
+
 def test_the_first_example_runs_in_two_terminals_at_once(environment, tmp_path):
-    code = EXAMPLES[0]
-    processes = [start([sys.executable, "-c", code], environment, tmp_path) for _ in range(2)]
-    printed = [ended(process) for process in processes]
-    for process, lines in zip(processes, printed, strict=True):
-        me = f"{socket.gethostname()}-{process.pid}"
-        mine = [line.partition(" ")[2] for line in lines[1:] if line.startswith(me)]
-        assert [line.partition(" ")[2] for line in mine] == ["b'first'", "b'second'", "b'third'"]
+    processes = [start([sys.executable, "-c", EXAMPLES[0]], environment, tmp_path) for _ in range(2)]
+    one, two = (without_view(ended(process)) for process in processes)
+    assert one == two
+    for process in processes:
+        mine = [line.rpartition(" ")[2] for line in one if line.startswith(f"{socket.gethostname()}-{process.pid} ")]
+        assert mine == ["b'first'", "b'second'", "b'third'"]
+    assert len(one) == 6
+
+
+def test_the_examples_run_beside_the_tail_of_the_walk_through(environment, tmp_path):
+    command = [sys.executable, "-m", "seqcast", "tail", "orders", "--name", "a"]
+    tail = start(command, environment, tmp_path, stderr=subprocess.STDOUT)
+    assert tail.stdout.readline() == "-- view 1 [a]\n"
+    there = {**environment, "SEQCAST_DISCOVERY_S": "1"}
+    first, third = (start([sys.executable, "-c", EXAMPLES[at]], there, tmp_path) for at in (0, 2))
+    assert [line.rpartition(" ")[2] for line in without_view(ended(first))] == ["b'first'", "b'second'", "b'third'"]
+    assert ended(third) == []
+    tail.send_signal(signal.SIGINT)
+    assert [line for line in ended(tail) if not line.startswith("--")] == ["first", "second", "third"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
