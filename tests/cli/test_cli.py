@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shlex
 import subprocess
 import sys
 from importlib import metadata
@@ -14,7 +15,9 @@ import pytest
 import seqcast
 from seqcast import cli
 from seqcast._native.engine import Message
-from seqcast.cli import demo, demo_member, send, tail
+from seqcast.cli import demo, demo_member, send, tail, unblock
+from seqcast.cli.options import group_settings, network_settings
+from seqcast.config import derive
 from seqcast.types import Member, View, ViewId
 
 MEMBER = Member("a", 7)
@@ -92,6 +95,28 @@ def test_unblock_ends_where_no_member_answers():
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1, result.stderr
     assert "is blocked as a minority" in result.stderr and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [tail, send])
+def test_every_setting_that_a_group_must_share_is_an_option_of_what_joins_it(command):
+    given = {"order": "fifo", "port": 4000, "address": "239.1.2.3", "ip_version": 4, "ttl": 2, "heartbeat_s": 0.02}
+    given |= {"message_bytes_max": 1 << 20, "partition": "primary", "membership": "token-ring", "reliability": "gossip"}
+    flags = {"flush_unicasts": True, "safe": True}
+    assert {*derive.SHARED, *derive.NETWORK, "order"} == {*given, *flags, "interface"}
+    options = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    options += [f"--{name.replace('_', '-')}" for name in flags]
+    assert group_settings(command.parse(["orders", *options])) == given | flags
+    assert group_settings(command.parse(["orders"])) == {"order": "total"}
+
+
+def test_a_blocked_group_names_the_command_with_all_that_it_needs_to_reach_it():
+    config = seqcast.Config(interface="eth 1", port=4000, address="239.1.2.3", ttl=2)
+    options = derive.reach(config)
+    assert options == " --interface 'eth 1' --port 4000 --address 239.1.2.3 --ttl 2" and not derive.reach(
+        seqcast.Config()
+    )
+    understood = network_settings(unblock.parse(["orders", *shlex.split(options)]))
+    assert seqcast.Config().replace(**understood) == config
 
 
 def test_the_demo_does_not_write_into_a_folder_that_holds_something(tmp_path, capsys):

@@ -6,11 +6,11 @@ import argparse
 from typing import Any
 
 from seqcast.commandline import Parser, positive, seconds, whole
-from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS
+from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, derive
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
 
-SHARED = ("order", "port", "preset", "partition", "membership")
+SHARED = ("order", "preset", *derive.NETWORK[1:], *derive.SHARED)
 
 
 def parser(command: str, text: str, epilog: str) -> Parser:
@@ -54,14 +54,29 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--order", choices=ORDERS, default="total", help="order of delivery; total means records (%(default)s)"
     )
-    target.add_argument(
-        "--port", type=port, metavar="N", help="UDP port of the group, which also uses the next one (47310)"
-    )
+    add_group_network(target)
     target.add_argument(
         "--preset", choices=PRESETS, help="kind of network: sets the timeouts, and so how soon a failure is noticed"
     )
     target.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
     target.add_argument("--membership", choices=MEMBERSHIPS, help="how members agree on a view (coordinated)")
+    target.add_argument("--safe", action="store_const", const=True, help="deliver only what every member has in order")
+    target.add_argument(
+        "--flush-unicasts", action="store_const", const=True, help="end a view with the messages to single members"
+    )
+    target.add_argument("--reliability", choices=RELIABILITIES, help="how lost packets are repaired (nak)")
+    target.add_argument("--heartbeat-s", type=seconds, metavar="S", help="between heartbeats, in seconds (preset's)")
+    target.add_argument("--message-bytes-max", type=positive, metavar="N", help="of the largest message (268435456)")
+
+
+def add_group_network(target: argparse.ArgumentParser) -> None:
+    """Adds the settings that name the group's place in the network, without the interface."""
+    target.add_argument(
+        "--port", type=port, metavar="N", help="UDP port of the group, which also uses the next one (47310)"
+    )
+    target.add_argument("--address", help="multicast address of the group (default: derived from its name)")
+    target.add_argument("--ip-version", type=int, choices=(4, 6), help="version of IP (4)")
+    target.add_argument("--ttl", type=lambda text: whole(text, 0, 255), metavar="N", help="networks to cross (1)")
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -76,6 +91,12 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
 def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings that ``add_shared_options`` stands for; those that were not given are left out."""
     settings = {name: getattr(arguments, name, None) for name in SHARED}
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def network_settings(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The settings that ``--interface`` and ``add_group_network`` stand for."""
+    settings = {name: getattr(arguments, name) for name in derive.NETWORK}
     return {name: value for name, value in settings.items() if value is not None}
 
 

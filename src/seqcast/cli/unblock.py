@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from seqcast.arguments import check_name
 from seqcast.cli import complain
-from seqcast.cli.options import parser, port
+from seqcast.cli.options import add_group_network, network_settings, parser
 from seqcast.commandline import count, seconds
 from seqcast.config import Config
 
@@ -21,11 +21,7 @@ def main(arguments: argparse.Namespace) -> int:
     from seqcast.net.operator import OperatorRunner
 
     check_name("cluster", arguments.cluster)
-    config = Config.from_environment()
-    if arguments.interface:
-        config = config.replace(interface=arguments.interface)
-    if arguments.port:
-        config = config.replace(port=arguments.port)
+    config = Config.from_environment().replace(**network_settings(arguments))
     with OperatorRunner(arguments.cluster, config, ASK_S, arguments.timeout) as runner:
         operator = runner.operator
         runner.ask()
@@ -63,7 +59,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
     result.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
-    result.add_argument("--port", type=port, metavar="N", help="UDP port of the group (47310)")
+    add_group_network(result)
     result.add_argument(
         "--member", default="", metavar="NAME", help="if several sides are blocked, choose that of this member"
     )

@@ -6,7 +6,9 @@ add what needs more than that.
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +29,8 @@ DRIVER = (
     "interface", "port", "unicast_port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
     "packet_bytes", "gso", "gro", "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
+NETWORK = ("interface", "port", "address", "ip_version", "ttl")
+"""Settings that decide whom a member, or a command, can reach; all but the first are the same at all members."""
 SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability")
 """Settings that every member must set to the same value: a slower heartbeat would trigger suspicion; a member that
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
@@ -75,6 +79,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         | {
             "capacity": capacity(config, rcvbuf),
             "packet_bytes": packet_bytes(config, mtu, rcvbuf),
+            "reach": reach(config),
             "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
             "verify_ns": 2 * nanoseconds(config.heartbeat_s),
             "link_ns": 2 * nanoseconds(config.suspect_s),
@@ -83,6 +88,13 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
         }
     )
+
+
+def reach(config: Config) -> str:
+    """Options of a command, each after a space, with which it is in the network of a group with these settings."""
+    default = {field.name: field.default for field in dataclasses.fields(config)}
+    given = [name for name in NETWORK if getattr(config, name) != default[name]]
+    return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(getattr(config, name)))}" for name in given)
 
 
 def gossip_settings(config: Config) -> dict[str, Any]:

@@ -73,6 +73,7 @@ class EndpointSettings:
         back_off_ns: an initiator that met a higher promise waits this long before it tries again.
         leave_deadline_ns: a leaver gives up waiting for the closing VIEW.
         linger_ns: a coordinator that left serves the closing VIEW for at most this long.
+        reach: options with which a command is in the group's network, as people type them: " --port 4000"; "": none.
         blocks: the application has a block callback, to be run before the gate closes (the cut, step 2).
         block_deadline_ns: a view change waits at most this long for it.
         pause_ns_max: a pause of the group that lasts longer ends by itself.
@@ -123,6 +124,7 @@ class EndpointSettings:
     back_off_ns: int
     leave_deadline_ns: int
     linger_ns: int
+    reach: str = ""
     blocks: bool
     block_deadline_ns: int
     block_events: bool

@@ -12,6 +12,7 @@ import errno
 import hashlib
 import logging
 import secrets
+import shlex
 import socket
 import sys
 import threading
@@ -25,7 +26,7 @@ from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
-from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds
+from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
 from seqcast.core.context import EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.interface import LOOK_NS
@@ -270,7 +271,8 @@ class Runner:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
                 "may be unable to reach each other (firewall, another interface), the group may be blocked because it "
-                "has no majority (seqcast unblock --list), or the machine is overloaded"
+                f"has no majority (seqcast unblock {shlex.quote(self.endpoint.context.cluster)}{reach(self.config)} "
+                "--list), or the machine is overloaded"
             )
 
     @property

@@ -14,6 +14,7 @@ other survivors, may have another cut.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable
 from enum import Enum, auto
 from typing import ClassVar
@@ -355,7 +356,7 @@ class Participant(Machine):
         return (
             f"only [{', '.join(names[each] for each in survivors)}] of [{', '.join(names.values())}] can be reached, "
             "which is no majority: the group continues when more are back. If they are gone for good, an operator can "
-            f"unblock it: seqcast unblock {self.context.cluster}"
+            f"unblock it: seqcast unblock {shlex.quote(self.context.cluster)}{self.context.settings.reach}"
         )
 
     def answer(self, frame: Start) -> None:
