@@ -97,8 +97,9 @@ class Config:
         "",
         "name or address",
         "The network interface that the group uses. Empty: the one that the routing table names for multicast if it "
-        "supports multicast, otherwise loopback. Of several IPv6 addresses one that lasts is used, before those that are "
-        "temporary or deprecated and those of the link; `fe80::1%eth0` names one of the link. All members of a group must use interfaces on one network.",
+        "supports multicast, otherwise loopback. Of its IPv6 addresses, one that lasts is used before those that are "
+        "temporary or deprecated, and those of the link come last; `fe80::1%eth0` names one of these. All members of a "
+        "group must use interfaces on one network.",
     )
     ip_version: int = _knob(
         4, "", "Version of the Internet Protocol. It must be the same on every member.", among=(4, 6)

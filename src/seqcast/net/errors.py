@@ -34,8 +34,8 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
         )
     elif step == "tentative":
         text = (
-            f"the IPv6 address of {interface} is still being tested for a duplicate, or another machine has it too "
-            "(`ip -6 address` says tentative or dadfailed): try again in a moment, or give the interface another address"
+            f"the IPv6 address of {interface} is still being tested for a duplicate, or another machine has it "
+            "too (`ip -6 address` says tentative or dadfailed): try again in a moment, or give it another one"
         )
     elif step == "interface" and (given := _ip_version(config.interface)) not in (0, config.ip_version):
         text = (

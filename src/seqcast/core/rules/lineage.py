@@ -131,7 +131,9 @@ class Lineage:
             own = self._own.get(view)
             if member == self.me and own and last < own.last and (view, successor) not in self._told:
                 self._told[view, successor] = None
-                result.append(Lost(own.view_id, last + 1, own.last, successor, messages=own.messages(last)))
+                # 0: pieces alone, of a message that ends in a later view and is sent again there.
+                if count := own.messages(last):
+                    result.append(Lost(own.view_id, last + 1, own.last, successor, messages=count))
         self._known = {key: last for key, last in self._known.items() if key[2] != self.me}
         while len(self._told) > SHORTFALLS_MAX:
             del self._told[next(iter(self._told))]
