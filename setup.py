@@ -9,15 +9,33 @@ SEQCAST_LTO=0                      each file is optimised by itself, which build
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
-import tomllib
 from functools import cache
 from pathlib import Path
 
-from Cython.Build import cythonize
+import setuptools
 from setuptools import Extension, setup
 from setuptools._distutils.ccompiler import new_compiler
+from setuptools._distutils.errors import DistutilsError
 from setuptools._distutils.sysconfig import customize_compiler
+
+# A build that cannot succeed ends with one line: pip shows all that was printed before, which is hundreds otherwise.
+NOT_BUILT = "seqcast was not built: "
+try:
+    import tomllib
+except ModuleNotFoundError:
+    sys.exit(f"{NOT_BUILT}it needs Python 3.11 or later")
+try:
+    from Cython.Build import cythonize
+except ModuleNotFoundError:
+    sys.exit(f"{NOT_BUILT}there is no Cython; pip install 'Cython>=3.1', or leave out --no-build-isolation")
+SETUPTOOLS = 77  # as pyproject.toml says, which builds without isolation do not read
+if int(setuptools.__version__.partition(".")[0]) < SETUPTOOLS:
+    sys.exit(
+        f"{NOT_BUILT}setuptools {setuptools.__version__} is too old; pip install 'setuptools>={SETUPTOOLS}', "
+        "or leave out --no-build-isolation"
+    )
 
 HEADERS = sorted(str(path) for room in ("native", "src/seqcast/include") for path in Path(room).glob("*/*.h"))
 # Rooms of native/: an extension is built from every kernel in its rooms.
@@ -28,6 +46,53 @@ EXTENSIONS = {
     "bare": ["bare", "hash"],
     "columns": ["columns"],
 }
+
+
+BUILDS = {"bdist_wheel", "build", "build_ext", "develop", "dist_info", "editable_wheel", "install"}
+"""Commands that compile, or that pip calls first when it will compile. An sdist needs no compiler."""
+LINUX = (
+    "on Debian or Ubuntu: apt install build-essential python3-dev; on Fedora: dnf install gcc python3-devel; "
+    "on Alpine: apk add build-base linux-headers python3-dev"
+)
+PROBES = [
+    ("", "a C compiler that works"),
+    ("stdio.h", "the headers of the C library"),
+    *([("linux/filter.h", "the headers of the kernel")] if sys.platform.startswith("linux") else []),
+    ("Python.h", "the headers of Python"),
+]
+
+
+def missing() -> str | None:
+    """What a build needs and this machine lacks. Without a look, compilers end in hundreds of lines."""
+    compiler = new_compiler()
+    if compiler.compiler_type == "msvc":
+        try:
+            compiler.initialize()
+        except DistutilsError:
+            return "a C compiler; install Visual Studio's Build Tools with 'Desktop development with C++'"
+        return None
+    customize_compiler(compiler)
+    cure = "xcode-select --install" if sys.platform == "darwin" else LINUX
+    includes = {f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")}
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "probe.c"), Path(folder, "probe.o")
+        for header, what in PROBES:
+            line = f"#include <{header}>" if header else ""
+            source.write_text(f"{line}\nint sc_probe;\n", encoding="utf-8")
+            command = [*compiler.compiler_so, *includes, "-c", str(source), "-o", str(made)]
+            try:
+                if subprocess.run(command, capture_output=True).returncode:
+                    return f"{what} ({compiler.compiler_so[0]}); {cure}"
+            except OSError:
+                return f"a C compiler ({compiler.compiler_so[0]} cannot be run); {cure}"
+    return None
+
+
+if BUILDS & set(sys.argv):
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        sys.exit(f"{NOT_BUILT}free-threaded Python is not supported yet; use one with the GIL, without t in its name")
+    if lacks := missing():
+        sys.exit(f"{NOT_BUILT}this machine lacks {lacks}")
 
 
 @cache
