@@ -408,7 +408,9 @@ cdef int without_descriptor(handle *h) noexcept with gil:
 
 cdef const char *embed_error(const seqcast_member *member) noexcept nogil:
     cdef const handle *h = <const handle *>member
-    return NULL if h == NULL else h.text
+    if h == NULL:
+        return NULL
+    return h.text
 
 
 cdef seqcast_table table
