@@ -60,6 +60,7 @@ cdef extern from "io/sockets.h" nogil:
 
     ctypedef struct sc_io:
         sc_io_config config
+        sc_atomic index
         char *name
         int loopback
         int mtu

@@ -36,6 +36,14 @@ EMBED_TABLE: object
 KINDS: dict[str, int]
 
 def now_ns() -> int: ...
+def look_at(interface: str, index: int, address: bytes) -> int:
+    """As ``Driver.look``, for sockets that are no driver's.
+
+    Args:
+        index: of the interface when they were opened.
+        address: theirs, as members' addresses are.
+    """
+
 def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
 

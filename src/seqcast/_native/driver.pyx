@@ -629,6 +629,21 @@ def describe_address(bytes address):
     return text.decode()
 
 
+def look_at(str interface, int index, bytes address):
+    """What ``Driver.look`` says, of the sockets of others."""
+    cdef sc_io io
+    cdef bytes name = interface.encode()
+    if len(name) > 63 or not 0 < len(address) <= 28:
+        raise ValueError("an interface's name has at most 63 bytes, and an address 28")
+    memset(&io, 0, sizeof(io))
+    io.config.family = address[0]
+    sc_store(&io.index, index)
+    memcpy(io.name, <const char *>name, len(name))
+    io.address.len = <uint8_t>len(address)
+    memcpy(io.address.bytes, <const char *>address, len(address))
+    return sc_io_look(&io)
+
+
 SENT, AGAIN, NO_VIEW, NO_MEMBER = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER
 TOO_LARGE, ENDED, BAD_OFFSETS = SC_TOO_LARGE, SC_ENDED, SC_BAD_OFFSETS
 GONE, REMADE, DOWN, NO_CARRIER = SC_IO_GONE, SC_IO_REMADE, SC_IO_DOWN, SC_IO_NO_CARRIER

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native import driver
 from seqcast.config import Config
 from seqcast.errors import NotMember, SeqcastError, UsageError
+from seqcast.net.forks import forked
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.types import Member, Status, View
@@ -124,10 +125,7 @@ class GroupBase:
     def _not_member(self) -> SeqcastError:
         """The error for a group that is no longer open in this process."""
         if self._forked:
-            return NotMember(
-                "this group was opened before fork() and belongs to the parent process: join in the child, or start "
-                "processes with multiprocessing's 'spawn' method"
-            )
+            return forked("group")
         if self._runner.excluded:
             return NotMember(f"the group excluded this member: {self._runner.excluded}")
         if self._runner.error is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,6 +18,7 @@ from seqcast.core.gossip.member import HistoryEnd
 from seqcast.core.gossip.streams import Delivered, Missed
 from seqcast.errors import UsageError
 from seqcast.net.crowd import CrowdRunner
+from seqcast.net.errors import only_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
     settings = dataclasses.replace(settings or CrowdSettings(), **changes)
     runner = CrowdRunner(cluster, settings)
+    if runner.loopback and not settings.interface:
+        warnings.warn(only_loopback(runner.group, "crowd"), RuntimeWarning, stacklevel=2)
     try:
         runner.wait_settled()
     except BaseException:  # also Ctrl-C
@@ -119,7 +123,7 @@ class Crowd:
         Raises:
             UsageError: the payload is too large, or not bytes.
             SendTimeout: it had to wait longer.
-            NotMember: this member left, or failed.
+            NotMember: this member left, failed, or has lost its address for good; or in a child process after ``fork``.
         """
         self.runner.send(message_of(payload), _seconds(timeout))
 
@@ -131,6 +135,7 @@ class Crowd:
 
         Raises:
             SeqcastError: the member failed.
+            NotMember: its address is gone for good; or in a child process after ``fork``.
         """
         match self.runner.take(_seconds(timeout)):
             case Delivered(sender, seqno, payload):

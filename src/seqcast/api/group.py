@@ -27,6 +27,7 @@ from seqcast.arguments import (
 from seqcast.config import Config
 from seqcast.core.orders import resolve
 from seqcast.errors import ConfigError
+from seqcast.net.forks import in_child
 from seqcast.net.runner import Policies, Runner
 from seqcast.net.state import StateHandler, check_handler, take_state
 from seqcast.net.state_merge import part_in_state
@@ -254,5 +255,4 @@ def _leave_all() -> None:
 
 
 atexit.register(_leave_all)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
+in_child(_close_in_child)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import secrets
@@ -10,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -20,10 +22,12 @@ from seqcast.core.gossip.datagrams import DATAGRAM_MAX, address_of, make_id
 from seqcast.core.gossip.inbox import Budget
 from seqcast.core.gossip.member import CrowdMember, Event
 from seqcast.core.gossip.streams import Delivered, StreamSettings
+from seqcast.core.machines.interface import LOOK_NS
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.crowd_store import PacketStore
 from seqcast.net.errors import no_unicast_port
-from seqcast.net.interface import ipv4_of
+from seqcast.net.forks import forked, in_child
+from seqcast.net.interface import Watch, ipv4_of
 from seqcast.net.runner import group_address, group_tag
 
 log = logging.getLogger("seqcast.gossip")
@@ -83,6 +87,14 @@ class CrowdRunner:
             settings.history,
         )
         self.id = me
+        self.group = group
+        """Its multicast address."""
+        self.loopback = address.startswith("127.")
+        """It reaches members on this machine only."""
+        self._cluster = cluster
+        self._watch = Watch(host, port, self._warn, self._give_up, self._mend)
+        self._look_ns = time.monotonic_ns() + LOOK_NS
+        self._gone = ""  # why no member can reach this one any more
         self._budget = Budget(settings.send_bytes_per_s, max(settings.send_bytes_per_s // 10, 2 * DATAGRAM_MAX))
         self._wake_out, self._wake_in = socket.socketpair()
         self._wake_out.setblocking(False)
@@ -92,14 +104,14 @@ class CrowdRunner:
         self._sends: deque[bytes] = deque()
         self._events: deque[Event] = deque()
         self._waiting_bytes = 0  # of the events
-        self._refused = 0  # datagrams that the kernel refused
         self._counters = self._count()
         self._until_ns: int | None = None  # when the thread ends
-        self._over = self._settled = False
+        self._over = self._settled = self._forked = False
         self._error: Exception | None = None
         self._came: Callable[[], None] = lambda: None
         self._thread = threading.Thread(target=self._run, name=f"seqcast-crowd-{port}", daemon=True)
         self._thread.start()
+        _running.add(self)
 
     # ---- for the application's threads
 
@@ -131,9 +143,12 @@ class CrowdRunner:
         """Hands a message to the thread if it may be sent now, and returns 0; else seconds after which to ask again.
 
         Raises:
-            NotMember: this member left, or failed.
+            NotMember: this member left, failed, or has an address no more; or in a child process after ``fork``.
         """
+        self._refuse_forked()
         with self._changed:
+            if self._gone:
+                raise NotMember(self._gone)
             if self._over:
                 raise NotMember("this member has left the crowd: join again") from self._error
             if self._until_ns is not None:
@@ -152,13 +167,17 @@ class CrowdRunner:
 
         Raises:
             SeqcastError: this member failed.
+            NotMember: its address is gone; or in a child process after ``fork``.
         """
+        self._refuse_forked()
         with self._changed:
             self._changed.wait_for(lambda: self._events or self._over, timeout_s)
             if self._events:
                 event = self._events.popleft()
                 self._waiting_bytes -= _size(event)
                 return event
+            if self._gone:
+                raise NotMember(self._gone)
             if self._error is not None:
                 raise SeqcastError(f"the crowd's thread failed: {self._error!r}") from self._error
             return None
@@ -176,16 +195,33 @@ class CrowdRunner:
             return self._over and not self._events
 
     def counters(self) -> dict[str, int]:
+        self._refuse_forked()
         with self._changed:
             return dict(self._counters)
 
     def close(self, linger_s: float) -> None:
-        """Ends the member after ``linger_s``, during which it still answers."""
+        """Ends the member after ``linger_s``, during which it still answers. In a child process after ``fork`` it does
+        nothing."""
+        if self._forked:
+            return
         with self._changed:
             if self._until_ns is None:
                 self._until_ns = time.monotonic_ns() + nanoseconds(linger_s)
         self._wake()
         self._thread.join()
+
+    def after_fork(self) -> None:
+        """In a child process: takes no lock, and leaves the store's file to the parent."""
+        self._forked = self._over = True
+        self._changed = threading.Condition()
+        for each in (self._unicast, self._multicast, self._wake_in, self._wake_out):
+            each.close()
+        if self._store is not None:
+            self._store.after_fork()
+
+    def _refuse_forked(self) -> None:
+        if self._forked:
+            raise forked("crowd")
 
     def _wake(self) -> None:
         try:
@@ -221,8 +257,11 @@ class CrowdRunner:
         with self._changed:
             until = self._until_ns
             waits = bool(self._sends)
-        if until is not None and now >= until and not waits:
+        if (until is not None and now >= until and not waits) or self._gone:
             return False
+        if now >= self._look_ns:
+            self._look_ns = now + LOOK_NS
+            self._watch.look()
         due = member.due() if until is None else min(member.due(), until)
         ready = selector.select(0 if waits else min(max(due - now, 0) / 1e9, IDLE_S))
         self._read([key.data for key, _ in ready])
@@ -263,8 +302,18 @@ class CrowdRunner:
             raw, port = address_of(to) if to else (b"", 0)
             try:
                 self._unicast.sendto(data, (socket.inet_ntoa(raw), port) if to else self._group)
-            except OSError:  # a full buffer, a firewall, no route: as if it were lost on the way
-                self._refused += 1
+            except OSError as error:  # a full buffer, a firewall, no route: as if it were lost on the way
+                self._watch.send_errors += 1
+                self._watch.error = error.errno or 0
+
+    def _warn(self, text: str) -> None:
+        log.warning("%s: %s", self._cluster, text)
+
+    def _give_up(self, reason: str) -> None:
+        self._gone = reason
+
+    def _mend(self) -> None:
+        _join_on(self._unicast, self._multicast, self._group[0], self._unicast.getsockname()[0])
 
     def _publish(self) -> None:
         events, counters = self._member.take_events(), self._count()
@@ -282,7 +331,7 @@ class CrowdRunner:
 
     def _count(self) -> dict[str, int]:
         store = self._store.counters if self._store is not None else {}
-        return {**self._member.counters(), "datagrams_refused": self._refused, **store}
+        return {**self._member.counters(), "datagrams_refused": self._watch.send_errors, **store}
 
 
 def _size(event: Event) -> int:
@@ -333,16 +382,14 @@ def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.soc
     unicast = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     multicast = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        local = socket.inet_aton(address)
         _bind_unicast(unicast, address, settings.unicast_port)
-        unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, settings.ttl)
         unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
         multicast.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if sys.platform == "darwin":
             multicast.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         multicast.bind((group if sys.platform.startswith("linux") else "", settings.port))
-        multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + local)
+        _join_on(unicast, multicast, group, address)
         for each in (unicast, multicast):
             each.setblocking(False)
             each.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
@@ -355,3 +402,24 @@ def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.soc
         raise ConfigError(
             f"the sockets of the crowd cannot be opened ({group}:{settings.port} by {address}): {error}"
         ) from error
+
+
+def _join_on(unicast: socket.socket, multicast: socket.socket, group: str, address: str) -> None:
+    """Has the sockets send to a group, and receive from it, on the interface that has this address now."""
+    local = socket.inet_aton(address)
+    unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
+    membership = socket.inet_aton(group) + local
+    with contextlib.suppress(OSError):  # it was on an interface that is gone
+        multicast.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, membership)
+    multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+
+
+_running: weakref.WeakSet[CrowdRunner] = weakref.WeakSet()
+
+
+def _close_in_child() -> None:
+    for runner in list(_running):
+        runner.after_fork()
+
+
+in_child(_close_in_child)

@@ -121,6 +121,13 @@ class PacketStore:
         self.counters["store_packets"] += 1
         self.counters["store_bytes"] += len(payload) + ROW_BYTES
 
+    def after_fork(self) -> None:
+        """In a child process: the connection is never closed there, as SQLite would remove the log that the parent
+        still writes to."""
+        import ctypes
+
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._db))
+
     def find(self, sender: int, first: int, last: int) -> Iterator[tuple[int, bytes]]:
         """Those of these packets that are kept, with their seqnos, without packets that have a bad checksum."""
         raw = sender.to_bytes(ID_BYTES)

@@ -117,12 +117,12 @@ def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
     return f"the kernel gave {', and '.join(said)}. Raise the limit: {remedy}; or ask for less by rcvbuf=, sndbuf="
 
 
-def only_loopback(address: str) -> str:
-    """The warning for a group without ``interface`` that ended up on loopback."""
+def only_loopback(address: str, what: str = "group") -> str:
+    """The warning for a group, or crowd, without ``interface`` that ended up on loopback."""
     return (
-        f"there is no route for multicast to {address} by a network interface, so the group is on loopback and reaches "
-        "members on this machine only. Give interface=, or add a route: ip route add 224.0.0.0/4 dev INTERFACE; "
-        "interface='lo' says that loopback is meant"
+        f"there is no route for multicast to {address} by a network interface, so the {what} is on loopback and "
+        "reaches members on this machine only. Give interface=, or add a route: ip route add 224.0.0.0/4 dev "
+        "INTERFACE; interface='lo' says that loopback is meant"
     )
 
 

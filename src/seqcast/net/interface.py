@@ -3,14 +3,28 @@ decides."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import struct
+import sys
+from collections.abc import Callable
 
-from seqcast._native.driver import ADDRESS_GONE, ADDRESS_OTHER, DOWN, GONE, NO_CARRIER, REMADE, Driver, describe_address
-from seqcast.core.machines.interface import fault_of
-from seqcast.core.vocabulary import InterfaceSeen, SocketsMended
+from seqcast._native.driver import (
+    ADDRESS_GONE,
+    ADDRESS_OTHER,
+    DOWN,
+    GONE,
+    NO_CARRIER,
+    REMADE,
+    Driver,
+    describe_address,
+    look_at,
+)
+from seqcast.core.machines.interface import Interface, fault_of
+from seqcast.core.table import Edge
+from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, SocketsMended, TellInterface, Warn
 
 SIOCGIFADDR = 0x8915  # of Linux, netdevice(7)
 _CAUSES = {
@@ -26,17 +40,22 @@ _CAUSES = {
 
 def see(driver: Driver) -> InterfaceSeen:
     """The current state of the interface of a driver's sockets."""
-    seen, code = driver.look(), driver.last_send_error
+    address = describe_address(driver.address).rpartition(":")[0]
+    errors = driver.counters()["io_send_errors"]
+    return _seen(driver.interface, address, driver.look(), errors, driver.last_send_error)
+
+
+def _seen(name: str, address: str, seen: int, send_errors: int, code: int) -> InterfaceSeen:
     return InterfaceSeen(
-        name=driver.interface,
-        address=describe_address(driver.address).rpartition(":")[0],
+        name=name,
+        address=address,
         gone=bool(seen & GONE),
         down=bool(seen & DOWN),
         no_carrier=bool(seen & NO_CARRIER),
         address_gone=bool(seen & ADDRESS_GONE),
         address_other=bool(seen & ADDRESS_OTHER),
         remade=bool(seen & REMADE),
-        send_errors=driver.counters()["io_send_errors"],
+        send_errors=send_errors,
         refusal=f"({os.strerror(code)}): {_CAUSES.get(code, 'see `ip route`, the firewall and the system log')}",
     )
 
@@ -53,6 +72,72 @@ def mend(driver: Driver) -> SocketsMended:
     except OSError as error:
         return SocketsMended(f"{error.args[1]}: {os.strerror(error.errno or 0)}")
     return SocketsMended()
+
+
+class Watch:
+    """Observes the interface of a crowd's sockets, as a group's member does that of its own.
+
+    Args:
+        address: of the sockets, IPv4.
+        port: of the one that receives unicasts.
+        warn: called with a line for the log.
+        give_up: called with the reason when the address is gone for good.
+        mend: makes the sockets use the interface that has the name now.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        warn: Callable[[str], None],
+        give_up: Callable[[str], None],
+        mend: Callable[[], None],
+    ) -> None:
+        self.edges: set[Edge] = set()
+        self.send_errors = self.error = 0
+        """Datagrams that the system refused, and why it refused the last one."""
+        self._address, self._port = address, port
+        self._warn, self._give_up, self._mend = warn, give_up, mend
+        self._name, self._index = _interface_of(address)
+        self._machine = Interface(self)
+
+    def look(self) -> None:
+        """Looks, and does what is to be done."""
+        if not self._name:
+            return
+        raw = b"\4" + self._port.to_bytes(2, "big") + socket.inet_aton(self._address)
+        seen = look_at(self._name, self._index, raw)
+        self._machine.look(_seen(self._name, self._address, seen, self.send_errors, self.error))
+
+    def emit(self, what: GiveWay | MendSockets | TellInterface | Warn) -> None:
+        """What the machine decided."""
+        match what:
+            case Warn(text):
+                self._warn(text)
+            case GiveWay(reason=reason):
+                self._give_up(reason)
+            case MendSockets():
+                self._mending()
+
+    def _mending(self) -> None:
+        try:
+            self._mend()
+            self._index = socket.if_nametoindex(self._name)
+        except OSError as error:
+            self._machine.mended(str(error.strerror or error))
+        else:
+            self._machine.mended("")
+
+
+def _interface_of(address: str) -> tuple[str, int]:
+    """Name and index of the interface that has an IPv4 address; "" if that cannot be told here."""
+    if not sys.platform.startswith("linux"):
+        return "", 0
+    for index, name in socket.if_nameindex():
+        with contextlib.suppress(OSError):
+            if ipv4_of(name) == address:
+                return name, index
+    return "", 0
 
 
 def ipv4_of(name: str) -> str:

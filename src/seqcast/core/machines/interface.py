@@ -8,10 +8,9 @@ replaced by another one is gone for good: the others cannot reach this member an
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
-from seqcast.core.context import Context
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
 
@@ -52,8 +51,16 @@ class InterfaceEvent(Enum):
 S, E = InterfaceState, InterfaceEvent
 
 
+class Around(Protocol):
+    """The context of a group's member, or a crowd's member."""
+
+    edges: set[Edge]
+
+    def emit(self, what: GiveWay | MendSockets | TellInterface | Warn) -> None: ...
+
+
 class Interface(Machine):
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Around) -> None:
         super().__init__(S.SOUND, context.edges)
         self.context = context
         self.name = ""
