@@ -94,13 +94,23 @@ void sc_gate_release(sc_engine *e) {
     }
 }
 
+static void drop(sc_engine *e, const sc_delivery *d) {
+    if (d->own) e->queue.own_bytes -= d->len;
+    sc_slab_unref(d->slab);
+}
+
 void sc_gate_flush(sc_engine *e, int undecided) {
     sc_gate_release(e);
     for (; e->gate.head < e->gate.tail; e->gate.head++) {
         sc_delivery *d = gate_at(e, e->gate.head);
         d->transitional |= undecided;
-        if (!pass_on(e, d)) sc_slab_unref(d->slab);
+        if (!pass_on(e, d)) drop(e, d);
     }
+}
+
+void sc_gate_drop(sc_engine *e) {
+    sc_gate_release(e);
+    for (; e->gate.head < e->gate.tail; e->gate.head++) drop(e, gate_at(e, e->gate.head));
 }
 
 /* ---- into the queue --------------------------------------------------------------------------------------------- */

@@ -44,9 +44,10 @@ struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
 /* Safe delivery. Release: passes on packets that all members have. Flush: passes on the rest, when the view is over; `undecided`:
- * lost members may not have it in order. */
+ * lost members may not have it in order. Drop: drops the rest, where this member does not learn how its view ends. */
 void sc_gate_release(sc_engine *e);
 void sc_gate_flush(sc_engine *e, int undecided);
+void sc_gate_drop(sc_engine *e);
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);

@@ -45,8 +45,12 @@ static void deliver_to_cut(sc_engine *e, const uint64_t *cut, const uint8_t *fel
 /* Delivers the old view to its end. */
 static void finish_view(sc_engine *e, const uint64_t *cut, const uint8_t *fell, int merge) {
     if (!e->in_view) return;
-    if (cut) deliver_to_cut(e, cut, fell);
-    sc_gate_flush(e, !cut || !fell || memchr(fell, 1, e->view.n) != NULL);
+    if (cut) {
+        deliver_to_cut(e, cut, fell);
+        sc_gate_flush(e, !fell || memchr(fell, 1, e->view.n) != NULL);
+    } else {
+        sc_gate_drop(e); /* others decide what becomes of it, if anybody does */
+    }
     sc_large_view_ends(e, merge);
 }
 

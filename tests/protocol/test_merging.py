@@ -4,12 +4,12 @@ from unittest import mock
 
 import pytest
 from commands import call
-from sim_stage import Stage, names
+from sim_stage import Stage, names, one_view
 
 from seqcast.core.frames.merging import Beacon
 from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.merge import Merger, MergerState
-from seqcast.sim import Options, World, command, families, heals
+from seqcast.sim import Options, World, command, families, heals, simulate
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import MergeView, View
@@ -175,3 +175,71 @@ def test_a_merge_that_does_not_come_about_is_tried_again_soon_although_others_fe
     stage.network.cut.clear()
     stage.until(4500)
     assert len(a.endpoint.view.members) == 4
+
+
+def namesakes(**options):
+    """a and b, and c and another b, on two sides that do not hear each other."""
+    stage = Stage(**options)
+    stage.group("a", "b")
+    stage.quiet = True
+    stage.network.partition({0, 1}, {2, 3})
+    for name in "cb":
+        stage.named(name, 1000)
+    stage.until(2000)
+    assert [names(node)[-1] for node in stage.nodes] == [["a", "b"]] * 2 + [names(stage.nodes[2])[-1]] * 2
+    return stage
+
+
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+@pytest.mark.parametrize("which", [1, 3])
+def test_two_groups_merge_once_one_of_two_members_of_a_name_has_left(which, membership):
+    stage = namesakes(membership=membership)
+    stage.network.heal()
+    stage.until(4000)
+    assert not merges(stage) and any(node.record.warnings for node in stage.nodes)
+    stage.nodes[which].leave()
+    stage.until(4500)
+    rest = [node for number, node in enumerate(stage.nodes) if number != which]
+    assert sorted(names(rest[0])[-1]) == ["a", "b", "c"] and one_view(*rest)
+    assert not list(check_safety(stage.records))
+
+
+@pytest.mark.parametrize("who", [0, 1, 2])
+def test_a_member_that_starts_again_alone_merges_with_those_that_still_had_its_old_incarnation(who):
+    """All others are stopped while it is killed and founds a group; then each side meets a member of its name."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    stage.quiet = True
+    for number, node in enumerate(stage.nodes):
+        if number != who:
+            node.pause(3000 * MS)
+    stage.nodes[who].crash()
+    stage.named("abc"[who], 1000)
+    stage.until(4200)
+    rest = [node for number, node in enumerate(stage.nodes) if number != who]
+    assert sorted(names(rest[0])[-1]) == ["a", "b", "c"] and one_view(*rest)
+
+
+def test_a_name_conflict_that_comes_back_after_a_merge_is_warned_of_again():
+    stage = namesakes()
+    stage.network.heal()
+    stage.until(2500)
+    stage.nodes[3].leave()
+    stage.until(3500)
+    assert len(stage.node("a").endpoint.view.members) == 3
+    leader = next(node for node in stage.nodes if node.endpoint.view and node.endpoint.view.rank(node.id) == 0)
+    assert len(leader.record.warnings) == 1
+    stage.network.partition({4}, {0, 1, 2})
+    stage.named("b", 3500)
+    stage.until(4500)
+    stage.network.heal()
+    stage.until(5000)
+    assert len(leader.record.warnings) == 2
+
+
+@pytest.mark.parametrize("membership", ["coordinated", pytest.param("token-ring", marks=pytest.mark.long)])
+def test_groups_that_a_name_kept_apart_end_in_one_view(membership):
+    """Seeds 9 and 13 ended in two, for ever."""
+    for seed in (3, 9, 13, 23):
+        result = simulate(Options.draw(seed, family="namesakes", membership=membership))
+        assert not result.violations, f"seed {seed}: {result.violations[0]}"

@@ -70,7 +70,9 @@ cdef class Message:
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
         unicast: it was sent to this member only.
         transitional: it was delivered by a view change after members were lost, which may have delivered something
-            else in its place; with ``safe=True`` also one that they may not have been delivered.
+            else in its place; with ``safe=True`` also one that they may not have been delivered. All members of the
+            next view deliver it; a member that is not in that view does not, and is told by ``Lost`` if it is its own.
+            An application that answers on delivery can answer it: all who are left have it.
     """
 
     __match_args__ = (

@@ -439,7 +439,8 @@ class Config:
         "A message to the group is delivered only when every member of the view has it in order. So all members, also "
         "one that crashes or is cut off, deliver such messages in the order that the group has, and the survivors "
         "deliver each that a lost member delivered. What is undecided when a member is lost is delivered at the view "
-        "change, as `transitional`. It must be the same on every member. Needs reliability='nak'. Costs latency: "
+        "change, as `transitional`, to the members of the next view. It must be the same on every member. Needs "
+        "reliability='nak'. Costs latency: "
         "a message waits until the slowest member has acknowledged it and its sender has told so, about half of "
         "ack_delay_s and two more hops; while a member is silent, nothing is delivered until it is heard again or "
         "excluded.",

@@ -153,6 +153,15 @@ def _mute(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _namesakes(rng: random.Random) -> Drawn:
+    """Two processes have one name, so that their groups stay apart until one of them is gone."""
+    return calm(
+        members=rng.choice((3, 4, 5)), namesakes=rng.choice((1, 1, 2)), duration_ns=4 * SECOND, rate=50, unicasts=0,
+        partitions=rng.choice((0, 1)), leaves=rng.choice((0, 1)), crashes=rng.choice((0, 1)), rejoins=8,
+        partition=rng.choice(("merge", "merge", "merge", "primary")), split=0,
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -169,8 +178,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "starved": _starved,
     "interfaces": _interfaces,
     "mute": _mute,
+    "namesakes": _namesakes,
 }
-BY_NAME = {"interfaces", "mute"}
+BY_NAME = {"interfaces", "mute", "namesakes"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -15,6 +15,9 @@ HOUR = 3600 * SECOND
 BROKEN_NS_MAX = 3 * SECOND
 """An interface comes back after so long at most; one whose address was replaced may keep the other one."""
 
+NAMESAKE_NS_MAX = 2 * SECOND
+"""A process with the name of another one is alone with it for so long at most."""
+
 
 class Afflicted(Protocol):
     """The interface of the world to faults."""
@@ -65,6 +68,7 @@ class Faults:
         self._plan_frames()
         self._plan_interfaces()
         self._plan_firewalls()
+        self._plan_namesakes()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -162,6 +166,40 @@ class Faults:
         one, other = pairs[int(which * len(pairs))]
         self.trace(self.nodes[one], f"does not reach {self.nodes[other].name} by unicast{', nor back' * both}")
         self.network.mute |= {(one, other), (other, one)} if both else {(one, other)}
+
+    def _plan_namesakes(self) -> None:
+        """From a random source of its own: the other faults stay the same."""
+        rng, options = random.Random(f"namesakes {self.options.seed}"), self.options
+        for _ in range(options.namesakes):
+            begin = rng.randrange(options.duration_ns // 5, options.duration_ns)
+            fault = rng.choice((self.start_again_alone, self.start_namesake))
+            self.clock.at(begin, fault, rng.randrange(200 * MS, NAMESAKE_NS_MAX), rng.random())
+
+    def start_again_alone(self, lasts_ns: int, which: float) -> None:
+        """A member is killed, and starts again under its name while the others are stopped."""
+        inside = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        if len(inside) < 2:
+            return
+        node = inside[int(which * len(inside))]
+        for other in inside:
+            if other is not node:
+                other.pause(self.clock.now + lasts_ns)
+        node.crash()
+        self.world.start_node(node.name)
+
+    def start_namesake(self, lasts_ns: int, which: float) -> None:
+        """The network is cut in two, and a process starts with the name of a member on the other side."""
+        inside = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        if len(inside) < 2 or self.network.healed:
+            return
+        node = inside[int(which * len(inside))]
+        middle = len(inside) // 2
+        side = {other.index for other in (inside[:middle] if node in inside[:middle] else inside[middle:])}
+        others = {other.index for other in self.nodes} - side | {len(self.nodes)}
+        self.network.partition(side, others)
+        self.world.start_node(node.name)
+        self.trace(self.nodes[-1], f"has the name of a member on the other side of a partition, {sorted(side)}")
+        self.clock.at(self.clock.now + lasts_ns, self.heal)
 
     def break_interface(self, fault: str, lasts_ns: int, which: float) -> None:
         """Breaks the working interface of a member, a joiner or a leaver."""

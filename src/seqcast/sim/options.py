@@ -44,6 +44,10 @@ class Options:
         interfaces: how many times the network interface of a member breaks, see ``interface.KINDS``; members look at
             theirs periodically.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
+        namesakes: how many times two processes have one name: a member is killed, and starts again while all others are
+            stopped, which have its old incarnation in their view; or, while the network is cut in two, a process starts
+            with the name of a member on the other side. If members warn that two living ones keep their groups apart,
+            one of the two leaves in the end.
         hosts: a crash takes the machine with it, so that no closed port tells of it.
         rejoins: how many excluded members come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
@@ -131,6 +135,7 @@ class Options:
     mutes: int = 0
     crashes: int = 0
     restarts: int = 0
+    namesakes: int = 0
     hosts: bool = False
     guard: bool = False
     rejoins: int = 0
@@ -198,7 +203,7 @@ class Options:
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader + bool(self.starving_ns)
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
-        faults += self.interfaces + self.mutes + bool(self.filtered)
+        faults += self.interfaces + self.mutes + bool(self.filtered) + self.namesakes
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 

@@ -261,6 +261,8 @@ class World:
                 break
             if quiet == 0 and self.options.partition == "primary":
                 self.end_one_of_two()
+            if quiet == 0 and self.options.namesakes:
+                self.end_one_namesake()
             if primary.lost_majority(self.records) and all(each.over for each in self.operators):
                 self.operators.append(OperatorProcess(self, len(self.operators)))
         late = first(liveness.check_liveness(self.records))
@@ -280,6 +282,18 @@ class World:
             if node.record.view != chosen:
                 node.crash()
                 self.start_node(f"{node.name}#")
+
+    def end_one_namesake(self) -> None:
+        """Members warn that two living ones of one name keep their groups apart: somebody ends one of the two."""
+        alive = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        by_name: dict[str, list[Process]] = {}
+        for node in alive:
+            said = f"a member of the same name, {node.name!r}"
+            if any(said in text for other in alive for text in other.record.warnings):
+                by_name.setdefault(node.name, []).append(node)
+        for nodes in by_name.values():
+            if len(nodes) > 1:
+                self.rng.choice(nodes).leave()
 
 
 def first(violations: Iterable[str]) -> list[str]:

@@ -75,9 +75,12 @@ class Beacons:
         # views would otherwise answer each other's answers without a pause, and each duplicate of one besides.
         self.told_ns: dict[int, int] = {}
         self.heard: dict[int, Heard] = {}  # other coordinators
-        self.apart: dict[int, Apart] = {}  # tags of views that cannot be merged with ours as both are
+        # Tags of views that cannot be merged with ours as both are. Void once our members change: it may have been one
+        # of them that did not fit. (Once theirs change, their view has another tag.)
+        self.apart: dict[int, Apart] = {}
+        self.members: frozenset[int] = frozenset()  # ids of those for whom this holds
         self.estranged: dict[int, Apart] = {}  # members that lose unicasts from ours, or ours from them
-        self.reasons: dict[str, None] = {}  # for which the application was warned
+        self.reasons: dict[str, None] = {}  # for which the application was warned since the last merge
         # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
         self.rivals: dict[int, tuple[int, int]] = {}
         self.warned: dict[int, None] = {}  # those already warned of, because neither gives way
@@ -100,8 +103,18 @@ class Beacons:
         self.BEACON.take(self, self.context.edges, frame, sender, address)
         return self.found
 
-    def installed(self) -> None:
-        """Our new view."""
+    def installed(self, merged: bool) -> None:
+        """Our new view.
+
+        Timeline without the first lines: c is killed, and founds a group alone under its name, while a and b, which
+        have its old incarnation in their view, are stopped. They wake and hear the new c: two members of one name. A
+        moment later they exclude the old one, and would leave the new one alone for ever.
+        """
+        members = frozenset(self.context.infos)
+        if members != self.members:
+            self.members, self.apart = members, {}
+        if merged:
+            self.reasons = {}
         self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
         self.told_ns = {}
         self.repeated = False
@@ -301,7 +314,8 @@ class Beacons:
         """Ignores this view for a time: no merge with it, and its coordinator does not count in the election either.
 
         Args:
-            seen: we have seen ourselves that it does not fit; False: another member said so, which may be false.
+            seen: we have seen ourselves that it does not fit our members; False: it is tried again after a time, as
+                another one said so, which may be false.
         """
         known = self.apart.pop(tag, None)
         wait = min(2 * known.wait_ns if known else self.context.settings.merge_back_off_ns_max, APART_NS_MAX)

@@ -158,7 +158,7 @@ class Merger(Machine):
             self.parted.update(dict.fromkeys(lost, now))
         self.lead_ns = NEVER
         self.beacons.estrange(estranged)
-        self.beacons.installed()
+        self.beacons.installed(merged)
 
     def _fell_apart(self, sender: int) -> None:
         """Was this member merged with us, lost soon after, and heard all the time? Then perhaps not all members hear

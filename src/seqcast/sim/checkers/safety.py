@@ -43,6 +43,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from _check_stay(stay, order, by_id)
     yield from _check_agreement(everywhere, ordered)
     yield from _check_excluded(everywhere)
+    yield from transitional.check_undecided(everywhere)
     if ordered:
         yield from transitional.check_transitional(everywhere)
     if records[0].options.safe:

@@ -5,8 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, permutations
 
+from seqcast.core.vocabulary import Left
+from seqcast.events import Excluded
 from seqcast.sim.record import Delivered, Stay, comparable
 from seqcast.types import ViewId
+
+
+def check_undecided(everywhere: Sequence[Stay]) -> Iterator[str]:
+    """A member that is in no successor of a view delivers nothing in it that only the successor would have decided:
+    ``Lost`` alone tells of it. (An application that answers on delivery would have answered, and learned then that the
+    message is lost.)"""
+    for stay in everywhere:
+        if stay.successor is not None or not isinstance(stay.record.log[-1], Excluded | Left):
+            continue
+        if late := [entry for entry in stay.delivered if entry.transitional]:
+            yield f"undecided: {stay.record} is in no successor of {stay.view}, and delivered {late[0]}"
 
 
 def check_transitional(everywhere: Sequence[Stay]) -> Iterator[str]:
