@@ -34,6 +34,8 @@ IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
 LOOK_S = 0.1
 """A task whose journal is gone looks this often for another one."""
+LOOK_GROUPS_S = 1.0
+"""A stream of which nothing new comes looks no more often for a group that was started again."""
 NAMES_MAX = 16
 """At most this many views name the position of an offset: any number of views may have no messages."""
 Name = tuple[str, int, int | None]
@@ -163,7 +165,8 @@ class Follower:
         self._stores = stores
         self._fail_on_data_loss = fail_on_data_loss
         self.failover_s = failover_s
-        self._missed: dict[int, float] = {}  # member -> since when it seems lost, monotonic seconds
+        self._looked = 0.0  # for another group, monotonic seconds
+        self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
     def all(self) -> list[Found]:
         """Every journal that can be read now, once."""
@@ -207,6 +210,10 @@ class Follower:
         Args:
             wait: False: it is given none.
         """
+        now = time.monotonic()
+        if wait and now < self._looked + min(LOOK_GROUPS_S, self.failover_s):
+            return None  # an idle stream asks many times a second
+        self._looked = now
         found = self.all()
         sides = [*_groups(found)]
         ours = next((side for side in sides if _knows(side, offset)), [])
@@ -220,8 +227,8 @@ class Follower:
         if not newer:
             self._missed.pop(0, None)
             return None
-        since = self._missed.setdefault(0, time.monotonic())
-        if wait and time.monotonic() < since + self.failover_s:
+        since = self._missed.setdefault(0, now)
+        if wait and now < since + self.failover_s:
             return None
         del self._missed[0]
         return min(newer, key=lambda each: each[0])[1]
