@@ -92,6 +92,7 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
             while b.recv_batch(0) is not None:
                 pass
         wait_until(lambda: any("c has taken nothing" in line for line in lines(caplog, "a", "detector")))
+        assert {r.levelname for r in caplog.records if "c has taken nothing" in r.getMessage()} == {"WARNING"}
         wait_until(
             lambda: (
                 c.recv_batch(0.0) is None

@@ -131,7 +131,9 @@ class LogLines:
         self.say("membership", "%s: left%s", self.context.me.name, others or last)
 
     def excluded(self, reason: str) -> None:
-        self.say("membership", "%s: excluded: %s", self.context.me.name, reason)
+        """Whoever reads warnings alone learns this in any case."""
+        text = "%s: was excluded from the group: %s"
+        self.lines.append(Log("membership", text, (self.context.me.name, reason), warning=True))
 
     def name(self, member_id: int) -> str:
         info = self.context.infos.get(member_id)

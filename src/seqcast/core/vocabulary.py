@@ -388,12 +388,14 @@ class Log:
         part: of ``log.PARTS``.
         text, args: as for ``logging``, so that a line that is not written is never formatted.
         debug: of level DEBUG, not INFO.
+        warning: of level WARNING, not INFO.
     """
 
     part: str
     text: str
     args: tuple[Any, ...] = ()
     debug: bool = False
+    warning: bool = False
 
 
 Effect = (

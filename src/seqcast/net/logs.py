@@ -2,8 +2,9 @@
 
 Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``,
 ``.gossip`` and ``.ring``, which can be switched at run time; lines of a disabled logger are never made (TRC-01). INFO
-has one line for each event of the group, DEBUG one for each control frame but beacons that the engine repeats. Messages
-are never logged.
+has one line for each event of the group. WARNING has those on which somebody should act: this member was excluded, or a
+receiver holds senders up. DEBUG has one for each control frame but beacons that the engine repeats. Messages are never
+logged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ def parts_read(level: int) -> frozenset[str]:
 
 
 def write(line: Log) -> None:
-    _LOGGERS[line.part].log(logging.DEBUG if line.debug else logging.INFO, line.text, *line.args)
+    level = logging.DEBUG if line.debug else logging.WARNING if line.warning else logging.INFO
+    _LOGGERS[line.part].log(level, line.text, *line.args)
 
 
 class SlowReceivers:
@@ -58,14 +60,14 @@ class SlowReceivers:
         if self._told and stalled != self._told:
             member, since_ns = self._told
             took = (now_ns - since_ns) / 1e9
-            log.info("%s: %s takes messages again, after %.0f s", self.name, name_of(member), took)
+            log.warning("%s: %s takes messages again, after %.0f s", self.name, name_of(member), took)
             self._told, self._told_ns = None, 0
         if stalled is None:
             return
         took_ns = now_ns - stalled[1]
         if took_ns >= max(2 * self._told_ns, PATIENCE_NS):
             self._told, self._told_ns = stalled, took_ns
-            log.info(
+            log.warning(
                 "%s: slow receiver: %s has taken nothing for %.0f s, and senders wait for it: its application is slow "
                 "or stuck, or the network to it is",
                 self.name, name_of(stalled[0]), took_ns / 1e9,

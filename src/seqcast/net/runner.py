@@ -471,7 +471,7 @@ class Runner:
         counters = self.engine.counters()
         if counters["datagrams_received"] == counters["drop_own"]:
             log.log(
-                logging.WARNING if fault(self.driver) else logging.INFO,
+                logging.INFO if self.driver.loopback and not fault(self.driver) else logging.WARNING,
                 "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If other members "
                 "are running: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
             )  # fmt: skip
