@@ -165,7 +165,8 @@ def main() -> int:
     chosen = [system for system in SYSTEMS if not options.systems or system.name in options.systems]
     cythonize()
     for system in chosen:
-        (BUILD / system.name).mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(BUILD / system.name, ignore_errors=True)  # objects of kernels that are gone would be linked
+        (BUILD / system.name).mkdir(parents=True)
     includes = python_headers()
     jobs = [job for system in chosen for job in (*extensions(system, includes), *kernels(system))]
     wrong = compile_all(jobs)
