@@ -25,10 +25,11 @@ NAMED_BYTES_MAX = 1 << 20
 """Of a file that the user names: settings, a token, certificates."""
 
 
-def open_file(path: str | Path, *, links: bool = False) -> FileIO:
+def open_file(path: str | Path, *, links: bool = False, kind: type[FileIO] = FileIO) -> FileIO:
     """Opens a regular file to read it.
 
     Args:
+        kind: class of the result.
         links: follow a link, for a file that the user names: secrets are often mounted as links. The directories on
             the way may be links in any case.
 
@@ -43,11 +44,11 @@ def open_file(path: str | Path, *, links: bool = False) -> FileIO:
         if error.errno == errno.ELOOP and not links:
             raise _refused(path, "it is a link, and links are not followed here") from error
         raise
-    kind = os.fstat(number).st_mode
-    if not stat.S_ISREG(kind):
+    mode = os.fstat(number).st_mode
+    if not stat.S_ISREG(mode):
         os.close(number)
-        raise _refused(path, os.strerror(errno.EISDIR) if stat.S_ISDIR(kind) else "it is not a regular file")
-    return FileIO(number)
+        raise _refused(path, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "it is not a regular file")
+    return kind(number)
 
 
 def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes:

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -293,7 +294,7 @@ def test_a_tap_survives_hostile_bytes(served: Any, monkeypatch: pytest.MonkeyPat
             while bare.recv(1 << 20):
                 pass
     assert not raised, raised
-    wait_until(lambda: len(server._open) <= 1)
+    wait_until(lambda: len(server._readers) <= 1)
     assert client.members() == [A.id]
 
 
@@ -333,13 +334,77 @@ def test_a_reader_that_dribbles_its_proof_keeps_no_place(tmp_path: Path, monkeyp
         socket.create_connection(server.address) as slow,
         contextlib.suppress(OSError),  # of the writing end, once it was hung up on
     ):
-        assert slow.recv(1)  # of its hello: the reader has the only place
+        assert slow.recv(1)  # of its hello
         for _ in range(63):  # one less than a proof has
             slow.sendall(b"x")
-            if server._room._value:
+            if not server._readers:
                 break
             threading.Event().wait(0.05)
-        assert server._room._value == 1
+        assert not server._readers
+
+
+def test_silent_connections_hold_up_nobody_that_has_the_token(served: Any) -> None:
+    server, client, _ = served
+    with contextlib.ExitStack() as stack:
+        for _ in range(tap.UNPROVED_MAX + 6):
+            stack.enter_context(socket.create_connection(server.address))
+        begin = time.monotonic()
+        assert client.members() == [A.id]
+        assert time.monotonic() - begin < tap.CONNECT_S / 2
+        wait_until(lambda: server.counters["displaced"] >= 7)
+        assert len(server._readers) <= tap.UNPROVED_MAX + 1
+
+
+def asks_for_rows(server: Tap, path: Path) -> socket.socket:
+    """A reader that asks for all rows, and takes none."""
+    connection = TapClient(f"127.0.0.1:{server.address[1]}", TOKEN)._connect()
+    end = reader.read(path).end_idx
+    request = {"want": "rows", "member": f"{A.id:016x}", "first": 0, "end": end, "columns": ["idx", "payload"]}
+    tap._send(connection, b"Q", json.dumps(request).encode())
+    return connection
+
+
+def test_readers_that_take_nothing_have_no_rows_in_memory_and_are_dropped_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tap, "STALL_S", 0.05)
+    monkeypatch.setattr(tap, "TIMEOUT_S", 3.0)
+    at_once = [0, 0]  # readers that have rows in memory: now, at most
+    real = tap.rows_between
+
+    def counted(*arguments: Any) -> Any:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        try:
+            yield from real(*arguments)
+        finally:
+            at_once[0] -= 1
+
+    monkeypatch.setattr(tap, "rows_between", counted)
+    rows = [Row(A, 1 + at, 0, 1 + at, bytes(50_000)) for at in range(400)]
+    path = journal(tmp_path, A, [(V1, rows)], payload="full")
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as server:
+        connections = [asks_for_rows(server, path) for _ in range(10)]
+        names = ["{}:{}".format(*each.getsockname()) for each in connections]
+        client = TapClient(f"127.0.0.1:{server.address[1]}", TOKEN)
+        told = client.journal(A.id)
+        assert sum(len(batch) for batch in client.rows(told, 0, 400, ["payload"])) == 400, "others are served meanwhile"
+        wait_until(lambda: server.counters["dropped"] == 10)
+        assert at_once[0] == 0 and 0 < at_once[1] <= tap.READING_MAX
+        for name in names:
+            assert f"the reader at {name} took nothing for 3 s: it is dropped" in caplog.text
+        for each in connections:
+            each.close()
+
+
+def test_readers_in_turns_get_all_rows_once(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, client, _ = served
+    monkeypatch.setattr(tap, "TURN_S", 0.0)
+    monkeypatch.setattr(tap, "BATCH_BYTES", 1000)
+    server._wanting = 1  # as if another one waited all the time
+    told = client.journal(A.id)
+    rows = [row["idx"] for batch in client.rows(told, 3, 897, ["idx"]) for row in batch.to_pylist()]
+    assert rows == [*range(3, 897)]
 
 
 def test_a_tap_that_cannot_accept_for_a_while_serves_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

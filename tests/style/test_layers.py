@@ -398,7 +398,7 @@ def test_modules_of_tests_have_names_of_their_own():
 
 READS = re.compile(
     r"(?<!def )\bopen\((?!.*\"[wa]b?\")|\b(?:OSFile|FileIO|memory_map|read_table)\(|\.read_(?:bytes|text)\("
-    r"|ParquetFile\((?!_contents|pa\.PythonFile)"
+    r"|ParquetFile\((?!_contents|arrow_file)"
 )
 OTHER_READS = {
     "files.py": "the one way to read files of others",

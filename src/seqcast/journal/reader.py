@@ -38,7 +38,15 @@ from seqcast.journal.schema import (
     segment_name,
     signed,
 )
-from seqcast.journal.stream import SUM_BYTES, SUMS_SUFFIX, messages_with, read_sums, stream_batches, stream_schema
+from seqcast.journal.stream import (
+    SUM_BYTES,
+    SUMS_SUFFIX,
+    arrow_file,
+    messages_with,
+    read_sums,
+    stream_batches,
+    stream_schema,
+)
 from seqcast.types import Member, ViewId
 
 if TYPE_CHECKING:
@@ -444,7 +452,7 @@ def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
             _compare(segment, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         else:
             _check(segment)
-        return pa.PythonFile(open_file(segment.path), "r")
+        return arrow_file(segment.path)
     except OSError:
         return pa.BufferReader(_rolled(segment))  # raises with the reason why it cannot be read
 
@@ -483,7 +491,7 @@ def _rolled(segment: Segment) -> pa.Buffer:
     import pyarrow as pa
 
     try:
-        with pa.PythonFile(open_file(segment.path), "r") as file:
+        with arrow_file(segment.path) as file:
             contents = file.read_buffer(segment.size) if file.size() == segment.size else pa.py_buffer(b"")
     except FileNotFoundError as error:
         if load(segment.path.parent).first > segment.number:
@@ -746,7 +754,7 @@ def _check_schema(segment: Segment, expected: pa.Schema) -> None:
     try:
         if not segment.live:
             if path.stat().st_size == segment.size:
-                with pq.ParquetFile(pa.PythonFile(open_file(path), "r")) as file:
+                with pq.ParquetFile(arrow_file(path)) as file:
                     schema = file.schema_arrow
             else:
                 _rolled(segment)

@@ -7,8 +7,10 @@ the last one, from damage: every byte of the stream is under a checksum, and eve
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -184,10 +186,9 @@ def _contents(path: Path, messages: Sequence[Message]) -> Iterator[tuple[Message
 
     They are read and not mapped: a file that is truncated under a mapping ends the process.
     """
-    import pyarrow as pa
 
     at = 0
-    with pa.PythonFile(open_file(path), "r") as file:
+    with arrow_file(path) as file:
         while at < len(messages):
             begin = end = messages[at].offset
             some: list[Message] = []
@@ -206,6 +207,33 @@ def _contents(path: Path, messages: Sequence[Message]) -> Iterator[tuple[Message
                         f"{path} is altered at byte {message.offset} or behind: its checksum does not fit"
                     )
                 yield message, contents
+
+
+def arrow_file(path: Path) -> pa.NativeFile:
+    """A file of a journal, for Arrow to read from.
+
+    Raises:
+        OSError: as ``open_file``.
+    """
+    import pyarrow as pa
+
+    return pa.PythonFile(open_file(path, kind=_Pooled), "r")
+
+
+class _Pooled(FileIO):
+    """A file whose contents are read into Arrow's memory: that of Python's ``bytes`` would stay with the thread."""
+
+    def read(self, size: int | None = -1, /) -> Any:
+        import pyarrow as pa
+
+        if size is None or size < 0:
+            return super().read()
+        size = min(size, max(0, os.fstat(self.fileno()).st_size - self.tell()))
+        buffer = pa.allocate_buffer(size)
+        view, got = memoryview(buffer), 0
+        while got < size and (n := self.readinto(view[got:])):
+            got += n
+        return buffer.slice(0, got)
 
 
 def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:

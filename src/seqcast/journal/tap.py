@@ -17,13 +17,16 @@ import contextlib
 import hashlib
 import hmac
 import json
+import logging
 import secrets
+import selectors
 import socket
 import ssl
 import struct
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -47,19 +50,43 @@ TOKEN_BYTES_MIN = 16
 REQUEST_BYTES_MAX = 4096
 FRAME_BYTES_MAX = (1 << 30) + (1 << 20)
 """The largest message, with what Arrow adds."""
-BATCH_BYTES = 4 << 20
+log = logging.getLogger("seqcast")
+
+BATCH_BYTES = 256 << 10
 """Batches are cut to about this before they are sent; a single row may be larger."""
+BATCH_ROWS = 1 << 13
+"""So many rows are decoded together, which take about a megabyte beside their payloads."""
+SEND_BYTES = 1 << 20
+"""Room in a connection's socket: whenever it is said to be writable, a cut batch fits in without waiting."""
+READING_MAX = 4
+TURN_S = 1.0
+STALL_S = 0.5
+"""So many readers have rows in memory at the same time. One that takes nothing for ``STALL_S``, or has had its turn
+while others wait, gives its place away, and continues where it was when it has one again."""
 CONNECT_S = 5.0
 TIMEOUT_S = 30.0
 """Time within which the other side must answer, or take what is sent."""
 RETRY_S = 0.1
 """After this long a tap that could not accept a connection tries again."""
 CONNECTIONS_MAX = 64
+UNPROVED_MAX = 64
+"""Connections that have not proved yet that they have the token. One more ends the oldest of the machine that has
+most."""
 _FRAME = struct.Struct("<cI")
 
 
 class TapGone(JournalGone):
     """The tap cannot be reached, or does not serve this journal (any more)."""
+
+
+class _Reader:
+    """A connection, as far as the tap is concerned."""
+
+    __slots__ = ("connection", "counts", "host")
+
+    def __init__(self, connection: socket.socket, host: str) -> None:
+        self.connection, self.host = connection, host
+        self.counts = True  # among those that have proved nothing
 
 
 # ---- the server ------------------------------------------------------------------------------------------------------
@@ -74,7 +101,8 @@ class Tap:
         token: what readers must have, 16 bytes or more.
         certificate, key: PEM files of a certificate for the names by which readers know this machine, and of its
             private key: everything goes through TLS. None: in clear.
-        connections: most connections at one time; further ones are closed at once.
+        connections: most connections at one time; further ones are closed when they have proved that they
+            have the token.
 
     Raises:
         UsageError: the token is too short, or the certificate or key is missing or invalid.
@@ -99,10 +127,14 @@ class Tap:
         except OSError as error:
             raise ConfigError(f"cannot listen at {address[0]}:{address[1]}: {error.strerror or error}") from error
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
-        self.counters = dict.fromkeys(("connections", "refused", "unproved", "malformed", "rows"), 0)
+        self.counters = dict.fromkeys(
+            ("connections", "refused", "unproved", "displaced", "dropped", "malformed", "rows"), 0
+        )
         self._lock = threading.Lock()  # of the counters, and of the connections
         self._room = threading.Semaphore(connections)
-        self._open: set[socket.socket] = set()
+        self._reading = threading.Semaphore(READING_MAX)
+        self._wanting = 0  # readers that wait for a turn
+        self._readers: dict[_Reader, None] = {}  # oldest first
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name="seqcast-tap", daemon=True)
         self._thread.start()
@@ -121,38 +153,55 @@ class Tap:
         self._socket.close()
         self._thread.join()
         with self._lock:
-            for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.shutdown(socket.SHUT_RDWR)
+            for reader in self._readers:
+                _end(reader)
 
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._socket.accept()
+                connection, source = self._socket.accept()
             except OSError:
                 if self._closed.wait(RETRY_S):
                     return
                 continue  # of too many open files, or of a reader that went away at once
-            if not self._room.acquire(blocking=False):
-                self._count("refused")
-                connection.close()
-                continue
+            reader = _Reader(connection, source[0])
+            self._make_room()
             with self._lock:
-                self._open.add(connection)
+                self._readers[reader] = None
             try:
-                threading.Thread(target=self._serve, args=(connection,), name="seqcast-tap-reader", daemon=True).start()
+                threading.Thread(target=self._serve, args=(reader,), name="seqcast-tap-reader", daemon=True).start()
             except RuntimeError:  # too many threads
                 self._count("refused")
-                self._end(connection)
+                self._forget(reader)
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _make_room(self) -> None:
+        """Silent connections must not keep out those that have the token."""
+        with self._lock:
+            waiting = [reader for reader in self._readers if reader.counts]
+            if len(waiting) < UNPROVED_MAX:
+                return
+            most = Counter(reader.host for reader in waiting).most_common(1)[0][0]
+            oldest = next(reader for reader in waiting if reader.host == most)
+            oldest.counts = False
+            self.counters["displaced"] += 1
+            _end(oldest)
+
+    def _serve(self, reader: _Reader) -> None:
+        room = False
         try:
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            until = time.monotonic() + CONNECT_S
+            reader.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            reader.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
             if self._tls is not None:
-                connection = self._secured(self._tls, connection)
-            connection.settimeout(TIMEOUT_S)
-            if not self._proved(connection):
+                self._secure(self._tls, reader)
+            connection = reader.connection
+            if not self._proved(connection, until):
                 self._count("unproved")
+                return
+            reader.counts = False
+            room = self._room.acquire(blocking=False)
+            if not room:
+                self._count("refused")
                 return
             self._count("connections")
             while (frame := _receive(connection, REQUEST_BYTES_MAX)) is not None:
@@ -162,34 +211,31 @@ class Tap:
         except OSError:
             pass  # the reader went away, or takes nothing
         finally:
-            self._end(connection)
+            self._forget(reader)
+            if room:
+                self._room.release()
 
-    def _end(self, connection: socket.socket) -> None:
+    def _forget(self, reader: _Reader) -> None:
         with self._lock:
-            self._open.discard(connection)
-        connection.close()
-        self._room.release()
+            self._readers.pop(reader, None)
+            reader.connection.close()
 
-    def _secured(self, tls: ssl.SSLContext, connection: socket.socket) -> ssl.SSLSocket:
-        connection.settimeout(CONNECT_S)  # a reader without TLS waits for our first message
-        secured = tls.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+    def _secure(self, tls: ssl.SSLContext, reader: _Reader) -> None:
+        reader.connection.settimeout(CONNECT_S)  # a reader without TLS waits for our first message
         with self._lock:
-            self._open.discard(connection)
-            self._open.add(secured)
+            reader.connection = secured = tls.wrap_socket(
+                reader.connection, server_side=True, do_handshake_on_connect=False
+            )
         try:
             secured.do_handshake()
         except OSError:
-            with self._lock:
-                self._open.discard(secured)
-            secured.close()
             self._count("unproved")
             raise
-        return secured
 
-    def _proved(self, connection: socket.socket) -> bool:
+    def _proved(self, connection: socket.socket, until: float) -> bool:
         nonce = secrets.token_bytes(NONCE_BYTES)
         connection.sendall(HELLO + nonce)
-        answer = _exactly(connection, PROOF_BYTES + NONCE_BYTES, time.monotonic() + CONNECT_S)
+        answer = _exactly(connection, PROOF_BYTES + NONCE_BYTES, until)
         if not hmac.compare_digest(answer[:PROOF_BYTES], _proof(self._token, b"client", nonce)):
             return False
         connection.settimeout(TIMEOUT_S)
@@ -235,27 +281,73 @@ class Tap:
         columns = [name for name in [*COLUMNS, "payload"] if name in names]
         if not columns or not 0 <= first <= end or (journal.payload != "full" and "payload" in columns):
             raise RemoteProtocolError("an impossible request for rows")
-        for batch in rows_between(journal, first, end, columns):
-            step = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
-            for at in range(0, batch.num_rows, step):
-                _send(connection, b"B", _serialized(batch.slice(at, step)))
-            self._count("rows", batch.num_rows)
+        at, over = first, False
+        with selectors.DefaultSelector() as room:
+            room.register(connection, selectors.EVENT_WRITE)
+            while not over:
+                if not room.select(TIMEOUT_S):
+                    self._count("dropped")
+                    name = "{}:{}".format(*connection.getpeername()[:2])
+                    log.warning("tap: the reader at %s took nothing for %g s: it is dropped", name, TIMEOUT_S)
+                    raise ConnectionAbortedError
+                with self._turn():
+                    at, over = self._some_rows(connection, room, journal, at, end, columns)
         _send(connection, b"Z", b"")
+
+    @contextlib.contextmanager
+    def _turn(self) -> Iterator[None]:
+        """While a reader has rows in memory."""
+        with self._lock:
+            self._wanting += 1
+        self._reading.acquire()
+        with self._lock:
+            self._wanting -= 1
+        try:
+            yield
+        finally:
+            self._reading.release()
+
+    def _some_rows(
+        self,
+        connection: socket.socket,
+        room: selectors.BaseSelector,
+        journal: Journal,
+        first: int,
+        end: int,
+        columns: Sequence[str],
+    ) -> tuple[int, bool]:
+        """Sends rows as long as they are taken, and it is this reader's turn; the position behind them, and whether
+        there are no more."""
+        at, until = first, time.monotonic() + TURN_S
+        with contextlib.closing(rows_between(journal, first, end, columns, BATCH_ROWS)) as batches:
+            for batch in batches:
+                step = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
+                for begin in range(0, batch.num_rows, step):
+                    yields = self._wanting and at > first and time.monotonic() > until
+                    if yields or not room.select(STALL_S):
+                        return at, False
+                    piece = batch.slice(begin, step)
+                    _send(connection, b"B", _serialized(piece))
+                    at += piece.num_rows
+                    self._count("rows", piece.num_rows)
+        return at, True
 
     def _count(self, what: str, n: int = 1) -> None:
         with self._lock:
             self.counters[what] += n
 
 
-def rows_between(journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows at positions ``first`` to ``end`` - 1.
+def rows_between(
+    journal: Journal, first: int, end: int, columns: Sequence[str], batch_rows: int = 1 << 16
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows at positions ``first`` to ``end`` - 1; ``batch_rows``: as of ``segment_batches``.
 
     Raises:
         JournalDamaged, JournalGone: as for ``segment_batches``.
     """
     at = journal.first_idx
     for segment in journal.segments:
-        yield from segment_batches(segment, columns, first=first - at, end=end - at)
+        yield from segment_batches(segment, columns, batch_rows=batch_rows, first=first - at, end=end - at)
         at += segment.rows
 
 
@@ -286,6 +378,12 @@ def _description(path: Path, known: int = 0) -> dict[str, Any]:
     header, views = read_texts(path)
     closed = journal.closed is not None or bool(journal.failed)
     return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}
+
+
+def _end(reader: _Reader) -> None:
+    """Wakes the thread of a reader, which closes the connection."""
+    with contextlib.suppress(OSError):
+        reader.connection.shutdown(socket.SHUT_RDWR)
 
 
 def _short(text: str) -> bytes:
