@@ -83,7 +83,8 @@ class Lost:
         unsent: number of messages that were still in the queue of ``send_while_blocked`` when this member's membership
             ended, and were never sent: the last ones that this member sent to the group.
         messages: number of messages: each is an accepted ``send``, or one message of a ``send_many`` or ``send_batch``.
-            Known for the last two rings of packets (``ring_packets``) of a view.
+            Known for the last two rings of packets (``ring_packets``) of a view. If ``missed_by`` is None, at most so
+            many are lost: the others may have delivered some without this member having learned of it.
         to: the one member to which they were sent, and which had not acknowledged them when it, or this member, was
             gone; None: the group.
     """
@@ -104,7 +105,8 @@ class Lost:
         by = "other members" if self.missed_by is None else f"the members of view {self.missed_by.counter}"
         if not self.last_seqno:
             return f"lost: {self.messages} queued messages, sent before view {self.view_id.counter}, did not reach {by}"
+        most = "at most " if self.missed_by is None else ""
         return (
-            f"lost: {self.messages} messages in packets {self.first_seqno} to {self.last_seqno} of view "
+            f"lost: {most}{self.messages} messages in packets {self.first_seqno} to {self.last_seqno} of view "
             f"{self.view_id.counter} did not reach {by}"
         )

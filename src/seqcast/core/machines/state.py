@@ -77,7 +77,9 @@ class StateTaker(Machine):
                 E.NOBODY,
                 "no member that has the state is left: join again"
                 if had
-                else "no member of the group was joined with a state handler: join without one, or give them one",
+                # The VIEW names only those that stay: the last members with a state may leave with it.
+                else "no member of the group was joined with a state handler, or those that were have just left: join "
+                "again, and if that fails, join without one, or give them one",
             )
         else:
             merges = frame.merger >= 0 and frame.members[frame.merger].id == me.id
