@@ -1,7 +1,9 @@
-"""Checks of the arguments of ``join``, ``Config`` and the methods of ``Group``."""
+"""Checks of the arguments of ``join``, ``Config`` and the methods of ``Group``, and of the process that joins."""
 
 from __future__ import annotations
 
+import _thread
+import types
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -25,6 +27,21 @@ def check_name(what: str, name: object) -> None:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
     if not name.isprintable() or '"' in name or "\\" in name:
         raise ConfigError(f"{what}={name!r} must be printable text without quotation marks and backslashes")
+
+
+def check_threads() -> None:
+    """
+    Raises:
+        UsageError: gevent, eventlet or the like has put its own threads in the place of Python's. They take turns on
+            one thread, which a wait of ours keeps, so that nothing would ever end the wait.
+    """
+    start = _thread.start_new_thread
+    if not isinstance(start, types.BuiltinFunctionType):
+        library = start.__module__.partition(".")[0]
+        raise UsageError(
+            f"{library} has replaced Python's threads, and a member of a group needs real ones: leave them out of the "
+            f"patches ({library}: thread=False), or run the member in a process of its own"
+        )
 
 
 def check_min_members(n: object) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from seqcast.arguments import check_name, nanoseconds
+from seqcast.arguments import check_name, check_threads, nanoseconds
 from seqcast.config.check import names
 from seqcast.config.crowd import CrowdSettings
 from seqcast.core.gossip.datagrams import PAYLOAD_MAX, address_of
@@ -83,7 +83,9 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
 
     Raises:
         ConfigError: a setting is wrong, or cannot work here; the store is damaged or in use.
+        UsageError: Python's threads are replaced (gevent, eventlet).
     """
+    check_threads()
     check_name("cluster", cluster)
     names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
     settings = dataclasses.replace(settings or CrowdSettings(), **changes)

@@ -22,6 +22,7 @@ from seqcast.arguments import (
     check_name,
     check_policy,
     check_sequencer_policy,
+    check_threads,
     nanoseconds,
 )
 from seqcast.config import Config
@@ -96,9 +97,11 @@ def join(
         JoinRefused: the group refuses this member: other settings, another release, or the group is full.
         JoinTimeout: no view came within ``join_timeout_s``, none with ``min_members``, or no member could give the
             state. This member has left the group. Base class of the two above.
-        UsageError: the journal already exists, or ``state`` lacks one of the two functions.
+        UsageError: the journal already exists, ``state`` lacks one of the two functions, or Python's threads are
+            replaced (gevent, eventlet).
         Exception: what ``set_state`` raised. This member has left the group.
     """
+    check_threads()
     check_name("cluster", cluster)
     policy = order if isinstance(order, OrderPolicy) else None
     if isinstance(order, OrderPolicy):

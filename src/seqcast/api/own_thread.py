@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from seqcast.abandoned import Call
+from seqcast.arguments import check_threads
 from seqcast.net.threads import is_ending
 
 T = TypeVar("T")
@@ -19,6 +20,7 @@ async def on_own_thread(function: Callable[[], T]) -> T:
     calls of ``wait_consumed``, which may in turn wait for this very call; and the end of the program would wait for the
     pool. A cancellation ends what the call waits for, a moment later. While the interpreter shuts down, the loop waits
     for the call."""
+    check_threads()
     if is_ending():
         return function()
     loop = asyncio.get_running_loop()
