@@ -91,6 +91,32 @@ def test_variables_of_the_build_are_no_settings_and_no_mistakes():
     assert Config.from_environment({**build, "SEQCASTLE": "1"}) == Config()
 
 
+def test_variables_of_a_kubernetes_service_are_left_alone_with_one_line(caplog):
+    """Kubernetes sets these in every pod of a namespace in which services have such names."""
+    services = {
+        "SEQCAST_SERVICE_HOST": "10.0.0.11",
+        "SEQCAST_SERVICE_PORT": "47310",
+        "SEQCAST_SERVICE_PORT_GROUP": "47310",
+        "SEQCAST_PORT": "udp://10.0.0.11:47310",
+        "SEQCAST_PORT_47310_UDP": "udp://10.0.0.11:47310",
+        "SEQCAST_PORT_47310_UDP_ADDR": "10.0.0.11",
+        "SEQCAST_PORT_47310_UDP_PORT": "47310",
+        "SEQCAST_PORT_47310_UDP_PROTO": "udp",
+        "SEQCAST_WEB_SERVICE_HOST": "10.0.0.12",
+        "SEQCAST_WEB_SERVICE_PORT": "80",
+        "SEQCAST_WEB_PORT": "tcp://10.0.0.12:80",
+        "SEQCAST_WEB_PORT_80_TCP_ADDR": "10.0.0.12",
+    }
+    assert Config.from_environment({**services, "SEQCAST_TTL": "4"}) == Config(ttl=4)
+    assert [record.getMessage() for record in caplog.records] == [
+        "SEQCAST_PORT and 11 more in the environment: no setting, but what Kubernetes says of a service, and left "
+        "alone (rename the service, or set enableServiceLinks: false)"
+    ]
+    for mistake in ("SEQCAST_SERVICE", "SEQCAST_SERVICE_HOSTS", "SEQCAST_PORT_UDP", "SEQCAST_POST"):
+        with pytest.raises(seqcast.ConfigError, match=mistake):
+            Config.from_environment({mistake: "47310"})
+
+
 def test_every_setting_says_what_it_does():
     for field in dataclasses.fields(Config):
         assert len(field.metadata["text"]) > 20, field.name

@@ -806,7 +806,9 @@ class Config:
         """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides it.
 
         Any other variable that begins with ``SEQCAST_`` is refused, as an unknown keyword is: it is most likely a
-        misspelt setting, and ignoring it would join a group other than the intended one.
+        misspelt setting, and ignoring it would join a group other than the intended one. Only what Kubernetes sets
+        for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) is left alone, with a
+        warning in the log.
 
         Raises:
             ConfigError: a value that is not allowed, or a variable that names no setting.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,10 @@ ENVIRONMENT_PREFIX = "SEQCAST_"
 NO_SETTINGS = ("CONFIG", "EXTENSIONS", "LTO", "SANITIZE", "WERROR", "TRANSCRIPTS")
 """Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
 tests take from the environment."""
+_OF_A_SERVICE = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
+_URL = re.compile(r"(tcp|udp|sctp)://")
+
+log = logging.getLogger("seqcast")
 
 
 def toml_table(path: str | Path) -> dict[str, Any]:
@@ -44,6 +50,7 @@ def variables(environment: Mapping[str, str], kinds: Mapping[str, type]) -> tupl
         ConfigError: a variable is no setting, or its text is no value of the setting's type.
     """
     known = {name.upper() for name in kinds}
+    environment = _without_services(environment)
     for variable in sorted(environment):
         name = variable.removeprefix(ENVIRONMENT_PREFIX)
         if name != variable and name not in known and name not in NO_SETTINGS:
@@ -58,3 +65,21 @@ def variables(environment: Mapping[str, str], kinds: Mapping[str, type]) -> tupl
         if (variable := ENVIRONMENT_PREFIX + name.upper()) in environment
     }
     return environment.get(ENVIRONMENT_PREFIX + "CONFIG", ""), settings
+
+
+def _without_services(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what Kubernetes puts there for a service whose name begins with "seqcast", such as
+    ``SEQCAST_SERVICE_HOST`` and ``SEQCAST_PORT=tcp://10.0.0.1:80``. Those are told in one line."""
+    of_services = sorted(
+        variable
+        for variable, text in environment.items()
+        if (name := variable.removeprefix(ENVIRONMENT_PREFIX)) != variable
+        and (_OF_A_SERVICE.fullmatch(name) or (re.search(r"(^|_)PORT$", name) and _URL.match(text)))
+    )
+    if of_services:
+        log.warning(
+            "%s%s in the environment: no setting, but what Kubernetes says of a service, and left alone (rename the "
+            "service, or set enableServiceLinks: false)",
+            of_services[0], f" and {len(of_services) - 1} more" if len(of_services) > 1 else "",
+        )  # fmt: skip
+    return {variable: text for variable, text in environment.items() if variable not in of_services}
