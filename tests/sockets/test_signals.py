@@ -57,11 +57,19 @@ def tell():
     print("first", flush=True)
 threading.Thread(target=tell).start()
 try:
-    seqcast.join(name, name="b", interface=interface, discovery_s=60, join_timeout_s=600)
+    seqcast.join(name, name="b", interface=interface, join_timeout_s=600, {settings})
 except seqcast.NotMember:
     print("behind the loop")
 """
 
+MINORITY = """
+with seqcast.join(name, name="b", interface=interface, partition="primary", discovery_s=1.0) as group:
+    for event in group.events():
+        if isinstance(event, seqcast.View):
+            print("view of", len(event.members), flush=True)
+        if isinstance(event, seqcast.Blocked):
+            print("blocked", flush=True)
+"""
 
 NEVER_S = 10 * LIMIT_S
 """For a grace time that nobody waits for."""
@@ -110,8 +118,10 @@ def test_a_main_thread_that_waits_for_something_else_ends_too(text, grace_s):
     assert ended(text, leave_on_signals(grace_s), signal.SIGTERM) == ("behind the loop\n", "", 0, 0)
 
 
-def test_a_join_under_way_is_given_up():
-    with started(cluster(), leave_on_signals(NEVER_S), JOINING) as process:
+@pytest.mark.parametrize("settings", ["discovery_s=60", "min_members=2"])
+def test_a_join_under_way_is_given_up(settings):
+    """And not as if it had taken too long: a program that then joins again would go on for ever."""
+    with started(cluster(), leave_on_signals(NEVER_S), JOINING.replace("{settings}", settings)) as process:
         assert process.stdout.readline() == "first\n"
         process.send_signal(signal.SIGTERM)
         assert process.communicate(timeout=LIMIT_S) == ("behind the loop\n", "")
@@ -120,9 +130,31 @@ def test_a_join_under_way_is_given_up():
 
 def test_a_signal_that_python_notices_late_ends_a_join():
     """It came just before the main thread began to wait, so that it interrupts no wait."""
-    late = JOINING.replace('print("first", flush=True)', "time.sleep(0.3); _thread.interrupt_main(signal.SIGTERM)")
+    late = JOINING.replace("{settings}", "discovery_s=60").replace(
+        'print("first", flush=True)', "time.sleep(0.3); _thread.interrupt_main(signal.SIGTERM)"
+    )
     with started(cluster(), leave_on_signals(NEVER_S), f"import _thread\n{late}") as process:
         assert process.communicate(timeout=LIMIT_S / 2) == ("behind the loop\n", "")
+
+
+def test_a_member_of_a_blocked_minority_ends_before_it_is_killed():
+    """`docker stop` waits for 10 s, which is ``leave_timeout_s`` too."""
+    name = cluster()
+    with (
+        started(name, leave_on_signals(NEVER_S), MINORITY) as process,
+        started(name, "", MINORITY.replace('"b"', '"c"')) as second,
+        started(name, "", MINORITY.replace('"b"', '"d"')) as third,
+    ):
+        while process.stdout.readline() != "view of 3\n":
+            pass
+        for other in (second, third):
+            other.kill()
+        while process.stdout.readline() != "blocked\n":
+            pass
+        begin = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=LIMIT_S)
+        assert process.returncode == 0 and time.monotonic() - begin < 5.0
 
 
 def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monkeypatch):

@@ -198,7 +198,8 @@ class Group(Sending, Receiving, Pausing):
         through ``events``, also after this call.
 
         Args:
-            timeout: seconds; after that it leaves as if it had crashed. Default: ``leave_timeout_s``.
+            timeout: seconds; after that it leaves as if it had crashed. Default: ``leave_timeout_s``. While this member
+                is blocked in a minority, in which nobody can let it leave, it waits for 1.4 s at most.
 
         Returns:
             True: the remaining members deliver every message that ``send`` accepted, except those that a ``Lost`` had

@@ -200,7 +200,7 @@ class Endpoint:
                 machine.run_timers()
                 if not self._carry_out():
                     return
-        self.machines.lifecycle.review()
+        self.machines.lifecycle.review(bool(self.machines.participant.minority))
         if self._carry_out():
             self._review()
 

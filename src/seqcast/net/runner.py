@@ -259,7 +259,7 @@ class Runner:
         if self.error is not None:
             raise self.error
         if ended and self.view is None:
-            raise NotMember("the group was left before the join was complete")
+            raise _left_early()
         if not ended and self.waiting:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists but is blocked: "
@@ -295,6 +295,7 @@ class Runner:
 
         Raises:
             JoinTimeout: it has fewer, or this member was excluded.
+            NotMember: another thread left the group.
         """
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
         with self.changed:
@@ -304,6 +305,8 @@ class Runner:
             came = [member.name for member in self.view.members] if self.view else []
             if len(came) >= n and not self.over:
                 return
+            if self.over and not self.excluded and self.error is None:
+                raise _left_early()
         raise JoinTimeout(
             f"the group has {len(came)} of min_members={n} members ({', '.join(came)}) after "
             f"{self.config.join_timeout_s:g} s (join_timeout_s), so this one has left. {self._what_to_check()}"
@@ -490,6 +493,10 @@ class Runner:
             sequencer_policy=timed("sequencer_policy", self.policies.sequencer, name),
             **settings,
         )
+
+
+def _left_early() -> NotMember:
+    return NotMember("the group was left before the join was complete")
 
 
 def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) -> Driver:

@@ -67,6 +67,10 @@ FOREIGN_SIGNS = 2
 """Datagrams of another wire version that show another release: the version of a single one may be damaged."""
 DRAIN_SHARE = 3, 4
 """The part of a leaver's time for its block callback and for draining; the rest is kept for the closing view."""
+HOPELESS_NS = 700_000_000
+"""So long a leaver drains, and then waits for the closing view, while it is in a minority that cannot make any. Both
+together are less than what a process is given to end: the majority may come back at just this moment, but most likely
+it does not come back within ``leave_timeout_s`` either."""
 S, E = LifecycleState, LifecycleEvent
 INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
@@ -111,9 +115,9 @@ class Lifecycle(Machine):
         """WAIT, or a beacon: a group exists; ``blocked``: why it admits nobody now."""
         self.fire(E.GROUP, blocked)
 
-    def review(self) -> None:
-        """The end of a step."""
-        self.fire(E.REVIEW)
+    def review(self, minority: bool) -> None:
+        """The end of a step. ``minority``: the members that can be reached cannot close our view."""
+        self.fire(E.REVIEW, minority)
 
     def due(self) -> int:
         return min(self.joins.due, self.leaves.due, self.deadline_ns)
@@ -163,11 +167,14 @@ class Lifecycle(Machine):
     def callback_must_run(self, _timeout_ns: int) -> bool:
         return self.blocker.running or not self.blocker.done
 
-    def callback_runs(self) -> bool:
+    def callback_runs(self, _minority: bool) -> bool:
         return self.blocker.running
 
-    def drained(self) -> bool:
+    def drained(self, _minority: bool) -> bool:
         return self.context.plane.drained()
+
+    def is_minority(self, minority: bool) -> bool:
+        return minority
 
     # ---- actions
 
@@ -222,11 +229,14 @@ class Lifecycle(Machine):
         self.blocker.end()
         self.context.plane.end_sends()
 
-    def begin_leave(self) -> None:
+    def hurry(self, _minority: bool) -> None:
+        self.deadline_ns = min(self.deadline_ns, self.context.now + HOPELESS_NS)
+
+    def begin_leave(self, *_: object) -> None:
         self.leaves.start(self.context.now)
         self.deadline_ns = self.context.now + self.context.settings.leave_deadline_ns
 
-    def say_leave(self) -> None:
+    def say_leave(self, *_: object) -> None:
         self.context.multicast(Leave(self.context.tag))
 
     def linger(self, _frame: NewView) -> None:
@@ -314,6 +324,7 @@ class Lifecycle(Machine):
         (S.FINISHING, (E.REVIEW, callback_runs), None, IGNORED, "it may send until its callback returns"),
         (S.FINISHING, E.REVIEW, S.DRAINING, end_sends, "its callback has run: it sends nothing more"),
         (S.DRAINING, (E.REVIEW, drained), S.LEAVING, (begin_leave, say_leave), "all is ordered and acknowledged"),
+        ((S.DRAINING, S.LEAVING), (E.REVIEW, is_minority), None, hurry, "nobody can let us leave: do not wait long"),
         (None, E.REVIEW, None, IGNORED, "nothing waits for the end of a step"),
         (S.LEAVING, E.LEAVE_AGAIN, None, say_leave, "LEAVE is not answered yet"),
         (None, E.LEAVE_AGAIN, None, ILLEGAL, "the timer runs only while leaving"),
