@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from importlib import metadata
 from pathlib import Path
 
@@ -212,6 +213,74 @@ sys.exit(main(["tail", "x"]))
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+NO_LOSS = """
+import sys
+from seqcast.cli import process, tail
+tail.main = lambda argv: [tail.write(b"%06d" % i + b"x" * 993) for i in range(2000)] and 0
+sys.argv[1:] = ["tail", "x"]
+process()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes there always block")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_pipe_that_does_not_block_loses_no_line(unbuffered):
+    """As many programs make their pipes, and so those of their children."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with subprocess.Popen(
+        [sys.executable, "-c", NO_LOSS], stdout=writer, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        os.close(writer)
+        with open(reader, "rb") as pipe:
+            lines = []
+            while line := pipe.readline():
+                lines.append(line)
+                if len(lines) % 500 == 1:
+                    time.sleep(0.2)  # the pipe is full again
+        assert process.stderr.read() == ""
+    assert process.returncode == 0
+    assert [line[:6] for line in lines] == [b"%06d" % i for i in range(2000)]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sets a limit of POSIX")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_disk_that_is_full_in_the_midst_of_a_line_is_told(unbuffered, tmp_path):
+    """The limit of a file's size stands for the disk: both take a part of the write, and refuse the next one."""
+    code = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)){NO_LOSS}"
+    code = code.replace("for i in range(2000)", "for i in range(66)")
+    with open(tmp_path / "out", "wb") as out:
+        environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+        result = subprocess.run(
+            [sys.executable, "-c", code], stdout=out, stderr=subprocess.PIPE, text=True, env=environment, timeout=60
+        )
+    assert (tmp_path / "out").stat().st_size == 65536
+    assert result.returncode == 2 and result.stderr.count("\n") == 1, result.stderr
+    assert "cannot write the output: File too large" in result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
+def test_an_interrupt_in_the_midst_of_a_write_doubles_nothing():
+    code = NO_LOSS.replace("process()", "import os, threading, _thread, time\n") + """
+def interrupt():
+    time.sleep(0.5)  # the pipe is full by then
+    _thread.interrupt_main()
+threading.Thread(target=interrupt, daemon=True).start()
+process()
+"""
+    reader, writer = os.pipe()
+    with subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True) as process:
+        os.close(writer)
+        time.sleep(2.0)
+        with open(reader, "rb") as pipe:
+            data = pipe.read()
+        process.stderr.read()
+    lines = data.split(b"\n")[:-1]
+    assert process.returncode == 130 and all(len(line) == 999 for line in lines)
+    assert [line[:6] for line in lines] == [b"%06d" % i for i in range(len(lines))]
 
 
 # ---- send and tail -----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from members import LIMIT_S, PATIENT_JOINER, environment, founded, script
+from members import LIMIT_S, PATIENT_JOINER, environment, founded, join, script
 
 from seqcast import cli
 
@@ -330,3 +330,54 @@ class Unstopped:
 
     def stop(self):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors of POSIX")
+def test_send_reads_a_file_whatever_the_number_of_its_descriptor(cluster, tmp_path):
+    """`select` takes none beyond 1,023."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most < 2048:
+        pytest.skip(f"a process may have {most} descriptors here")
+    (tmp_path / "lines").write_text("a\nb\n")
+    code = """
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (2048, 2048))
+for _ in range(1100):
+    os.dup(0)
+from seqcast.cli import process
+process()
+"""
+    arguments = ["send", cluster, "--interface", "lo", "--members", "1", str(tmp_path / "lines")]
+    result = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment(), timeout=LIMIT_S,
+    )  # fmt: skip
+    assert result.returncode == 0 and "2 messages" in result.stderr, result.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+def test_send_shows_no_progress_line_over_what_is_being_typed(cluster):
+    import pty
+
+    ours, theirs = pty.openpty()
+    with join(cluster, "receiver") as receiver:
+        command = [sys.executable, "-m", "seqcast", "send", cluster, "--interface", "lo"]
+        process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(cluster))
+        os.close(theirs)
+        try:
+            for _ in range(3):
+                os.write(ours, b"line\n")
+                assert receiver.recv(LIMIT_S) is not None
+                time.sleep(0.3)  # longer than between two updates of a progress line
+            os.write(ours, b"\x04")
+            shown = b""
+            with contextlib.suppress(OSError):  # the end of the terminal
+                while some := os.read(ours, 4096):
+                    shown += some
+            process.wait(LIMIT_S)
+        finally:
+            process.kill()
+            os.close(ours)
+    assert b"3 messages, 12 bytes" in shown and b"message sent" not in shown and b"messages sent" not in shown, shown

@@ -40,7 +40,7 @@ from seqcast.cli import main
 status = main([sys.argv[1], "--help"])
 print("\\n" + json.dumps([status, *sorted(sys.modules)]))
 """
-LIGHT = {"seqcast", "cli", "cli.options", "commandline", "errors", "types", "arguments", "files", "lazy"}
+LIGHT = {"seqcast", "cli", "cli.options", "cli.output", "commandline", "errors", "types", "arguments", "files", "lazy"}
 """What the help of every command may load of the package; of a part, its own package too."""
 CONFIG = {"config", *(f"config.{name}" for name in ("check", "fields", "sources"))}
 PERF = ("arguments", "command", "paths", "processes", "report", "runs")

@@ -102,6 +102,9 @@ def process() -> None:
     for stream in ("stdin", "stdout", "stderr"):  # closed by the parent: a socket would get its number
         if getattr(sys, stream) is None:
             setattr(sys, stream, open(os.devnull, "r" if stream == "stdin" else "w"))
+    from seqcast.cli.output import write_whole
+
+    write_whole()
     done = 0
     try:
         done = main()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import select
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,14 +15,13 @@ from typing import Any
 import seqcast
 from seqcast.cli import INTERRUPTED, complain
 from seqcast.cli.options import add_group_options, add_members_awaited, group_settings, parser
+from seqcast.cli.output import wait_for
 from seqcast.commandline import Progress, count, on_stderr
 
 NEEDS = ("seqcast.api.group",)
 CHUNK_BYTES = 1 << 18
 SOON_S = 0.5
 """A longer wait shows its progress, s."""
-SLICE_S = 0.2
-"""After this long a wait for input looks whether a signal came, s."""
 
 
 def main(arguments: argparse.Namespace) -> int:
@@ -37,7 +37,8 @@ def main(arguments: argparse.Namespace) -> int:
     with join(arguments.cluster, settings) as group, taking(group):
         sending = Sending(group, time.monotonic())
         try:
-            sending.run(read_lines(source, group.config.message_bytes_max))
+            typed = os.isatty(source)  # a progress line would overwrite it
+            sending.run(read_lines(source, group.config.message_bytes_max), shown=not typed)
         except KeyboardInterrupt:
             sending.interrupt()
         return sending.end()
@@ -70,8 +71,8 @@ class Sending:
         self.interrupted = False
         self._under_way: list[bytes] = []  # some of these may have been sent
 
-    def run(self, messages: Iterator[list[bytes]]) -> None:
-        """Sends messages, list by list."""
+    def run(self, messages: Iterator[list[bytes]], shown: bool = True) -> None:
+        """Sends messages, list by list. ``shown``: with a progress line."""
         with Progress() as progress:
             for each in messages:
                 self._under_way = each
@@ -79,7 +80,8 @@ class Sending:
                 self.sent += len(self._under_way)
                 self.sent_bytes += sum(map(len, self._under_way))
                 self._under_way = []
-                progress.show(f"{count(self.sent, 'message')} sent")
+                if shown:
+                    progress.show(f"{count(self.sent, 'message')} sent")
 
     def interrupt(self) -> None:
         """After an interrupt, counts the lines of the current batch that were sent."""
@@ -234,9 +236,11 @@ def read_lines(source: int, line_bytes_max: int) -> Iterator[list[bytes]]:
 
 
 def _read(source: int) -> bytes:
-    """The next bytes of a file descriptor, waited for in slices: a signal that comes just before the system call does
-    not interrupt it, and Python calls the signal's handler only between two of them.
-    """
-    while not select.select([source], [], [], SLICE_S)[0]:
-        pass
-    return os.read(source, CHUNK_BYTES)
+    """The next bytes of a file descriptor."""
+    while True:
+        if sys.platform != "win32":
+            wait_for(source, select.POLLIN)
+        try:
+            return os.read(source, CHUNK_BYTES)
+        except BlockingIOError:  # another process has read what was there
+            pass

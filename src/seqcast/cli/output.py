@@ -1,0 +1,85 @@
+"""Standard output and standard error of the commands: what is written is written as a whole, or the command fails."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import select
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+SLICE_MS = 200
+"""After this long a wait looks whether a signal came."""
+
+
+def write_whole() -> None:
+    """From now on, writes to standard output and standard error end when everything is written.
+
+    Python's own files do not promise that. Without a buffer (``PYTHONUNBUFFERED``, which container images set) they
+    pass over a write that takes only a part: a pipe that does not block, a disk that is nearly full. With a buffer they
+    raise if such a pipe is full.
+    """
+    if sys.platform == "win32":  # where nothing of this happens, and a console is no file
+        return
+    for name in ("stdout", "stderr"):
+        with contextlib.suppress(OSError):  # not a file
+            setattr(sys, name, _whole(getattr(sys, name)))
+
+
+def _whole(stream: TextIO) -> TextIO:
+    stream.flush()
+    return io.TextIOWrapper(
+        io.BufferedWriter(_Whole(stream.fileno())),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=getattr(stream, "line_buffering", False) or getattr(stream, "write_through", False),
+    )
+
+
+class _Whole(io.RawIOBase):
+    """A descriptor, which stays open, with writes that are never short."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._raised: BaseException | None = None  # by a signal's handler, in a write that had begun
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def writable(self) -> bool:
+        return True
+
+    def isatty(self) -> bool:
+        return os.isatty(self._descriptor)
+
+    def write(self, data: Buffer) -> int:
+        """All of ``data``; less only if a signal's handler raises, and then the next call raises this."""
+        if self._raised is not None:
+            raised, self._raised = self._raised, None
+            raise raised
+        view = memoryview(data).cast("B")
+        done = 0
+        try:
+            while done < len(view):
+                try:
+                    done += os.write(self._descriptor, view[done:])
+                except BlockingIOError:
+                    wait_for(self._descriptor, select.POLLOUT)
+        except BaseException as error:
+            if not done:
+                raise
+            self._raised = error
+        return done
+
+
+def wait_for(descriptor: int, what: int) -> None:
+    """Waits until a descriptor can be read (``select.POLLIN``) or written, in slices: a signal that comes just before
+    the system call does not interrupt it, and Python calls the signal's handler only between two of them."""
+    poll = select.poll()  # takes descriptors beyond the 1,024 of `select`
+    poll.register(descriptor, what)
+    while not poll.poll(SLICE_MS):
+        pass
