@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import seqcast.api.group
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
+from seqcast.api.base import Uncopied
 from seqcast.api.own_thread import on_own_thread
 from seqcast.api.pausing import too_early
 from seqcast.api.receiving import Event
@@ -166,7 +167,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
         await self._group.__aexit__(kind, error, traceback)
 
 
-class Group(driver.AsyncSender):
+class Group(driver.AsyncSender, Uncopied):
     """A group for the running event loop; made by ``join``.
 
     Attributes:
@@ -236,7 +237,9 @@ class Group(driver.AsyncSender):
 
     # ---- sending
 
-    async def _send_waiting(self, payload: Buffer, to: Member | None, timeout: float | None, ordered: bool) -> None:
+    async def _send_waiting(
+        self, payload: Buffer, to: Member | str | None, timeout: float | None, ordered: bool
+    ) -> None:
         """The rest of ``send``: there is no credit, or other sends wait for it."""
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait, ordered=ordered), timeout)
 
@@ -244,7 +247,7 @@ class Group(driver.AsyncSender):
         self,
         payloads: Iterable[Buffer],
         *,
-        to: Member | None = None,
+        to: Member | str | None = None,
         timeout: float | None = None,
         ordered: bool = True,
     ) -> None:

@@ -57,7 +57,7 @@ def nanoseconds(seconds: float) -> int:
 
 def id_of(to: Member) -> int:
     if not isinstance(to, Member):
-        raise UsageError(f"to={to!r} must be a Member of group.view.members, or None for the group")
+        raise UsageError(f"to={to!r} must be a Member of group.view.members, its name, or None for the group")
     if not (isinstance(to.id, int) and 0 < to.id < 1 << 64):
         raise UsageError(f"to={to!r} has an id that no member can have: use a member of group.view.members")
     return to.id

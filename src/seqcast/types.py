@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -45,7 +45,7 @@ class Status(str):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One incarnation of a process (E-06): a restarted process is a new member with a new id.
+    """One incarnation of a process: a restarted process is a new member with a new id.
 
     Args:
         name: chosen by the user; unique in a view.
@@ -89,6 +89,9 @@ class ViewId:
 class View:
     """An agreed, ordered list of members.
 
+    ``len(view)`` is the number of its members, ``for member in view`` goes over them by rank, and ``member in view``
+    takes a member or a name.
+
     Args:
         view_id: identifies the view; ids grow.
         members: by rank; ``members[0]`` is the coordinator.
@@ -107,6 +110,16 @@ class View:
     def coordinator(self) -> Member:
         """The member with rank 0, which admits joiners and starts view changes."""
         return self.members[0]
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+    def __contains__(self, member: object) -> bool:
+        """Is this member, or one of this name, in the view?"""
+        return any(member in (each, each.name) for each in self.members)
 
     def rank(self, member_id: int) -> int:
         """Rank of a member, or -1."""

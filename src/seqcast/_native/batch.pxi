@@ -217,6 +217,12 @@ cdef class Batch:
     def __iter__(self):
         return iter(self.tolist())
 
+    def __reduce__(self):
+        offsets, runs = self.offsets, self.runs
+        data = bytes(memory(self, self.b.data, self.b.data_len))[offsets[0]:offsets[-1]]
+        marks = (offsets - offsets[0]).tobytes()
+        return _batch_of, (self.view, data, marks, runs.tobytes(), self.b.view_tag, self.delivered_ns)
+
     def unicasts(self):
         """A batch of only the unicasts; None if there are none."""
         cdef Batch only = Batch.__new__(Batch)
@@ -338,3 +344,49 @@ cdef class Batch:
         rest.senders = self.senders
         rest.delivered_ns = self.delivered_ns
         return rest
+
+
+cdef bint are_marks(const int32_t *offsets, uint32_t n, Py_ssize_t size) noexcept:
+    """Do these offsets divide so many bytes into `n` messages?"""
+    cdef uint32_t i
+    for i in range(n):
+        if offsets[i] > offsets[i + 1]:
+            return False
+    return offsets[0] == 0 and offsets[n] == size
+
+
+cdef bint place_runs(sc_batch *b, uint32_t n_runs, uint32_t n) noexcept:
+    """Makes the places of the runs, all in the batch's own memory; False: they do not hold `n` messages."""
+    cdef uint32_t r, at = 0
+    memset(b.places, 0, n_runs * sizeof(sc_place))
+    for r in range(n_runs):
+        if b.runs[r].first != at or b.runs[r].n > n - at:
+            return False
+        b.places[r].at, b.places[r].copied = at, b.runs[r].n
+        at += b.runs[r].n
+    return at == n
+
+
+def _batch_of(view, bytes data, bytes offsets, bytes runs, uint64_t view_tag, int64_t delivered_ns):
+    """A copy of a batch, for pickle."""
+    cdef Batch batch = Batch.__new__(Batch)
+    cdef sc_batch *b = &batch.b
+    cdef uint32_t n = <uint32_t>max(0, len(offsets) // 4 - 1), n_runs = <uint32_t>(len(runs) // sizeof(sc_run))
+    b.data = <uint8_t *>malloc(len(data) + 1)
+    b.offsets = <int32_t *>malloc((n + 1) * sizeof(int32_t))
+    b.runs = <sc_run *>malloc(len(runs) + 1)
+    b.places = <sc_place *>malloc((n_runs + 1) * sizeof(sc_place))
+    if b.data == NULL or b.offsets == NULL or b.runs == NULL or b.places == NULL:
+        raise MemoryError()
+    memcpy(b.data, <const char *>data, len(data))
+    memcpy(b.offsets, <const char *>offsets, min(<size_t>len(offsets), (n + 1) * sizeof(int32_t)))
+    memcpy(b.runs, <const char *>runs, n_runs * sizeof(sc_run))
+    if len(offsets) != (n + 1) * 4 or not are_marks(b.offsets, n, len(data)) or not place_runs(b, n_runs, n):
+        raise ValueError("this is no batch")
+    b.data_len, b.n, b.n_copied, b.n_runs, b.view_tag = len(data), n, n, n_runs, view_tag
+    batch.delivered_ns = delivered_ns
+    batch.view = view
+    if view is not None:
+        batch.view_id = view.view_id
+    batch.senders = {} if view is None else {member.id: member for member in view.members}
+    return batch

@@ -14,13 +14,19 @@ cdef int64_t wait_of(timeout) except? -2:
 cdef class Sender:
     """The part of a group that sends single messages."""
 
+    cdef uint64_t receiver_of(self, to) except? 0:
+        """The id of the member to which a message goes; 0: the group."""
+        if to is None:
+            return 0
+        return id_of(self._named(to) if isinstance(to, str) else to)
+
     def send(self, payload, *, to=None, timeout=None, bint ordered=True):
         """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
 
         Args:
             payload: bytes, or an object with a contiguous buffer.
-            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
-                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+            to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
+                credit too: beyond ``unicast_bytes`` the call waits until another thread has received some of them.
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
                 half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
                 its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
@@ -40,10 +46,10 @@ cdef class Sender:
                 message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
                 deliver all of it nevertheless; then the error says so.
             NotInView: ``to`` is not in the view.
-            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
-                or ``timeout`` is not a number of seconds.
+            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is neither a
+                Member nor a name, or two members have this name, or ``timeout`` is not a number of seconds.
         """
-        cdef uint64_t receiver = 0 if to is None else id_of(to)
+        cdef uint64_t receiver = self.receiver_of(to)
         cdef int64_t wait = wait_of(timeout)
         cdef int result
         try:
@@ -91,7 +97,7 @@ cdef class Sender:
 
     cdef bint send_now(self, payload, to, bint ordered) except -1:
         """Sends one message if there is credit for it now; False: there is none."""
-        cdef uint64_t receiver = 0 if to is None else id_of(to)
+        cdef uint64_t receiver = self.receiver_of(to)
         cdef int result
         try:
             result = self._driver.send_message(payload, receiver, 0, ordered)
@@ -372,6 +378,8 @@ cdef extern from "Python.h":
         int (*am_send)(PyObject *self, PyObject *arg, PyObject **result) except -1
     ctypedef struct PyTypeObject:
         PyAsyncMethods *tp_as_async
+        PyObject *tp_dict
+    void PyType_Modified(PyTypeObject *type)
     int PyIter_Send(object iterator, object arg, PyObject **result) except -1
     enum:
         PYGEN_RETURN
@@ -606,3 +614,9 @@ cdef int step_of_next(PyObject *this, PyObject *arg, PyObject **result) except -
 
 
 (<PyTypeObject *>NextMessage).tp_as_async.am_send = step_of_next
+
+
+for each in (Sender, Receiver, AsyncSender):  # no Cython module takes these from us, and `help` would show it
+    (<dict><object>(<PyTypeObject *>each).tp_dict).pop("__pyx_vtable__", None)
+    PyType_Modified(<PyTypeObject *>each)
+del each

@@ -189,6 +189,7 @@ cdef class Driver:
 cdef class Sender:
     cdef public Driver _driver
 
+    cdef uint64_t receiver_of(self, to) except? 0
     cdef int send_arrays(self, data, offsets, timeout, bint ordered, Py_ssize_t done) except -1
     cdef bint send_now(self, payload, to, bint ordered) except -1
 

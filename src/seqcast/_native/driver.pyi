@@ -186,14 +186,14 @@ class Sender:
 
     _driver: Driver
     def send(
-        self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
+        self, payload: Buffer, *, to: Member | str | None = None, timeout: float | None = None, ordered: bool = True
     ) -> None:
         """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
 
         Args:
             payload: bytes, or an object with a contiguous buffer.
-            to: a member of the view; None: the group. Messages that this member sends to itself need credit too:
-                beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+            to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
+                credit too: beyond ``unicast_bytes`` the call waits until another thread has received some of them.
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
                 half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
                 its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
@@ -213,8 +213,8 @@ class Sender:
                 message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
                 deliver all of it nevertheless; then the error says so.
             NotInView: ``to`` is not in the view.
-            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is not a Member,
-                or ``timeout`` is not a number of seconds.
+            UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is neither a
+                Member nor a name, or two members have this name, or ``timeout`` is not a number of seconds.
         """
     def send_batch(
         self,
@@ -312,7 +312,7 @@ class AsyncSender:
     _waiters: list[Future[None]]
     _turned_ns: int
     async def send(
-        self, payload: Buffer, *, to: Member | None = None, timeout: float | None = None, ordered: bool = True
+        self, payload: Buffer, *, to: Member | str | None = None, timeout: float | None = None, ordered: bool = True
     ) -> None:
         """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
 

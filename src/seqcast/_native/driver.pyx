@@ -1,4 +1,4 @@
-# cython: boundscheck=True
+# cython: boundscheck=True, auto_pickle=False
 """The socket driver, as Python sees it: one object per member. See driver.pyi; the terms are native/io/driver.h's."""
 
 cimport cython

@@ -1,4 +1,4 @@
-# cython: boundscheck=True
+# cython: boundscheck=True, auto_pickle=False
 """The compiled engine, as Python sees it: one object per member, every method callable from any thread.
 
 The contract is engine.pyi; the words are those of native/engine/engine.h.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from seqcast._native import driver
 from seqcast.config import Config
@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from seqcast.journal.writer import JournalWriter
 
 
-class GroupBase:
+class Uncopied:
+    """An object that is this process's part of a group: it cannot be copied, or sent to another process."""
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} cannot be pickled or copied: it is a member of {getattr(self, 'cluster', '')!r}, "
+            "with sockets and threads; pass on what to join with, and join there under another name"
+        )
+
+
+class GroupBase(Uncopied):
     """An open group: its member, its views and its counters."""
 
     cluster: str

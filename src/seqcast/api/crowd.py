@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+from seqcast.api.base import Uncopied
 from seqcast.arguments import check_name, check_threads, nanoseconds
 from seqcast.config.check import names
 from seqcast.config.crowd import CrowdSettings
@@ -100,7 +101,7 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     return Crowd(runner, cluster, settings)
 
 
-class Crowd:
+class Crowd(Uncopied):
     """A joined crowd. Made by ``join_crowd``. Every method may be called from several threads.
 
     Attributes:

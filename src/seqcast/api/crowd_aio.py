@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import seqcast.api.crowd
+from seqcast.api.base import Uncopied
 from seqcast.api.crowd import CrowdEvent, address_text, message_of
 from seqcast.api.own_thread import on_own_thread
 from seqcast.config.crowd import CrowdSettings
@@ -47,7 +48,7 @@ def _leave_at_once(joined: asyncio.Future[seqcast.api.crowd.Crowd]) -> None:
         joined.result().leave(0.0)
 
 
-class Crowd:
+class Crowd(Uncopied):
     """A joined crowd. Made by ``seqcast.aio.join_crowd``, and used from its event loop alone.
 
     Attributes:

@@ -72,7 +72,7 @@ def join(
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
             view on are received afterwards. It is not called on the first member of a group. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
-        on_block: called before a view change stops sends to the group (FLU-13), so that the application can finish what
+        on_block: called before a view change stops sends to the group, so that the application can finish what
             must not span two views. It may send. Those messages are delivered on every member before the next view;
             with "sequencer" or "total-1999" in a later view, if the sequencer crashes before it has ordered them. It
             runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. If other threads

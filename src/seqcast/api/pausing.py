@@ -33,7 +33,7 @@ class Pausing(GroupBase):
         self._runner.callbacks.answer()
 
     def suspend(self, timeout: float | None = None) -> None:
-        """Pauses the group (FLU-04). When this returns, all members have delivered the same messages, and no member can
+        """Pauses the group. When this returns, all members have delivered the same messages, and no member can
         send to the group until ``resume``. Block callbacks run first. Messages to single members still pass.
 
         The pause ends early if the view changes, if this member is silent for ``lease_s``, or after ``pause_s_max``;

@@ -23,7 +23,7 @@ class Sending(driver.Sender, GroupBase):
         self,
         payloads: Iterable[Buffer],
         *,
-        to: Member | None = None,
+        to: Member | str | None = None,
         timeout: float | None = None,
         ordered: bool = True,
     ) -> None:
@@ -43,14 +43,28 @@ class Sending(driver.Sender, GroupBase):
         self._send_many(listed(payloads), to, timeout, ordered)
 
     def _send_many(
-        self, payloads: list[Any], to: Member | None, timeout: float | None, ordered: bool, done: int = 0
+        self, payloads: list[Any], to: Member | str | None, timeout: float | None, ordered: bool, done: int = 0
     ) -> None:
         """``done``: how many of them the same call has already sent."""
-        wait, receiver = -1 if timeout is None else nanoseconds(timeout), 0 if to is None else id_of(to)
+        wait = -1 if timeout is None else nanoseconds(timeout)
+        receiver = 0 if to is None else id_of(self._named(to) if isinstance(to, str) else to)
         try:
             self._driver.send_many(payloads[done:] if done else payloads, receiver, wait, ordered)
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
+
+    def _named(self, name: str) -> Member:
+        """The member of this name, for ``to``."""
+        view = self.sending_view
+        found = [member for member in view if member.name == name]
+        if not found:
+            raise NotInView(f"no member of the {view} is named {name!r}: send to one of its members")
+        if len(found) > 1:
+            raise UsageError(
+                f"{len(found)} members of the {view} are named {name!r}: send to the Member of group.view.members that "
+                "is meant"
+            )
+        return found[0]
 
     # ---- what the other members have received
 
@@ -116,7 +130,7 @@ class Sending(driver.Sender, GroupBase):
     def _refusal(
         self,
         refused: driver.Refused,
-        to: Member | None,
+        to: Member | str | None,
         timeout: float | None,
         done: int = 0,
         which: str = "the payload",

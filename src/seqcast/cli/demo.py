@@ -353,8 +353,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result.add_argument("--journal", metavar="DIR", help="new folder for the journals (default: journals/demo-...)")
     result.add_argument(
         "--plant-fault",
+        nargs="?",
+        const=FAULTS[0],
         choices=FAULTS,
-        help="falsify one member's journal after the run, to see the audit find it",
+        help="falsify one member's journal after the run, to see the audit find it (without a word: %(const)s)",
     )
     return result.parse_args(argv)
 

@@ -148,7 +148,7 @@ class Config:
     deliver_own: bool = _knob(
         True,
         "",
-        "Whether this member receives its own multicasts too, in their place in the order (DIG-08). False saves that "
+        "Whether this member receives its own multicasts too, in their place in the order. False saves that "
         "work.",
     )
     receive: bool = _knob(
@@ -262,7 +262,7 @@ class Config:
     bundle_s: float = _knob(
         0.005,
         "s",
-        "Requests that arrive within this time after the first one are settled by the same view (FLU-11); a suspected "
+        "Requests that arrive within this time after the first one are settled by the same view; a suspected "
         "member is excluded at once. Longer: fewer views when many members start together. Shorter: quicker joins.",
         low=0.0,
         high=10.0,

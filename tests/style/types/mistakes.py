@@ -14,7 +14,7 @@ def plain(group: seqcast.Group, member: seqcast.Member) -> None:
     seqcast.Config().replace(interfce="lo")  # mistake
     seqcast.Config().replace(partition="majority")  # mistake
     group.send("text")  # mistake
-    group.send(b"x", to="b")  # mistake
+    group.send(b"x", to=1)  # mistake
     group.send(b"x", timeout="1")  # mistake
     group.send_many("text")  # mistake
     group.send_many(["text"])  # mistake
