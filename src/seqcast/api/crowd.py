@@ -104,6 +104,8 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
 class Crowd(Uncopied):
     """A joined crowd. Made by ``join_crowd``. Every method may be called from several threads.
 
+    A crowd that nobody refers to any more is left, with a ResourceWarning.
+
     Attributes:
         cluster: name of the crowd.
         settings: in use.
@@ -173,6 +175,11 @@ class Crowd(Uncopied):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.leave(1.0 if kind is None else 0.0)
+
+    def __del__(self) -> None:
+        if not self.runner.over:
+            warnings.warn(f"{self!r} was never left", ResourceWarning, stacklevel=2, source=self)
+            self.runner.close(0.0)
 
     def __repr__(self) -> str:
         return f"<seqcast.Crowd {self.cluster!r} member {address_text(self.id)}>"

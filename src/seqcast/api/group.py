@@ -9,6 +9,8 @@ import itertools
 import os
 import socket
 import threading
+import warnings
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -32,6 +34,7 @@ from seqcast.net.forks import in_child
 from seqcast.net.runner import Policies, Runner
 from seqcast.net.state import StateHandler, check_handler, take_state
 from seqcast.net.state_merge import part_in_state
+from seqcast.net.threads import on_thread_or_here
 from seqcast.types import ORDERS, MembershipPolicy, OrderPolicy, SequencerPolicy
 
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ if TYPE_CHECKING:
 
     from seqcast.config.keywords import Order, Settings
 
-_open: dict[int, Group] = {}
+_open: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
+_dropped: set[Runner] = set()  # members whose groups nobody has left, and which leave now
 _numbers = itertools.count(1)
 
 
@@ -154,6 +158,9 @@ def open_groups() -> list[Group]:
 class Group(Sending, Receiving, Pausing):
     """An open group. Made by ``join``. Every method may be called from several threads.
 
+    A group that nobody refers to any more leaves by itself, with a ResourceWarning, like a file that was not closed: a
+    member that takes nothing would hold up the others.
+
     There are three ways to receive: messages (``for``, ``recv``), batches (``recv_batch``), or everything in its true
     order (``events``). They all take from one stream.
 
@@ -181,6 +188,7 @@ class Group(Sending, Receiving, Pausing):
         self._number = next(_numbers)
         self._leaving = threading.Lock()
         self._graceful = False  # what `leave` returned
+        self._is_open = True
         _open[self._number] = self
 
     # ---- leaving
@@ -215,7 +223,7 @@ class Group(Sending, Receiving, Pausing):
         self._refuse_callback("leave")
         wait_s = self.config.leave_timeout_s if timeout is None else nanoseconds(timeout) / 1e9
         with self._leaving:
-            if self._number in _open:
+            if self._is_open:
                 self._runner.leave(wait_s)
                 self._graceful = self._runner.left
                 self._give_up()
@@ -223,7 +231,16 @@ class Group(Sending, Receiving, Pausing):
 
     def _give_up(self) -> None:
         self._runner.close()
+        self._is_open = False
         _open.pop(self._number, None)
+
+    def __del__(self) -> None:
+        if getattr(self, "_is_open", False) and not self._forked:
+            if not self._runner.over:
+                warnings.warn(f"{self!r} was never left", ResourceWarning, stacklevel=2, source=self)
+            _dropped.add(self._runner)
+            leaving = functools.partial(_leave_dropped, self._runner, self.config.leave_timeout_s)
+            on_thread_or_here(leaving, "seqcast-leave")
 
     def __enter__(self) -> Self:
         return self
@@ -241,10 +258,18 @@ class Group(Sending, Receiving, Pausing):
         self._runner.after_fork()
 
 
+def _leave_dropped(runner: Runner, timeout_s: float) -> None:
+    runner.leave(timeout_s)
+    runner.close()
+    _dropped.discard(runner)
+
+
 def _close_in_child() -> None:
     for group in open_groups():
         group._after_fork()
     _open.clear()
+    for runner in _dropped:
+        runner.after_fork()
     journaling.clear()
 
 
@@ -253,6 +278,8 @@ def _leave_all() -> None:
     for group in open_groups():
         with contextlib.suppress(Exception):
             group.leave()
+    for runner in list(_dropped):
+        runner.wait_over(runner.config.leave_timeout_s)
     for journaled in list(journaling):
         with contextlib.suppress(Exception):
             journaled.close_journal()

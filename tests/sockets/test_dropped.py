@@ -1,0 +1,87 @@
+"""A group or a crowd that the program drops without leaving it leaves by itself, with a warning, like an open file."""
+
+import asyncio
+import gc
+import subprocess
+import sys
+import warnings
+
+import pytest
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, join, output, script, wait_until
+
+import seqcast
+import seqcast.aio
+
+
+def test_a_dropped_group_leaves_with_a_warning():
+    name = cluster()
+    with join(name, "a") as a:
+        b = join(name, "b")
+        wait_until(lambda: len(a.view) == 2)
+        b.send(b"last")
+        with pytest.warns(ResourceWarning, match=rf"<seqcast.Group '{name}' member 'b'> was never left"):
+            del b
+            gc.collect()
+        wait_until(lambda: len(a.view) == 1)
+        assert a.recv(LIMIT_S).payload == b"last"
+        assert a.counters()["control_members_lost"] == 0
+
+
+def test_a_dropped_group_of_asyncio_leaves_when_its_loop_is_gone():
+    name = cluster()
+
+    async def main():
+        group = await seqcast.aio.join(name, name="b", interface=LOOPBACK, **PATIENT_JOINER)
+        while len(group.view) < 2:
+            await asyncio.sleep(0.01)
+
+    with join(name, "a") as a:
+        with pytest.warns(ResourceWarning, match="member 'b'> was never left"):
+            asyncio.run(asyncio.wait_for(main(), LIMIT_S))
+            # The thread on which it joined may still have it.
+            wait_until(lambda: gc.collect() >= 0 and len(a.view) == 1)
+
+
+def test_a_dropped_crowd_is_left_with_a_warning():
+    crowd = seqcast.join_crowd(cluster(), interface=LOOPBACK)
+    runner = crowd.runner
+    with pytest.warns(ResourceWarning, match=r"<seqcast\.Crowd .* was never left"):
+        del crowd
+        gc.collect()
+    wait_until(lambda: runner.over)
+
+
+def test_what_was_left_or_never_joined_gives_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        group = join(cluster(), "a")
+        group.leave()
+        crowd = seqcast.join_crowd(cluster(), interface=LOOPBACK)
+        crowd.leave(0.0)
+        del group, crowd
+        with pytest.raises(seqcast.ConfigError):
+            seqcast.join(cluster(), interface="nosuchinterface0")
+        gc.collect()
+
+
+def test_a_process_that_ends_after_it_dropped_a_group_leaves_it_first():
+    name = cluster()
+    text = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name="b", interface=sys.argv[2])
+group.send(b"last")
+del group
+"""
+    with join(name, "a") as a:
+        output(script(text, name, LOOPBACK))
+        assert a.recv(LIMIT_S).payload == b"last"
+        wait_until(lambda: len(a.view) == 1)
+        assert a.counters()["control_members_lost"] == 0
+
+
+def test_a_group_that_lives_until_the_process_ends_gives_no_warning():
+    """It is left then, as ever."""
+    text = "import sys, seqcast; group = seqcast.join(sys.argv[1], interface=sys.argv[2])"
+    command = [sys.executable, "-W", "always", "-c", text, cluster(), LOOPBACK]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (result.returncode, result.stderr) == (0, "")
