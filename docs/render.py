@@ -1,10 +1,10 @@
 """Makes the parts of the documentation that are facts of the code: ``python docs/render.py`` (``make figures``).
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
-the settings, the table of frames in docs/protocol.md from seqcast.core.frames, and docs/figures.md and the headline of
-README.md from docs/figures.jsonl, in which each line is the output of one command of ``bench/figures.py``. A test
-compares the repository with the output of this script. docs/state-tables.md is long and no source, so git does not
-keep it: it is written here and by ``make docs``.
+the settings, docs/counters.md from seqcast.api.counters, the table of frames in docs/protocol.md from
+seqcast.core.frames, and docs/figures.md and the headline of README.md from docs/figures.jsonl, in which each line is
+the output of one command of ``bench/figures.py``. A test compares the repository with the output of this script.
+docs/state-tables.md is long and no source, so git does not keep it: it is written here and by ``make docs``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def rendered() -> dict[Path, str]:
     return {
         ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire" / "wire.h").read_text(encoding="utf-8")),
         ROOT / "docs" / "config.md": config_page(),
+        ROOT / "docs" / "counters.md": counters_page(),
         ROOT / "src" / "seqcast" / "config" / "keywords.py": settings_module(),
         ROOT / "docs" / "protocol.md": protocol_page((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")),
         ROOT / "docs" / "figures.md": between(
@@ -276,6 +277,22 @@ def transitions(machine: Table) -> list[list[str]]:
 
 
 # ---- the settings ------------------------------------------------------------------------------------------------
+
+
+def counters_page() -> str:
+    """docs/counters.md from the table that the help of ``Group.counters`` shows."""
+    from seqcast.api.counters import COUNTERS
+
+    parts = [
+        "# Counters",
+        "Made from `src/seqcast/api/counters.py` by `docs/render.py`; do not edit.",
+        "`group.counters()` returns these, counted since the join; one that begins with *Now* is a value of the "
+        "moment. What they show as lost or dropped is repaired: a message that is not is told by `Lost`.",
+    ]
+    for heading, counters in COUNTERS.items():
+        rows = [[f"`{name}`", text] for name, text in counters.items()]
+        parts += [f"## {heading}", table(["counter", "counts"], rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def config_page() -> str:

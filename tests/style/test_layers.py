@@ -293,7 +293,7 @@ ROOMS = {
 }  # fmt: skip
 """Kinds of reliability and membership that are built beside the first ones, and their rooms."""
 WIRING = (
-    "__init__.py", "config/", "sim/", "native/engine/", "_native/", "net/logs.py",
+    "__init__.py", "api/counters.py", "config/", "sim/", "native/engine/", "_native/", "net/logs.py",
     "core/context.py", "core/frames/kinds.py", "core/log.py", "core/machines/every.py", "core/membership.py",
     "core/port.py", "core/router.py", "core/wiring.py", "streams/reliability.h",
 )  # fmt: skip

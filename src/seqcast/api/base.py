@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from seqcast._native import driver
+from seqcast.api.counters import explained
 from seqcast.config import Config
 from seqcast.errors import NotMember, SeqcastError, UsageError
 from seqcast.net.forks import forked
@@ -112,8 +113,8 @@ class GroupBase(Uncopied):
         }
 
     def counters(self) -> dict[str, int]:
-        """Counters since the join: those of the engine (native/engine/engine.h), ``io_*`` of sockets and threads,
-        ``control_*`` of the control plane, ``guard_*`` of guard connections, ``journal_*`` of the journal.
+        """Counters since the join, by name; those of guard connections and of the journal only if there are any.
+        docs/counters.md says what each counts.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -126,6 +127,9 @@ class GroupBase(Uncopied):
         if self._journal is not None:
             counters |= {f"journal_{key}": value for key, value in self._journal.counters().items()}
         return counters
+
+    if counters.__doc__:  # there is none under -OO
+        counters.__doc__ += explained()
 
     def __repr__(self) -> str:
         return f"<seqcast.Group {self.cluster!r} member {self.member.name!r}>"
