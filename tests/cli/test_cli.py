@@ -264,13 +264,16 @@ def test_a_disk_that_is_full_in_the_midst_of_a_line_is_told(unbuffered, tmp_path
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
 def test_an_interrupt_in_the_midst_of_a_write_doubles_nothing():
-    code = NO_LOSS.replace("process()", "import os, threading, _thread, time\n") + """
+    code = (
+        NO_LOSS.replace("process()", "import os, threading, _thread, time\n")
+        + """
 def interrupt():
     time.sleep(0.5)  # the pipe is full by then
     _thread.interrupt_main()
 threading.Thread(target=interrupt, daemon=True).start()
 process()
 """
+    )
     reader, writer = os.pipe()
     with subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True) as process:
         os.close(writer)
