@@ -256,6 +256,7 @@ class Follower:
             more = idx < followed.journal.end_idx or pending(followed.journal, idx, merged_into(offset)) is not None
             if more:
                 self._missed.pop(member, None)
+                self._missed.pop(0, None)
                 return followed, idx
         if followed is not None and followed.ended:
             return self._other(offset, followed) or (followed, idx)
