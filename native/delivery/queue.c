@@ -69,7 +69,7 @@ static int pass_on(sc_engine *e, const sc_delivery *d) {
  * packet is passed on then, and not before.
  *
  * Stability in a safe view counts every member until the view is over, also one that is lost, and the sender itself, which may
- * wait for an order of its own packet (streams/acks.c). Messages not known to be stable when the view ends are delivered then, and
+ * wait for an order of its own packet (streams/credit.c). Messages not known to be stable when the view ends are delivered then, and
  * is transitional if a member was lost: all survivors have it, in one order, and the lost member may not. */
 
 static sc_delivery *gate_at(const sc_engine *e, uint64_t position) {

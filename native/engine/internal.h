@@ -18,6 +18,7 @@
 #include "engine/send.h"
 #include "order/order.h"
 #include "streams/acks.h"
+#include "streams/credit.h"
 #include "streams/retransmit.h"
 #include "streams/gaps.h"
 #include "streams/gossip.h"
@@ -39,7 +40,7 @@ typedef struct sc_peer {
     uint32_t rank;
     sc_rx_stream group, unicast, forward, state;
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
-    sc_peer_credit credit; /* streams/acks.c */
+    sc_peer_credit credit; /* streams/credit.c */
     sc_peer_again again; /* streams/retransmit.c */
     sc_peer_state reading; /* streams/state.c */
     sc_peer_taken taken; /* delivery/taken.c */
@@ -71,7 +72,7 @@ struct sc_engine {
     sc_packing packing; /* streams/tx.c */
     sc_lent lent; /* streams/transmit.c */
     sc_own_numbers own; /* streams/own.c */
-    sc_credit credit; /* streams/acks.c */
+    sc_credit credit; /* streams/credit.c */
     sc_again_queue again; /* streams/retransmit.c */
     int state_void; /* streams/state.c: state is wanted from no member */
     sc_delivery_queue queue; /* delivery/queue.c */

@@ -4,8 +4,8 @@
 #include "streams/rx.h"
 #include "streams/tx.h"
 
-/* Acks, credit, stability, tail probes. Together with gaps.h (missing packets, NAKs) and retransmit.h (retransmission) this is
- * reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. Guarantees:
+/* Acks and tail probes. Together with credit.h (credit, stability), gaps.h (missing packets, NAKs) and retransmit.h
+ * (retransmission) this is reliability: it makes each stream complete at its receivers and tells when a packet is no longer needed. Guarantees:
  *  - this member keeps the packets that it has reported as held in a cut until the view is closed;
  *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;
  *  - `stable` never exceeds the seqno that every member of the view has delivered;
@@ -13,49 +13,12 @@
  *  - nothing is sent when nothing is outstanding.
  * Rings and orders do not know how this is achieved; docs/architecture.md says how another kind would fit. */
 
-typedef struct {
-    uint64_t delivered, received;
-} sc_mark;
-
-typedef struct {
-    uint64_t self; /* consumed of the own group stream by this member */
-    uint64_t peers; /* and by all others */
-    uint64_t limit; /* all others have room until the own group stream's `charged` is this much */
-    int64_t yield_due; /* when window that is not used is given back */
-    uint16_t claim; /* how often it was */
-    int64_t tell_due; /* in a safe view: when others are told the stable seqno, if no packet tells it */
-    uint64_t told;
-    int due; /* one of them, or a receiver's report, has changed: recompute */
-} sc_credit;
-
-/* Each member's report about our group stream. */
-typedef struct {
-    sc_mark acked;
-    uint64_t consumed;
-    uint64_t limit; /* it has room until `charged` is this much */
-} sc_peer_credit;
-
-void sc_credit_begin(sc_engine *e, uint64_t base);
-void sc_credit_due(sc_engine *e);
-void sc_credit_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
-
-uint64_t sc_window_of(const sc_engine *e, int stream);
-uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx);
-void sc_ack(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_flow_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t bytes, int64_t now);
-void sc_flow_self(sc_engine *e, uint64_t seqno);
+void sc_ack(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_flow_progress(sc_engine *e, struct sc_peer *peer, int stream, int64_t now);
-void sc_flow_yield(sc_engine *e);
 void sc_flow_ordered(sc_engine *e, struct sc_peer *peer);
-int sc_flow_tells(sc_engine *e, int64_t now);
-void sc_flow_told(sc_engine *e, const sc_tx_stream *tx);
-void sc_flow_claim(sc_rx_stream *rx, uint16_t claim);
-void sc_flow_recount(sc_engine *e, int64_t now);
-void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
 void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
-void sc_flow_received(struct sc_peer *peer, uint64_t seqno);
-void sc_flow_returned(sc_engine *e, uint64_t seqno);
 void sc_probe_entered(sc_engine *e, const struct sc_peer *peer);
 void sc_probe_now(sc_tx_stream *tx, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);

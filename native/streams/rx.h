@@ -31,9 +31,10 @@ typedef struct sc_rx_stream {
     int64_t ack_latest; /* streams/acks.c: bounds `ack_due` while packets keep coming */
     int64_t progressed; /* streams/acks.c: when `ack_due` was moved last */
     uint64_t ack_at; /* streams/acks.c: an ack is due when `charged` is this much; 0: not known */
-    uint64_t promised; /* streams/acks.c: the sender may send until `charged` is this much */
-    uint64_t claim_charged; /* streams/acks.c: `charged` when the claim began */
-    uint16_t claim; /* streams/acks.c: the newest heard of the sender */
+    uint64_t ack_for; /* streams/acks.c: `promised` when `ack_at` was computed */
+    uint64_t promised; /* streams/credit.c: the sender may send until `charged` is this much */
+    uint64_t claim_charged; /* streams/credit.c: `charged` when the claim began */
+    uint16_t claim; /* streams/credit.c: the newest heard of the sender */
     /* The memory that a sender within its window can occupy here is bounded twice: in the ring, and in the delivery queue. */
     uint64_t ring_bytes;
     uint64_t queue_bytes; /* delivery/queue.c */

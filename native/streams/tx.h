@@ -41,7 +41,7 @@ typedef struct sc_tx_stream {
     uint64_t next; /* seqno of the open packet, or of the next one */
     uint64_t unsent; /* streams/transmit.c: oldest seqno never transmitted */
     uint64_t unsent_bytes; /* of the packets from there on, and of the messages in the open one */
-    uint64_t stable; /* streams/acks.c: delivered by all receivers */
+    uint64_t stable; /* streams/credit.c: delivered by all receivers */
     uint64_t consumed; /* consumed by all receivers: gives credit */
     uint64_t charged, charged_consumed, own_charged, own_consumed;
     uint64_t window;

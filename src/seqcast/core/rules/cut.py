@@ -136,7 +136,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
     overflows it and a retransmission still fits: Linux frees the space of datagrams that were read only once they make
     up a quarter of the buffer (udp_rmem_release), so only 3/4 is reliable. Small packets may arrive one by one, and
     then each takes a power of two of it, so there is less room for them. A quarter of it is divided among the members
-    that multicast; receivers lend the rest to those that use more (``streams/acks.c``). With many multicasters,
+    that multicast; receivers lend the rest to those that use more (``streams/credit.c``). With many multicasters,
     packets are smaller, down to 16 KiB, so that a share holds one.
 
     Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which

@@ -1,0 +1,49 @@
+#pragma once
+
+#include "engine/engine.h"
+#include "streams/rx.h"
+#include "streams/tx.h"
+
+#define SC_ACK_SOON 4 /* part of the delay of an ack that a safe view waits */
+
+typedef struct {
+    uint64_t delivered, received;
+} sc_mark;
+
+typedef struct {
+    uint64_t self; /* consumed of the own group stream by this member */
+    uint64_t peers; /* and by all others */
+    uint64_t limit; /* all others have room until the own group stream's `charged` is this much */
+    int64_t yield_due; /* when window that is not used is given back */
+    uint16_t claim; /* how often it was */
+    int64_t tell_due; /* in a safe view: when others are told the stable seqno, if no packet tells it */
+    uint64_t told;
+    int due; /* one of them, or a receiver's report, has changed: recompute */
+} sc_credit;
+
+/* Each member's report about our group stream. */
+typedef struct {
+    sc_mark acked;
+    uint64_t consumed;
+    uint64_t limit; /* it has room until `charged` is this much */
+} sc_peer_credit;
+
+static inline uint64_t sc_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static inline uint64_t sc_most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+void sc_credit_begin(sc_engine *e, uint64_t base);
+void sc_credit_due(sc_engine *e);
+void sc_credit_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
+uint64_t sc_window_of(const sc_engine *e, int stream);
+uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx);
+void sc_flow_self(sc_engine *e, uint64_t seqno);
+void sc_flow_yield(sc_engine *e);
+int sc_flow_tells(sc_engine *e, int64_t now);
+void sc_flow_told(sc_engine *e, const sc_tx_stream *tx);
+void sc_flow_claim(sc_rx_stream *rx, uint16_t claim);
+void sc_flow_recount(sc_engine *e, int64_t now);
+void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
+void sc_flow_received(struct sc_peer *peer, uint64_t seqno);
+void sc_flow_returned(sc_engine *e, uint64_t seqno);
+void sc_credit_group(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
+void sc_credit_stream(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64_t consumed, int64_t now);
