@@ -57,7 +57,7 @@ def test_a_stream_has_all_that_any_survivor_delivered_once(
         everyone = {member.id for each in journals for view in each.views for member in view.members}
         if everyone != {each.member.id for each in journals}:
             continue  # a member was given nothing before it crashed
-        last = max((each.views[-1] for each in journals), key=lambda view: (view.at_ns, view.view_id.counter))
+        last = max((each.views[-1] for each in journals), key=lambda view: (view.view_id.counter, view.at_ns))
         if len(last.members) == 1:
             continue  # the run ended before all had merged: those who are apart seem lost
         merges += len({view.tag for each in journals for view in each.views if view.subgroups})
