@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from journal_data import Row, as_live, batch_of, journal, member, view
 from members import SHORT_LIVED_JAVA
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import seqcast.spark
@@ -32,7 +32,8 @@ from seqcast.journal.reader import read
 from seqcast.journal.roll import roll
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import offset_at
-from seqcast.spark.source import JournalReader, JournalStream, Wanted, _texts
+from seqcast.spark.options import Following, Wanted
+from seqcast.spark.source import JournalReader, JournalStream, _texts
 from seqcast.spark.stores import Folders, last_cut, pieces
 
 A, B, C = (member(name) for name in "abc")
@@ -318,10 +319,10 @@ def test_available_now_ends_with_what_was_there_and_heeds_the_limit(session: Any
 def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
     other = journal(tmp_path, B, [(V1, FIRST)], payload="hash")
-    stream = JournalStream([Folders([str(path)])])
+    stream = JournalStream([Folders([str(path)])], Following(), Wanted())
     offset = stream.initialOffset()
     with pytest.raises(seqcast.UsageError, match="no other one has the rows of"):
-        JournalStream([Folders([str(other)])]).partitions(offset, offset_at(read(path), 310))
+        JournalStream([Folders([str(other)])], Following(), Wanted()).partitions(offset, offset_at(read(path), 310))
     end = stream.latestOffset(offset, ReadAllAvailable())
     assert end["idx"] == 500 and end["view"].startswith("2@") and end["global_seqno"] == 200
     before = manifest.load(path)
@@ -329,7 +330,7 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
     manifest.save(path, manifest.Manifest(2, left, 2, left[2].first_idx))
     with pytest.raises(seqcast.UsageError, match="removed by the journal's retention before"):
         stream.partitions(offset, end)
-    lenient = JournalStream([Folders([str(path)])], fail_on_data_loss=False)
+    lenient = JournalStream([Folders([str(path)])], Following(fail_on_data_loss=False), Wanted())
     parts = lenient.partitions(offset, end)
     assert [(part.first, part.end) for part in parts] == [(300, 500)] and read(path).first_idx == 300
     assert lenient.initialOffset()["idx"] == 300
@@ -338,18 +339,63 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffset": "middle"}, "give 'earliest' or 'latest'"),
-        ({"maxRowsPerBatch": "0"}, "give a positive number"),
+        ({"startingOffset": "middle"}, "startingOffset='middle': give 'earliest' or 'latest'"),
+        ({"startingOffsets": "latest"}, "has no option 'startingoffsets': did you mean startingOffset"),
+        ({"colums": "idx"}, "has no option 'colums': did you mean columns"),
+        ({"senders": "a"}, "has no option 'senders': did you mean sender"),
+        ({"cluster": "orders"}, "has no option 'cluster': it has certificateFile, columns,"),
+        ({"maxRowsPerBatch": "0"}, "give a positive whole number"),
         ({"failOnDataLoss": "perhaps"}, "give 'true' or 'false'"),
         ({"onNewGroup": "stop"}, "give 'fail' or 'continue'"),
+        ({"failoverAfter": "."}, "failoverAfter='.': give a number of seconds"),
+        ({"failoverAfter": "nan"}, "failoverAfter='nan': give a number of seconds"),
         ({"view": "last"}, "give counters of views"),
+        ({"view": "²"}, "give counters of views"),
         ({"since": "yesterday"}, "give a time such as"),
-        ({"columns": "idx, nothing"}, "there is no 'nothing'; give some of member, idx,"),
+        ({"columns": "idx, nothing"}, "there is no column 'nothing'; give some of member, idx,"),
+        ({"columns": "idx,sentat"}, "there is no column 'sentat'; did you mean sent_at"),
         ({"columns": "idx,idx"}, "give each column once"),
+        ({"tap": "127.0.0.1:1"}, "a tap wants its token"),
+        ({"tap": "nowhere", "token": "t" * 16}, "nowhere"),
     ],
 )
-def test_wrong_options_are_refused(session: Any, tmp_path: Path, options: dict[str, str], says: str) -> None:
-    path = journal(tmp_path / "j", A, [(V1, FIRST)], payload="hash")
-    with pytest.raises((PySparkException, StreamingQueryException), match=says):
-        stream = session.readStream.format("seqcast").options(**options).load(str(path))
-        stream.writeStream.format("noop").start().processAllAvailable()
+def test_wrong_options_are_refused_when_journals_are_loaded(
+    session: Any, tmp_path: Path, options: dict[str, str], says: str
+) -> None:
+    for source in (session.read, session.readStream):
+        with pytest.raises(PySparkException) as refused:
+            source.format("seqcast").options(**options).load(str(tmp_path))
+        assert says in str(refused.value)
+
+
+def test_a_table_and_a_sink_refuse_options_of_others(session: Any, tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, FIRST)], payload="hash")
+    with pytest.raises(PySparkException, match="a table of the format seqcast has no option 'maxrowsperbatch'"):
+        session.read.format("seqcast").option("maxRowsPerBatch", "7").load(str(tmp_path)).count()
+    stream = session.readStream.format("seqcast").load(str(tmp_path)).select("payload")
+    sink = stream.writeStream.format("seqcast").option("clutser", "orders").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(PySparkException, match="has no option 'clutser': did you mean cluster"):
+        sink.start().awaitTermination()
+
+
+def test_a_schema_chooses_columns_and_is_else_refused_before_tasks(session: Any, tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, FIRST)], payload="full")
+
+    def load(schema: str, **options: str) -> Any:
+        return session.read.format("seqcast").schema(schema).options(**options).load(str(tmp_path))
+
+    rows = load("payload binary, idx bigint not null").orderBy("idx").collect()
+    assert [row.asDict() for row in rows] == [{"payload": row.payload, "idx": at} for at, row in enumerate(FIRST)]
+    stream = session.readStream.format("seqcast").schema("sender string, idx bigint").load(str(tmp_path))
+    stream.writeStream.format("memory").queryName("chosen").trigger(availableNow=True).start().awaitTermination()
+    assert session.table("chosen").columns == ["sender", "idx"] and session.table("chosen").count() == 300
+    for schema, options, says in (
+        ("idx bigint, sendr string", {}, "schema: there is no column 'sendr'; did you mean sender"),
+        ("idx int", {}, "schema: column idx is bigint, not int: cast it in the query"),
+        ("payload binary not null", {}, "schema: column payload may be null"),
+        ("idx bigint", {"columns": "sender"}, "give one of both"),
+        ("idx bigint", {"colums": "sender"}, "did you mean columns"),
+    ):
+        with pytest.raises(PySparkException, match=says) as refused:
+            load(schema, **options).collect()
+        assert "TaskSetManager" not in str(refused.value) and "Job aborted" not in str(refused.value)

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from seqcast.spark import follow
+from seqcast.spark.options import Following, Wanted
 from seqcast.spark.source import JournalStream
 
 
@@ -23,7 +24,9 @@ class Query:
         self.again()
 
     def again(self, *stores: Any) -> None:
-        self.stream = pickle.loads(pickle.dumps(JournalStream(stores or self.stores, **self.settings)))
+        self.stream = pickle.loads(
+            pickle.dumps(JournalStream(stores or self.stores, Following(**self.settings), Wanted()))
+        )
         if not self.log:
             self.log.append(self.stream.initialOffset())
         elif self.out:

@@ -30,7 +30,8 @@ from seqcast.journal.schema import JournalError
 from seqcast.journal.tap import Tap, TapClient
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark import follow
-from seqcast.spark.source import JournalReader, Wanted
+from seqcast.spark.options import Wanted
+from seqcast.spark.source import JournalReader
 from seqcast.spark.stores import Folders, Taps
 from seqcast.types import Member, MergeView, View, ViewId
 

@@ -21,7 +21,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from seqcast.journal.schema import JournalDamaged, JournalError
 from seqcast.journal.tap import Tap, TapGone
-from seqcast.spark.source import JournalReader, JournalStream, Wanted
+from seqcast.spark.options import Following, Wanted
+from seqcast.spark.source import JournalReader, JournalStream
 from seqcast.spark.stores import Folders, Taps
 
 A, B, C = (member(name) for name in "abc")
@@ -80,7 +81,7 @@ def serve() -> Iterator[Callable[[Path], tuple[Tap, Taps]]]:
 
 
 def stream_of(*stores: Any, failover_s: float = 0.0) -> JournalStream:
-    return JournalStream(stores, failover_s=failover_s)
+    return JournalStream(stores, Following(failover_s=failover_s), Wanted())
 
 
 def task_of(stream: JournalStream) -> tuple[Iterator[Any], Any]:

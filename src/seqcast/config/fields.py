@@ -148,8 +148,7 @@ class Config:
     deliver_own: bool = _knob(
         True,
         "",
-        "Whether this member receives its own multicasts too, in their place in the order. False saves that "
-        "work.",
+        "Whether this member receives its own multicasts too, in their place in the order. False saves that work.",
     )
     receive: bool = _knob(
         True,

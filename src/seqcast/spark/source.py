@@ -11,10 +11,9 @@ message arrives exactly once. When the member is lost the stream continues in an
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -28,7 +27,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from seqcast._native.columns import texts
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Installed, Journal, find, journal_files
+from seqcast.journal.reader import Installed, find, journal_files
 from seqcast.journal.schema import JournalError, JournalGone
 from seqcast.spark import worker
 from seqcast.spark.branches import Range, pending
@@ -42,143 +41,24 @@ from seqcast.spark.follow import (
     offset_of,
     view_text,
 )
+from seqcast.spark.options import MADE_OF, ROWS, SCHEMA, SINK, STREAM, WHERE, Following, Wanted, check_names
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
 FORMAT = "seqcast"
 T = TypeVar("T")
 IN_VAIN_MAX = 8
 """A task gives up if so many journals in a row, each there when it was looked for, go away before they give a row."""
-SCHEMA = {
-    "member": "string", "idx": "bigint", "view_counter": "bigint", "view_tag": "bigint", "global_seqno": "bigint",
-    "sender": "string", "sender_id": "bigint", "seqno": "bigint", "index": "int", "length": "int",
-    "sent_at": "timestamp", "delivered_at": "timestamp", "payload_hash": "bigint", "transitional": "boolean",
-    "payload": "binary",
-}  # fmt: skip
-"""The columns and their types. ``member``: owner of the journal; ``sender_id``, ``view_tag`` and ``payload_hash``: 64
-unsigned bits kept as signed; ``payload``: null if the journal keeps hashes; ``transitional``: null in journals of a
-version before 7. Otherwise as in docs/journal.md."""
-
-
-MADE_OF = {"sender_id": "sender", "sent_at": "sent_ns", "delivered_at": "delivered_ns"}
-"""Column of a source -> column of the journal, if the names differ."""
 
 
 def register(spark: SparkSession) -> None:
     """Makes the format ``seqcast`` known to a session."""
     spark.dataSource.register(JournalSource)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Which rows are read, by the options of a source. Spark's own push-down of filters is not used: as of 4.3 a
-    DataFrame keeps what was pushed for one query and applies it to the next one that has no such filter.
-
-    Args:
-        views: counters; empty: all.
-        senders: names; empty: all.
-        since_ns, until_ns: time of delivery, the second exclusive, ns since 1970.
-        columns: of ``SCHEMA``.
-    """
-
-    views: frozenset[int] = frozenset()
-    senders: frozenset[str] = frozenset()
-    since_ns: int = 0
-    until_ns: int = (1 << 63) - 1
-    columns: tuple[str, ...] = tuple(SCHEMA)
-
-    @classmethod
-    def of(cls, options: Mapping[str, str]) -> Wanted:
-        """
-        Raises:
-            UsageError: the value of an option is invalid.
-        """
-        counters = _listed(options.get("view", ""))
-        if not all(counter.isdecimal() for counter in counters):
-            raise UsageError(f"view={options['view']!r}: give counters of views, separated by commas")
-        return cls(
-            frozenset(map(int, counters)),
-            frozenset(_listed(options.get("sender", ""))),
-            _time_ns("since", options.get("since"), 0),
-            _time_ns("until", options.get("until"), (1 << 63) - 1),
-            columns_of(options),
-        )
-
-    @property
-    def needed(self) -> set[str]:
-        """Columns of a journal from which the wanted rows and columns are made."""
-        needed = {MADE_OF.get(name, name) for name in self.columns if name != "member"} or {"idx"}
-        if self.views:
-            needed.add("view_counter")
-        if self.senders:
-            needed.add("sender")
-        if self.since_ns or self.until_ns < (1 << 63) - 1:
-            needed.add("delivered_ns")
-        return needed
-
-    def span(self, journal: Journal) -> tuple[int, int]:
-        """First position of the rows of the wanted views, and the one behind the last."""
-        ends = [*(view.idx for view in journal.views[1:]), 1 << 62]
-        kept = [
-            (view.idx, end)
-            for view, end in zip(journal.views, ends, strict=False)
-            if not self.views or view.view_id.counter in self.views
-        ]
-        return min((begin for begin, _ in kept), default=0), max((end for _, end in kept), default=0)
-
-    def among(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:
-        """The wanted rows of a journal's batch. ``names``: of senders, by id."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        kept = []
-        if self.views:
-            kept.append(pc.is_in(batch["view_counter"], pa.array(sorted(self.views), pa.int64())))
-        if self.senders:
-            ids = sorted(sender for sender, name in names.items() if name in self.senders)
-            kept.append(pc.is_in(batch["sender"], pa.array(ids, pa.int64())))
-        if self.since_ns:
-            kept.append(pc.greater_equal(batch["delivered_ns"], self.since_ns))
-        if self.until_ns < (1 << 63) - 1:
-            kept.append(pc.less(batch["delivered_ns"], self.until_ns))
-        for mask in kept[1:]:
-            kept[0] = pc.and_(kept[0], mask)
-        return batch.filter(kept[0]) if kept else batch
-
-
-def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """
-    Raises:
-        UsageError: there is no such column, or one is named twice.
-    """
-    names = tuple(_listed(options.get("columns", ""))) or tuple(SCHEMA)
-    if unknown := [name for name in names if name not in SCHEMA]:
-        given = options["columns"]
-        raise UsageError(f"columns={given!r}: there is no {unknown[0]!r}; give some of {', '.join(SCHEMA)}")
-    if len(set(names)) != len(names):
-        raise UsageError(f"columns={options['columns']!r}: give each column once")
-    return names
-
-
-def _listed(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
-
-
-def _time_ns(name: str, text: str | None, default: int) -> int:
-    """ns since 1970, of a time from then to 2262: 64 bits have no others."""
-    if text is None:
-        return default
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        how = "give a time such as 2026-11-22T10:00:00+00:00 (UTC without a zone)"
-        raise UsageError(f"{name}={text!r}: {how}") from None
-    since_1970 = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
-    return min(max(0, since_1970 // timedelta(microseconds=1) * 1000), (1 << 63) - 1)
 
 
 class JournalSource(DataSource):
@@ -193,42 +73,28 @@ class JournalSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        return ", ".join(f"`{name}` {SCHEMA[name]}" for name in columns_of(self.options))
+        check_names(self.options, (*WHERE, *ROWS, *STREAM), "the format seqcast")
+        stores_of(self.options)  # what can be refused is, before a query begins
+        Following.of(self.options)
+        return ", ".join(f"`{name}` {SCHEMA[name]}" for name in Wanted.of(self.options).columns)
 
-    def reader(self, schema: Any) -> DataSourceReader:
+    def reader(self, schema: StructType) -> DataSourceReader:
+        check_names(self.options, (*WHERE, *ROWS), "a table of the format seqcast")
         if not self.options.get("tap"):
-            for path in paths_of(self.options) or _no_path():
+            for path in paths_of(self.options):
                 _check_path(path)
-        return JournalReader(stores_of(self.options), Wanted.of(self.options))
+        return JournalReader(stores_of(self.options), self._wanted(schema))
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        check_names(self.options, SINK, "the sink of the format seqcast")
         return Sink(schema, self.options)
 
-    def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        starting = self.options.get("startingOffset", "earliest")
-        if starting not in ("earliest", "latest"):
-            raise UsageError(f"startingOffset={starting!r}: give 'earliest' or 'latest'")
-        limit = self.options.get("maxRowsPerBatch")
-        if limit is not None and not (limit.isdecimal() and int(limit)):
-            raise UsageError(f"maxRowsPerBatch={limit!r}: give a positive number of rows")
-        loss = self.options.get("failOnDataLoss", "true").lower()
-        if loss not in ("true", "false"):
-            raise UsageError(f"failOnDataLoss={loss!r}: give 'true' or 'false'")
-        new = self.options.get("onNewGroup", "fail").lower()
-        if new not in ("fail", "continue"):
-            raise UsageError(f"onNewGroup={new!r}: give 'fail' or 'continue'")
-        after = self.options.get("failoverAfter", "5")
-        if not after.replace(".", "", 1).isdecimal():
-            raise UsageError(f"failoverAfter={after!r}: give a number of seconds")
-        return JournalStream(
-            stores_of(self.options),
-            starting=starting,
-            max_rows=int(limit) if limit else 0,
-            fail_on_data_loss=loss == "true",
-            failover_s=float(after),
-            wanted=Wanted.of(self.options),
-            on_new_group=new,
-        )
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_names(self.options, (*WHERE, *ROWS, *STREAM), "a stream of the format seqcast")
+        return JournalStream(stores_of(self.options), Following.of(self.options), self._wanted(schema))
+
+    def _wanted(self, schema: StructType) -> Wanted:
+        return Wanted.of(self.options).given_as(schema, bool(self.options.get("columns")))
 
 
 class JournalReader(DataSourceReader):
@@ -263,31 +129,16 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         stores: where journals are.
-        starting: "earliest" or "latest", if there is no checkpoint.
-        max_rows: of a batch; 0: no limit.
-        fail_on_data_loss: whether it is an error if retention removed rows before they were read, or if the stream gave
-            out rows that no other member has.
-        failover_s: a member that seems lost for this long counts as lost.
+        following: how it is followed.
         wanted: the rows to give out; offsets count all rows.
-        on_new_group: "fail" or "continue", behind the last row of the old one, where the whole group is started again.
     """
 
-    def __init__(
-        self,
-        stores: Sequence[Store],
-        *,
-        starting: str = "earliest",
-        max_rows: int = 0,
-        fail_on_data_loss: bool = True,
-        failover_s: float = 5.0,
-        wanted: Wanted = Wanted(),
-        on_new_group: str = "fail",
-    ) -> None:
-        self._goes_on = on_new_group == "continue"
-        self._follower = Follower(stores, fail_on_data_loss, failover_s)
-        self._starting = starting
-        self._max_rows = max_rows
-        self._fail_on_data_loss = fail_on_data_loss
+    def __init__(self, stores: Sequence[Store], following: Following, wanted: Wanted) -> None:
+        self._goes_on = following.on_new_group == "continue"
+        self._follower = Follower(stores, following.fail_on_data_loss, following.failover_s)
+        self._starting = following.starting
+        self._max_rows = following.max_rows
+        self._fail_on_data_loss = following.fail_on_data_loss
         self._wanted = wanted
         self._targets: dict[int, int] | None = None  # of Trigger.AvailableNow: member -> end of its journal then
         self._last: dict[str, Any] | None = None
@@ -482,10 +333,6 @@ def _check_path(path: str) -> None:
         raise UsageError(f"{path}: no journal matches this pattern")
 
 
-def _no_path() -> NoReturn:
-    raise UsageError('no path: .load("journals") names a member\'s journal, or a directory of journals')
-
-
 def _rows(part: Part) -> Iterator[pa.RecordBatch]:
     """In a task: the rows of a part, in the wanted columns."""
     worker.settle()
@@ -517,8 +364,9 @@ def _batches(part: Part) -> Iterator[tuple[Part, pa.RecordBatch]]:
 def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
     import pyarrow as pa
 
-    names = part.wanted.columns
-    return pa.RecordBatch.from_arrays([_column(name, batch, part) for name in names], names=list(names))
+    names, schema = list(part.wanted.columns), part.wanted.arrow
+    columns = [_column(name, batch, part) for name in names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema, names=None if schema is not None else names)
 
 
 def _column(name: str, batch: pa.RecordBatch, part: Part) -> pa.Array:

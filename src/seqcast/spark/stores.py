@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seqcast.spark.follow import Reserve
-    from seqcast.spark.source import Wanted
+    from seqcast.spark.options import Wanted
 
 PARTITION_BYTES = 128 << 20
 """A task reads segments of a journal on disk up to about this size."""
