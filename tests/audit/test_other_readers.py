@@ -13,10 +13,15 @@ import pytest
 pytest.importorskip("pyarrow")
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from journal_data import Row, batch_of, journal, member, view
 from members import wait_until
 from project import ROOT
 
+import seqcast
+import seqcast.journal
+from seqcast.journal.tables import TABLE
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member
 
@@ -72,6 +77,36 @@ def test_duckdb_reads_rolled_segments(rolled: str) -> None:
     assert sorted(row[1:] for row in found) == [(450, 5), (450, 5)]
 
 
+@pytest.mark.parametrize("payload", ["full", "hash"])
+def test_a_table_has_all_rows_of_rolled_and_live_segments_with_names_and_times(
+    documented: Path, tmp_path: Path, payload: str
+) -> None:
+    journal(documented.parent, B, [(V1, ROWS[:70])], payload=payload, segment_rows=40)
+    table = seqcast.journal.table(documented.parent)
+    own, other = (table.filter(pc.equal(table["member"], name)) for name in "ab")
+    assert own["payload"].to_pylist() == [row.payload for row in ROWS[:800]]
+    assert own["idx"].to_pylist() == [*range(800)] and set(own["sender"].to_pylist()) == {"a", "b"}
+    assert other["sender"].to_pylist() == [row.sender.name for row in ROWS[:70]]
+    assert other["payload"].to_pylist() == [row.payload if payload == "full" else None for row in ROWS[:70]]
+    assert table["sender_id"].to_pylist()[0] == 0x0123456789ABCDEF and table["sent_at"].type == pa.timestamp(
+        "ns", "UTC"
+    )
+    (segment, *_) = seqcast.journal.read(documented).segments
+    raw = pq.read_table(segment.path)
+    assert own["delivered_at"].cast("int64").to_pylist()[:500] == raw["delivered_ns"].to_pylist()
+    some = ["length", "member", "delivered_at"]
+    assert seqcast.journal.table(documented.parent, some).equals(table.select(some))
+    assert seqcast.journal.table(str(documented), ["member"]).num_rows == 800
+    with pytest.raises(seqcast.UsageError, match="there is no 'sent_ns'; give some of member, idx"):
+        seqcast.journal.table(documented, ["sent_ns"])
+
+
+def test_a_journal_without_rows_is_a_table_without_rows(tmp_path: Path) -> None:
+    empty = seqcast.journal.table(journal(tmp_path, A, [(V1, [])], payload="hash"))
+    assert (empty.num_rows, *empty.schema.names) == (0, *TABLE)
+    assert empty.schema == seqcast.journal.table(journal(tmp_path, B, [(V1, ROWS)], payload="full")).schema
+
+
 def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
 
@@ -96,12 +131,15 @@ def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
 
 
 def test_the_journals_page_reads_journals_as_it_says(documented: Path) -> None:
-    reading, others = blocks("journal.md")
+    reading, tables, others = blocks("journal.md")
     names: dict[str, Any] = {}
     exec(reading, names)
     assert (names["journal"].member.name, names["journal"].rows, names["message"].seqno) == ("a", 800, ROWS[799].seqno)
     pytest.importorskip("polars")
     pytest.importorskip("duckdb")
+    exec(tables, names)
+    exec("groups = duckdb.sql('select sender, count(*) from messages group by all').fetchall()", names)
+    assert sorted(names["groups"]) == [("a", 500), ("b", 300)]
     exec(others, names)
     assert names["table"].num_rows == 500
     exec("found = runs.project('unnest(messages, recursive := true)').aggregate('count(*)').fetchall()", names)

@@ -30,10 +30,11 @@ from seqcast.journal import manifest, reader
 from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.reader import read
 from seqcast.journal.roll import roll
+from seqcast.journal.tables import names_of
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import offset_at
 from seqcast.spark.options import Following, Wanted
-from seqcast.spark.source import JournalReader, JournalStream, _texts
+from seqcast.spark.source import JournalReader, JournalStream
 from seqcast.spark.stores import Folders, last_cut, pieces
 
 A, B, C = (member(name) for name in "abc")
@@ -150,13 +151,13 @@ def test_names_of_senders_are_those_of_their_ids() -> None:
     names = {-(1 << 63): "a", -5: "", 0: "member-b", 17: "é" * 30, (1 << 63) - 1: "z"}
     for size in (0, 1, 1000):
         ids = rng.choice(np.array(list(names), np.int64), size)
-        assert _texts(ids, names).to_pylist() == [names[each] for each in ids.tolist()]
-    told = _texts(np.array([17, 3, 3, -2, 0], np.int64), names)
+        assert names_of(ids, names).to_pylist() == [names[each] for each in ids.tolist()]
+    told = names_of(np.array([17, 3, 3, -2, 0], np.int64), names)
     told.validate(full=True)
     assert told.to_pylist() == ["é" * 30, f"{3:016x}", f"{3:016x}", "f" * 15 + "e", "member-b"]
-    assert _texts(np.array([3], np.int64), {}).to_pylist() == [f"{3:016x}"]
+    assert names_of(np.array([3], np.int64), {}).to_pylist() == [f"{3:016x}"]
     strangers = np.arange(-30_000, 30_000)
-    assert _texts(strangers, names).to_pylist() == [
+    assert names_of(strangers, names).to_pylist() == [
         names.get(each, f"{each & (1 << 64) - 1:016x}") for each in strangers.tolist()
     ]
 

@@ -1,7 +1,8 @@
 """Journals of what members delivered: written beside delivery, read after crashes, audited on Spark.
 
-``seqcast.journal.read(directory)`` returns one member's journal, ``find`` those of several; see `Journal`. Reading
-needs pyarrow: ``pip install 'seqcast[journal]'``.
+``seqcast.journal.read(directory)`` returns one member's journal, ``find`` those of several; see `Journal`.
+``table(path)`` is all rows as an Arrow table, with names and times. Reading needs pyarrow:
+``pip install 'seqcast[journal]'``.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from seqcast.lazy import lazily
 if TYPE_CHECKING:
     from seqcast.journal.reader import Installed, Journal, ViewEnd, find, read
     from seqcast.journal.schema import JournalDamaged, JournalError
+    from seqcast.journal.tables import table
 
-__all__ = ["Installed", "Journal", "JournalDamaged", "JournalError", "ViewEnd", "find", "read"]
+__all__ = ["Installed", "Journal", "JournalDamaged", "JournalError", "ViewEnd", "find", "read", "table"]
 __getattr__ = lazily(
     globals(),
     {
@@ -25,6 +27,7 @@ __getattr__ = lazily(
         "ViewEnd": "seqcast.journal.reader",
         "find": "seqcast.journal.reader",
         "read": "seqcast.journal.reader",
+        "table": "seqcast.journal.tables",
     },
 )
 

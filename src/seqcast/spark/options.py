@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Journal
+from seqcast.journal.tables import journal_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,9 +36,6 @@ unsigned bits kept as signed; ``payload``: null if the journal keeps hashes; ``t
 version before 7. Otherwise as in docs/journal.md."""
 
 NULLABLE = ("transitional", "payload")
-
-MADE_OF = {"sender_id": "sender", "sent_at": "sent_ns", "delivered_at": "delivered_ns"}
-"""Column of a source -> column of the journal, if the names differ."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ class Wanted:
     @property
     def needed(self) -> set[str]:
         """Columns of a journal from which the wanted rows and columns are made."""
-        needed = {MADE_OF.get(name, name) for name in self.columns if name != "member"} or {"idx"}
+        needed = {*journal_columns(self.columns, True)}
         if self.views:
             needed.add("view_counter")
         if self.senders:

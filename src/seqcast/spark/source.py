@@ -24,11 +24,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from seqcast._native.columns import texts
 from seqcast.errors import UsageError
-from seqcast.journal.live import values_of
 from seqcast.journal.reader import Installed, find, journal_files
 from seqcast.journal.schema import JournalError, JournalGone
+from seqcast.journal.tables import column
 from seqcast.spark import worker
 from seqcast.spark.branches import Range, pending
 from seqcast.spark.follow import (
@@ -41,7 +40,7 @@ from seqcast.spark.follow import (
     offset_of,
     view_text,
 )
-from seqcast.spark.options import MADE_OF, ROWS, SCHEMA, SINK, STREAM, WHERE, Following, Wanted, check_names
+from seqcast.spark.options import ROWS, SCHEMA, SINK, STREAM, WHERE, Following, Wanted, check_names
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
 
@@ -365,34 +364,5 @@ def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
     import pyarrow as pa
 
     names, schema = list(part.wanted.columns), part.wanted.arrow
-    columns = [_column(name, batch, part) for name in names]
+    columns = [column(name, batch, part.member, part.names, part.has_payload, "us") for name in names]
     return pa.RecordBatch.from_arrays(columns, schema=schema, names=None if schema is not None else names)
-
-
-def _column(name: str, batch: pa.RecordBatch, part: Part) -> pa.Array:
-    import pyarrow as pa
-
-    match name:
-        case "member":
-            return pa.repeat(part.member, batch.num_rows)
-        case "sender":
-            return _texts(values_of(batch["sender"], "int64"), part.names)
-        case "sent_at" | "delivered_at":  # Spark's timestamps have microseconds
-            times_us = values_of(batch[MADE_OF[name]], "int64") // 1000
-            return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), len(times_us), [None, pa.py_buffer(times_us)])
-        case "payload" if not part.has_payload:
-            return pa.nulls(batch.num_rows, pa.binary())
-        case _:
-            return batch[MADE_OF.get(name, name)]
-
-
-def _texts(ids: Any, names: dict[int, str]) -> pa.Array:
-    """The names of senders. One that is in no view of the journal is named by its id."""
-    import pyarrow as pa
-
-    try:
-        offsets, letters = texts(ids, names)
-    except KeyError:
-        unknown = {each: f"{each & (1 << 64) - 1:016x}" for each in set(ids.tolist()) - names.keys()}
-        offsets, letters = texts(ids, {**names, **unknown})
-    return pa.Array.from_buffers(pa.string(), len(ids), [None, pa.py_buffer(offsets), pa.py_buffer(letters)])

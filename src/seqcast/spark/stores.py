@@ -17,7 +17,8 @@ from seqcast.errors import UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal.reader import Journal, Segment, journal_files, read, segment_batches
 from seqcast.journal.roll import ROW_GROUP_ROWS
-from seqcast.journal.schema import COLUMNS, JournalError, signed
+from seqcast.journal.schema import COLUMNS, JournalError
+from seqcast.journal.tables import names_in
 from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def part_fields(journal: Journal, wanted: Wanted, first: int, end: int) -> PartF
     """The fields of each kind of part."""
     return {
         "member": journal.member.name,
-        "names": {signed(member.id): member.name for view in journal.views for member in view.members},
+        "names": names_in(journal),
         "has_payload": journal.payload == "full",
         "wanted": wanted,
         "first": first,
