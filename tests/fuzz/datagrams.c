@@ -220,7 +220,7 @@ static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_
     return repair(w, p, SC_NAK_LEN(n), sender);
 }
 
-/* What it has of everybody's streams, and whom it does not hear. */
+/* What it has of everybody's streams, whom it does not hear, and whose unicasts do not come. */
 static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
     uint64_t last = w->next[SC_STREAM_GROUP][sender] - 1;
     sc_put_type(p, SC_TYPE_HEARTBEAT);
@@ -229,7 +229,9 @@ static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, u
     sc_put_heartbeat_highest(p, last + (how >> 5));
     sc_put_heartbeat_stable(p, how >> 7 ? last : 0);
     sc_put_heartbeat_n(p, w->view.n);
-    p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & ((1u << w->view.n) - 1));
+    uint8_t everybody = (uint8_t)((1u << w->view.n) - 1);
+    p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & everybody);
+    p[sc_at_heartbeat_mute] = (uint8_t)(how >> 2 & everybody);
     for (uint32_t r = 0; r < w->view.n; r++) {
         sc_put_heartbeat_delivered(p, r, last_of(w, w->view.ids[r]));
         sc_put_heartbeat_received(p, r, last_of(w, w->view.ids[r]) + (how & 3));

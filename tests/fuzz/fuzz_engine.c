@@ -274,7 +274,8 @@ static void look(world *w, script *s) {
     static sc_taking taking;
     uint32_t how = (uint32_t)take(s, 1);
     CHECK(sc_engine_counter_values(w->engine, names, values, 128) <= 128);
-    CHECK(sc_engine_links(w->engine, 0, pairs, 4) <= 4 && sc_engine_links(w->engine, 1, pairs, 4) <= 4 && sc_engine_doubted(w->engine, ids) <= MEMBERS);
+    CHECK(sc_engine_links(w->engine, 0, pairs, 4) <= 4 && sc_engine_links(w->engine, 1, pairs, 4) <= 4 &&
+          sc_engine_doubted(w->engine, ids) <= MEMBERS);
     for (uint32_t r = 0; r <= w->view.n; r++)
         if (!sc_engine_stream(w->engine, r, &stream)) CHECK(stream.delivered <= stream.received);
     sc_engine_urgent(w->engine), sc_engine_window(w->engine), sc_engine_unordered(w->engine);
