@@ -138,6 +138,11 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
     unsuspect(e, peer);
 }
 
+/* Its kernel learns our hardware address by that, where it knows another one. */
+void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to) {
+    say(e, SC_TYPE_PING, to, id, e->config.member);
+}
+
 /* Another member heard it a moment ago. A refused port outweighs that. */
 void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now) {
     if (!e->in_view || rank >= e->view.n || e->peers[rank]->detect.refused) return;

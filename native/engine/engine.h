@@ -371,6 +371,11 @@ void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno);
 /* Another member has heard of member `rank`: a sign of life that counts as a PONG passed on. */
 void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now);
 
+/* ---- the core: those that may know this machine by another hardware address ----------------------------------- */
+
+/* Pings a member, or a stranger, at once. */
+void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to);
+
 /* ---- the application: its order policy ----------------------------------------------------------------------- */
 
 /* A packet that waits for its place in the order, at the sequencer. */

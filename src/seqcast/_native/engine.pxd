@@ -308,6 +308,7 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_vote(sc_engine *e, uint32_t rank, const sc_marks *marks, int64_t now)
     void sc_engine_stable(sc_engine *e, uint32_t rank, uint64_t seqno)
     void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now)
+    void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to)
     void sc_engine_received_table(const sc_engine *e, uint64_t *out)
     int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now)
     void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker)

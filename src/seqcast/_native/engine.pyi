@@ -218,6 +218,8 @@ class Engine:
         ``unicast``: it hears the speaker, but no unicast of the speaker reaches it."""
     def strangers(self, tag: int) -> int:
         """Number of addresses from which heartbeats of the view with this tag came within the last suspicion time."""
+    def greet(self, member: int, address: bytes) -> None:
+        """Pings a member, or a stranger, at once."""
     def gate_close(self, unicasts: bool = False) -> int:
         """Closes the send gate and returns the last own seqno. ``unicasts``: the cut is reached only when survivors
         have the unicasts that were sent to them."""

@@ -324,6 +324,13 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return n
 
+    def greet(self, uint64_t member, bytes address):
+        cdef sc_address to
+        put_address(&to, address)
+        sc_mutex_lock(&self.lock)
+        sc_engine_greet(self.e, member, &to)
+        sc_mutex_unlock(&self.lock)
+
     def gate_close(self, bint unicasts=False):
         sc_mutex_lock(&self.lock)
         cdef uint64_t last = sc_engine_gate_close(self.e, unicasts)

@@ -210,6 +210,11 @@ class Endpoint:
         self.machines.lifecycle.fire(LifecycleEvent.CLOSE)
         self.context.emit(Abandon())
 
+    def _sockets_mended(self, mended: SocketsMended) -> None:
+        self.machines.interface.mended(mended.error)
+        if not mended.error:
+            self.machines.merger.beacons.mended()
+
     def _pause_group(self, pause: PauseGroup) -> None:
         if self.context.view is None:
             self.context.emit(PauseOver(pause.request, "this member is in no view"))
@@ -329,7 +334,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     StateArrived: lambda e, each: e.machines.taker.arrived(each.boundary),
     StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason, each.provider),
     InterfaceSeen: lambda e, each: e.machines.interface.look(each),
-    SocketsMended: lambda e, each: e.machines.interface.mended(each.error),
+    SocketsMended: Endpoint._sockets_mended,
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,
     MemberAlive: Endpoint._member_alive,

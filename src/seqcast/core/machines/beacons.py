@@ -141,6 +141,14 @@ class Beacons:
             self.due_ns = self.said_ns + self.context.settings.beacon_ns
             self.context.emit(Stand(None))
 
+    def mended(self) -> None:
+        """The interface of our sockets was made anew, or is back."""
+        for member, info in self.context.infos.items():
+            if member != self.context.me.id:
+                self._greet(member, info.address)
+        for member, seen in self.heard.items():
+            self._greet(member, seen.address)
+
     # ---- what the merge asks
 
     def others(self) -> Others:
@@ -238,6 +246,8 @@ class Beacons:
             first_ns = known.first_ns if known else context.now
             self.heard[sender] = Heard(frame.view_id.tag, address, first_ns, context.now)
         if not known:  # all that hear each other must know it before one of them leads
+            if self.initiator.membership.acting():
+                self._greet(sender, address)
             self.due_ns = min(self.due_ns, max(context.now, self._last_said_ns() + context.settings.bundle_ns))
 
     def report(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
@@ -278,6 +288,15 @@ class Beacons:
             context.emit(Warn(NEITHER_GIVES_WAY))
 
     # ---- the rest
+
+    def _greet(self, member: int, address: bytes) -> None:
+        """Pings those that may have to send us unicasts.
+
+        Timeline without it: b's interface is deleted, and made again with another hardware address. b and the leader a
+        hear each other's beacons, and a asks b to merge, at the old hardware address. Its kernel may notice that only
+        after half a minute; it learns the new one from anything that b sends to it.
+        """
+        self.context.plane.greet(member, address)
 
     def _last_said_ns(self) -> int:
         """When our last beacon was sent, by the engine or by us."""
