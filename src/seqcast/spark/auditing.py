@@ -47,8 +47,13 @@ def audit(
 
     Raises:
         JournalError: no journal there, two of one member, or a segment that cannot be read.
-        UsageError: the journals hold neither messages nor views.
+        UsageError: the journals hold neither messages nor views, or the session is one of Spark Connect.
     """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise UsageError(
+            "the audit needs Spark's own API for its tasks, which Spark Connect does not have: give it a session of "
+            "seqcast.spark.open_session, or run `seqcast audit --master URL`"
+        )
     return audit_journals(spark, journals_of(paths), payloads=payloads, tell=tell)
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import seqcast
 from seqcast.commandline import Progress
-from seqcast.errors import SparkFailed
+from seqcast.errors import SparkFailed, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,7 +53,8 @@ done
 exec '{java}' "$@"
 """
 
-# Spark announces a change of the root level from anything but "warn", so the appender drops the warnings instead.
+# Spark announces a change of the root level from anything but "warn", so the appender drops the warnings instead. Why a
+# task failed is in the exception that ends its job, and need not be told before by pages of a stack.
 _LOG4J = """rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
@@ -62,6 +64,21 @@ appender.console.filter.threshold.type = ThresholdFilter
 appender.console.filter.threshold.level = error
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+"""
+
+
+_MASTER = re.compile(
+    r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://[^\s,/]+:\d+(,[^\s,/]+:\d+)*|yarn|k8s://\S+"
+)
+CONNECT_S = 5.0
+_TELL = """
+import sys, importlib.util
+needed = "pyarrow", "numpy", "pandas"
+print("%d.%d" % sys.version_info[:2], *(each for each in needed if not importlib.util.find_spec(each)))
 """
 
 
@@ -77,7 +94,8 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
             version of Python, the same platform, and pyarrow; without ``ship`` also seqcast.
 
     Raises:
-        SparkFailed: no Java 17 or later, or Spark does not start.
+        UsageError: ``master`` is no master's URL.
+        SparkFailed: no Java 17 or later, no master there, workers' Python lacks something, or Spark does not start.
     """
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -85,6 +103,9 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
 
     master = master or "local[*]"
     local = master.startswith("local")
+    _check_master(master)
+    if local:
+        _check_python(os.environ.get("PYSPARK_PYTHON") or sys.executable)
     java = find_java()
     files = _files_of(java)
     environment: dict[str, str | None] = {
@@ -95,6 +116,9 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
         # Of another Spark, or for other jobs:
         "SPARK_HOME": None,
         "PYSPARK_SUBMIT_ARGS": None,
+        "SPARK_REMOTE": None,
+        "SPARK_API_MODE": None,
+        "SPARK_CONNECT_MODE_ENABLED": None,
         "JAVA_TOOL_OPTIONS": None,
         "_JAVA_OPTIONS": None,
     }
@@ -134,6 +158,53 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
     return session
 
 
+def _check_master(master: str) -> None:
+    """
+    Raises:
+        UsageError: it is no master's URL.
+        SparkFailed: none answers. Spark itself would find out after more than a minute, and not say so.
+    """
+    if not _MASTER.fullmatch(master):
+        raise UsageError(
+            f"{master!r} is no Spark master: give local[*] (this machine), spark://host:7077, yarn or k8s://..."
+        )
+    if not master.startswith("spark://"):
+        return
+    reasons = []
+    for each in master.removeprefix("spark://").split(","):
+        host, _, port = each.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+            return
+        except (OSError, OverflowError) as error:
+            reasons.append(f"{each}: {getattr(error, 'strerror', None) or error}")
+    raise SparkFailed(
+        f"no Spark master answers at {master} ({'; '.join(reasons)}): start one, or run on this machine with local[*]"
+    )
+
+
+def _check_python(python: str) -> None:
+    """
+    Raises:
+        SparkFailed: workers of this machine cannot run this program with what tasks need.
+    """
+    if python == sys.executable:
+        return
+    ours = ".".join(map(str, sys.version_info[:2]))
+    cure = f"unset PYSPARK_PYTHON, or set it to a Python {ours} that has them"
+    try:
+        told = subprocess.run([python, "-c", _TELL], capture_output=True, text=True, timeout=30, check=True).stdout
+        version, *missing = told.split()
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise SparkFailed(f"PYSPARK_PYTHON={python} does not run: {_reason(error)}; {cure}") from error
+    if version != ours:
+        raise SparkFailed(
+            f"PYSPARK_PYTHON={python} is Python {version}, and this is {ours}: both must be the same; {cure}"
+        )
+    if missing:
+        raise SparkFailed(f"PYSPARK_PYTHON={python} has no {', '.join(missing)}: {cure}")
+
+
 def _files_of(java: Path) -> Path:
     """A temporary directory with Spark's settings, a JAVA_HOME with a ``java`` that drops the launcher's needless
     options, and a SPARK_HOME (`_link_home`).
@@ -151,6 +222,11 @@ def _files_of(java: Path) -> Path:
             shim.parent.mkdir(parents=True)
             shim.write_text(_SHIM.format(java=str(java).replace("'", "'\\''")), encoding="utf-8")
             shim.chmod(0o755)
+            if not os.access(shim, os.X_OK):
+                raise SparkFailed(
+                    f"programs in {files.parent} cannot be run (it is mounted noexec), and Spark puts some there: set "
+                    "TMPDIR to a directory where they can"
+                )
             _link_home(files / "home")
     except OSError as error:
         raise SparkFailed(f"no temporary files can be written: {error}; free some space, or set TMPDIR") from error
@@ -244,12 +320,26 @@ def told_in_a_line() -> Iterator[None]:
         raise SparkFailed(f"Spark failed: {_reason(error)}") from error
 
 
+_CURES = {
+    "No module named 'seqcast": (
+        "the workers have no seqcast: install it there, or send it along, with --ship or open_session(ship=True)"
+    ),
+    "No module named": "the workers' Python lacks it: install it there, or name another one by PYSPARK_PYTHON",
+    "PYTHON_VERSION_MISMATCH": "the workers' Python is another version: name one like the driver's by PYSPARK_PYTHON",
+    "different minor version": "the workers' Python is another version: name one like the driver's by PYSPARK_PYTHON",
+    "stopped SparkContext": "the master does not answer, or has ended the application: see its log",
+}
+"""Part of a reason -> what to do."""
+
+
 def _reason(error: BaseException) -> str:
     """The most telling line of a failure: the innermost cause."""
     java = getattr(error, "java_exception", None)
     lines = [line.strip() for line in (str(java) if java is not None else str(error)).splitlines() if line.strip()]
     causes = [line for line in lines if re.match(r"(Caused by: )?[\w.$]*(Error|Exception)\b", line)]
-    return (causes or lines or [type(error).__name__])[-1].removeprefix("Caused by: ")[:500]
+    reason = (causes or lines or [type(error).__name__])[-1].removeprefix("Caused by: ")[:500]
+    cures = [cure for sign, cure in _CURES.items() if sign in reason]
+    return f"{reason} ({cures[0]})" if cures else reason
 
 
 def stop(session: SparkSession) -> None:
