@@ -177,6 +177,7 @@ static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
     sc_put_heartbeat_stable(p, e->group.stable);
     sc_put_heartbeat_n(p, e->view.n);
+    sc_put_heartbeat_awaits(p, sc_holdup_says(e));
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *rx = &e->peers[r]->group;
         int own = r == e->view.rank;
@@ -199,6 +200,7 @@ static void heartbeat(sc_engine *e, int64_t now) {
     uint64_t before = e->detect.progress;
     e->detect.progress = progress(e);
     e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
+    sc_holdup_look(e, now);
     say_heartbeat(e, SC_LANE_CONTROL, NULL);
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
@@ -261,6 +263,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         peer->digest[r].received = sc_get_heartbeat_received(p, r);
     }
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
+    sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
     if (memcmp(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard)) {
         int unheard = hears_not(peer, e->view.rank);
         memcpy(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard);

@@ -187,9 +187,6 @@ void sc_engine_own(const sc_engine *e, sc_own *out);
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
 /* For each other member of the view, by rank: the number of unicast messages that it has not acknowledged. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
-/* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the sequencer, for a
- * forward stream; this member, if its own application has taken least), *mark the seqno up to which it has. 0: it has credit. */
-int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 /* 1 if a quarter of the window of the own messages, or more, is on the way to members that have not taken it yet. */
 int sc_engine_ahead(const sc_engine *e);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
@@ -326,11 +323,21 @@ enum {
     SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
     SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped: the first SC_FOREIGN_SIGNS times */
-    SC_EVENT_OFFERS = 10 /* packets wait for the order policy: sc_engine_offers */
+    SC_EVENT_OFFERS = 10, /* packets wait for the order policy: sc_engine_offers */
+    SC_EVENT_HOLDUP = 11 /* senders wait for `sender`, which may be this member: evidence, rate, took */
+};
+/* Evidence of SC_EVENT_HOLDUP. The rate is in bytes of our packets per second; for this member itself in messages that its
+ * application takes per second. */
+enum {
+    SC_HOLDUP_SLOW = 0, /* it takes less than others: rate */
+    SC_HOLDUP_STUCK = 1, /* it takes nothing: for `took` ns; again each time that this has doubled */
+    SC_HOLDUP_OVER = 2 /* no longer, after `took` ns */
 };
 typedef struct {
     int kind;
-    int evidence; /* SC_EVIDENCE_* */
+    int evidence; /* SC_EVIDENCE_*, or SC_HOLDUP_* */
+    uint64_t rate;
+    int64_t took;
     uint64_t sender;
     uint64_t view_tag;
     sc_address from;

@@ -22,6 +22,7 @@
 #include "streams/retransmit.h"
 #include "streams/gaps.h"
 #include "streams/gossip.h"
+#include "streams/holdup.h"
 #include "streams/own.h"
 #include "streams/reliability.h"
 #include "streams/rx.h"
@@ -41,6 +42,7 @@ typedef struct sc_peer {
     sc_rx_stream group, unicast, forward, state;
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
     sc_peer_credit credit; /* streams/credit.c */
+    uint32_t awaits; /* streams/holdup.c: as its last heartbeat says */
     sc_peer_again again; /* streams/retransmit.c */
     sc_peer_state reading; /* streams/state.c */
     sc_peer_taken taken; /* delivery/taken.c */
@@ -73,6 +75,7 @@ struct sc_engine {
     sc_lent lent; /* streams/transmit.c */
     sc_own_numbers own; /* streams/own.c */
     sc_credit credit; /* streams/credit.c */
+    sc_holdup holdup; /* streams/holdup.c */
     sc_again_queue again; /* streams/retransmit.c */
     int state_void; /* streams/state.c: state is wanted from no member */
     sc_delivery_queue queue; /* delivery/queue.c */

@@ -116,9 +116,6 @@ typedef struct { /* look.c; the control thread's */
     int64_t due; /* the next look */
     uint64_t send_errors; /* up to the last look */
     int segments; /* the kernel took segments then */
-    uint64_t slow, mark; /* the receiver that blocked our senders, and up to where it had taken; 0: none did */
-    int64_t since; /* it has taken nothing */
-    int stalled; /* nor had it at the look before */
 } sc_looks;
 
 typedef struct { /* call.c; written under the engine's lock */
@@ -231,8 +228,6 @@ size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t le
 /* The control thread waits for the engine's events, sc_driver_kick_control or `until`. Meanwhile it looks at what nobody reports;
  * returns whether that needs it: something is wrong, or `each` look does. */
 int sc_driver_wait_control(sc_driver *d, int64_t until, int each);
-/* Was a receiver found to block our senders by the last two looks? *since: since when, monotonic. By the control thread. */
-int sc_driver_stalled(const sc_driver *d, uint64_t *whose, int64_t *since);
 void sc_driver_kick_control(sc_driver *d);
 
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */

@@ -198,7 +198,7 @@ void sc_credit_stream(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64
     sc_tx_release(e, tx);
 }
 
-int sc_engine_stalled(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
+int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     const sc_tx_stream *tx = e->order.own;
     int forwards = tx == &e->forward;
     if (!e->in_view || !tx->packets || tx->first == tx->next) return 0;

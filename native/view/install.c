@@ -207,6 +207,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     e->in_view = 1;
     if (streams_begin(e, &new->resend)) return -1;
     sc_credit_begin(e, view->base[view->rank]);
+    sc_holdup_begin(e, now);
     sc_own_reset(e, sc_number_base(e, view->rank));
     sc_large_done(e);
     sc_detect_begin(e, now);

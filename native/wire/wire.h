@@ -176,7 +176,7 @@ SC_FIELD(56, 64, probe_stable); /* highest seqno that all receivers have deliver
 SC_FIELD(40, 64, heartbeat_highest); /* highest seqno sent in the group stream */
 SC_FIELD(48, 64, heartbeat_stable); /* highest seqno of it that all receivers have delivered */
 SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
-SC_FIELD(60, 32, heartbeat_reserved); /* zero */
+SC_FIELD(60, 32, heartbeat_awaits); /* 1 + rank of the member that holds the sender's messages up; 0: none does */
 SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
 SC_BYTES(80, 16, heartbeat_mute); /* a bit by rank: members that are heard, but whose unicasts do not come */
 SC_ENTRIES(96, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */

@@ -149,7 +149,6 @@ cdef extern from "io/driver.h" nogil:
     int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t n, uint64_t *done, int64_t until)
     size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t n, int64_t until)
     int sc_driver_wait_control(sc_driver *d, int64_t until, int each)
-    int sc_driver_stalled(const sc_driver *d, uint64_t *whose, int64_t *since)
     void sc_driver_kick_control(sc_driver *d)
     void sc_driver_poke(sc_driver *d)
     int sc_driver_watch_open(sc_driver *d)

@@ -120,11 +120,8 @@ class Driver:
         """The I/O thread: returns after ``stop``."""
     def wait_control(self, until_ns: int, each_look: bool = False) -> bool:
         """Waits for events of the engine, ``kick_control`` or ``until_ns``. Every ``look_ns`` it looks, without the
-        GIL, at what nobody reports: the interface, refused sends, receivers that block senders. Returns whether it saw
+        GIL, at what nobody reports: the interface, refused sends. Returns whether it saw
         something wrong; with ``each_look`` whether it looked."""
-    def stalled(self) -> tuple[int, int] | None:
-        """If a receiver blocks this member's senders, and took nothing between the last two looks of ``wait_control``:
-        its id, and since when it has taken nothing, in monotonic ns. By the thread that calls ``wait_control``."""
     def kick_control(self) -> None: ...
     def callback(self, runs: bool) -> None:
         """The calling thread runs a block callback from now on, or no longer: what it sends does not wait for

@@ -200,12 +200,6 @@ cdef class Driver:
             look = sc_driver_wait_control(self.d, until_ns, each_look)
         return look != 0
 
-    def stalled(self):
-        cdef uint64_t whose = 0
-        cdef int64_t since = 0
-        cdef int found = sc_driver_stalled(self.d, &whose, &since)
-        return (whose, since) if found else None
-
     def kick_control(self):
         if not self.forked:
             sc_driver_kick_control(self.d)

@@ -69,6 +69,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_OFFERS
         SC_EVENT_STARVED
         SC_EVENT_SLOW
+        SC_EVENT_HOLDUP
         SC_EVIDENCE_PORT
         SC_EVIDENCE_GUARD
 
@@ -176,6 +177,8 @@ cdef extern from "engine/engine.h" nogil:
     ctypedef struct sc_event:
         int kind
         int evidence
+        uint64_t rate
+        int64_t took
         uint64_t sender
         uint64_t view_tag
         sc_address from_ "from"

@@ -202,7 +202,8 @@ class Engine:
         """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id, evidence)
         with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
-        for ``suspect_ns_max`` that member was starved, or kept places unused, ("foreign",): a datagram of another wire
+        for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as
+        ``vocabulary.SendersHeld``, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:

@@ -263,6 +263,9 @@ cdef class Engine:
                 out.append(("starved",))
             elif event.kind == SC_EVENT_SLOW:
                 out.append(("slow", event.sender))
+            elif event.kind == SC_EVENT_HOLDUP:
+                how = ("slow", "stuck", "over")[event.evidence]
+                out.append(("holdup", event.sender, how, event.rate, event.took))
             elif event.kind == SC_EVENT_LINKS:
                 out.append(("links",))
             elif event.kind == SC_EVENT_DRAINED:

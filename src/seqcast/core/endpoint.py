@@ -20,6 +20,7 @@ from seqcast.core.frames.kinds import Frame, dump, load
 from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
 from seqcast.core.frames.view import Declined, Installed
+from seqcast.core.holdups import Holdups
 from seqcast.core.installer import Installer
 from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
@@ -52,6 +53,7 @@ from seqcast.core.vocabulary import (
     PauseOver,
     ResumeGroup,
     Send,
+    SendersHeld,
     SendsDrained,
     SlabsExhausted,
     SocketsMended,
@@ -111,6 +113,7 @@ class Endpoint:
         joiners_declined (joiners named in our view that had already entered another view); those of one kind of
         reliability are explained in its room."""
         self.log = LogLines(self.context)
+        self.holdups = Holdups(self.context, self.log)
         self.machines = Machines(self.context)
         self._markers = Markers(self.context, self.machines)
         self._router = Router(self.context, self.machines, self.log)
@@ -340,6 +343,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     MemberAlive: Endpoint._member_alive,
     LinksChanged: lambda e, _: e.machines.membership.links_changed(),
     SlabsExhausted: lambda e, _: e.context.emit(Warn(STARVED)),
+    SendersHeld: lambda e, each: e.holdups.heard(each),
     MemberStarved: lambda e, each: e.machines.membership.starves(each.member),
     ForeignVersion: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.FOREIGN),
     CutReached: lambda e, _: e.machines.participant.reached(),

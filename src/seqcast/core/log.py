@@ -43,6 +43,10 @@ class LogLines:
         if part in self.told:
             self.lines.append(Log(part, text, args))
 
+    def warn(self, part: str, text: str, *args: Any) -> None:
+        """Whoever reads warnings alone reads this in any case."""
+        self.lines.append(Log(part, text, args, warning=True))
+
     def take(self) -> list[Log]:
         """The lines since the last call."""
         lines, self.lines = self.lines, []
@@ -131,9 +135,7 @@ class LogLines:
         self.say("membership", "%s: left%s", self.context.me.name, others or last)
 
     def excluded(self, reason: str) -> None:
-        """Whoever reads warnings alone learns this in any case."""
-        text = "%s: was excluded from the group: %s"
-        self.lines.append(Log("membership", text, (self.context.me.name, reason), warning=True))
+        self.warn("membership", "%s: was excluded from the group: %s", self.context.me.name, reason)
 
     def name(self, member_id: int) -> str:
         info = self.context.infos.get(member_id)

@@ -19,6 +19,7 @@ from seqcast.core.vocabulary import (
     MemberSuspected,
     Report,
     Send,
+    SendersHeld,
     SendsDrained,
     SlabsExhausted,
 )
@@ -31,6 +32,7 @@ _REPORTS: dict[str, Callable[..., Report]] = {
     "links": LinksChanged,
     "starved": SlabsExhausted,
     "slow": MemberStarved,
+    "holdup": SendersHeld,
     "foreign": ForeignVersion,
     "cut_reached": CutReached,
     "drained": SendsDrained,

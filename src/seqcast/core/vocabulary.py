@@ -178,6 +178,24 @@ class MemberStarved:
 
 
 @dataclass(frozen=True, slots=True)
+class SendersHeld:
+    """Senders wait for a receiver: those of this member, or, if it is this member itself, those of others.
+
+    Args:
+        member: the receiver.
+        how: it is slower than most, it takes nothing, or this is over.
+        rate: bytes of this member's packets that a slow one takes per second; of this member itself, messages that its
+            application takes per second.
+        took_ns: how long it has taken nothing, or how long all of it lasted.
+    """
+
+    member: int
+    how: Literal["slow", "stuck", "over"]
+    rate: int
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignVersion:
     """A datagram of another wire version was dropped: told of the first ones only."""
 
@@ -199,6 +217,7 @@ Report = (
     | LinksChanged
     | SlabsExhausted
     | MemberStarved
+    | SendersHeld
     | ForeignVersion
     | CutReached
     | SendsDrained

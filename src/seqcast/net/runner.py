@@ -62,7 +62,7 @@ from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
-from seqcast.net.logs import SlowReceivers, parts_read, write
+from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
@@ -163,7 +163,6 @@ class Runner:
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
         self.pause = PauseRequest(self.endpoint.edges)
-        self._slow = SlowReceivers(name)
         self.guard: Guard | None = None
         if listener is not None:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
@@ -397,9 +396,8 @@ class Runner:
     def _control(self) -> None:
         try:
             while not self.endpoint.over:
-                each_look = self._slow.told or not self.endpoint.machines.interface.sound
+                each_look = not self.endpoint.machines.interface.sound
                 if not self._requests and self.driver.wait_control(self.endpoint.deadline(), each_look):
-                    self._slow.look(self.driver.stalled(), now_ns(), self.name_of)
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
                 lines.told, lines.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)

@@ -1,0 +1,164 @@
+/* Which receiver holds our senders up. At each heartbeat we look whether our stream is out of credit, and who has taken least of it.
+ *
+ * A receiver is slow if, for ENOUGH, it was one of the few (less than half of the members) that had taken less than half of what is
+ * on the way, each time that our senders were out of credit. If half of the members are as slow, nobody is: the sender is fast. It is
+ * stuck if nothing at all was taken for PATIENCE. Its heartbeats tell a member that a sender waits for it, and so a member whose
+ * messages go by way of the sequencer learns for whom that one waits. */
+#include "engine/internal.h"
+
+#define ENOUGH ((int64_t)1000000000) /* of evidence */
+#define PATIENCE ((int64_t)900000000) /* with a member that takes nothing */
+#define SECOND ((int64_t)1000000000)
+
+static void report(sc_engine *e, uint64_t member, int how, uint64_t rate, int64_t took) {
+    sc_event *event = sc_push_event(e, SC_EVENT_HOLDUP, member, e->view.tag, NULL, NULL, 0);
+    if (!event) return;
+    event->evidence = how;
+    event->rate = rate;
+    event->took = took;
+}
+
+static uint64_t per_second(uint64_t n, int64_t ns) { return ns > 0 ? (uint64_t)((double)n * SECOND / (double)ns) : 0; }
+
+/* Of our group stream: has a member that took this much left half of what is on the way, or more? */
+static int is_behind(const sc_engine *e, uint64_t consumed) {
+    const sc_tx_stream *tx = &e->group;
+    uint64_t charged = tx->charged_consumed;
+    if (consumed != tx->consumed) charged = sc_tx_has(tx, consumed) ? sc_tx_at(tx, consumed)->charged : tx->charged;
+    return charged - tx->charged_consumed < (tx->charged - tx->charged_consumed) / 2;
+}
+
+static int counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
+
+static uint64_t taken_by(const sc_engine *e, uint32_t rank) {
+    return rank == e->view.rank ? e->credit.self : e->peers[rank]->credit.consumed;
+}
+
+/* Is this member one of a few that are behind? */
+static int is_slow(const sc_engine *e, uint64_t member) {
+    uint32_t behind = 0, members = 0, itself = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (r != e->view.rank && !counts(e->peers[r])) continue;
+        int late = is_behind(e, taken_by(e, r));
+        members++;
+        behind += (uint32_t)late;
+        if (late && e->view.ids[r] == member) itself = 1;
+    }
+    return itself && 2 * behind < members;
+}
+
+/* The member for which the receiver of our forwards waits, as it says; 0: for none. */
+static uint64_t told_by_sequencer(const sc_engine *e) {
+    uint32_t says = e->order.forward_to < 0 ? 0 : e->peers[e->order.forward_to]->awaits;
+    return says && says - 1 != e->view.rank ? e->view.ids[says - 1] : 0;
+}
+
+/* Our senders are out of credit: by this member, as far as can be seen now? */
+static int holds_up(const sc_engine *e, uint64_t member) {
+    if (e->holdup.stuck) return 1;
+    return e->order.own == &e->forward ? told_by_sequencer(e) == member : is_slow(e, member);
+}
+
+static void weigh(sc_engine *e, uint64_t member, int64_t more, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    uint64_t taken = e->order.own->charged_consumed;
+    h->evidence += more;
+    if (h->evidence > ENOUGH) h->evidence = ENOUGH;
+    if (h->evidence < 0) h->evidence = 0;
+    if (!h->named && h->evidence == ENOUGH) {
+        h->named = member;
+        report(e, member, SC_HOLDUP_SLOW, per_second(taken - h->charged, now - h->began), 0);
+    } else if (h->named && !h->evidence) {
+        report(e, h->named, SC_HOLDUP_OVER, 0, now - h->began);
+        h->named = 0;
+    }
+    if (!h->evidence) h->slowest = 0;
+}
+
+static void judge(sc_engine *e, uint64_t whose, int held, int64_t passed, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    uint64_t member = h->named ? h->named : h->slowest;
+    int holds = held && member && holds_up(e, member);
+    if (member && (h->named || holds || !held)) {
+        weigh(e, member, holds ? passed : -passed, now);
+        return;
+    }
+    h->slowest = held ? whose : 0; /* another than before is behind: the evidence begins anew */
+    h->evidence = 0;
+    h->began = now;
+    h->charged = e->order.own->charged_consumed;
+}
+
+/* Nothing was taken for long: told after PATIENCE, and each time that it has lasted twice as long. The sequencer may only pass on
+ * that it has to wait itself, and is given the time to say for whom. */
+static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    if (!held || mark != h->mark) {
+        h->mark = mark;
+        h->since = now;
+        h->stuck = 0;
+    }
+    int64_t took = now - h->since, patience = e->order.own == &e->forward ? 2 * PATIENCE : PATIENCE;
+    if (!held || took < patience || took < 2 * h->stuck) return;
+    if (h->named && h->named != whose) report(e, h->named, SC_HOLDUP_OVER, 0, now - h->began);
+    if (h->named != whose) h->began = h->since;
+    h->named = whose;
+    h->evidence = ENOUGH;
+    h->stuck = took;
+    report(e, whose, SC_HOLDUP_STUCK, 0, took);
+}
+
+static void rate(sc_engine *e, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    if (now - h->rated < SECOND) return;
+    h->rate = per_second(e->counters.messages_delivered - h->delivered, now - h->rated);
+    h->delivered = e->counters.messages_delivered;
+    h->rated = now;
+}
+
+void sc_holdup_look(sc_engine *e, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    int64_t passed = now - h->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
+    uint64_t whose = 0, mark = 0, said = 0;
+    h->looked = now;
+    rate(e, now);
+    int closing = e->cut.gate_closed || e->cut.paused || e->cut.set; /* then senders wait for that */
+    int held = !closing && sc_flow_held(e, &whose, &mark);
+    if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
+    judge_stuck(e, whose, held && !said, mark, now); /* of what the sequencer has, it alone knows who takes how much */
+    judge(e, whose, held, passed < most ? passed : most, now);
+    if (h->awaited && now - h->awaited >= ENOUGH) {
+        report(e, e->config.member, SC_HOLDUP_OVER, 0, now - h->awaited_since);
+        h->awaited = 0;
+    }
+}
+
+/* For our heartbeats: 1 more than the rank of the member for which our senders wait; 0: for none. */
+uint32_t sc_holdup_says(const sc_engine *e) {
+    if (e->order.own == &e->forward) return 0; /* the sequencer says it, who knows */
+    for (uint32_t r = 0; r < e->view.n; r++)
+        if (e->holdup.named == e->view.ids[r]) return r + 1;
+    return 0;
+}
+
+void sc_holdup_heard(sc_engine *e, sc_peer *peer, uint32_t says, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    peer->awaits = says;
+    if (says != e->view.rank + 1) return;
+    if (!h->awaited) {
+        h->awaited_since = now;
+        report(e, e->config.member, SC_HOLDUP_SLOW, h->rate, 0);
+    }
+    h->awaited = now;
+}
+
+/* A view begins. */
+void sc_holdup_begin(sc_engine *e, int64_t now) {
+    sc_holdup *h = &e->holdup;
+    if (h->named) report(e, h->named, SC_HOLDUP_OVER, 0, now - h->began);
+    if (h->awaited && h->named != e->config.member)
+        report(e, e->config.member, SC_HOLDUP_OVER, 0, now - h->awaited_since);
+    e->holdup = (sc_holdup){
+        .looked = now, .since = now, .began = now, .rate = h->rate, .rated = h->rated, .delivered = h->delivered};
+    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->awaits = 0;
+}

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "engine/engine.h"
+
+/* Which receiver holds our senders up: judged by what the engine knows at each heartbeat. */
+
+typedef struct {
+    uint64_t named; /* it was reported as the one that holds our senders up; 0: none was */
+    uint64_t slowest; /* else the one that may be: it has been behind all the time */
+    int64_t evidence; /* ns against it: grows while it holds us up, and falls while it does not */
+    int64_t began; /* of the evidence */
+    uint64_t charged; /* what all had taken of our stream then */
+    uint64_t mark; /* up to here all had taken our stream at the last look */
+    int64_t since; /* they have taken nothing more */
+    int64_t stuck; /* duration of that as last reported */
+    int64_t looked; /* time of the last look */
+    int64_t awaited; /* when another member last said that its senders wait for us; 0: they do not */
+    int64_t awaited_since; /* when it began to say so */
+    uint64_t delivered; /* messages to our application when its rate was last computed */
+    int64_t rated; /* and when that was */
+    uint64_t rate; /* messages per second */
+} sc_holdup;
+
+struct sc_peer;
+
+void sc_holdup_begin(sc_engine *e, int64_t now);
+void sc_holdup_look(sc_engine *e, int64_t now);
+uint32_t sc_holdup_says(const sc_engine *e);
+void sc_holdup_heard(sc_engine *e, struct sc_peer *peer, uint32_t says, int64_t now);

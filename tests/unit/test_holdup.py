@@ -1,0 +1,158 @@
+"""Which receiver holds senders up: who is named, when, and that nobody is named without cause."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+from helpers.engines import HEARTBEAT_MS, MS, Net
+
+from seqcast._native.engine import SENT
+from seqcast.core.holdups import Holdups
+from seqcast.core.log import LogLines
+from seqcast.core.vocabulary import SendersHeld
+
+SECOND_MS = 1000
+
+
+class Stream:
+    """Members among which the first sends as much as it may; what each application takes is bounded."""
+
+    def __init__(self, n: int, **settings: object) -> None:
+        self.net = Net(n, window=1 << 16, **settings)
+        self.reports: list[list[tuple[str, int]]] = [[] for _ in range(n)]
+        self.rates: list[list[int]] = [[] for _ in range(n)]
+
+    def run(self, ms: int, every_ms: dict[int, int], senders: tuple[int, ...] = (0,)) -> None:
+        """``every_ms``: by member: its application takes one batch of 8 KB each time; others take all at once."""
+        net = self.net
+        for _ in range(ms // 2):
+            for sender in senders:
+                while net.engines[sender].send(bytes(1000)) == SENT:
+                    pass
+            net.step(2 * MS, take=False)
+            for i, engine in enumerate(net.engines):
+                if i not in every_ms:
+                    net.take(i)
+                elif every_ms[i] and net.now // MS % every_ms[i] == 0:
+                    engine.deliver(8192)
+                    engine.taken()
+                for kind, *details in engine.events():
+                    if kind == "holdup":
+                        member, how, rate, _ = details
+                        self.reports[i].append((how, net.ids.index(member)))
+                        self.rates[i].append(rate)
+
+
+def test_a_receiver_that_is_slower_than_the_others_is_named_and_learns_it():
+    stream = Stream(4)
+    stream.run(3 * SECOND_MS, {2: 4})
+    assert stream.reports == [[("slow", 2)], [], [("slow", 2)], []]
+    assert 1_000_000 < stream.rates[0][0] < 3_000_000, "8 KB in 4 ms"
+    assert 1000 < stream.rates[2][0] < 3000, "8 messages in 4 ms"
+    stream.run(3 * SECOND_MS, {})
+    assert stream.reports == [[("slow", 2), ("over", 2)], [], [("slow", 2), ("over", 2)], []]
+
+
+def test_evidence_of_less_than_a_second_names_nobody():
+    stream = Stream(4)
+    for _ in range(5):
+        stream.run(SECOND_MS - 2 * HEARTBEAT_MS, {2: 4})
+        stream.run(SECOND_MS, {})
+    assert stream.reports == [[], [], [], []]
+
+
+@pytest.mark.parametrize(("n", "slow"), [(2, (1,)), (3, (1, 2)), (4, (1, 2)), (4, (0, 1, 2, 3))])
+def test_nobody_is_slow_if_half_of_the_members_are(n, slow):
+    stream = Stream(n)
+    stream.run(4 * SECOND_MS, dict.fromkeys(slow, 4))
+    assert stream.reports == [[] for _ in range(n)]
+
+
+def test_a_sender_that_is_not_held_names_nobody():
+    stream = Stream(4)
+    stream.run(200, {})
+    stream.run(4 * SECOND_MS, {2: 4}, senders=())
+    assert stream.reports == [[], [], [], []]
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_a_receiver_that_takes_nothing_is_named_again_each_time_that_this_has_doubled(n):
+    stream = Stream(n)
+    stream.run(8 * SECOND_MS, {1: 0})
+    assert stream.reports[0] == [("stuck", 1)] * 4  # after 0.9, 1.8, 3.6 and 7.2 s
+    assert stream.reports[1] == [("slow", 1)] and stream.rates[1] == [0]
+    stream.run(3 * SECOND_MS, {})
+    assert stream.reports[0][4:] == [("over", 1)] and stream.reports[1][1:] == [("over", 1)]
+
+
+def test_a_member_whose_own_application_takes_nothing_names_itself():
+    stream = Stream(3)
+    stream.run(2 * SECOND_MS, {0: 0})
+    assert set(stream.reports[0]) == {("stuck", 0)} and stream.reports[1:] == [[], []]
+
+
+def test_who_sends_by_way_of_the_sequencer_names_the_receiver_that_holds_that_one_up():
+    stream = Stream(4, sequencer=0)
+    stream.run(4 * SECOND_MS, {2: 4}, senders=(0, 1))
+    assert stream.reports[0] == stream.reports[2] == [("slow", 2)]
+    assert stream.reports[1] == [("slow", 2)] and stream.reports[3] == []
+    stream.run(4 * SECOND_MS, {2: 0}, senders=(0, 1))
+    assert {member for each in stream.reports for _, member in each} == {2}
+    assert ("stuck", 2) in stream.reports[0] and stream.reports[1] == [("slow", 2)]
+
+
+def test_a_view_ends_what_was_said():
+    stream = Stream(3)
+    stream.run(2 * SECOND_MS, {2: 4})
+    assert stream.reports[0] == stream.reports[2] == [("slow", 2)]
+    net = stream.net
+    for engine in net.engines:
+        engine.gate_close()
+    net.run(500)
+    cut = [net.engines[0].last_sent(), net.engines[1].last_sent(), net.engines[2].last_sent()]
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2, base=cut, cuts=dict.fromkeys((0, 1, 2), cut))
+    stream.run(100, {})
+    assert stream.reports[0][-1] == stream.reports[2][-1] == ("over", 2)
+
+
+class Told:
+    """What a member says of the engine's reports."""
+
+    def __init__(self) -> None:
+        names = {1: "a", 2: "b", 3: "c"}
+        infos = {each: SimpleNamespace(id=each, name=name) for each, name in names.items()}
+        self.context: Any = SimpleNamespace(me=infos[1], infos=infos, now=0)
+        self.log = LogLines(self.context)
+        self.holdups = Holdups(self.context, self.log)
+
+    def hear(self, at_s: float, member: int, how: Literal["slow", "stuck", "over"], number: int = 0) -> list[str]:
+        self.context.now = int(at_s * 1e9)
+        rate, took_ns = (number, 0) if how == "slow" else (0, number * 10**9)
+        self.holdups.heard(SendersHeld(member, how, rate, took_ns))
+        return [("warning: " if line.warning else "info: ") + line.text % line.args for line in self.log.take()]
+
+
+def test_what_a_member_is_told():
+    told = Told()
+    assert told.hear(1, 3, "slow", 1_230_000)[0].startswith(
+        "warning: a: slow receiver: senders wait for c: it takes 1.23 MB/s of what this member sends, and most others"
+    )
+    assert told.hear(9, 3, "over", 8) == [
+        "info: a: senders no longer wait for c: it takes messages again as fast as they come, after 8 s"
+    ]
+    assert "senders wait for this member: its application takes 14000 messages/s" in told.hear(10, 1, "slow", 14_000)[0]
+    assert told.hear(11, 2, "stuck", 1)[0].startswith("warning: a: slow receiver: b has taken nothing for 1 s")
+    assert told.hear(12, 2, "stuck", 2) and told.hear(14, 2, "stuck", 4), "the engine says it less and less often"
+    assert told.hear(15, 9, "slow", 1) == [], "a member that is gone"
+    assert "its application has taken nothing for 6 s" in told.hear(20, 1, "stuck", 6)[0]
+
+
+def test_a_receiver_on_the_edge_is_told_of_less_and_less_often():
+    told = Told()
+    warned = [at for at in range(0, 6000, 2) if told.hear(at, 3, "slow", 5) + told.hear(at + 1, 3, "over", 1)]
+    assert warned == [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030, 3630, 4230, 4830, 5430]
+    assert told.hear(6000, 3, "stuck", 1) == [] and told.hear(6005, 3, "stuck", 6), "for long: in any case"
+    assert told.hear(8000, 3, "over", 1) and told.hear(9000, 3, "slow") and told.hear(9001, 3, "over")
+    assert told.hear(9011, 3, "slow"), "after a long silence it begins with the shortest pause again"
