@@ -232,6 +232,10 @@ static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now)
     }
 }
 
+void sc_engine_beat(sc_engine *e, int64_t now) {
+    if (e->in_view && e->detect.heartbeat_due != SC_NEVER && e->detect.heartbeat_due > now) heartbeat(e, now);
+}
+
 /* Heartbeats of another view show how many members it has: its beacons only claim it. */
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
     sc_beat *place = &e->detect.beats[0];
@@ -280,6 +284,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     if (e->cut.set || peer->cut.lost) return;
     if (!peer->detect.present) sc_probe_entered(e, peer);
     peer->detect.present = 1;
+    peer->detect.beat = now;
     sc_flow_claim(&peer->group, sc_get_claim(p));
     sc_rx_stable(e, &peer->group, sc_get_heartbeat_stable(p));
     sc_rx_known(e, &peer->group, sc_get_heartbeat_highest(p), now + e->config.nak_delay_ns);
@@ -321,9 +326,11 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
     if (event) event->evidence = refused ? peer->detect.refused_by : SC_EVIDENCE_SILENCE;
 }
 
+/* A member that has gone on to another view without us is heard there, and answers nobody of this one. */
 static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
     const sc_peer_detection *at = &peer->detect;
-    return !at->mute && !at->silent && !at->doubted && at->present && now - at->reached >= MUTE * suspect_after(e);
+    int here = at->present && now - at->beat < suspect_after(e);
+    return !at->mute && !at->silent && !at->doubted && here && now - at->reached >= MUTE * suspect_after(e);
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {

@@ -25,6 +25,7 @@ typedef struct {
 /* Of each member. */
 typedef struct {
     int present; /* its heartbeats say that it has installed this view */
+    int64_t beat; /* the last one */
     int doubted; /* under verification; set as long as one of the next two is */
     int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
     int mute; /* heard, but no unicast from it came for MUTE suspicion times, though it was asked for one */

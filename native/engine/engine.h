@@ -356,6 +356,8 @@ size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max);
 /* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
+/* Sends the next heartbeat now: other views learn that this one has members. */
+void sc_engine_beat(sc_engine *e, int64_t now);
 
 /* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
 

@@ -388,8 +388,8 @@ def test_a_leaver_that_gave_up_keeps_nobody_from_forming_a_group():
     b.crash()
     stage.until(2000)
     c.leave()
-    stage.named("d", 11_000)
-    stage.until(12_500)
+    stage.named("d", 2500)
+    stage.until(3000)
     assert c.endpoint.over and names(stage.nodes[-1]) == []
     stage.until(20_000)
     assert names(stage.nodes[-1]) == [["d"]]

@@ -42,7 +42,7 @@ print("\\n" + json.dumps([status, *sorted(sys.modules)]))
 """
 LIGHT = {"seqcast", "cli", "cli.options", "cli.output", "commandline", "errors", "types", "arguments", "files", "lazy"}
 """What the help of every command may load of the package; of a part, its own package too."""
-CONFIG = {"config", *(f"config.{name}" for name in ("check", "fields", "sources"))}
+CONFIG = {"config", *(f"config.{name}" for name in ("check", "derive", "fields", "sources"))}
 PERF = ("arguments", "command", "paths", "processes", "report", "runs")
 OWN = {
     "audit": {"spark", "spark.command"},

@@ -286,6 +286,7 @@ cdef extern from "engine/engine.h" nogil:
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_links(sc_engine *e, bint unicast, uint64_t *pairs, size_t max)
     size_t sc_engine_strangers(const sc_engine *e, uint64_t tag)
+    void sc_engine_beat(sc_engine *e, int64_t now)
     uint64_t sc_engine_gate_close(sc_engine *e, int unicasts)
     void sc_engine_pause(sc_engine *e)
     void sc_engine_resume(sc_engine *e)

@@ -221,6 +221,8 @@ class Engine:
         """Number of addresses from which heartbeats of the view with this tag came within the last suspicion time."""
     def greet(self, member: int, address: bytes) -> None:
         """Pings a member, or a stranger, at once."""
+    def beat(self, now_ns: int) -> None:
+        """Sends the next heartbeat now, so that other views learn that this one has members."""
     def gate_close(self, unicasts: bool = False) -> int:
         """Closes the send gate and returns the last own seqno. ``unicasts``: the cut is reached only when survivors
         have the unicasts that were sent to them."""

@@ -334,6 +334,11 @@ cdef class Engine:
         sc_engine_greet(self.e, member, &to)
         sc_mutex_unlock(&self.lock)
 
+    def beat(self, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        sc_engine_beat(self.e, now_ns)
+        sc_mutex_unlock(&self.lock)
+
     def gate_close(self, bint unicasts=False):
         sc_mutex_lock(&self.lock)
         cdef uint64_t last = sc_engine_gate_close(self.e, unicasts)
