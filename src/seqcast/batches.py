@@ -167,7 +167,8 @@ class Batches:
         state: the application's own state, which is transferred after the table; None: it has none. It is taken
             between two batches: what an application does with the rows of one is never cut in half. When a partition
             heals the tables are merged where the application's state can be, or there is none: with a handler that has
-            no ``merge_state`` each side keeps its own table, and a writer that was on both may be delivered on one.
+            no ``merge_state`` all take over table and state of the larger side, and what the others were delivered
+            meanwhile is lost.
         keep_s: entries of writers that ended no batch for so many seconds are dropped. Time passes as the messages of
             the stream tell (`Clock`), the same on every member, and stands still while nobody sends.
         memory_bytes: rows of a batch beyond this wait in a temporary file.

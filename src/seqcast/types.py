@@ -136,9 +136,13 @@ class MergeView(View):
     Args:
         subgroups: the views that were merged, each with those of its members that are in the merged view; the merge
             leader's first.
+        state_from: the one of them whose application state all others take over, in place of their own, because not
+            every state handler has ``merge_state``; what their own states had of the time apart is lost. None: no state
+            is replaced so.
     """
 
     subgroups: tuple[View, ...] = ()
+    state_from: View | None = None
 
     def __str__(self) -> str:
         groups = (", ".join(member.name for member in group.members) for group in self.subgroups)

@@ -224,7 +224,7 @@ def test_bad_handlers_and_bad_writes_are_told_to_their_owner(caplog):
 def test_a_group_without_handlers_has_no_state_to_give():
     name = cluster()
     with join(name, "a") as a:
-        with pytest.raises(seqcast.JoinTimeout, match="no member of the group was joined with a state handler"):
+        with pytest.raises(seqcast.JoinTimeout, match="no member of the group was joined with a state handler: "):
             join(name, "b", state=Log())
         with join(name, "c") as c:  # who asks for none gets none
             wait_until(lambda: len(c.view.members) == len(a.view.members) == 2)

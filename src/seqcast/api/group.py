@@ -74,7 +74,9 @@ def join(
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
-            view on are received afterwards. It is not called on the first member of a group. See ``StateHandler``.
+            view on are received afterwards. It is not called on the first member of a group. It is called again when
+            a partition heals, on members that take over the merged state or, if not every handler has ``merge_state``,
+            that of the larger side. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change stops sends to the group, so that the application can finish what
             must not span two views. It may send. Those messages are delivered on every member before the next view;

@@ -59,7 +59,7 @@ class Receiving(driver.Receiver, GroupBase):
         self._stop: View | None = None  # at which the application waits until states are merged
         self._end: Excluded | Left | None = None
         self._sees_events = False  # the application takes events, too
-        self._merges = hasattr(state, "merge_state")
+        self._reconciles = state is not None
         if config.journal:
             try:
                 self._journal = self._open_journal()
@@ -145,7 +145,7 @@ class Receiving(driver.Receiver, GroupBase):
         """A call for messages passes over an event: warns of one that the application has no other way to see. Under
         the stream's lock."""
         merged = isinstance(event, MergeView) and self._runner.callbacks is None
-        if self._sees_events or not (isinstance(event, Lost) or (merged and not self._merges)):
+        if self._sees_events or not (isinstance(event, Lost) or (merged and not self._reconciles)):
             return
         log.warning(
             "%s: a loop over messages passed over %s; `for event in group.events()` yields it, too",

@@ -118,6 +118,8 @@ def as_json(event: object) -> bytes:
             }
             if isinstance(event, seqcast.MergeView):
                 row["subgroups"] = [[member.name for member in group.members] for group in event.subgroups]
+                if event.state_from is not None:
+                    row["state_from"] = [member.name for member in event.state_from.members]
         case seqcast.Blocked() | seqcast.Unblocked():
             row = {"event": type(event).__name__.lower(), "kind": event.kind, "reason": event.reason}
         case seqcast.InterfaceChanged():

@@ -111,10 +111,25 @@ class LogLines:
         elif part in self.told:
             changes = self.changes(old, view, frame.survivors, why)
             self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
+        if isinstance(view, MergeView) and view.state_from is not None and self.context.me.state:
+            self._replaced(view, view.state_from)
         before = old.members[old.sequencer] if old is not None and old.sequencer >= 0 else None
         if old is not None and sequencer is not None and sequencer != before:
             counter = view.view_id.counter
             self.say("order", "%s: %s puts the messages in order from view %d on", me, sequencer, counter)
+
+    def _replaced(self, view: MergeView, kept: View) -> None:
+        """Some members take over the state of others: whoever reads warnings alone learns this in any case."""
+        sides = [
+            f"[{', '.join(member.name for member in group.members)}]"
+            for group in (kept, *(group for group in view.subgroups if group is not kept))
+        ]
+        text = (
+            "%s: the group's sides had different states, and not every state handler has merge_state: all take over "
+            "that of %s, and what only the states of %s had is lost"
+        )
+        told = self.context.me.name, sides[0], " and ".join(sides[1:])
+        self.lines.append(Log("merge", text, told, warning=True))
 
     def changes(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
         """Who joined, left and was excluded between two views, and why."""

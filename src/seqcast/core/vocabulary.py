@@ -344,7 +344,7 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """A receiving application stops at the beginning of a view until it has the state of the merged group.
+    """A receiving application stops at the beginning of a view until it has the state of the whole group.
 
     Args:
         boundary: tag of the view; 0: none, it continues with its own state.

@@ -460,7 +460,7 @@ class Runner:
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
                 case StateLost(error, inside=True):
-                    log.error("%s: leaves, as the states cannot be merged: %s", self.member.name, error)
+                    log.error("%s: leaves, as it cannot have the state of the group: %s", self.member.name, error)
                 case TakeState() | StateHeld() | StateLost():
                     self.state_news.append(effect)
                 case Warn(text):

@@ -56,12 +56,18 @@ class StateHandler(Protocol):
 
     def set_state(self, read: Callable[..., bytes], /) -> object:
         """Takes over the state: ``read(n)`` gives the next n bytes, ``read()`` all that is left, b"" is the end. Runs
-        on the thread that joins, before ``join`` returns; with ``merge_state`` also on the thread that receives, in
-        place of the state that the application had."""
+        on the thread that joins, before ``join`` returns.
+
+        When a partition heals (``partition="merge"``), it runs again, on the thread that receives and before the
+        ``MergeView``: what it reads replaces the state that the application had, so nothing of that may be kept. It is
+        the merged state (``merge_state``). If not every member that has a state has ``merge_state``, it is the state of
+        the side on which most members have one: the others lose what their own had of the time apart. A warning names
+        the sides, and so does ``MergeView.state_from``."""
 
 
 class MergingHandler(StateHandler, Protocol):
-    """A ``StateHandler`` whose states are merged when a partition heals, if all members that have a state have one."""
+    """A ``StateHandler`` whose states are merged when a partition heals, if all members that have a state have
+    such a handler. Otherwise all take over the state of one side; see ``set_state``."""
 
     def merge_state(self, others: Sequence[SubgroupState], /) -> object:
         """Merges the states of other parts of the group into its own. Runs on one member, on the thread that receives,

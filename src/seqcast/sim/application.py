@@ -265,16 +265,14 @@ class Application:
             self.at_view(entry)
 
     def at_view(self, view: View) -> None:
-        """Between two messages: gives its state, and stops if states are merged."""
+        """Between two messages: gives its state, and stops if it merges states, or takes over another one."""
         record, tag = self.record, view.view_id.tag
-        if isinstance(view, MergeView) and self.options.merges:
+        if isinstance(view, MergeView):
             self.chain.part(tag, record.together(view).view_id)
-        elif isinstance(view, MergeView):
-            self.chain.begin_anew(tag)
         record.states[tag, self.chain.branch] = self.chain.digest()
         self.keeper.feed(self.keeper.merge.reached(tag, self.machine.now))
         if self.keeper.merge.stopped:
-            self.machine.trace("stops until states are merged")
+            self.machine.trace("stops until it has the state of all")
             record.stops.append((tag, tuple(self.chain.past)))
             record.stopped = True
             if record.runs:
@@ -400,7 +398,7 @@ class Application:
         if reconciled:
             tag = self.keeper.merge.plan.boundary
             self.record.states[tag, self.chain.branch] = self.chain.digest()
-        self.machine.trace("goes on " + ("with the merged state" if reconciled else "as it is"))
+        self.machine.trace("goes on " + ("with the state of all" if reconciled else "as it is"))
         self.machine.clock.at(self.machine.clock.now, self.run_again)
 
     def run_again(self) -> None:

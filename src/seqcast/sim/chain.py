@@ -13,7 +13,7 @@ class Chain:
     """Per sender, how many of its messages were delivered and a hash over them: if two members deliver the same set,
     each sender's in order, their states are equal.
 
-    ``branch`` distinguishes the states of a group's parts until they are merged; ``past`` has its branches since its
+    ``branch`` distinguishes the states of a group's parts until they are one again; ``past`` has its branches since its
     last merge, and ``merged`` those that were merged into it.
     """
 
@@ -28,12 +28,8 @@ class Chain:
         count, chain = self.chains.get(sender, (0, ""))
         self.chains[sender] = count + 1, hashlib.blake2b(f"{chain}/{counter}".encode(), digest_size=8).hexdigest()
 
-    def begin_anew(self, tag: int) -> None:
-        """The reaction of an application without ``merge_state`` to a MergeView, in the simplest way."""
-        self.chains = {0: (0, f"{tag:x}")}
-
     def part(self, tag: int, subgroup: ViewId) -> None:
-        """The MergeView with this tag begins; until states are merged, it is that of one of its subgroups."""
+        """The MergeView with this tag begins; until all have one state, it is that of one of its subgroups."""
         self.branch = _hash(f"{self.branch} {subgroup.tag:x} in {tag:x}")
         self.past.append(self.branch)
 

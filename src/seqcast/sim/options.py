@@ -71,7 +71,7 @@ class Options:
         state: the members' applications have a state, which joiners take over.
         state_bytes: its size, at least.
         state_refusals: how many times an application fails to give it.
-        merges: when parts of a group merge, so do the applications' states; else each application begins anew.
+        merges: when parts of a group merge, so do the applications' states; else all take over that of one part.
         guard: members have guard connections (``guard=True``), some of which break or are refused without cause.
         slow_loads: fraction of the joiners' applications that load it slowly; some take too long, some fail.
         orderer: order policy of the members, with records: "shuffled", or one that also sometimes "raises", is "late"

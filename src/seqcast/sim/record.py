@@ -111,8 +111,8 @@ class Record:
         states: digest of the state at the beginning of the view with this tag, by (tag, branch); see ``sim/state.py``.
         merges: (tag, branch, the branch's earlier merges, states) of each merge of others' states into its own.
         chain: its state.
-        stopped: it is delivered nothing until states are merged.
-        stops: (tag, past branches) of each time that it stopped until states are merged.
+        stopped: it is delivered nothing until it has the state of all.
+        stops: (tag, past branches) of each time that it stopped so.
         passed_over: how many times it gave up a provider.
         inside: the application has the state, and takes deliveries.
         voided: views from before the state that was taken over.

@@ -10,6 +10,7 @@ from seqcast.core.frames.codec import Schema, dump_fields, fields_of, integer, l
 from seqcast.core.frames.fields import (
     Attempt,
     Bytes,
+    Flag,
     HistoryField,
     Id,
     Ids,
@@ -84,6 +85,7 @@ class NewView:
         merged_into: by rank, the label of the state that the member's own was merged into; 0: of none. Empty: all 0.
         providers: for the members that lack the group's state.
         merger: rank of the member that merges the states of a merged view's parts; -1: there is nothing to merge.
+        stateful: members of the closed view, or views, joined with a state handler.
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
@@ -114,6 +116,7 @@ class NewView:
     merged_into: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
     providers: Annotated[tuple[Provision, ...], listed(schema_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
     merger: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)] = -1
+    stateful: Flag = False
     subgroups: Annotated[tuple[Subgroup, ...], listed(schema_of(Subgroup), SUBGROUPS_MAX)] = ()
     shortfalls: Shortfalls = ()
     departed: Ids = ()

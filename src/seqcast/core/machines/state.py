@@ -6,9 +6,10 @@ transfer continues over later views as long as provider and boundary stay the sa
 passed over, the VIEW names another one, with a new boundary, and the transfer starts again. Members report in their OK
 whether they lack the state, so the initiator knows of all of them.
 
-After a merge, members that had the state of their part lack the merged one. Their application is *inside*: it keeps its
-state, and stops at the boundary until the merged state is there. Between its OK and the VIEW a member does not take
-over a state that arrives: the VIEW relies on its OK, and may name another provider, or none.
+After a merge, members that had the state of their part lack the merged one, or that of the part whose state was chosen.
+Their application is *inside*: it keeps its state, and stops at the boundary until the other one is there. Between its
+OK and the VIEW a member does not take over a state that arrives: the VIEW relies on its OK, and may name another
+provider, or none.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from typing import ClassVar
 
 from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import WHOLE, NewView, StateWanted
-from seqcast.core.rules.providers import labels_of
+from seqcast.core.rules.providers import can_merge, labels_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import LeaveGroup, StateHeld, StateLost, StatePlan, TakeState
+from seqcast.core.vocabulary import LeaveGroup, StateHeld, StateLost, StatePlan, TakeState, Warn
 
 
 class StateTakerState(Enum):
@@ -70,16 +71,14 @@ class StateTaker(Machine):
         if frame.closes is None:
             self.fire(E.FORMED)
         elif labels_of(frame)[me.id] == WHOLE:
-            self.fire(E.KEPT, "the VIEW says that this member has the state, and nobody gave it: join again")
+            self.fire(E.KEPT, "the VIEW says that this member has the state, and nobody gave it: join again", frame)
         elif not mine:
-            had = self.plan is not None or any(info.state and info.id != me.id for info in frame.members)
+            # The VIEW names only those that stay, and the last members with a state may leave with it.
             self.fire(
                 E.NOBODY,
                 "no member that has the state is left: join again"
-                if had
-                # The VIEW names only those that stay: the last members with a state may leave with it.
-                else "no member of the group was joined with a state handler, or those that were have just left: join "
-                "again, and if that fails, join without one, or give them one",
+                if frame.stateful
+                else "no member of the group was joined with a state handler: join without one, or give them one",
             )
         else:
             merges = frame.merger >= 0 and frame.members[frame.merger].id == me.id
@@ -149,9 +148,11 @@ class StateTaker(Machine):
             self._tell(replace(plan, held=True))
         self.inside = True
 
-    def keep(self, *_: object) -> None:
-        """The state of our part is the group's: no other is left."""
+    def keep(self, _reason: str, frame: NewView) -> None:
+        """The state of our part is the group's: no other is left, or those that are take it over."""
         self._end()
+        if self.inside and not can_merge(frame.members):
+            self.context.emit(Warn("the members whose state was to be taken over are gone: that of this member holds"))
         self._tell(None)
 
     def pass_over(self, reason: str, provider: int) -> None:
@@ -202,7 +203,7 @@ class StateTaker(Machine):
         (S.OUT, E.NAMED, S.LACKING, take, "admitted: the VIEW names a provider"),
         ((S.LACKING, S.ASKING), E.NAMED, S.LACKING, take, "another provider and a new boundary: start again"),
         (S.HELD, (E.NAMED, never_merges), None, IGNORED, "it arrived while the cut was agreed"),
-        (S.HELD, E.NAMED, S.LACKING, take, "a merge: it has the state of its part alone"),
+        (S.HELD, E.NAMED, S.LACKING, take, "a merge: it has the state of its part alone, which is merged or replaced"),
         (S.LOST, E.NAMED, None, IGNORED, "it was given up while the cut was agreed"),
         (S.OUT, E.SAME, None, ILLEGAL, "no provider was named before"),
         (S.LACKING, (E.SAME, came_early), S.HELD, have, "it arrived while the cut was agreed"),

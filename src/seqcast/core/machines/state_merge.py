@@ -1,13 +1,15 @@
-"""The application's state at the beginning of a view: giving it to joiners, and merging the states of several parts.
+"""The application's state at the beginning of a view: giving it to joiners, and making one of the states of several
+parts.
 
 At the beginning of each view the application gives its state to the joiners for which it is the provider. Where states
-are merged, it stops at this boundary until it has the merged state; the merger gives that to its joiners.
+are merged, it stops at this boundary until it has the merged state; the merger gives that to its joiners. Where they
+cannot be merged, it stops if the state of another part was chosen, until it has taken that over.
 
 ``state.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
-them into its own; all others take over the result. This machine decides where a receiving application stops, which
-bytes belong to which state, when a provider is given up, and when the application continues. If a later view replaces
-the plan, the application continues with the state that it has. Messages of the group wait in the engine meanwhile, and
-senders wait for credit.
+them into its own, and all others take over the result; or all others take over that of one part. This machine decides
+where a receiving application stops, which bytes belong to which state, when a provider is given up, and when the
+application continues. If a later view replaces the plan, the application continues with the state that it has. Messages
+of the group wait in the engine meanwhile, and senders wait for credit.
 """
 
 from __future__ import annotations
@@ -283,7 +285,7 @@ class StateMerge(Machine):
     def report_silence(self) -> None:
         self.report_refusal(
             f"nothing came for state_timeout_s={self._timeout_ns / 1e9:g} s; its application has to receive, and "
-            "get_state to return, for states to be merged"
+            "get_state to return, for its state to be taken"
         )
 
     def reconcile(self, plan: StatePlan) -> None:

@@ -11,7 +11,7 @@ from seqcast.core.frames.fields import Attempt, MemberInfo
 from seqcast.core.frames.view import NONE, WHOLE, NewView, Subgroup
 from seqcast.core.orders import Order, by_name, by_number
 from seqcast.core.orders.order import NOBODY, Choose, first
-from seqcast.core.rules.providers import Plan, plan
+from seqcast.core.rules.providers import Plan, plan, subgroup_kept
 from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 
 SMALLER_PACKETS = (32_368, 15_984)
@@ -215,6 +215,7 @@ def next_view(
         view_id=view_id,
         members=tuple(members),
         cut=tuple(cut),
+        stateful=any(infos[member.id].state for member in view.members),
         base=tuple(cut[rank] if rank >= 0 else first_seqno - 1 for rank in ranks),
     )
     return with_table(frame, view, table)
@@ -254,7 +255,9 @@ def view_of(frame: NewView) -> View:
         return View(frame.view_id, members, frame.order, frame.sequencer, mechanism)
     by_id = {member.id: member for member in members}
     subgroups = tuple(View(group.view_id, tuple(by_id[each] for each in group.ids)) for group in frame.subgroups)
-    return MergeView(frame.view_id, members, frame.order, frame.sequencer, mechanism, subgroups)
+    kept = subgroup_kept(frame)
+    state_from = None if kept is None else subgroups[frame.subgroups.index(kept)]
+    return MergeView(frame.view_id, members, frame.order, frame.sequencer, mechanism, subgroups, state_from)
 
 
 def apart(frame: NewView, me: int) -> list[bool] | None:

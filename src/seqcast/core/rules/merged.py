@@ -76,6 +76,7 @@ def merged_view(
         with_plan(replace(frame, view_id=view_id), merged_plan(members, parts, view_id.tag)),
         base=tuple(places[info.id][1] for info in members),
         origin_base=tuple(origin_base),
+        stateful=any(part.stateful for part in parts),
         subgroups=tuple(subgroups),
         history=max(part.history for part in parts),
         shortfalls=tuple(known[-SHORTFALLS_MAX:]),

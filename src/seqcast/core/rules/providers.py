@@ -5,15 +5,19 @@ or a number from ``PART`` on. Members with the same number have the state of the
 numbers are different states, because the parts were separated and have not merged their states yet. The state of a
 member that lacks its part's merged one was *merged into* that: it does not count while a member here has that one, and
 does again if no member has, so that nothing is lost with the merger. The label of the merged state is the lower one.
+
+If not every member that has a state can merge states, the state that most members have becomes the group's: they are
+``WHOLE``, and all others take it over, but keep their numbers until they have it, so that one of theirs becomes the
+group's if those members crash first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.view import NONE, PART, PARTS_MAX, WHOLE, NewView, Provision
+from seqcast.core.frames.view import NONE, PART, PARTS_MAX, WHOLE, NewView, Provision, Subgroup
 
 STATE_MERGES = 2
 """``MemberInfo.state`` of a member whose application merges states."""
@@ -51,13 +55,10 @@ def plan(members: Sequence[MemberInfo], lacking: Lacking, before: NewView | None
     all_labels = {info.id: _label(info, lacking, known) for info in members}
     into = _merged_into(all_labels, before)
     labels = _counted(all_labels, into)
-    whole = WHOLE in labels.values()
-    if not whole and len({label for label in labels.values() if label >= PART}) > 1:
+    if _states(labels) > 1 and WHOLE not in labels.values() and can_merge(_with_state(members, all_labels)):
         made = _merge(members, labels, lacking, before, boundary)
     else:
-        if not whole:  # one part is left: its state is the group's
-            labels = {member: WHOLE if label else NONE for member, label in labels.items()}
-        made = _from_whole(members, labels, lacking, before, boundary)
+        made = _from_whole(members, _chosen(labels), lacking, _earlier(before), boundary)
     return _with_merged(made, members, all_labels, into)
 
 
@@ -71,46 +72,70 @@ def merged_plan(members: Sequence[MemberInfo], parts: Sequence[NewView], boundar
     """
     labels = {info.id: NONE for info in members}
     into: dict[int, int] = {}
-    merges = all(info.state == STATE_MERGES for info in members if info.state)
     number = PART
     for part in parts:
-        own, own_above = labels_of(part), _above(part)
-        held = sorted(set(own.values()) - {NONE})
+        own = {member: label for member, label in labels_of(part).items() if label and member in labels}
+        own_above, held = _above(part), sorted(set(own.values()))
         numbers = {label: number + place for place, label in enumerate(held)}
         number += len(held)
         whole = numbers.get(WHOLE, NONE)  # into which all other states of the part were merged
         for member, label in own.items():
-            labels[member] = numbers.get(label, NONE)
+            labels[member] = numbers[label]
             above = numbers.get(own_above.get(label, NONE), whole if label > WHOLE else NONE)
             if above:
                 into[member] = above
-    if not merges:
-        labels = {member: WHOLE if label and member not in into else NONE for member, label in labels.items()}
-        into = {}
-    plan = _merged_plan(members, parts, _counted(labels, into), boundary)
-    return _with_merged(plan, members, labels, into)
+    counted = _counted(labels, into)
+    if _states(counted) > 1 and can_merge(_with_state(members, labels)):
+        lacking: Lacking = {info.id: () for info in members if info.state}
+        made = _merge(members, counted, lacking, None, boundary)
+    else:
+        made = _from_whole(members, _chosen(counted), {}, _transfers(parts, boundary), boundary)
+    return _with_merged(made, members, labels, into)
 
 
-def _merged_plan(
-    members: Sequence[MemberInfo], parts: Sequence[NewView], labels: Mapping[int, int], boundary: int
-) -> Plan:
-    lacking: Lacking = {info.id: () for info in members if info.state and labels[info.id] != WHOLE}
-    if len({label for label in labels.values() if label}) > 1:
-        return _merge(members, labels, lacking, None, boundary)
-    labels = {member: WHOLE if label else NONE for member, label in labels.items()}
+def _transfers(parts: Sequence[NewView], boundary: int) -> dict[int, Provision]:
+    """By joiner: transfers continue; those that would begin with a subgroup's own view begin with the merged one."""
     alone = {part.view_id.tag for part in parts}
-    # Transfers continue; those that would begin with a subgroup's own view begin with this one.
-    providers = {
+    return {
         each.joiner: each._replace(boundary=boundary) if each.boundary in alone else each
         for part in reversed(parts)
         for each in part.providers
-        if labels.get(each.joiner) == NONE and labels.get(each.provider) == WHOLE
     }
-    return Plan(tuple(labels[info.id] for info in members), tuple(providers.values()))
+
+
+def _states(labels: Mapping[int, int]) -> int:
+    """How many states there are."""
+    return len(set(labels.values()) - {NONE})
+
+
+def can_merge(members: Iterable[MemberInfo]) -> bool:
+    """Can each of them that takes part merge states? If one cannot, one state is chosen."""
+    return all(info.state == STATE_MERGES for info in members if info.state)
+
+
+def _with_state(members: Sequence[MemberInfo], labels: Mapping[int, int]) -> list[MemberInfo]:
+    return [info for info in members if labels[info.id]]
+
+
+def _chosen(labels: Mapping[int, int]) -> dict[int, int]:
+    """If nobody has the group's state: the one that most members have is the group's; of several, the first part's."""
+    held = [label for label in labels.values() if label]
+    if not held or WHOLE in held:
+        return dict(labels)
+    chosen = min(set(held), key=lambda label: (-held.count(label), label))
+    return {member: WHOLE if label == chosen else label for member, label in labels.items()}
 
 
 def labels_of(frame: NewView) -> dict[int, int]:
     return {info.id: label for info, label in zip(frame.members, frame.labels, strict=True)}
+
+
+def subgroup_kept(frame: NewView) -> Subgroup | None:
+    """Of a merged view: the subgroup whose state all others take over in place of their own; None: none is."""
+    labels = labels_of(frame)
+    kept = next((group for group in frame.subgroups if any(labels[each] == WHOLE for each in group.ids)), None)
+    others = (labels[each] for group in frame.subgroups if group is not kept for each in group.ids)
+    return kept if any(label >= PART for label in others) else None
 
 
 def _above(frame: NewView) -> dict[int, int]:
@@ -156,24 +181,28 @@ def _label(info: MemberInfo, lacking: Lacking, known: Mapping[int, int]) -> int:
     return known.get(info.id, NONE) if known.get(info.id, NONE) >= PART else NONE
 
 
+def _earlier(before: NewView | None) -> dict[int, Provision]:
+    """By joiner: who gave the state in the view before, or was to."""
+    if before is None:
+        return {}
+    merger = before.members[before.merger].id if before.merger >= 0 else 0
+    return {each.joiner: each for each in before.providers if each.joiner != merger}
+
+
 def _from_whole(
     members: Sequence[MemberInfo],
     labels: Mapping[int, int],
     lacking: Lacking,
-    before: NewView | None,
+    earlier: Mapping[int, Provision],
     boundary: int,
 ) -> Plan:
     """The first member that has the state gives it, unless an earlier provider continues."""
-    earlier: dict[int, Provision] = {}
-    if before is not None:
-        merger = before.members[before.merger].id if before.merger >= 0 else 0
-        earlier = {each.joiner: each for each in before.providers if each.joiner != merger}
     holders = [info.id for info in members if labels[info.id] == WHOLE]
     result = []
     for info in members:
         if not info.state or labels[info.id] == WHOLE:
             continue
-        fit = [holder for holder in holders if holder not in lacking[info.id]]
+        fit = [holder for holder in holders if holder not in lacking.get(info.id, ())]
         provision = earlier.get(info.id)
         if provision is not None and provision.provider in fit:
             result.append(provision)
@@ -206,7 +235,7 @@ def _merge(
         if (fit := [each for each in parted if labels[each] == label and each not in lacking[merger]])
     ][: PARTS_MAX - 1]
     if not given:  # it can get no other part's state: its own is the group's
-        return _from_whole(members, {**labels, merger: WHOLE}, lacking, None, boundary)
+        return _from_whole(members, {**labels, merger: WHOLE}, lacking, {}, boundary)
     given += [
         Provision(info.id, merger, boundary)
         for info in members

@@ -24,7 +24,7 @@ def check_liveness(records: Sequence[Record]) -> Iterator[str]:
         if not record.inside:
             yield f"liveness: {record} has not got the state"
         if record.stopped:
-            yield f"liveness: {record} still waits for the merged state"
+            yield f"liveness: {record} still waits for the state of all"
         for member in view.members:
             other = next((other for other in alive if other.id == member.id), None)
             if other is None:
@@ -55,7 +55,7 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
             patient = was_in and record.leave_ns == max(LEAVES_NS) and not vanish
             if record.left is not None and not record.left.complete and record.inside and patient:
                 yield f"liveness: {record} left with much patience, and was told that not all is delivered"
-    if options.merges:
+    if options.state:
         for view_id in {record.view.view_id for record in alive if record.view}:
             states = {record.chain.digest() for record in alive if record.view and record.view.view_id == view_id}
             if len(states) > 1:
