@@ -74,7 +74,7 @@ class Talker:
     """One process; ``said`` has its output."""
 
     def __init__(self, place: Place, cluster: str, name: str, **settings: Any) -> None:
-        self.place, self.name = place, name
+        self.place, self.cluster, self.name = place, cluster, name
         self.process = python(
             place, "-c", PROGRAM, cluster, name, place.interface, json.dumps(QUICK | settings), stdin=subprocess.PIPE
         )

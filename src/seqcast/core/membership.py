@@ -57,10 +57,12 @@ class Membership(Protocol):
     Args:
         joiners: by id; the membership of the next view begins with those that are not settled yet,
         leavers: and with these, by id.
+        told: and with the warnings that are not repeated in each view.
     """
 
     joiners: dict[int, Joiner]
     leavers: set[int]
+    told: set[str]
 
     # ---- queries
     def acting(self) -> bool:

@@ -27,10 +27,15 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
+from seqcast.core.rules.hosts import host_of
 from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import Warn
 from seqcast.types import MEMBERS_MAX
 
+OWN_ADDRESSES = (
+    "Give each machine an IP address of its own, and a MAC address of its own if one is a clone: what is sent to one "
+    "may arrive at the other"
+)
 JOINER_BEACONS = 10
 """How long a joiner is left to another coordinator that we hear, in beacon intervals; the joiner may not hear that
 one."""
@@ -106,6 +111,7 @@ class CoordinatedMembership(Machine):
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
         self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone
         self.warned: set[int] = set()  # members already named in a warning about their links
+        self.told: set[str] = before.told if before else set()  # warnings that are not repeated in each view
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
         self.more_ns = NEVER  # how long a minority waits for more members to come back
@@ -165,10 +171,12 @@ class CoordinatedMembership(Machine):
         yields = context.now - context.elder_ns <= 3 * settings.beacon_ns
         patient = context.now - (JOINER_BEACONS if yields else 0) * settings.beacon_ns
         names = {member.name for member in context.members}
+        addresses = {member.address for member in context.members}  # an earlier incarnation has to be excluded first
         result = []
         for joiner in sorted(self.joiners.values(), key=lambda joiner: joiner.info.id):
             in_vain = (context.lost and joiner.info.state) or joiner.first_ns > patient
-            if joiner.last_ns > stale and joiner.info.name not in names and not in_vain:
+            is_new = joiner.info.name not in names and joiner.info.address not in addresses
+            if joiner.last_ns > stale and is_new and not in_vain:
                 names.add(joiner.info.name)
                 result.append(joiner.info)
         return result[: MEMBERS_MAX - len(context.members)]
@@ -178,7 +186,7 @@ class CoordinatedMembership(Machine):
     def join(self, frame: Join) -> Refused | None:
         """Notes a joiner; returns the refusal, if it is refused.
 
-        A joiner whose name is in the view is at first neither admitted nor refused: see ``name_taken_ns``.
+        A joiner whose name or address is in the view is at first neither admitted nor refused: see ``name_taken_ns``.
         """
         context, info = self.context, frame.info
         if frame.cluster != context.cluster:
@@ -200,8 +208,6 @@ class CoordinatedMembership(Machine):
         before = [each for each, one in self.joiners.items() if each != info.id and one.info.address == info.address]
         for each in before:
             del self.joiners[each]
-        if any(each.address == info.address for each in context.infos.values()):
-            return None  # an earlier incarnation, which has to be excluded first
         known = self.joiners.get(info.id)
         if known is None and len(self.joiners) >= MEMBERS_MAX:
             self._forget_stale()
@@ -210,12 +216,33 @@ class CoordinatedMembership(Machine):
             return Refused(reason, "full", frame.nonce)
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
         joiner.info, joiner.last_ns = info, context.now
+        if context.now - joiner.first_ns <= context.settings.name_taken_ns:
+            return None
         doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude
-        taken = any(each.name == info.name and each.id not in doubted | {info.id} for each in context.members)
-        if taken and context.now - joiner.first_ns > context.settings.name_taken_ns:
+        others = [each for each in context.infos.values() if each.id not in doubted | {info.id}]
+        if any(each.name == info.name for each in others):
             reason = f"the name {info.name!r} is taken by a member of the group: choose another name"
             return Refused(reason, "name", frame.nonce)
+        for other in others:
+            if other.address == info.address:
+                return Refused(self._taken(other, info), "settings", frame.nonce)
         return None
+
+    def _taken(self, member: MemberInfo, joiner: MemberInfo) -> str:
+        """Why a joiner with the address and port of a member that is alive is refused; the application is warned."""
+        same = self._same_address(member, joiner)
+        reason = f"{same}, and the same port, so they run on two machines. {OWN_ADDRESSES}"
+        self._warn_once(reason)
+        return reason
+
+    def _warn_once(self, text: str) -> None:
+        if text not in self.told and len(self.told) < MEMBERS_MAX:
+            self.told.add(text)
+            self.context.emit(Warn(text))
+
+    @staticmethod
+    def _same_address(one: MemberInfo, other: MemberInfo) -> str:
+        return f"{one.name} and {other.name} have the same address, {host_of(one.address)}"
 
     def starves(self, member_id: int) -> None:
         """All others have waited long for a member, which drops what it receives or keeps places that it does not
@@ -333,8 +360,12 @@ class CoordinatedMembership(Machine):
             if self.acting() or any(me in pair for pair in cut):
                 self.warned.add(end)
                 context.counters["links_cut"] += len(cut)
-                mute = self.mute.issuperset(cut)
-                context.emit(Warn(self._lost_unicasts(end, cut) if mute else self._cut_links(end, cut)))
+                if self.mute.issuperset(cut):
+                    context.emit(Warn(self._lost_unicasts(end, cut)))
+                elif twins := self._deaf_twins(end, cut):
+                    self._warn_once(twins)
+                else:
+                    context.emit(Warn(self._cut_links(end, cut)))
 
     def _lost_unicasts(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
         """Describes the links of a member that is given up and carry no unicast, and what to check."""
@@ -346,8 +377,22 @@ class CoordinatedMembership(Machine):
         return (
             f"unicast datagrams {shown} do not arrive, though multicasts do: nothing can be acknowledged or asked for "
             f"there, so {name} will be excluded if this continues. Firewalls must pass UDP to the unicast port of each "
-            "member, not to the two multicast ports alone: set unicast_port to a number that they pass"
+            "member, not to the two multicast ports alone: set unicast_port to a number that they pass. If they do, "
+            f"another machine may have the address of {name} too"
         )
+
+    def _deaf_twins(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
+        """Names two members with one address of which one does not hear the other: a kernel drops what comes from an
+        address of its own, so they run on two machines."""
+        infos = self.context.infos
+        for listener, speaker in ((infos[one], infos[other]) for one, other in cut):
+            if host_of(listener.address) and host_of(listener.address) == host_of(speaker.address):
+                return (
+                    f"{self._same_address(speaker, listener)}, and {listener.name} does not hear {speaker.name}, so "
+                    f"they run on two machines, and {infos[end].name} will be excluded if this continues. "
+                    f"{OWN_ADDRESSES}"
+                )
+        return ""
 
     def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
         """Describes the cut links of a member that is given up, and what to check."""
