@@ -559,6 +559,21 @@ def test_a_branch_is_waited_for_until_its_journal_shows_it(tmp_path: Path) -> No
     assert sorted(query.rows) == union(stories)
 
 
+def test_a_branch_whose_members_crashed_before_they_closed_it_is_waited_for_no_longer_than_a_lost_member(
+    tmp_path: Path,
+) -> None:
+    stories = partitioned()
+    journal(tmp_path, A, stories[A], closed=None, payload="full")
+    for who in (B, C):
+        journal(tmp_path, who, stories[who][:2], closed=None, payload="full")
+    query = followed_by("a", Tagged, Folders([str(tmp_path)]), failover_s=0.2)
+    query.run()
+    assert {row[0] for row in query.rows} == {OLD.view_id.tag, APART.view_id.tag}
+    time.sleep(0.2)
+    query.run()
+    assert sorted(query.rows) == union(stories)
+
+
 @pytest.mark.parametrize("gone", [(B, C), (C,)])
 def test_a_branch_that_no_journal_has_any_more_is_told(tmp_path: Path, gone: tuple[Member, ...]) -> None:
     stories = partitioned()
@@ -587,6 +602,30 @@ def test_a_branch_goes_on_in_the_journal_of_another_member_of_it(tmp_path: Path)
     query.again()
     query.run(9)
     assert sorted(query.rows) == union(stories)
+
+
+@pytest.mark.parametrize("followed", ["a", "b"])
+def test_a_member_that_never_installed_the_merged_view_has_its_rows_in_the_stream(
+    tmp_path: Path, followed: str
+) -> None:
+    """A agreed to a merged view, was cut off before it installed that, and closed its view by another one."""
+    begun, alone = merged(5, OTHER, APART), view(6, [A], "records")
+    without = view(7, [B, C], "records")
+    both = merged(8, without, alone)
+    old, at_end = (OLD, rows("old", 100)), (both, rows("both", 10))
+    apart, other, more = rows("apart", 40, (A,)), rows("other", 60, (B, C)), rows("without", 30, (B, C))
+    merging = [(begun, rows("begun", 25, (B, C))), (without, more), at_end]
+    stories = {
+        A: [old, (APART, apart), (alone, rows("alone", 20, (A,))), at_end],
+        B: [old, (OTHER, other), *merging],
+        C: [old, (OTHER, other), *merging],
+    }
+    for who, story in stories.items():
+        journal(tmp_path, who, story, payload="full")
+    query = followed_by(followed, Tagged, Folders([str(tmp_path)]))
+    while query.step(7):
+        query.again()
+    assert len(set(query.rows)) == len(query.rows) and sorted(query.rows) == union(stories)
 
 
 def test_a_stream_that_begins_with_the_latest_rows_has_no_branches_from_before(tmp_path: Path) -> None:

@@ -55,13 +55,19 @@ def run(query: Tagged, rows_max: int) -> None:
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("order", ["total", "sequencer", "grant", "fifo", "causal"])
-@pytest.mark.parametrize("seeds", [range(3, 10), pytest.param(range(10, 60), marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(range(3, 10), id="few"),
+        pytest.param(range(10, 60), id="many", marks=pytest.mark.long),
+    ],
+)
 def test_a_stream_has_all_that_any_survivor_delivered_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str, seeds: range
 ) -> None:
-    """Survivors are the members of the highest view; each is followed from its first view on. A loss that is told is no
-    silent one."""
-    merges = streams = told = 0
+    """Survivors are the members of the highest view; each is followed from its first view on. The journals of all
+    members are there, so no row is lost, and a stream that says so is wrong."""
+    merges = 0
     for seed in seeds:
         drawn = Options.draw(seed, partition="merge", order=order)
         options, top = dataclasses.replace(drawn, deaf_applications=0.0, without_own=0.0), tmp_path / str(seed)
@@ -78,13 +84,11 @@ def test_a_stream_has_all_that_any_survivor_delivered_once(
         union = set[tuple[int, int, int, int]]().union(*map(delivered, survivors))
         for each in survivors:
             query = followed_by(each.member.name, Tagged, Folders([str(top)]))
-            streams += 1
             try:
                 run(query, (0, 7, 40)[seed % 3])
-            except JournalError:
-                told += 1  # a run ends somewhere, also between a view and its record in the only journal that had it
-                continue
+            except JournalError as error:
+                raise AssertionError(f"seed {seed}, {each.member.name}: nothing is lost, but: {error}") from error
             earlier = before(each.views[0], journals)
             lost = [row for row in union - {*query.rows} if row[0] not in earlier]
             assert len(query.rows) == len({*query.rows}) and not lost, (seed, each.member.name, lost[:3])
-    assert merges and told <= streams // 10, (told, streams)
+    assert merges

@@ -47,12 +47,11 @@ class Missing(Exception):
 
     Args:
         view: tag of the view.
-        coming: a member that is still in the group has it, and its journal will show it.
     """
 
-    def __init__(self, view: int, *, coming: bool = False) -> None:
+    def __init__(self, view: int) -> None:
         super().__init__(view)
-        self.view, self.coming = view, coming
+        self.view = view
 
 
 def pending(journal: Journal, idx: int, merged: int) -> Installed | None:
@@ -75,10 +74,12 @@ class Graph:
         self._counters: dict[int, int] = {}
         self._founded: set[int] = set()
         self._closings: dict[Closing, list[tuple[Found, Installed]]] = {}
+        self._of: dict[tuple[int, int], Installed] = {}  # of a member, as its journal says
         self._members: dict[int, set[int]] = {}
         self._took: dict[Closing, set[int]] = {}  # of a merged view: the members that came from another one
         self._journals = {each.id: each for each in found}
         self._gone: set[int] = set()
+        self._patient = True
         for each in found:
             for view in each.journal.views:
                 self._add(each, view)
@@ -92,13 +93,14 @@ class Graph:
             before.add(view.closes)
         elif found.id == view.view_id.flush[1]:  # who made a view was in the one before, if there was one
             self._founded.add(view.tag)
+        self._of[found.id, view.tag] = view
         self._counters[view.tag] = view.view_id.counter
         self._members[view.tag] = {member.id for member in view.members}
         self._took.update(((tag, view.tag), set(ids)) for tag, ids in view.subgroups)
         if view.end is not None and view.end.successor:
             self._closings.setdefault((view.tag, view.end.successor), []).append((found, view))
 
-    def plan(self, base: int, into: int, *, all_of: bool) -> list[Range]:
+    def plan(self, base: int, into: int, *, all_of: bool, patient: bool) -> list[Range]:
         """The rows of the branches that a merged view adds to what a stream has given out.
 
         A member that crashed may have journaled less than the cut gave it: what no other journal has either, nobody who
@@ -108,11 +110,12 @@ class Graph:
             base: tag of the stream's view.
             into: tag of the merged view.
             all_of: False: leave out what is missing.
+            patient: False: a member has no more than its journal shows, even if nothing says that it is gone.
 
         Raises:
             Missing: something is, and ``all_of``.
         """
-        self._gone = self._gone_since(into)
+        self._gone, self._patient = self._gone_since(into), patient
         given = [*self._leading_to(base, set(), all_of=False), (base, into)]
         ranges: list[Range] = []
         known = {view for view, _ in given}
@@ -135,9 +138,10 @@ class Graph:
         def rank(source: tuple[Found, Installed]) -> tuple[Any, ...]:
             journal, view = source[0].journal, source[1]
             whole = journal.first_idx <= view.idx
-            return source[0].id != member, not whole, not journal.deliver_own, journal.member.name, source[0].id
+            partly = not whole, not journal.deliver_own, -_rows(*source)
+            return source[0].id != member, *partly, journal.member.name, source[0].id
 
-        found = sorted(self._closings.get(closing, ()) or self._unclosed(closing), key=rank)
+        found = sorted(self._closings.get(closing, ()) or self._otherwise(closing), key=rank)
         if not found or (member and found[0][0].id != member and not _is_same_for_all(*found[0])):
             raise Missing(closing[0])
         return found[0]
@@ -152,10 +156,13 @@ class Graph:
         there = [each for member, each in self._journals.items() if member in ids and each.journal.views]
         return [(each, each.journal.views[-1]) for each in there]
 
-    def _unclosed(self, closing: Closing) -> list[tuple[Found, Installed]]:
-        """Of the journals that end in the view though their members went on, the one with most of it."""
-        found = [(each, view) for each, view in self._lasts(self._ids(closing)) if view.tag == closing[0]]
-        return sorted((each for each in found if each[1].end is None), key=lambda each: -_rows(*each))[:1]
+    def _otherwise(self, closing: Closing) -> list[tuple[Found, Installed]]:
+        """Journals of the members that closed a view so by the others' journals, and not by their own: a member that
+        agreed to a view may crash, or be cut off and close its own one by another view, before it installs that."""
+        found = [
+            (self._journals[each], self._of.get((each, closing[0]))) for each in self._ids(closing) & {*self._journals}
+        ]
+        return [(each, view) for each, view in found if view is not None]
 
     def _gone_since(self, into: int) -> set[int]:
         """The members that are known to be in no later view than a merged one, or whose journals have ended."""
@@ -178,9 +185,9 @@ class Graph:
         Raises:
             Missing: one of the members of a view may show more of it.
         """
-        if alive := ids & self._journals.keys() - self._gone:
-            raise Missing(view, coming=bool(alive))
-        if not ids or not ids <= self._journals.keys():
+        closed = {member for member in ids if (of := self._of.get((member, view))) is not None and of.end is not None}
+        alive = ids & self._journals.keys() - self._gone - closed
+        if (alive and self._patient) or not ids or not ids <= self._journals.keys():
             raise Missing(view)
 
     def _place(self, closing: Closing) -> tuple[int, ...]:
@@ -206,11 +213,11 @@ class Graph:
         """The rows of a closing that no closing of the same view has that was given out."""
         if closing not in self._closings:
             self._check_over(closing[0], self._ids(closing))
-            if not self._unclosed(closing):
+            if not self._otherwise(closing):
                 return
         found, view = self.source(closing)
         rows = _rows(found, view)
-        others = [self.source(each) for each in given]
+        others = [self.source(each) for each in given if each in self._closings or self._otherwise(each)]
         if not others:
             if rows:
                 yield Range(closing, found.id, 0, rows)

@@ -308,18 +308,19 @@ class Follower:
         """
         views = followed.journal.views
         base = views[views.index(merge) - 1].tag
-        graph = Graph(self.all())
+        graph, now = Graph(self.all()), time.monotonic()
+        patient = wait and now < self._missed.get(merge.tag, now) + self.failover_s
         try:
-            ranges = graph.plan(base, merge.tag, all_of=True)
-            self._missed.pop(merge.tag, None)
-            return ranges
+            ranges = graph.plan(base, merge.tag, all_of=True, patient=patient)
         except Missing as missing:
-            since = self._missed.setdefault(merge.tag, time.monotonic())
-            if wait and (missing.coming or time.monotonic() < since + self.failover_s):
+            self._missed.setdefault(merge.tag, now)
+            if patient:
                 return None
             if self._fail_on_data_loss:
                 raise _no_branch(missing.view, merge) from None
-        return graph.plan(base, merge.tag, all_of=False)
+            ranges = graph.plan(base, merge.tag, all_of=False, patient=False)
+        self._missed.pop(merge.tag, None)
+        return ranges
 
     def closing(self, part: Range) -> tuple[Found, int]:
         """A journal that has the rows of a branch, and the position of the view in it.
