@@ -168,6 +168,17 @@ def test_a_provider_whose_application_does_not_receive_is_passed_over():
         assert (a.taken, b.taken) == (1, 1)
 
 
+def test_a_joiner_hears_within_two_seconds_that_its_provider_does_not_receive(caplog):
+    name = cluster()
+    with members(Log()) as (a,), join(name, "idle", state=Log()) as idle:
+        joining = threading.Thread(target=lambda: a.join(name, "a"))
+        joining.start()
+        wait_until(lambda: len(idle.view.members) == 2)
+        wait_until(lambda: "a: waits for the state of idle, whose application has not come to it" in caplog.text, 2.0)
+        wait_until(lambda: idle.recv_batch(0.0) is None and not joining.is_alive())
+        assert caplog.text.count("waits for the state of") == 1 and a.group.view.members
+
+
 def test_a_member_that_cannot_set_the_state_leaves_and_the_others_continue():
     class Stubborn(Log):
         def set_state(self, read):

@@ -21,11 +21,13 @@ from seqcast.core.machines.state_merge import (
     StateMerge,
 )
 from seqcast.core.machines.transfer import (
+    SILENCE_NS,
     BeginState,
     Deliver,
     Giver,
     GiveUp,
     LoadState,
+    ProviderSilent,
     StateChunk,
     Transfer,
 )
@@ -374,3 +376,19 @@ def test_the_time_that_get_state_takes_is_no_silence_of_the_member_that_merges()
     while not refused and time.monotonic() < end:
         keeper.step(10_000_000)
     assert [type(each) for each in refused] == [StateRefused]
+
+
+def test_a_joiner_is_told_once_of_a_provider_that_sends_nothing_and_not_of_one_that_is_at_work():
+    silent = Transfer(30 * SILENCE_NS, 1 << 20, lambda member: f"m{member}", set())
+    silent.told(TakeState(9, TAG), 0)
+    assert silent.due() == SILENCE_NS and silent.run_timers(SILENCE_NS - 1) == []
+    assert silent.run_timers(SILENCE_NS) == [ProviderSilent("m9")]
+    assert silent.due() == 30 * SILENCE_NS and silent.run_timers(2 * SILENCE_NS) == []
+    at_work = Transfer(30 * SILENCE_NS, 1 << 20, lambda member: f"m{member}", set())
+    at_work.told(TakeState(9, TAG), 0)
+    giver = Giver(TAG, 7, TIMEOUT, 0)
+    giver.run_timers(0)
+    receive(at_work, [giver.rest])
+    assert at_work.run_timers(2 * SILENCE_NS) == []
+    at_work.told(TakeState(8, TAG + 1), 3 * SILENCE_NS)
+    assert at_work.run_timers(4 * SILENCE_NS) == [ProviderSilent("m8")], "another provider has its own second"

@@ -27,6 +27,7 @@ from seqcast.core.machines.transfer import (
     Giver,
     GiveUp,
     LoadState,
+    ProviderSilent,
     StateChunk,
     Transfer,
     TransferEffect,
@@ -44,6 +45,12 @@ SLICE_NS = 50_000_000
 """The longest single wait, ns; afterwards other conditions are checked."""
 BACKLOG_SLICE_NS = 5_000_000
 """The same for waits that delay the end of ``join``, ns."""
+
+
+PROVIDER_SILENT = (
+    "%s: waits for the state of %s, whose application has not come to it: it has to receive (recv, recv_batch) what is "
+    "before this join; if it does not within state_timeout_s=%g s, another member is asked, or the join fails"
+)
 
 
 class StateHandler(Protocol):
@@ -353,6 +360,8 @@ class _Receiver:
                         self._items = (self._items or deque()) + items
                     case GiveUp(error):
                         self._error = error
+                    case ProviderSilent(provider):
+                        log.warning(PROVIDER_SILENT, self._runner.member.name, provider, self._config.state_timeout_s)
             if effects:
                 self._lock.notify_all()
         for effect in effects:  # files are written without the lock; only the thread that joins does so

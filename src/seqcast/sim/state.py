@@ -27,6 +27,7 @@ from seqcast.core.machines.transfer import (
     Giver,
     GiveUp,
     LoadState,
+    ProviderSilent,
     StateChunk,
     Transfer,
     TransferEffect,
@@ -111,6 +112,7 @@ class StateKeeper:
     def feed(self, effects: Sequence[TransferEffect | StateMergeEffect]) -> None:
         machine, handler = self.machine, self.handler
         self.record.inside = not self.record.options.state or self.transfer.inside
+        self.record.paths["joiners that were told of a silent provider"] += ProviderSilent in map(type, effects)
         for effect in effects:
             match effect:
                 case BeginState():

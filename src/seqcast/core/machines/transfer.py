@@ -36,6 +36,13 @@ class StateChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class ProviderSilent:
+    """Nothing has come from the provider: its application has not yet reached the view at which it gives the state."""
+
+    provider: str
+
+
+@dataclass(frozen=True, slots=True)
 class LoadState:
     """The state is complete: the application loads it. ``read``, then ``loaded`` or ``failed``, follow."""
 
@@ -54,7 +61,9 @@ class GiveUp:
     error: str
 
 
-TransferEffect = BeginState | StateChunk | StateArrived | StateRefused | LoadState | Deliver | LeaveGroup | GiveUp
+TransferEffect = (
+    BeginState | StateChunk | StateArrived | StateRefused | ProviderSilent | LoadState | Deliver | LeaveGroup | GiveUp
+)
 """Effects for the runner. ``StateArrived``, ``StateRefused``, ``LeaveGroup``: as inputs of the endpoint."""
 
 
@@ -84,6 +93,8 @@ class TransferEvent(Enum):
     OVER = auto()
 
 
+SILENCE_NS = 10**9
+"""After this long without a byte of a provider the joiner says so. A provider that is at work says so at once."""
 WITHOUT = (TransferState.IDLE, TransferState.RECEIVING, TransferState.REPORTED)
 
 
@@ -108,6 +119,7 @@ class Transfer(Machine):
         self._name_of = name_of
         self._now = 0
         self._deadline_ns = NEVER
+        self._silent_ns = NEVER  # when the provider has been silent for long, if nothing comes
         self._effects: list[TransferEffect] = []
 
     # ---- inputs, each of which returns effects
@@ -131,6 +143,7 @@ class Transfer(Machine):
         except RemoteProtocolError as error:
             return self._take(now_ns, TransferEvent.UNFIT, str(error))
         if incoming.begun:
+            self._silent_ns = NEVER
             self._deadline_ns = now_ns + self._timeout_ns
         if incoming.refusal is not None:
             return self._take(now_ns, TransferEvent.UNFIT, incoming.refusal)
@@ -159,12 +172,15 @@ class Transfer(Machine):
         return self._take(now_ns, TransferEvent.OVER)
 
     def due(self) -> int:
-        return self._deadline_ns
+        return min(self._deadline_ns, self._silent_ns)
 
     def run_timers(self, now_ns: int) -> list[TransferEffect]:
         """``due`` has come: the provider is silent, or the application takes too long."""
         if now_ns < self._deadline_ns:
-            return []
+            if now_ns < self._silent_ns:
+                return []
+            self._silent_ns = NEVER
+            return [ProviderSilent(self._name_of(self.provider))]
         return self._take(now_ns, TransferEvent.DUE)
 
     def _take(self, now_ns: int, event: TransferEvent, *args: object) -> list[TransferEffect]:
@@ -200,6 +216,7 @@ class Transfer(Machine):
     def begin(self, provider: int, boundary: int) -> None:
         self.provider, self.incoming = provider, Incoming(boundary)
         self.watch()
+        self._silent_ns = self._now + SILENCE_NS
         self.backlog.restart(boundary)
         self._effects.append(BeginState(provider))
 
@@ -254,7 +271,7 @@ class Transfer(Machine):
     def stop(self) -> None:
         """Nothing is read and no time is watched."""
         self.incoming = Incoming(0)
-        self._deadline_ns = NEVER
+        self._deadline_ns = self._silent_ns = NEVER
 
     # ---- guards
 
