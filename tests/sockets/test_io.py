@@ -534,6 +534,30 @@ def test_without_a_route_the_default_interface_is_loopback(lonely):  # noqa: F81
     ).startswith("65000 ")
 
 
+JOIN = "import logging; logging.basicConfig(); import seqcast; seqcast.join('x').leave()"
+
+
+@pytest.mark.netns
+def test_a_bridge_without_ports_that_the_routes_choose_is_named(lonely):  # noqa: F811
+    lonely.run(*"ip link add docker0 type bridge".split())
+    lonely.run(*"ip address add 10.98.0.1/24 dev docker0".split())
+    lonely.run(*"ip link set docker0 up".split())
+    lonely.run(*"ip route add default dev docker0".split())
+    _, err = script(JOIN, prefix=lonely.prefix).communicate(timeout=LIMIT_S)
+    assert "founded the group alone" in err and "docker0 is a bridge without ports: nobody can be reached there" in err
+
+
+@pytest.mark.netns
+def test_a_tunnel_without_multicast_that_the_routes_choose_is_named(lonely):  # noqa: F811
+    lonely.run(*"ip tuntap add mode tun tun0".split())
+    lonely.run(*"ip address add 10.98.0.1/24 dev tun0".split())
+    lonely.run(*"ip link set tun0 multicast off up".split())
+    lonely.run(*"ip route add default dev tun0".split())
+    _, err = script(JOIN, prefix=lonely.prefix).communicate(timeout=LIMIT_S)
+    assert "RuntimeWarning: the group is on loopback" in err and "tun0 is up, but without multicast" in err
+    assert "ip link set tun0 multicast on" in err
+
+
 @pytest.mark.netns
 def test_without_any_interface_the_error_says_so(lonely):  # noqa: F811
     lonely.run(*"ip link set lo down".split())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import os
 import sys
+from pathlib import Path
 
 from seqcast.config import Config
 from seqcast.errors import ConfigError
@@ -119,11 +121,40 @@ def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
 
 def only_loopback(address: str, what: str = "group") -> str:
     """The warning for a group, or crowd, without ``interface`` that ended up on loopback."""
+    if mute := without_multicast():
+        return (
+            f"the {what} is on loopback and reaches members on this machine only: {', '.join(mute)} is up, but without "
+            f"multicast (`ip link` does not show MULTICAST). If its other end passes multicast on, give it to this end "
+            f"too: ip link set {mute[0]} multicast on; or give interface=; interface='lo' says that loopback is meant"
+        )
     return (
         f"there is no route for multicast to {address} by a network interface, so the {what} is on loopback and "
         "reaches members on this machine only. Give interface=, or add a route: ip route add 224.0.0.0/4 dev "
         "INTERFACE; interface='lo' says that loopback is meant"
     )
+
+
+_NET = Path("/sys/class/net")  # of Linux
+_UP, _LOOPBACK, _MULTICAST = 0x1, 0x8, 0x1000  # flags of an interface, netdevice(7)
+
+
+def without_multicast() -> list[str]:
+    """The network interfaces that are up and without multicast, as tunnels often are; [] if none is, or the system
+    does not say."""
+    found = []
+    for entry in sorted(_NET.glob("*/flags")):
+        with contextlib.suppress(OSError, ValueError):
+            if int(entry.read_text(), 16) & (_UP | _LOOPBACK | _MULTICAST) == _UP:
+                found.append(entry.parent.name)
+    return found
+
+
+def is_empty_bridge(interface: str) -> bool:
+    """A bridge without ports, such as one of containers that do not run: all is well with it, and nobody is there."""
+    try:
+        return not any((_NET / interface / "brif").iterdir())
+    except OSError:
+        return False
 
 
 NO_SEGMENTS = (

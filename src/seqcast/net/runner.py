@@ -59,7 +59,7 @@ from seqcast.core.vocabulary import (
 )
 from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
-from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, only_loopback
+from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, is_empty_bridge, only_loopback
 from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
@@ -313,11 +313,17 @@ class Runner:
 
     def _what_to_check(self) -> str:
         """What to check if no other member is heard."""
+        interface = self.driver.interface
+        if is_empty_bridge(interface):  # with carrier or without
+            return (
+                f"{interface} is a bridge without ports: nobody can be reached there. Give interface= as the network "
+                "of the other members (`ip -brief address` lists them)"
+            )
         if trouble := fault(self.driver):
             return trouble
         return (
             "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
-            f"interface {self.driver.interface}: theirs must be in the same network. Check that firewalls pass UDP to "
+            f"interface {interface}: theirs must be in the same network. Check that firewalls pass UDP to "
             "and from multicast addresses, and that switches with IGMP snooping have a querier"
         )
 
