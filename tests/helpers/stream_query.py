@@ -27,6 +27,7 @@ class Query:
         self.stream = pickle.loads(
             pickle.dumps(JournalStream(stores or self.stores, Following(**self.settings), Wanted()))
         )
+        self.stream.idle_s = 0.0
         if not self.log:
             self.log.append(self.stream.initialOffset())
         elif self.out:

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stream_query import Query, Tagged, followed_by
 
 import seqcast
-from seqcast.journal import seals
+from seqcast.journal import reader, seals
 from seqcast.journal.schema import JournalError
 from seqcast.journal.tap import Tap, TapClient
 from seqcast.journal.writer import JournalWriter
@@ -170,6 +170,7 @@ def test_a_member_that_seems_lost_is_given_time(tmp_path: Path) -> None:
     query = Query(Folders([str(tmp_path)]), failover_s=0.5)
     query.run()
     journal(tmp_path, B, [(V1, ONE), (V2, TWO)], payload="full")
+    threading.Event().wait(0.15)  # for the next look at other members
     assert query.step() == 0
     lost.rename(tmp_path / "away")
     threading.Event().wait(0.6)
@@ -312,7 +313,10 @@ def test_a_stream_that_waits_for_rows_reads_none(tmp_path: Path, monkeypatch: py
     query, reads = Query(Folders([str(tmp_path)])), list[object]()
     assert query.run() == ALL[:300]
     monkeypatch.setattr(Folders, "rows", lambda *args: reads.append(args) or iter(()))
-    assert query.step() == 0 and query.stream.reportLatestOffset() == query.log[-1] and not reads
+    told = query.stream.reportLatestOffset()
+    assert (
+        query.step() == 0 and told == {**query.log[-1], "behind": {"a": {"messages": 0, "seconds": 0.0}}} and not reads
+    )
 
 
 @pytest.mark.parametrize("closed", ["leave", None])
@@ -801,3 +805,48 @@ def test_the_latest_rows_of_a_group_that_has_ended_are_none(tmp_path: Path, stor
     restarted(tmp_path, -1, 2, "before", closed=None)
     query = Query(*stores, starting="latest")
     assert query.run() == []
+
+
+def test_an_idle_stream_looks_at_other_members_seldom_and_reads_only_journals_that_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone = [member(f"m{n}") for n in range(30)]
+    wide = view(1, everyone)
+    for who in everyone:
+        journal(tmp_path, who, [(wide, rows("wide", 60, everyone))], closed=None, payload="full")
+    query = Query(Folders([str(tmp_path)]), failover_s=5.0)
+    assert len(query.run()) == 60
+    read, looked = [0], [0]
+
+    def counted(of: Any, counter: list[int]) -> Any:
+        def call(*given: Any, **settings: Any) -> Any:
+            counter[0] += 1
+            return of(*given, **settings)
+
+        return call
+
+    monkeypatch.setattr(reader, "read", counted(reader.read, read))
+    monkeypatch.setattr(follow.Follower, "all", counted(follow.Follower.all, looked))
+    for _ in range(300):
+        assert not query.step()
+        query.stream.reportLatestOffset()
+    assert looked[0] <= 5 and read[0] <= 30
+    journal_of_one = next(tmp_path.glob("m7-*"))
+    before = reader.read_again(journal_of_one)
+    views = journal_of_one / "views.jsonl"
+    views.write_bytes(views.read_bytes() + b"{")  # a record that is being written
+    assert reader.read_again(journal_of_one).torn == before.torn + 1
+
+
+def test_a_stream_reports_how_far_it_is_behind_each_member(tmp_path: Path, stores: Any) -> None:
+    journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
+    journal(tmp_path, B, [(V1, ONE[:250])], closed=None, payload="full")
+    query = Query(*stores)
+    assert query.step(100) == 100
+    told = query.stream.reportLatestOffset()
+    assert told["idx"] == 300
+    behind = {name: each["messages"] for name, each in told["behind"].items()}
+    assert behind == {"a": 200, "b": 150} and all(each["seconds"] > 0 for each in told["behind"].values())
+    query.run()
+    told = query.stream.reportLatestOffset()
+    assert told["behind"]["a"] == {"messages": 0, "seconds": 0.0} == told["behind"].get("b", told["behind"]["a"])

@@ -259,13 +259,33 @@ def journal_files(paths: Sequence[str | Path], *, strict: bool = False) -> dict[
         with unreadable:
             for path in _journals_in(given) if os.path.isdir(given) else ():
                 with unreadable:
-                    member, place = (
-                        int(_header(_header_text(path), path)["member"]["id"], 16),
-                        _place(path, Path(given)),
-                    )
+                    member, place = _member_at(path, given)
                     if found.setdefault(member, place) != place:
                         raise same_member(found[member], place)
     return found
+
+
+def _member_at(path: Path, given: Path) -> tuple[int, Path]:
+    """Of a journal found in a given directory: the id of its member, and its place.
+
+    Raises:
+        JournalError: its header cannot be read.
+    """
+    try:
+        of = os.stat(f"{path}/{HEADER_FILE}")
+    except OSError:
+        return _member_of(path, given)  # raises with the reason
+    return _member_known(path, given, of.st_dev, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns)
+
+
+@functools.lru_cache(maxsize=1024)  # a follower asks for all of them once a second, and a header is written once
+def _member_known(path: Path, given: Path, *_: int) -> tuple[int, Path]:
+    """As `_member_of`, once for each identity of the header's file."""
+    return _member_of(path, given)
+
+
+def _member_of(path: Path, given: Path) -> tuple[int, Path]:
+    return int(_header(_header_text(path), path)["member"]["id"], 16), _place(path, given)
 
 
 def same_member(one: Path, other: Path) -> JournalError:
@@ -296,6 +316,46 @@ def read(path: str | Path, *, open_segments: bool = True) -> Journal:
     )
     first_idx, found = _look(path, check)
     return assemble(path, header, _views_data(path), first_idx, tuple(found), closed=closed)
+
+
+_last_read: dict[Path, tuple[tuple[Any, ...], Journal]] = {}
+LAST_READ_MAX = 1024
+"""A process remembers this many journals as it read them last."""
+
+
+def read_again(path: Path) -> Journal:
+    """A journal as it is now. If its files are as they were, it is not read again: an idle stream asks many times a
+    second.
+
+    Raises:
+        JournalError: it cannot be read.
+    """
+    before = _last_read.get(path)
+    identity = _identity(path, before[1] if before is not None else None)
+    if before is not None and identity == before[0]:
+        return before[1]
+    journal = read(path, open_segments=False)
+    if before is None and len(_last_read) >= LAST_READ_MAX:
+        _last_read.clear()
+    _last_read[path] = identity, journal
+    return journal
+
+
+def _identity(path: Path, journal: Journal | None) -> tuple[Any, ...]:
+    """Which changes if the journal does: that of the files that its writer replaces or appends to. The newest segment
+    is that of the journal as it was read last; one that begins since then changes the manifest."""
+    files = [path / HEADER_FILE, path / VIEWS_FILE, path / MANIFEST_FILE]
+    for segment in journal.segments[-1:] if journal is not None else ():
+        if segment.live:
+            files += [segment.path, segment.path.with_suffix(SUMS_SUFFIX)]
+    found: list[Any] = []
+    for file in files:
+        try:
+            of = os.stat(file)
+            found.append((file, of.st_ino, of.st_size, of.st_mtime_ns, of.st_ctime_ns))
+        except OSError:
+            found.append((file, None))
+    return tuple(found)
 
 
 def assemble(
@@ -535,7 +595,9 @@ def _journals_in(top: Path) -> list[Path]:
     try:
         if _is_journal(top):
             return [top]
-        return sorted(path for path in top.iterdir() if path.is_dir() and _is_journal(path))
+        with os.scandir(top) as entries:
+            inside = sorted(each.path for each in entries if each.is_dir() or each.is_symlink())
+        return [Path(path) for path in inside if _is_journal(path)]
     except OSError as error:
         raise JournalError(f"{top} cannot be read: {error.strerror}") from error
 
@@ -552,9 +614,9 @@ def _place(path: Path, given: Path) -> Path:
     return place
 
 
-def _is_journal(path: Path) -> bool:
+def _is_journal(path: str | Path) -> bool:
     """The views are written after the header: where it is missing it was lost, and its journal must not be left out."""
-    return (path / HEADER_FILE).exists() or (path / VIEWS_FILE).exists()
+    return os.path.exists(f"{path}/{HEADER_FILE}") or os.path.exists(f"{path}/{VIEWS_FILE}")
 
 
 def _header_text(path: Path) -> str:

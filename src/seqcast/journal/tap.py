@@ -32,9 +32,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
-from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read, read_texts, segment_batches
+from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read_again, read_texts, segment_batches
 from seqcast.journal.schema import (
     COLUMNS,
+    HEADER_FILE,
     JournalDamaged,
     JournalError,
     JournalGone,
@@ -133,6 +134,7 @@ class Tap:
         self._lock = threading.Lock()  # of the counters, and of the connections
         self._room = threading.Semaphore(connections)
         self._reading = threading.Semaphore(READING_MAX)
+        self._paths: dict[int, Path] = {}  # of members' journals, as they were found last
         self._wanting = 0  # readers that wait for a turn
         self._readers: dict[_Reader, None] = {}  # oldest first
         self._closed = threading.Event()
@@ -270,14 +272,17 @@ class Tap:
 
     def _path(self, member: str) -> Path:
         """By id alone: no path from a reader is ever opened."""
-        found = journal_files([self._directory])
         try:
-            return found[int(member, 16)]
+            path = self._paths.get(int(member, 16))
+            if path is None or not (path / HEADER_FILE).exists() or path.resolve() != path:
+                self._paths = journal_files([self._directory])
+                path = self._paths[int(member, 16)]
+            return path
         except (KeyError, ValueError):
             raise TapGone(f"there is no journal of a member {member[:16]} here") from None
 
     def _rows(self, connection: socket.socket, path: Path, first: int, end: int, names: Sequence[Any]) -> None:
-        journal = read(path, open_segments=False)
+        journal = read_again(path)
         columns = [name for name in [*COLUMNS, "payload"] if name in names]
         if not columns or not 0 <= first <= end or (journal.payload != "full" and "payload" in columns):
             raise RemoteProtocolError("an impossible request for rows")
@@ -374,7 +379,7 @@ def read_token(file: str | Path) -> bytes:
 
 def _description(path: Path, known: int = 0) -> dict[str, Any]:
     """``known``: number of characters of the views that the reader has; the file only grows."""
-    journal = read(path, open_segments=False)
+    journal = read_again(path)
     header, views = read_texts(path)
     closed = journal.closed is not None or bool(journal.failed)
     return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
@@ -34,8 +34,11 @@ IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
 LOOK_S = 0.1
 """A task whose journal is gone looks this often for another one."""
-LOOK_GROUPS_S = 1.0
-"""A stream of which nothing new comes looks no more often for a group that was started again."""
+LOOK_ALL_S = 1.0
+LOOK_ALL_SHARE = 0.01
+"""A stream of which nothing new comes looks at the journals of all members no more often, and spends no more of its
+time on it, but looks four times in ``failover_s``."""
+T = TypeVar("T")
 NAMES_MAX = 16
 """At most this many views name the position of an offset: any number of views may have no messages."""
 Name = tuple[str, int, int | None]
@@ -106,7 +109,7 @@ def offset_at(journal: Journal, idx: int, merged: int = 0, stable: int | None = 
     return offset
 
 
-def _names(offset: dict[str, Any], lost: Found | None) -> list[Name]:
+def _names(offset: Mapping[str, Any], lost: Found | None) -> list[Name]:
     """The views by which an offset names its position, newest first. A readable journal of its own may have more views
     at the position by now."""
     names: list[Name] = []
@@ -165,7 +168,11 @@ class Follower:
         self._stores = stores
         self._fail_on_data_loss = fail_on_data_loss
         self.failover_s = failover_s
-        self._looked = 0.0  # for another group, monotonic seconds
+        self._seen: list[Found] = []  # at the last look of an idle stream
+        self._look_again = 0.0  # monotonic seconds
+        self._told: dict[Any, tuple[list[Found], Mapping[str, Any], Any]] = {}
+        self._behind: dict[str, dict[str, float]] = {}
+        self._behind_of: list[Found] | None = None
         self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
     def all(self) -> list[Found]:
@@ -176,6 +183,30 @@ class Follower:
                 if member not in found and (journal := store.journal(member)) is not None:
                     found[member] = Found(store, journal)
         return sorted(found.values(), key=lambda each: (each.journal.member.name, each.id))
+
+    def seen(self) -> list[Found]:
+        """As `all`, as it was a moment ago: an idle stream asks many times a second."""
+        began = time.monotonic()
+        if began >= self._look_again:
+            self._seen = self.all()
+            self._pause(began)
+        return self._seen
+
+    def _pause(self, began: float) -> None:
+        now = time.monotonic()
+        self._look_again = now + min(self.failover_s / 4, max(LOOK_ALL_S, (now - began) / LOOK_ALL_SHARE))
+
+    def behind(self, offset: dict[str, Any]) -> dict[str, dict[str, float]]:
+        """How far an offset is behind each member whose journal shows it: messages, and seconds since the first of them
+        was delivered (if they are in a rolled segment: since that one's last row was). As of the last look."""
+        seen, began = self.seen(), time.monotonic()
+        if seen is not self._behind_of:
+            self._behind_of, self._behind = seen, {}
+            for each in seen:
+                with contextlib.suppress(NotYet, JournalError):
+                    self._behind[each.journal.member.name] = _behind(each, self.position(each, offset))
+            self._pause(began)
+        return self._behind
 
     def first(self, *, latest: bool) -> Found:
         """The journal that a new stream begins with: the one with the longest history, or for the latest rows the one
@@ -211,19 +242,8 @@ class Follower:
             wait: False: it is given none.
         """
         now = time.monotonic()
-        if wait and now < self._looked + min(LOOK_GROUPS_S, self.failover_s):
-            return None  # an idle stream asks many times a second
-        self._looked = now
-        found = self.all()
-        sides = [*_groups(found)]
-        ours = next((side for side in sides if _knows(side, offset)), [])
-        over_ns = max((view.at_ns for each in ours for view in each.journal.views), default=0)
-        clusters = {each.journal.cluster for each in ours} or {each.journal.cluster for each in found}
-        newer = [
-            (side[0].journal.views[0].at_ns, side[0])
-            for side in sides
-            if side is not ours and side[0].journal.views[0].at_ns > over_ns and side[0].journal.cluster in clusters
-        ]
+        found = self.seen() if wait else self.all()
+        newer = self._of_the_look(_newer, offset, found)
         if not newer:
             self._missed.pop(0, None)
             return None
@@ -232,6 +252,16 @@ class Follower:
             return None
         del self._missed[0]
         return min(newer, key=lambda each: each[0])[1]
+
+    def _of_the_look(
+        self, tell: Callable[[Mapping[str, Any], Sequence[Found]], T], offset: Mapping[str, Any], found: list[Found]
+    ) -> T:
+        """What journals tell about an offset, asked once for each look at them."""
+        kept = self._told.get(tell)
+        if kept is None or kept[0] is not found or kept[1] != offset:
+            kept = self._told[tell] = (found, offset, tell(offset, found))
+        told: T = kept[2]
+        return told
 
     def find(self, member: int) -> Found | None:
         """One member's journal, if it can be read now."""
@@ -260,25 +290,14 @@ class Follower:
                 return followed, idx
         if followed is not None and followed.ended:
             return self._other(offset, followed) or (followed, idx)
-        if followed is not None and not self._without(offset, followed):
+        found = self.seen() if wait else self.all()
+        if followed is not None and not self._of_the_look(_without, offset, found):
             self._missed.pop(member, None)
             return followed, idx
         since = self._missed.setdefault(member, time.monotonic())
         if wait and time.monotonic() < since + self.failover_s:
             return None
         return self._other(offset, followed) or ((followed, idx) if followed is not None else None)
-
-    def _without(self, offset: dict[str, Any], followed: Found) -> bool:
-        """Whether another member installed, after a view of an offset, any view without the member that the stream
-        follows. Any, not only the next: an offset does not move in views without messages."""
-        # Reads no rows: this is asked again and again.
-        here = offset_at(followed.journal, int(offset["idx"]), merged_into(offset))
-        named = {text for each in (here, offset) for text, *_ in _names(each, None)}
-        for views in (each.journal.views for each in self.all() if each.id != followed.id):
-            at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
-            if any(all(each.id != followed.id for each in view.members) for view in views[at + 1 :]):
-                return True
-        return False
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
         why: JournalError | None = None
@@ -411,6 +430,51 @@ def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
     assert view.end is not None
     ends = [each.end for each in lost.journal.views if each.tag == view.tag] if lost is not None else []
     return min([view.end.stable, *(end.stable for end in ends if end is not None), *([] if apart is None else [apart])])
+
+
+def _newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int, Found]]:
+    """Of each group that was founded after that of an offset: when, and its journal with the longest history."""
+    sides = [*_groups(found)]
+    ours = next((side for side in sides if _knows(side, offset)), [])
+    over_ns = max((view.at_ns for each in ours for view in each.journal.views), default=0)
+    clusters = {each.journal.cluster for each in ours} or {each.journal.cluster for each in found}
+    return [
+        (side[0].journal.views[0].at_ns, side[0])
+        for side in sides
+        if side is not ours and side[0].journal.views[0].at_ns > over_ns and side[0].journal.cluster in clusters
+    ]
+
+
+def _without(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
+    """Whether another member installed, after a view of an offset, any view without the member that the stream follows.
+    Any, not only the next: an offset does not move in views without messages."""
+    # Reads no rows: this is asked again and again.
+    member, idx = int(offset["member"], 16), int(offset["idx"])
+    here = [offset_at(each.journal, idx, merged_into(offset)) for each in found if each.id == member]
+    named = {text for each in (*here, offset) for text, *_ in _names(each, None)}
+    for views in (each.journal.views for each in found if each.id != member):
+        at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
+        if any(all(each.id != member for each in view.members) for view in views[at + 1 :]):
+            return True
+    return False
+
+
+def _behind(found: Found, idx: int) -> dict[str, float]:
+    """As of `Follower.behind`; reads no rolled segment."""
+    journal = found.journal
+    idx = max(idx, journal.first_idx)
+    if idx >= journal.end_idx:
+        return {"messages": 0, "seconds": 0.0}
+    at, segment = journal.first_idx, journal.segments[0]
+    for segment in journal.segments:
+        if idx < at + segment.rows:
+            break
+        at += segment.rows
+    times = [segment.last_ns] if not segment.live else []
+    for batch in found.store.rows(journal, idx, idx + 1, ["delivered_ns"]) if segment.live else ():
+        times += batch["delivered_ns"].to_pylist()
+    seconds = max(0.0, time.time() - min(times, default=0) / 1e9)
+    return {"messages": journal.end_idx - idx, "seconds": round(seconds, 3)}
 
 
 def _newest_ns(found: Found) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import InputPartition
 
 from seqcast.errors import UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
-from seqcast.journal.reader import Journal, Segment, journal_files, read, segment_batches
+from seqcast.journal.reader import Journal, Segment, journal_files, read, read_again, segment_batches
 from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError
 from seqcast.journal.tables import names_in
@@ -179,7 +179,7 @@ class Folders:
         if path is None:
             return None
         try:
-            return read(path, open_segments=False)
+            return read_again(path)
         except JournalError:
             if path.exists():
                 raise
