@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -194,6 +195,13 @@ def test_an_ipv6_address_of_the_link_may_be_given_with_its_interface(network):  
     assert "no network interface that is up has the address" in joined_at(place, "fe80::99:1%lo")
 
 
+def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noqa: F811
+    place = network[0]
+    an_address_each(place, LASTING)
+    assert "[fd99:2::1]" in joined_at(place, address="ff02::1:2%eth0")
+    assert "there is no network interface 'eth9'" in joined_at(place, address="ff02::1:2%eth9")
+
+
 def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network):  # noqa: F811
     place = network[0]
     an_address_each(place)
@@ -203,18 +211,19 @@ def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network):  # noq
 
 
 JOINED = """
-import sys
+import json, sys
 import seqcast
 from seqcast._native.driver import describe_address
 try:
-    with seqcast.join("six", name="a", ip_version=6, interface=sys.argv[1]) as group:
+    with seqcast.join("six", name="a", ip_version=6, **json.loads(sys.argv[1])) as group:
         print(describe_address(group.member.address))
 except seqcast.ConfigError as error:
     print(error)
 """
 
 
-def joined_at(place, interface):
-    """The address of a member that joins there with this setting, or the error."""
-    out, err = python(place, "-c", JOINED, interface).communicate(timeout=60)
+def joined_at(place, interface="", **settings):
+    """The address of a member that joins there with these settings, or the error."""
+    settings |= {"interface": interface}
+    out, err = python(place, "-c", JOINED, json.dumps(settings)).communicate(timeout=60)
     return out + err

@@ -203,6 +203,16 @@ def test_presets_say_how_soon_other_views_are_found():
     assert found["fast"] == found["lan"] < found["wan"], "Python answers beacons"
 
 
+def test_an_ipv6_address_of_the_link_names_its_interface():
+    six = {"ip_version": 6, "address": "ff02::1:2%eth0"}
+    assert Config(**six).interface == "eth0"
+    for interface in ("eth0", "fe80::1%eth0", "fe80::1"):
+        assert Config(interface=interface, **six).interface == interface
+    for interface in ("eth1", "fe80::1%eth1"):
+        with pytest.raises(seqcast.ConfigError, match=r"address=ff02::1:2%eth0 names another interface"):
+            Config(interface=interface, **six)
+
+
 def test_group_addresses_lie_in_the_scopes_for_local_use_and_differ():
     import ipaddress
 

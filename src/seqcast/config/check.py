@@ -75,6 +75,11 @@ def clashes(config: Any) -> None:
         )
     if config.address:
         _multicast(config.address, config.ip_version)
+        scope, named = config.address.partition("%")[2], config.interface.rpartition("%")[2]
+        if scope and scope != named and ":" not in named:  # an address alone names none
+            raise ConfigError(
+                f"address={config.address} names another interface than interface={config.interface}: leave one out"
+            )
 
 
 def _multicast(text: str, ip_version: int) -> None:

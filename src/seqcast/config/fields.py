@@ -109,7 +109,7 @@ class Config:
         "multicast address",
         "The group's multicast address. Empty: derived from the cluster's name, 239.255.x.y or ff15::x:y. Two "
         "clusters that share an address are told apart by a tag in each datagram, but each receives and drops the "
-        "other's datagrams.",
+        "other's datagrams. An IPv6 address may name the interface: ff02::1:2%eth0.",
     )
     port: int = _knob(
         47310,
@@ -771,6 +771,8 @@ class Config:
             if hints[field.name] is str and (value is None or isinstance(value, Path)):
                 value = str(value or "")
             object.__setattr__(self, field.name, check.field_value(field, hints[field.name], value))
+        if not self.interface:
+            object.__setattr__(self, "interface", self.address.partition("%")[2])
         check.clashes(self)
 
     # -- from elsewhere
