@@ -27,6 +27,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -133,7 +134,8 @@ class Tap:
         )
         self._lock = threading.Lock()  # of the counters, and of the connections
         self._room = threading.Semaphore(connections)
-        self._reading = threading.Semaphore(READING_MAX)
+        # Decoded by a thread for each reader, rows would leave memory behind in as many of malloc's arenas.
+        self._reading = ThreadPoolExecutor(READING_MAX, "seqcast-tap-rows")
         self._paths: dict[int, Path] = {}  # of members' journals, as they were found last
         self._wanting = 0  # readers that wait for a turn
         self._readers: dict[_Reader, None] = {}  # oldest first
@@ -157,6 +159,7 @@ class Tap:
         with self._lock:
             for reader in self._readers:
                 _end(reader)
+        self._reading.shutdown(wait=False, cancel_futures=True)
 
     def _accept(self) -> None:
         while True:
@@ -295,22 +298,14 @@ class Tap:
                     name = "{}:{}".format(*connection.getpeername()[:2])
                     log.warning("tap: the reader at %s took nothing for %g s: it is dropped", name, TIMEOUT_S)
                     raise ConnectionAbortedError
-                with self._turn():
-                    at, over = self._some_rows(connection, room, journal, at, end, columns)
+                with self._lock:
+                    self._wanting += 1
+                try:
+                    turn = self._reading.submit(self._some_rows, connection, room, journal, at, end, columns)
+                    at, over = turn.result()
+                except (RuntimeError, CancelledError):  # the tap is closed
+                    raise ConnectionAbortedError from None
         _send(connection, b"Z", b"")
-
-    @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """While a reader has rows in memory."""
-        with self._lock:
-            self._wanting += 1
-        self._reading.acquire()
-        with self._lock:
-            self._wanting -= 1
-        try:
-            yield
-        finally:
-            self._reading.release()
 
     def _some_rows(
         self,
@@ -323,6 +318,8 @@ class Tap:
     ) -> tuple[int, bool]:
         """Sends rows as long as they are taken, and it is this reader's turn; the position behind them, and whether
         there are no more."""
+        with self._lock:
+            self._wanting -= 1
         at, until = first, time.monotonic() + TURN_S
         with contextlib.closing(rows_between(journal, first, end, columns, BATCH_ROWS)) as batches:
             for batch in batches:
