@@ -190,8 +190,8 @@ typedef struct sc_sending {
 
 /* Offsets of an array decrease, or lie outside its data; `next` messages were sent before. */
 enum { SC_BAD_OFFSETS = 16 };
-/* Packs until everything is packed (SC_SENT), until the time `until`, a signal or the driver's end (SC_AGAIN: call again, or
- * give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
+/* Packs until everything is packed (SC_SENT), until the time `until` or the driver's end (SC_AGAIN: call again, or give
+ * up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 /* The same, for what can be packed at once; the caller holds the engine's lock and must call sc_driver_packed afterwards. A message
  * that it began (SC_AGAIN) must be finished by sc_driver_send or sc_driver_send_end. */
@@ -203,8 +203,8 @@ void sc_driver_callback(sc_driver *d, int runs);
 
 enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
 /* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the member that sends it. */
-/* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed, a signal
- * arrived or the driver stops (0). */
+/* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed, or the
+ * driver stops (0); 0 may also come early. A signal does not end it: its handler runs, and the wait goes on. */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
 /* The wall clock at the monotonic time `now`, which is a moment ago at most. */

@@ -15,8 +15,10 @@ int sc_driver_has(sc_driver *d, int want, uint64_t mark);
 void sc_tell_engine_news(sc_driver *d);
 /* Something is deliverable, or the driver stops: wakes the event loop that waits for it. Locked. */
 void sc_tell_watcher(sc_driver *d);
-/* Something has come that the holder of the receive role may be waiting for on the sockets. */
+/* Something has come that callers may be waiting for: the holder of the receive role on the sockets, others for it. */
 void sc_wake_caller(sc_driver *d, int what);
+/* Callers without the role, if there are any, check again what they wait for. */
+void sc_wake_waiting(sc_driver *d);
 /* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */
 void sc_kick_io(sc_driver *d);
 

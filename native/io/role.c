@@ -36,11 +36,6 @@ static int rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
         if (has_or_deadline(d, want, mark)) return 1;
         if (sc_load(&d->stop) || (ran && sc_now() >= until)) return 0;
         int woken = sc_round_run(d, until, want == SC_WANT_DELIVERY);
-        if (sc_load(&d->role.waiting)) {
-            sc_mutex_lock(&d->role.lock);
-            sc_cond_broadcast(&d->role.freed);
-            sc_mutex_unlock(&d->role.lock);
-        }
         if (woken) return sc_driver_has(d, want, mark);
     }
 }
@@ -69,14 +64,13 @@ static void caller_leaves(sc_driver *d) {
         sc_cond_signal(&d->role.io_idle);
 }
 
-/* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`. */
+/* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`, also during the
+ * check: who makes the condition true finds `waiting`, and then the lock, so that its wake-up comes after the wait has begun. */
 static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until) {
     sc_store(&d->role.waiting, sc_load(&d->role.waiting) + 1);
     if (d->role.holder == SC_ROLE_IO && d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
-    sc_mutex_unlock(&d->role.lock);
     int found = sc_driver_has(d, want, mark);
-    sc_mutex_lock(&d->role.lock);
-    if (!found && d->role.holder != SC_ROLE_FREE && !sc_load(&d->stop))
+    if (!found && !sc_load(&d->stop))
         sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_earlier(until, sc_now() + 10000000));
     sc_store(&d->role.waiting, sc_load(&d->role.waiting) - 1);
     return found;

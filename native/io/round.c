@@ -9,6 +9,7 @@
 /* Refused ports, which suggest that members were killed. */
 static void take_refusals(sc_driver *d, int64_t now) {
     sc_address to[REFUSALS];
+    if (!sc_load(&d->io.troubled)) return;
     int n = sc_io_refused(&d->io, to, REFUSALS);
     sc_mutex_lock(d->lock);
     for (int i = 0; i < n; i++) sc_engine_refused(d->engine, &to[i], SC_EVIDENCE_PORT, now);
@@ -17,6 +18,8 @@ static void take_refusals(sc_driver *d, int64_t now) {
 }
 
 static void run_timers(sc_driver *d, int64_t now, int *urgent) {
+    /* A thread that was not scheduled must not mistake unread datagrams for silence. */
+    if (now - d->round.deadline > LATE_NS) sc_intake(d, SC_IO_ALL, SC_RECEIVE_FIRST, urgent);
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine);
     sc_engine_tick(d->engine, now);
@@ -129,16 +132,13 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= SC_ROUND_BYTES_MAX;
     if (sc_pace_count(&d->round.pace, bytes, now)) measure(d, now);
-    if (sc_load(&d->io.troubled)) take_refusals(d, now);
+    take_refusals(d, now);
     int due = now >= d->round.deadline, flushes = sc_takes_over(d) || urgent;
     /* It checks again before it waits: what it transmits now need not wake it. */
     if (due || flushes) sc_store(&d->waits.caller_wants, 0);
-    if (due) {
-        /* A thread that was not scheduled must not mistake unread datagrams for silence. */
-        if (now - d->round.deadline > LATE_NS) sc_intake(d, SC_IO_ALL, SC_RECEIVE_FIRST, &urgent);
-        run_timers(d, now, &urgent);
-    }
+    if (due) run_timers(d, now, &urgent);
     d->round.ran = sc_now();
     if (flushes || urgent) sc_driver_flush(d, 0, d->round.ran); /* `now` lies before all that was received */
+    if (bytes || due) sc_wake_waiting(d);
     return woken;
 }

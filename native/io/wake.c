@@ -69,7 +69,16 @@ void sc_tell_engine_news(sc_driver *d) {
 
 /* ---- threads that wait on the sockets ----------------------------------------------------------------------- */
 
+void sc_wake_waiting(sc_driver *d) {
+    if (!sc_load(&d->role.waiting)) return;
+    sc_mutex_lock(&d->role.lock);
+    sc_cond_broadcast(&d->role.freed);
+    sc_mutex_unlock(&d->role.lock);
+}
+
+/* The holder may want something else than those who wait for it. */
 void sc_wake_caller(sc_driver *d, int what) {
+    sc_wake_waiting(d);
     if (!(sc_load(&d->waits.caller_wants) & what) || !sc_exchange(&d->waits.caller_wants, 0)) return;
     sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for it */
     sc_io_wake(&d->io);
