@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*.h src/seqcast/*.pxd src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan cross sim seeds-long mutants chaos figures docs clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim seeds-long mutants chaos figures docs clean help
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters; without their bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,7 +25,7 @@ lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the l
 	PATH="$(CURDIR)/$(BIN):$$PATH" cython-lint src/seqcast examples/embed
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run --Werror native/*/*.[ch] tests/*/*.[ch] src/seqcast/include/*/*.h examples/*/*.c
-	$(BIN)/lizard -C 15 -w native tests/fuzz tests/tsan tests/cross src/seqcast/include examples
+	$(BIN)/lizard -C 15 -w native tests/fuzz tests/tsan tests/interleave tests/cross src/seqcast/include examples
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
@@ -47,6 +47,9 @@ fuzz: ## the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
 
 tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 	tests/tsan/run $(or $(TSAN_S),60)
+
+interleave: ## the driver's threads in drawn orders: is a wake-up lost? (SCHEDULES=100000 SEED=1)
+	tests/interleave/run $(or $(SCHEDULES),100000) $(or $(SEED),1)
 
 cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, and run where an emulator is (ARGS="windows-x86_64")
 	$(BIN)/python -m pip install --quiet 'seqcast[cross]'
@@ -74,7 +77,7 @@ docs: $(VENV)/.built ## the documentation as a site in site/, with the reference
 	$(BIN)/zensical build --clean --strict
 
 clean: ## everything that was built, and the environment
-	rm -rf build dist site $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build tests/cross/build
+	rm -rf build dist site $(VENV) src/*.egg-info src/seqcast/_native/*.so src/seqcast/_native/*.c tests/fuzz/build tests/tsan/build tests/interleave/build tests/cross/build
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 20

@@ -1,0 +1,452 @@
+/* Who must be woken: two members, whose threads run in an order that a seed draws (world.c), and after each step that leaves no
+ * thread able to run a look at what each waits for. A wait whose condition holds by then has missed its wake-up: that a timer
+ * would end it later makes it slow instead of endless, and counts as missed, too.
+ *
+ * driver_waits SEED COUNT         built and run by tests/interleave/run */
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "io/driver_internal.h"
+#include "world.h"
+
+#define MEMBERS 2
+#define DELAY_NS 20000 /* of a wake-up: less than any timer of the driver */
+#define SLACK_NS 500000 /* by which transmit.c lets a deadline pass */
+#define ASLEEP_NS 1500000 /* the I/O thread sleeps until unsent bytes are due, and may have lost its core before */
+#define STANDBY_NS 9000000 /* nobody receives, or a thread that lost its core sleeps too long, for at most this long */
+#define ANSWER_NS 2000000000LL /* of the whole run */
+#define MARKS 64
+
+enum {
+    DUE_WAIT,
+    DUE_TURN,
+    DUE_ROLE,
+    DUE_IDLE,
+    DUE_LOOP,
+    DUE_CONTROL,
+    DUE_TIMER,
+    DUE_SOCKET,
+    DUE_FLUSH,
+    DUE_URGENT,
+    DUE_UNSENT,
+    KINDS
+};
+static const char *const missed[KINDS] = {
+    "has what it waits for",
+    "may send",
+    "may take the role",
+    "is asked for something",
+    "has something to deliver or to receive",
+    "has an event",
+    "has timers due",
+    "has datagrams",
+    "has a flush to take over",
+    "has something urgent to send",
+    "has unsent bytes",
+};
+
+typedef struct {
+    sc_engine *engine;
+    sc_mutex lock;
+    sc_driver driver;
+    const thread *io;
+    uint64_t id, other;
+    uint64_t delivered, of_others;
+    uint64_t expected; /* messages to be delivered here */
+    int senders; /* that have not finished */
+    int loop; /* the reader is an event loop */
+    int busy; /* the reader works between its messages */
+    int64_t lazy; /* the deadline of an ack that began when the application took something: see below */
+    int left; /* threads beside the I/O thread and the script that have not ended */
+} member;
+
+static member members[MEMBERS];
+static int64_t overdue[KINDS][16];
+
+/* ---- the look ----------------------------------------------------------------------------------------------------- */
+
+/* Something has been due for all quiet times up to `next`. */
+static void owe(int kind, int i, const char *who, int due, int64_t bound, int64_t next) {
+    if (!due)
+        overdue[kind][i] = 0;
+    else if ((overdue[kind][i] += next - world_time()) > bound)
+        world_fail("%s %s, and nobody tells it before %.3f us", who, missed[kind], (double)next / 1e3);
+}
+
+static int may_send(const sc_driver *d) { return !d->turn.first[0] && !d->turn.first[1]; }
+
+/* What callers wait for. */
+static void look_at_caller(const member *m, const thread *t, int i, int64_t next) {
+    const sc_driver *d = &m->driver;
+    int64_t bound =
+        sc_engine_unsent(m->engine) ? STANDBY_NS : DELAY_NS; /* of own packets it is told when they are sent */
+    int polls = d->role.holder == SC_ROLE_IO && m->io->state == WORLD_POLL; /* and is not kicked */
+    int free = polls || d->role.holder == SC_ROLE_FREE, loops = t->n_fds == 1 && !world_readable(t->fds[0].fd);
+    int there = d->stop || (d->role.loop && polls) || sc_engine_deliverable(m->engine);
+    owe(DUE_WAIT, i, t->name, t->want && (d->stop || sc_has(d, t->want, t->mark)), bound, next);
+    owe(DUE_TURN, i, t->name, t->on == &d->turn.free && (d->stop || may_send(d)), DELAY_NS, next);
+    owe(DUE_ROLE, i, t->name, t->on == &d->role.freed && !d->stop && free, DELAY_NS, next);
+    owe(DUE_LOOP, i, t->name, loops && there, bound, next);
+}
+
+/* What the I/O thread and the control thread wait for. */
+static void look_at_server(const member *m, const thread *t, int i, int64_t next) {
+    const sc_driver *d = &m->driver;
+    int asked = d->role.handed || d->tx.handed || d->tx.flush_asked;
+    int told = d->stop || d->waits.control_kicked || sc_engine_has_event(m->engine);
+    owe(DUE_IDLE, i, t->name, t->on == &d->role.io_idle && asked, DELAY_NS, next);
+    owe(DUE_CONTROL, i, t->name, t->on == &d->waits.control && told, DELAY_NS, next);
+}
+
+static void look_at_member(const member *m, int64_t next) {
+    static const char *const names[MEMBERS] = {"member 1", "member 2"};
+    const sc_driver *d = &m->driver;
+    int i = (int)m->id, datagrams = 0;
+    int64_t late = world_time() - sc_engine_deadline(m->engine);
+    for (int lane = 0; lane < SC_IO_SOCKETS && !d->closed; lane++) datagrams |= world_readable(d->io.fd[lane]);
+    int works = !d->stop && !m->lock.held;
+    owe(DUE_TIMER, i, names[i - 1], works && late > SLACK_NS && world_time() - late != m->lazy, STANDBY_NS, next);
+    owe(DUE_SOCKET, i, names[i - 1], works && datagrams, STANDBY_NS, next);
+    owe(DUE_FLUSH, i, names[i - 1], works && (d->tx.wanted || d->tx.handed), ASLEEP_NS, next);
+    owe(DUE_URGENT, i, names[i - 1], works && sc_engine_urgent(m->engine), STANDBY_NS, next);
+    owe(DUE_UNSENT, i, names[i - 1], works && sc_engine_unsent(m->engine), STANDBY_NS, next);
+}
+
+static void look(int64_t next) {
+    int n;
+    const thread *threads = world_threads(&n);
+    for (int i = 0; i < n; i++) {
+        int waits = threads[i].arg && (threads[i].state == WORLD_COND || threads[i].state == WORLD_POLL);
+        for (int kind = 0; kind < DUE_TIMER && !waits; kind++) overdue[kind][i] = 0;
+        if (waits) look_at_caller(threads[i].arg, &threads[i], i, next);
+        if (waits) look_at_server(threads[i].arg, &threads[i], i, next);
+    }
+    for (int i = 0; i < MEMBERS; i++) look_at_member(&members[i], next);
+}
+
+static thread *self(void) {
+    int n;
+    return &world_threads(&n)[world_thread() - 1];
+}
+
+static int notes_want(int (*drive)(sc_driver *, int, uint64_t, int64_t), sc_driver *d, int want, uint64_t mark,
+                      int64_t until) {
+    self()->mark = mark;
+    self()->want = want;
+    int found = drive(d, want, mark, until);
+    self()->want = 0;
+    return found;
+}
+
+int __real_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
+int __wrap_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
+int __wrap_sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    return notes_want(__real_sc_drive, d, want, mark, until);
+}
+int __real_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
+int __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until);
+int __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
+    return notes_want(__real_sc_role_rounds, d, want, mark, until);
+}
+
+/* The delayed ack of what was taken is told to nobody: its sender probes if it is late, and to wake the I/O thread for each message
+ * that an event loop takes would cost more. */
+int __real_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
+int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
+    int64_t before = sc_engine_deadline(e);
+    int result = __real_sc_engine_deliver(e, batch, bytes_max, marker, now);
+    if (sc_engine_deadline(e) < before) ((member *)self()->arg)->lazy = sc_engine_deadline(e);
+    return result;
+}
+
+/* ---- threads ------------------------------------------------------------------------------------------------------- */
+
+static void io(thread *t) { sc_driver_run(&((member *)t->arg)->driver); }
+
+static void events(member *m) {
+    sc_event event;
+    for (int found = 1; found;) {
+        sc_mutex_lock(&m->lock);
+        found = sc_engine_event(m->engine, &event);
+        sc_mutex_unlock(&m->lock);
+        if (found) free(event.payload);
+    }
+}
+
+static void control(thread *t) {
+    member *m = t->arg;
+    while (!m->driver.stop) {
+        sc_driver_wait_control(&m->driver,
+                               sc_now() + 1000000 + (int64_t)world_draw(world_draw(2) ? 50000000 : 5000000000), 0);
+        events(m);
+        if (!world_draw(2)) continue;
+        sc_mutex_lock(&m->lock);
+        sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7);
+        sc_mutex_unlock(&m->lock);
+        sc_driver_poke(&m->driver);
+    }
+    m->left--;
+}
+
+static void send_one(member *m, uint64_t to, const uint8_t *p, uint64_t n) {
+    sc_sending s = {.to = to, .data = p, .len = n};
+    sc_driver_send(&m->driver, &s, INT64_MAX);
+    sc_driver_send_end(&m->driver, &s);
+}
+
+static const uint8_t bytes[MARKS * 4000];
+
+static void singles(thread *t) {
+    member *m = t->arg;
+    uint64_t most = world_draw(2) ? 100 : 12000;
+    for (uint64_t left = 1 + world_draw(40); left; left--) {
+        uint64_t to = world_draw(8) ? 0 : world_draw(4) ? m->other : m->id;
+        for (int i = 0; i < MEMBERS; i++) members[i].expected += !to || to == members[i].id;
+        send_one(m, to, bytes, world_draw(most));
+        if (!world_draw(6)) sc_sleep((int64_t)world_draw(3000000));
+        if (m->driver.stop) break;
+    }
+    m->senders--;
+    m->left--;
+}
+
+static void arrays(thread *t) {
+    member *m = t->arg;
+    uint64_t marks[MARKS + 1];
+    int64_t offsets[MARKS + 1];
+    for (uint64_t left = 1 + world_draw(12); left && !m->driver.stop; left--) {
+        sc_sending s = {.data = bytes,
+                        .len = sizeof bytes,
+                        .offsets = offsets,
+                        .wide = 1,
+                        .n = 1 + world_draw(MARKS),
+                        .marks = marks};
+        int64_t most = world_draw(2) ? 100 : 4000, at = 0;
+        for (uint64_t i = 0; i <= s.n; i++, at += (int64_t)world_draw((uint64_t)most)) offsets[i] = at;
+        for (int i = 0; i < MEMBERS; i++) members[i].expected += s.n;
+        sc_driver_send(&m->driver, &s, INT64_MAX);
+        sc_driver_send_end(&m->driver, &s);
+        if (!world_draw(3)) sc_sleep((int64_t)world_draw(2000000));
+    }
+    m->senders--;
+    m->left--;
+}
+
+/* Asks, and waits until the other member has taken the question. */
+static void taking(thread *t) {
+    member *m = t->arg;
+    for (uint64_t left = 1 + world_draw(8); left && !m->driver.stop; left--) {
+        sc_taking w = {0};
+        for (int i = 0; i < MEMBERS; i++) members[i].expected++;
+        send_one(m, 0, bytes, world_draw(3000));
+        sc_mutex_lock(&m->lock);
+        sc_taking_begin(m->engine, &w, sc_now());
+        sc_mutex_unlock(&m->lock);
+        sc_driver_taking(&m->driver, &w, INT64_MAX);
+        sc_mutex_lock(&m->lock);
+        sc_taking_end(m->engine, &w);
+        sc_mutex_unlock(&m->lock);
+    }
+    m->senders--;
+    m->left--;
+}
+
+static int take(member *m, sc_batch *batch, int64_t until) {
+    uint64_t marker;
+    int64_t now = sc_now(), wall;
+    int kind = sc_driver_deliver(&m->driver, batch, 1 << 16, &marker, until, 0, now, &wall);
+    if (kind != SC_DELIVER_BATCH) return kind;
+    m->delivered += batch->n;
+    for (uint32_t r = 0; r < batch->n_runs; r++)
+        if (batch->runs[r].sender != m->id) m->of_others += batch->runs[r].n;
+    if (batch->n > 1) sc_driver_taken(&m->driver);
+    if (m->busy && !world_draw(4)) sc_sleep((int64_t)world_draw(4000000));
+    return kind;
+}
+
+static void give_back(member *m, sc_batch *batch) {
+    sc_mutex_lock(&m->lock);
+    sc_engine_give_back(m->engine, batch);
+    sc_mutex_unlock(&m->lock);
+    sc_batch_clear(batch);
+}
+
+static void wait_as_loop(member *m) {
+    struct pollfd fd = {.fd = sc_driver_watch_fd(&m->driver), .events = POLLIN};
+    for (int there = sc_driver_watch(&m->driver); !there; there = sc_driver_watched(&m->driver))
+        ppoll(&fd, 1, NULL, NULL);
+}
+
+static void reader(thread *t) {
+    member *m = t->arg;
+    sc_batch batch = {0};
+    while (!m->driver.stop) {
+        if (m->loop)
+            while (take(m, &batch, 0) == SC_DELIVER_NONE && !m->driver.stop) wait_as_loop(m);
+        else
+            take(m, &batch, INT64_MAX);
+    }
+    give_back(m, &batch);
+    m->left--;
+}
+
+/* The ping-pong of a program in C: member 1 asks, the other one answers. */
+static void talk(thread *t) {
+    member *m = t->arg;
+    sc_batch batch = {0};
+    uint64_t rounds = 3 + world_draw(30), size = world_draw(2) ? 64 : 5000;
+    for (uint64_t i = 0; (m->id != 1 || i < rounds) && !m->driver.stop;) {
+        if (m->id == 1 && m->of_others == i) {
+            for (int k = 0; k < MEMBERS; k++) members[k].expected += 2;
+            send_one(m, 0, bytes, size);
+            i++;
+        }
+        for (uint64_t had = m->of_others; m->of_others == had && !m->driver.stop;) take(m, &batch, INT64_MAX);
+        if (m->id != 1 && !m->driver.stop) send_one(m, 0, bytes, size);
+    }
+    m->senders -= m->id == 1;
+    while (!m->driver.stop) take(m, &batch, INT64_MAX); /* its own last one */
+    give_back(m, &batch);
+    m->left--;
+}
+
+/* ---- the group ------------------------------------------------------------------------------------------------------ */
+
+static void open_member(member *m, uint64_t id, int spins) {
+    sc_config config = {
+        .member = id,
+        .group = 7,
+        .deliver_own = 1,
+        .receive = 1,
+        .slabs_max = 64,
+        .ring_bytes = 1 << 17,
+        .unicast_bytes = 1 << 16,
+        .ring_packets = 256,
+        .message_bytes_max = 1 << 16,
+        .control_bytes_max = 1 << 16,
+        .nak_delay_ns = 200000,
+        .nak_backoff_ns_min = 2000000,
+        .nak_backoff_ns_max = 200000000,
+        .retransmit_hold_ns = 500000,
+        .retransmit_bytes_per_s = 500000000,
+        .ack_delay_ns = 2000000,
+        .probe_ns_min = 4000000,
+        .probe_ns_max = 100000000,
+        .heartbeat_ns = 50000000,
+        .suspect_ns = 400000000,
+        .suspect_ns_max = 800000000,
+        .install_ns = 1000000000,
+        .seed = id,
+    };
+    sc_drive_config drive = {
+        .busy_poll_ns = spins ? 1000 + (int64_t)world_draw(2000000) : 0,
+        .flush_bytes = 16384,
+        .flush_ns_min = world_draw(3) ? 20000 : 0,
+        .flush_ns_max = 200000,
+        .tick_ns = 1000000,
+        .nap_ns = world_draw(2) ? 200000 : 0,
+        .look_ns = 200000000,
+    };
+    memset(m, 0, sizeof *m);
+    m->id = id;
+    m->other = MEMBERS + 1 - id;
+    m->loop = !world_draw(3);
+    m->busy = !world_draw(3);
+    m->engine = sc_engine_new(&config);
+    world_open(&m->driver.io, id);
+    if (!m->engine || sc_driver_init(&m->driver, m->engine, &m->lock, &drive) || sc_driver_watch_open(&m->driver))
+        world_fail("no memory");
+}
+
+static void install(void) {
+    sc_view view = {.tag = 1,
+                    .n = MEMBERS,
+                    .mechanism = SC_ORDER_FIFO,
+                    .sequencer = (int32_t)world_draw(3) - 1,
+                    .window_bytes = 1 << (15 + world_draw(2)),
+                    .forward_window_bytes = 1 << 16,
+                    .unicast_window_bytes = 1 << 15,
+                    .state_window_bytes = 1 << 15,
+                    .packet_bytes = 8192};
+    if (view.sequencer >= 0) view.mechanism = SC_ORDER_SEQUENCER;
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        view.ids[r] = members[r].id;
+        view.addresses[r] = members[r].driver.io.address;
+    }
+    for (uint32_t r = 0; r < MEMBERS; r++) {
+        view.rank = r;
+        if (sc_engine_install(members[r].engine, &view, NULL, 1, world_time())) world_fail("no view");
+    }
+}
+
+static void start(const char *const names[MEMBERS], void (*work)(thread *), member *m, int sends) {
+    world_start(names[m->id - 1], work, m);
+    m->left++;
+    m->senders += sends;
+}
+
+static int is_over(void) {
+    int over = 1;
+    for (int i = 0; i < MEMBERS; i++) over &= !members[i].senders && members[i].delivered >= members[i].expected;
+    return over;
+}
+
+/* Waits until all is said and heard, or, if the seed says so, not for that; then each member stops under its threads. */
+static void script(thread *t) {
+    int64_t begin = world_time(), cut = world_draw(4) ? INT64_MAX : begin + (int64_t)world_draw(20000000);
+    (void)t;
+    while (!is_over() && world_time() < cut) {
+        if (world_time() - begin > ANSWER_NS) world_fail("not all was delivered: a stall");
+        world_sleep(300000);
+    }
+    for (int i = 0; i < MEMBERS; i++) {
+        int64_t stops = world_time();
+        sc_driver_stop(&members[i].driver);
+        if (world_draw(2)) sc_driver_close(&members[i].driver);
+        if (!world_draw(8)) world_sleep(900000000); /* the other one suspects it */
+        while (members[i].left) {
+            if (world_time() - stops > 1000000000) world_fail("member %d has stopped, but not all its threads", i + 1);
+            world_sleep(300000);
+        }
+    }
+}
+
+static void run(uint64_t seed) {
+    static const char *const names[][MEMBERS] = {{"io1", "io2"},       {"reader1", "reader2"}, {"single1", "single2"},
+                                                 {"array1", "array2"}, {"taking1", "taking2"}, {"control1", "control2"},
+                                                 {"talk1", "talk2"}};
+    static void (*const works[])(thread *) = {io, reader, singles, arrays, taking, control, talk};
+    world_begin(seed, look);
+    memset(overdue, 0, sizeof overdue);
+    int talks = !world_draw(4), spins = !world_draw(3);
+    for (int i = 0; i < MEMBERS; i++) open_member(&members[i], (uint64_t)i + 1, spins);
+    install();
+    world_start("script", script, NULL);
+    for (int i = 0; i < MEMBERS; i++) {
+        member *m = &members[i];
+        m->io = world_start(names[0][i], io, m);
+        start(names[talks ? 6 : 1], talks ? talk : reader, m, talks && i == 0);
+        if (!world_draw(3)) start(names[5], control, m, 0);
+        for (uint64_t k = world_draw(talks ? 2 : 4 - (uint64_t)i); k; k--) {
+            uint64_t which = talks ? 3 : 2 + world_draw(3);
+            if (!talks) start(names[which], works[which], m, 1);
+        }
+    }
+    world_run();
+    for (int i = 0; i < MEMBERS; i++) {
+        sc_driver_close(&members[i].driver);
+        sc_driver_free(&members[i].driver);
+        sc_engine_free(members[i].engine);
+    }
+    world_end();
+}
+
+int main(int argc, char **argv) {
+    uint64_t first = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    for (uint64_t seed = first; seed < first + count; seed++) run(seed);
+    printf("%llu schedules from %llu on: every wait was woken\n", (unsigned long long)count, (unsigned long long)first);
+    return 0;
+}
