@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
 import threading
 
+import members
 import pytest
-from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_until, why_no_multicast
 from netns import network  # noqa: F401
 
 import seqcast
@@ -65,6 +67,45 @@ def test_an_asyncio_join_waits_for_members_too():
 def test_an_impossible_number_of_members_is_refused(n):
     with pytest.raises(ConfigError, match=r"min_members=.* must be a whole number from 1 to 128"):
         join(cluster(), "a", min_members=n)
+
+
+FOUND = """
+import sys, seqcast
+cluster, name, interface, found, timeout_s = sys.argv[1:]
+try:
+    waits = {"found": int(found), "join_timeout_s": float(timeout_s)}
+    with seqcast.join(cluster, name=name, interface=interface, **waits) as group:
+        print("joined", len(group.view.members), flush=True)
+        sys.stdin.readline()
+except seqcast.JoinTimeout as error:
+    print(error)
+"""
+
+
+def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_group():
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    name = cluster()
+    alone, _ = script(FOUND, name, "a", LOOPBACK, "2", "1.5").communicate(timeout=LIMIT_S)
+    assert "no group is heard, and found=2 joiners must hear each other to found one: it hears none" in alone
+    assert "1 more must start" in alone and "firewalls" in alone
+    two = [script(FOUND, name, member, LOOPBACK, "2", str(LIMIT_S), stdin=subprocess.PIPE) for member in "bc"]
+    assert {process.stdout.readline().split()[0] for process in two} == {"joined"}
+    with join(name, "d", found=3) as group:  # a running group admits it
+        assert {member.name for member in group.view.members} == {"b", "c", "d"}
+        for process in two:
+            process.communicate("\n", timeout=LIMIT_S)
+
+
+def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):
+    with pytest.warns(RuntimeWarning, match="Set found= to a majority of the intended members") as caught:
+        join(cluster(), "a", partition="primary").leave()
+    assert [warning.filename for warning in caught] == [members.__file__]
+    assert [record.levelname for record in caplog.records if "founded the group alone, with" in record.getMessage()]
+    recwarn.clear()
+    with pytest.raises(JoinTimeout, match=r"found=2 joiners must hear each other"):
+        join(cluster(), "a", partition="primary", found=2, join_timeout_s=0.3)
+    assert not recwarn.list
 
 
 JOIN = """

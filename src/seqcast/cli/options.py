@@ -32,6 +32,9 @@ def add_member_options(target: argparse.ArgumentParser) -> None:
     target.add_argument("--name", help="name of this member, unique in the group (default: host name and process id)")
     target.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
     add_shared_options(target)
+    target.add_argument(
+        "--found", type=positive, metavar="N", help="found a group only with so many that join, this one included (1)"
+    )
     target.add_argument("--journal", metavar="DIR", help="journal deliveries in this directory, for `seqcast audit`")
     target.add_argument(
         "--timeout", type=seconds, metavar="S", help="seconds to wait for the group (default: join_timeout_s, 10)"
@@ -81,7 +84,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings of ``seqcast.join`` that ``add_group_options``, or a part of it, stands for."""
-    settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal")}
+    settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal", "found")}
     settings["join_timeout_s"] = getattr(arguments, "timeout", None)
     if settings["journal"] == "":  # from a shell variable without a value: no journal would be kept
         raise UsageError("--journal is empty: give a directory, or leave the option out")

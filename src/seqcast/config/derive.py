@@ -21,7 +21,7 @@ ENGINE = (
     "suspect_s_max",
 )  # fmt: skip
 CORE = (
-    "window_bytes", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
+    "window_bytes", "found", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
     "flush_deadline_s", "back_off_s", "leave_deadline_s", "linger_s", "block_deadline_s", "pause_s_max",
     "flush_unicasts", "safe", "membership", "partition",
 )  # fmt: skip

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from seqcast.config import check, sources
+from seqcast.types import MEMBERS_MAX
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -241,6 +242,16 @@ class Config:
         wan=1.0,
         low=0.01,
         high=60.0,
+    )
+    found: int = _knob(
+        1,
+        "members",
+        "How many processes that join, this one included, must hear each other before they found a group; until then "
+        "they wait. A running group admits a joiner whatever this says. With `partition=\"primary\"`, set it to a "
+        "majority of the intended members on all of them: otherwise a process that restarts while it is cut off founds "
+        "a second group.",
+        low=1,
+        high=MEMBERS_MAX,
     )
     join_s_min: float = _by_preset(
         "s",

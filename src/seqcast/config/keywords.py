@@ -36,6 +36,7 @@ class Settings(TypedDict, total=False):
     join_timeout_s: float
     leave_timeout_s: float
     discovery_s: float
+    found: int
     join_s_min: float
     join_s_max: float
     bundle_s: float

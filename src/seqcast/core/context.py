@@ -53,6 +53,7 @@ class EndpointSettings:
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of the settings that must be equal on all members of a group.
+        found: a joiner forms a group only with the votes of so many joiners, its own included.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are more likely to miss each other.
         join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
@@ -108,6 +109,7 @@ class EndpointSettings:
     state: int = 0
     first_seqno: int = 1
     shared: tuple[tuple[str, str], ...]
+    found: int = 1
     discovery_ns: int
     join_ns_min: int
     join_ns_max: int

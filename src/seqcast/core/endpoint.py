@@ -155,6 +155,12 @@ class Endpoint:
         """Why sends to the group wait; "": they do not. May be read from any thread."""
         return self._markers.closed
 
+    @property
+    def lacks(self) -> str:
+        """Why too few are there to found a group; "": that is not what this joiner waits for. May be read from any
+        thread."""
+        return self.machines.lifecycle.lacks
+
     def joiners_of(self, tag: int) -> tuple[int, ...]:
         """The joiners to which this member gives its state as of the beginning of the view with this tag. May be called
         from any thread."""

@@ -270,7 +270,8 @@ class Router:
         raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
 
     def keep_joiner(self, frame: Join, _sender: int, _address: bytes) -> None:
-        self.machines.membership.join(frame)
+        if self.machines.membership.join(frame) is None:
+            self.machines.lifecycle.heard_peer(frame)
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
         assert self.context.entered is not None

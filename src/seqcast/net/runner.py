@@ -79,6 +79,13 @@ PORTS_TRIED = 8
 """UDP ports that a member with ``guard`` tries until one is found whose number is free for TCP too."""
 
 
+FOUNDS_ALONE = (
+    'partition="primary" with found=1: this process founds a group by itself if it hears none, also when it restarts '
+    "while it is cut off from the running one, so that there are two. Set found= to a majority of the intended members "
+    "on all of them, such as found=2 of 3"
+)
+
+
 class ClippedBuffer(UserWarning):
     """The kernel made the receive or the send buffer smaller than requested."""
 
@@ -266,6 +273,11 @@ class Runner:
             )
         if not ended and (trouble := fault(self.driver)):
             raise JoinTimeout(f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {trouble}")
+        if not ended and self.endpoint.lacks:
+            raise JoinTimeout(
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {self.endpoint.lacks}. "
+                f"{self._what_to_check()}"
+            )
         if not ended:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
@@ -286,7 +298,7 @@ class Runner:
             if self.leaves:
                 return Status("leaving")
             if self.view is None:
-                return Status("joining", self.waiting)
+                return Status("joining", self.waiting or self.endpoint.lacks)
             return Status("blocked", closed) if (closed := self.endpoint.closed) else Status("member")
 
     def wait_members(self, n: int) -> None:
@@ -475,6 +487,8 @@ class Runner:
 
     def _tell_alone(self) -> None:
         """No other member was found: correct for the first member, but also the only sign of broken multicast."""
+        if self.config.partition == "primary" and self.config.found == 1:
+            log.warning("%s: founded the group alone, with %s", self.member.name, FOUNDS_ALONE)
         counters = self.engine.counters()
         if counters["datagrams_received"] == counters["drop_own"]:
             log.log(
@@ -529,7 +543,10 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
 
 
 def warn_of(driver: Driver, cluster: str, config: Config) -> None:
-    """Warns the caller of ``join`` of clipped buffers, and of sockets that reach this machine only."""
+    """Warns the caller of ``join`` of clipped buffers, of sockets that reach this machine only, and of a primary group
+    that anybody may found."""
+    if config.partition == "primary" and config.found == 1:
+        warnings.warn(FOUNDS_ALONE, RuntimeWarning, stacklevel=5)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         warnings.warn(clipped, ClippedBuffer, stacklevel=5)
     if driver.loopback and not config.interface:

@@ -162,6 +162,16 @@ def _namesakes(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _founders(rng: random.Random) -> Drawn:
+    """A majority founds a primary group, perhaps in a network that is cut in two; then members start again alone."""
+    members = rng.choice((3, 3, 4, 5))
+    return calm(
+        members=members, found=members // 2 + 1, partition="primary", split=0, alone=rng.choice((1, 2, 3)),
+        apart_ns=rng.choice((0, 800 * MS, 2 * SECOND)), spread_ns=rng.choice((0, 300 * MS)), duration_ns=4 * SECOND,
+        rate=50, loss=rng.choice((0.0, 0.05)), one_way=rng.choice((0, 1)), leaves=0, rejoins=8,
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -179,8 +189,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "interfaces": _interfaces,
     "mute": _mute,
     "namesakes": _namesakes,
+    "founders": _founders,
 }
-BY_NAME = {"interfaces", "mute", "namesakes"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -69,6 +69,7 @@ class Faults:
         self._plan_interfaces()
         self._plan_firewalls()
         self._plan_namesakes()
+        self._plan_alone()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -174,6 +175,25 @@ class Faults:
             begin = rng.randrange(options.duration_ns // 5, options.duration_ns)
             fault = rng.choice((self.start_again_alone, self.start_namesake))
             self.clock.at(begin, fault, rng.randrange(200 * MS, NAMESAKE_NS_MAX), rng.random())
+
+    def _plan_alone(self) -> None:
+        """From a random source of its own, too."""
+        rng, options = random.Random(f"alone {self.options.seed}"), self.options
+        for _ in range(options.alone):
+            begin = rng.randrange(options.duration_ns // 5, options.duration_ns)
+            self.clock.at(begin, self.start_again_cut_off, rng.randrange(200 * MS, NAMESAKE_NS_MAX), rng.random())
+
+    def start_again_cut_off(self, lasts_ns: int, which: float) -> None:
+        """A member is killed, and starts again under its name where no other process hears it."""
+        inside = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        if len(inside) < 2 or self.network.healed:
+            return
+        node = inside[int(which * len(inside))]
+        node.crash()
+        self.network.partition({len(self.nodes)}, {other.index for other in self.nodes})
+        self.world.start_node(node.name)
+        self.trace(self.nodes[-1], "starts again, cut off from the others")
+        self.clock.at(self.clock.now + lasts_ns, self.heal)
 
     def start_again_alone(self, lasts_ns: int, which: float) -> None:
         """A member is killed, and starts again under its name while the others are stopped."""

@@ -48,6 +48,8 @@ class Options:
             stopped, which have its old incarnation in their view; or, while the network is cut in two, a process starts
             with the name of a member on the other side. If members warn that two living ones keep their groups apart,
             one of the two leaves in the end.
+        alone: how many times a member is killed, and starts again while it is cut off from all others.
+        found: see ``EndpointSettings``.
         hosts: a crash takes the machine with it, so that no closed port tells of it.
         rejoins: how many excluded members come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
@@ -136,6 +138,8 @@ class Options:
     crashes: int = 0
     restarts: int = 0
     namesakes: int = 0
+    alone: int = 0
+    found: int = 1
     hosts: bool = False
     guard: bool = False
     rejoins: int = 0
@@ -203,7 +207,7 @@ class Options:
         faults = self.partitions + self.one_way + self.deaf + self.pauses + self.stalls + self.ambushes + self.doubts
         faults += self.flaps + self.stops + self.duels + bool(self.late) + self.falling_leader + bool(self.starving_ns)
         faults += self.apart_ns + (self.split if self.partition == "primary" else 0)
-        faults += self.interfaces + self.mutes + bool(self.filtered) + self.namesakes
+        faults += self.interfaces + self.mutes + bool(self.filtered) + self.namesakes + self.alone
         faults += self.jumps  # deadlines of a view change pass in them
         return not faults and self.loss <= 0.1
 

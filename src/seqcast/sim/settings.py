@@ -39,6 +39,7 @@ def config(options: Options) -> Config:
         "safe": options.safe,
         "reliability": options.reliability,
         "partition": options.partition,
+        "found": options.found,
         **dict(options.settings),
     }
     return Config(**settings)

@@ -196,6 +196,7 @@ class World:
         if in_primary:
             violations += first(primary.check_primary(records, self.allowed))
             violations += first(primary.check_histories(records))
+            violations += first(primary.check_founded(records)) if self.options.found > 1 else []
         return Result(
             options=self.options,
             violations=violations,

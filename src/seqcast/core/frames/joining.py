@@ -8,12 +8,14 @@ from typing import Annotated
 from seqcast.core.frames.codec import choice, listed, prose
 from seqcast.core.frames.fields import MECHANISM, Cluster, Count, Id, MemberInfo, OrderName, Reason, Shared
 
-PROTOCOL_VERSION = 6
+PROTOCOL_VERSION = 7
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
 """Causes of a refusal; see ``Refused``."""
 WAIT_BYTES_MAX = 1000
 MECHANISMS_MAX = 64
+NOBODY = 1
+"""For whom a JOIN votes that has no vote: no member has this id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,8 @@ class Join:
         mechanisms: numbers of the orders' mechanisms that the joiner knows.
         shared: settings that must be the same on every member, by name.
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
+        founder: the joiner that shall form the first view, if there is no group. With ``found=N`` it needs N such
+            votes.
     """
 
     version: Count
@@ -35,6 +39,7 @@ class Join:
     tries: Count
     shared: Shared = ()
     nonce: Id = 1
+    founder: Id = NOBODY
 
 
 @dataclass(frozen=True, slots=True)

@@ -317,7 +317,10 @@ class Initiator(Machine):
         lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
         leaving, joining = self.membership.leaving(), self.membership.joining()
         if context.primary:  # as many as stay: those are a quorum of the view then, should no joiner ever enter it
-            joining = joining[: max(len(set(self.survivors) - leaving), 1)]
+            most = max(len(set(self.survivors) - leaving), 1)
+            if context.entered is not None and context.entered.closes is None:  # those that founded the group with us
+                most = max(most, context.settings.found - 1)
+            joining = joining[:most]
         frame = next_view(
             context.view,
             context.infos,

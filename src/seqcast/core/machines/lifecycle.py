@@ -5,6 +5,11 @@ joiner never forms a second group while the first one is busy with a flush. If n
 lowest id among those heard forms the first view, and the others join it as usual: members that start at the same time
 converge on one view.
 
+With ``found=N`` a joiner forms the first view only with the votes of N joiners, its own included. Once discovery is
+over, each JOIN votes for the joiner with the lowest id that its sender hears, itself included. A vote counts for half
+of ``joiner_seen_ns``, and binds until its sender knows that nothing came of it. So it never counts for two, whichever
+of them hear each other. A process that restarts while it is cut off has its own vote alone, and waits.
+
 A leaver's block callback runs first, while it can still send. Then its application is stopped from sending, and it
 drains what was accepted (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
 unicasts; view changes in between do not matter. A message that was still on its way to the sequencer when the closing
@@ -14,17 +19,20 @@ until it has the closing VIEW, of whose cut it is a survivor.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core import orders
 from seqcast.core.context import NEVER, Context, Repeat
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, Refused
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import NOBODY, PROTOCOL_VERSION, Join, Leave, Refused
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.rules.cut import first_view
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
+from seqcast.types import MEMBERS_MAX
 
 
 class LifecycleState(Enum):
@@ -41,6 +49,7 @@ class LifecycleState(Enum):
 class LifecycleEvent(Enum):
     BEGIN = auto()
     JOINER = auto()
+    PEER = auto()
     GROUP = auto()
     FOREIGN = auto()
     JOIN_AGAIN = auto()
@@ -75,6 +84,15 @@ S, E = LifecycleState, LifecycleEvent
 INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
 
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A joiner that our group would admit: its id, the joiner that it votes for, and when it was heard."""
+
+    id: int
+    founder: int
+    heard_ns: int
+
+
 class Lifecycle(Machine):
     def __init__(self, context: Context, blocker: Blocker) -> None:
         super().__init__(S.OUT, context.edges)
@@ -90,6 +108,10 @@ class Lifecycle(Machine):
         self.told = ""  # why the group that we want to join admits nobody now
         self.foreign = 0  # datagrams of another wire version that were received
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
+        self.peers: dict[str, Peer] = {}  # by name: two incarnations of one process have one vote
+        self.voted, self.voted_name, self.voted_ns = NOBODY, "", -NEVER  # for whom, and when last
+        self.lacks = ""  # why too few found a group with us, when we last said JOIN; read by any thread
+        self.warned = False  # of that
 
     @property
     def seeking(self) -> bool:
@@ -110,6 +132,10 @@ class Lifecycle(Machine):
     def heard_joiner(self, joiner: int) -> None:
         """Another joiner."""
         self.fire(E.JOINER, joiner)
+
+    def heard_peer(self, frame: Join) -> None:
+        """Another joiner, of our cluster and with our settings."""
+        self.fire(E.PEER, frame)
 
     def heard_group(self, blocked: str = "") -> None:
         """WAIT, or a beacon: a group exists; ``blocked``: why it admits nobody now."""
@@ -135,6 +161,7 @@ class Lifecycle(Machine):
                 self.joins.start(now)
             seen = now - self.context.settings.joiner_seen_ns
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
+            self.peers = {name: peer for name, peer in self.peers.items() if peer.heard_ns > seen}
             self.fire(E.JOIN_AGAIN)
 
     def discount(self, late: int) -> None:
@@ -161,6 +188,13 @@ class Lifecycle(Machine):
         waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
         return self.context.now < self.form_ns or waits or self.refusal is not None
 
+    def must_gather(self) -> bool:
+        """Fewer than ``found`` joiners vote for us, or we vote for another one."""
+        found, me = self.context.settings.found, self.context.me.id
+        counts = self.context.now - self.context.settings.joiner_seen_ns // 2
+        votes = 1 + sum(peer.founder == me and peer.heard_ns > counts for peer in self.peers.values())
+        return found > 1 and (self.chosen() != me or votes < found)
+
     def hears_another_version(self) -> bool:
         return self.foreign >= FOREIGN_SIGNS
 
@@ -183,7 +217,10 @@ class Lifecycle(Machine):
         self.joins.start(self.context.now)
 
     def ask(self) -> None:
-        context = self.context
+        context, founder = self.context, self.chosen()
+        if founder != NOBODY:
+            self.voted, self.voted_ns = founder, context.now
+            self.voted_name = next((name for name, peer in self.peers.items() if peer.id == founder), "")
         context.multicast(
             Join(
                 PROTOCOL_VERSION,
@@ -194,12 +231,55 @@ class Lifecycle(Machine):
                 min(self.tries, 1 << 32),
                 context.settings.shared,
                 context.settings.nonce,
+                founder,
             )
         )
         self.tries += 1
+        self.lacks = self._lacks()
+
+    def chosen(self) -> int:
+        """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts it."""
+        me = self.context.me.id
+        lowest = min([me, *(peer.id for peer in self.peers.values())])
+        bound = self.voted not in (NOBODY, me, lowest)
+        return NOBODY if bound or self.context.now < self.discovered_ns else lowest
+
+    def _nothing_came(self, info: MemberInfo) -> bool:
+        """Does this JOIN show that our vote founds no group: is it still a JOIN, when the vote no longer counts; or is
+        it of a new incarnation?
+
+        Timeline without this: with ``found=2``, c votes for b, which founds a group. The network splits before c hears
+        of it. c hears a, votes for it, and a founds another group.
+        """
+        expired = self.context.now - self.voted_ns >= self.context.settings.joiner_seen_ns
+        return expired if info.id == self.voted else info.name == self.voted_name
+
+    def _lacks(self) -> str:
+        found, names = self.context.settings.found, sorted(self.peers)
+        if found == 1 or self.form_ns > max(self.context.now, self.discovered_ns):  # a group was heard
+            return ""
+        if self.voted_name and self.voted_name not in self.peers:
+            return f"it has voted that {self.voted_name} founds a group, and no longer hears that process"
+        heard = f"it hears {', '.join(names)}" if names else "it hears none"
+        missing = found - 1 - len(names)
+        more = f"{missing} more must start" if missing > 0 else "they must hear it and each other"
+        return f"no group is heard, and found={found} joiners must hear each other to found one: {heard}; {more}"
 
     def note_joiner(self, joiner: int) -> None:
         self.others[joiner] = self.context.now
+
+    def note_peer(self, frame: Join) -> None:
+        info = frame.info
+        if self._nothing_came(info):
+            self.voted, self.voted_name = NOBODY, ""
+        if info.name != self.context.me.name and (info.name in self.peers or len(self.peers) < MEMBERS_MAX):
+            self.peers[info.name] = Peer(info.id, frame.founder, self.context.now)
+
+    def warn_of_few(self) -> None:
+        late = self.context.now > self.discovered_ns + self.context.settings.joiner_seen_ns
+        if late and self.lacks and not self.warned:
+            self.warned = True
+            self.context.emit(Warn(f"the join waits: {self.lacks}"))
 
     def note_group(self, blocked: str) -> None:
         self.form_ns = self.context.now + self.context.settings.group_seen_ns
@@ -217,6 +297,7 @@ class Lifecycle(Machine):
         self.fire(E.VIEW, frame)
 
     def install(self, frame: NewView) -> None:
+        self.lacks = ""
         self.context.emit(Install(frame, first=self.context.view is None))
 
     def set_deadline(self, timeout_ns: int) -> None:
@@ -292,12 +373,21 @@ class Lifecycle(Machine):
             "without a group, the joiner with the lowest id forms one",
         ),
         (None, E.JOINER, None, IGNORED, "it waits for our first view, or the group admits it"),
+        (S.SEEKING, E.PEER, None, note_peer, "its vote may let us found a group, and it may get ours"),
+        (None, E.PEER, None, IGNORED, "it waits for our first view, or the group admits it"),
         (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
         (None, E.GROUP, None, IGNORED, "known"),
         ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
         (None, E.FOREIGN, None, IGNORED, "our group has its version"),
         (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, ask, "JOIN is not answered yet"),
         (S.SEEKING, (E.JOIN_AGAIN, hears_another_version), S.OVER, (stop, fail_foreign), "do not form a rival group"),
+        (
+            S.SEEKING,
+            (E.JOIN_AGAIN, must_gather),
+            None,
+            (ask, warn_of_few),
+            "too few to found a group: it may be on the other side of a partition",
+        ),
         (S.SEEKING, E.JOIN_AGAIN, None, form, "no group, and no joiner with a lower id: the first view is ours"),
         (None, E.JOIN_AGAIN, None, ILLEGAL, "the timer runs only while seeking"),
         (

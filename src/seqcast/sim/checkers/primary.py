@@ -30,6 +30,13 @@ def check_primary(records: Sequence[Record], allowed: Collection[int]) -> Iterat
                 )
 
 
+def check_founded(records: Sequence[Record]) -> Iterator[str]:
+    """A group is founded once, as only a majority of the intended members may do so, and some always stayed."""
+    views = {stay.view for record in records for stay in stays(record) if stay.view.view_id.counter == 1}
+    if len(views) > 1:
+        yield f"primary: {len(views)} groups were founded: {', '.join(sorted(map(str, views)))}"
+
+
 def check_histories(records: Sequence[Record]) -> Iterator[str]:
     """A member that shared a history with others never gives way to a group founded apart (the cut, step 9)."""
     for record in records:

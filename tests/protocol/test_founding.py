@@ -1,0 +1,126 @@
+"""``found=N``: a group is founded only with the votes of N joiners, and one vote never counts for two."""
+
+from dataclasses import replace
+
+import pytest
+from sim_stage import Stage, names
+
+from seqcast.sim import Options, World
+from seqcast.sim.checkers.primary import check_founded
+from seqcast.sim.options import MS, SECOND
+
+
+def founded(stage):
+    """The views that founded groups."""
+    logs = [node.record.log[0] for node in stage.nodes if node.record.log]
+    return [view for view in logs if view.view_id.counter == 1]
+
+
+def joiners(n, found, apart=()):
+    """Processes that join, by id, the lowest first; ``apart``: pairs, by that order, that do not hear each other."""
+    stage = Stage(partition="primary", found=found)
+    for number in range(n):
+        stage.named("abcde"[number])
+    stage.refuse = lambda *_: True  # the first JOIN of each
+    stage.until(0)
+    stage.refuse = lambda *_: False
+    nodes = sorted(stage.nodes, key=lambda node: node.id)
+    for one, other in apart:
+        stage.network.partition({nodes[one].index}, {nodes[other].index})
+    return stage, nodes
+
+
+def in_one_view(nodes):
+    return len({node.endpoint.view for node in nodes}) == 1 and names(nodes[0])[-1]
+
+
+@pytest.mark.parametrize(("n", "found"), [(1, 2), (2, 3), (3, 4)])
+def test_too_few_joiners_wait_and_say_how_many_are_missing(n, found):
+    stage, nodes = joiners(n, found)
+    stage.until(5000)
+    assert not founded(stage)
+    for node in nodes:
+        heard = ", ".join(sorted(other.name for other in nodes if other is not node)) or "none"
+        assert f"it hears {heard}; 1 more must start" in node.endpoint.lacks
+        assert [text for text in node.record.warnings if "the join waits" in text]
+    stage.named("z", 5000)
+    stage.until(6500)
+    assert len(in_one_view(stage.nodes)) == found and len(founded(stage)) == 1
+
+
+@pytest.mark.parametrize(("n", "found"), [(2, 2), (3, 2), (5, 3), (5, 5)])
+def test_enough_joiners_that_start_together_found_one_group_at_once(n, found):
+    stage, nodes = joiners(n, found)
+    stage.until(700)
+    assert len(in_one_view(nodes)) == n and len(founded(stage)) == 1
+    assert not any(node.record.warnings or node.endpoint.lacks for node in nodes)
+
+
+def test_two_incarnations_of_one_process_have_one_vote():
+    stage, _ = joiners(2, 3)
+    for at_ms in (300, 600, 900):
+        stage.until(at_ms)
+        stage.nodes[-1].crash()
+        stage.named("b", at_ms)
+    stage.until(4000)
+    assert not founded(stage)
+
+
+@pytest.mark.parametrize("middle", [0, 1, 2])
+def test_two_that_do_not_hear_each_other_never_both_found_with_one_that_hears_both(middle):
+    one, other = (number for number in range(3) if number != middle)
+    stage, _ = joiners(3, 2, [(one, other)])
+    stage.until(6000)
+    assert len(founded(stage)) == 1
+
+
+def test_one_whose_vote_may_have_founded_a_group_votes_for_no_other():
+    """c votes for b, which founds a group; c hears nothing more of b, but a, with a lower id."""
+    stage, (a, b, c) = joiners(3, 2, [(0, 1), (0, 2), (1, 2)])
+    stage.until(1500)
+    stage.network.heal()
+    stage.network.partition({a.index}, {b.index, c.index})
+    while not b.endpoint.machines.lifecycle.peers or b.endpoint.machines.lifecycle.peers[c.name].founder != b.id:
+        stage.until(stage.clock.now // MS + 1)
+    stage.network.heal()
+    stage.network.partition({b.index}, {a.index, c.index})
+    stage.until(7000)
+    assert [view.members[0].id for view in founded(stage)] == [b.id]
+    assert f"it has voted that {b.name} founds a group" in c.endpoint.lacks
+    stage.network.heal()
+    stage.until(9500)
+    assert len(in_one_view([a, b])) == 3 and len(founded(stage)) == 1
+
+
+def test_a_vote_for_one_that_is_gone_is_free_again_when_it_starts_anew():
+    stage, (a, b, _) = joiners(3, 4)
+    stage.until(500)
+    assert b.endpoint.machines.lifecycle.voted == a.id
+    a.crash()
+    stage.until(3000)
+    assert b.endpoint.machines.lifecycle.voted == a.id
+    stage.named(a.name, 3000)
+    stage.named("z", 3000)
+    stage.until(6000)
+    assert len(in_one_view([node for node in stage.nodes if node is not a])) == 4
+
+
+def test_a_running_group_admits_a_joiner_whatever_its_found():
+    stage = Stage(partition="primary")
+    stage.group("a")
+    stage.options = replace(stage.options, found=5)
+    stage.named("b", 1000)
+    stage.until(1500)
+    assert len(in_one_view(stage.nodes)) == 2
+
+
+@pytest.mark.parametrize("seed", [1, 4, 6])
+def test_members_that_start_again_while_cut_off_found_no_second_group(seed):
+    """With the default, they do."""
+    options = Options.draw(seed, family="founders")
+    assert options.alone and 2 * options.found > options.members and options.duration_ns == 4 * SECOND
+    result = World(options).run()
+    assert not result.violations, result.violations[0]
+    world = World(replace(options, found=1))
+    world.run()
+    assert list(check_founded(world.records))
