@@ -272,7 +272,7 @@ class Application:
         record.states[tag, self.chain.branch] = self.chain.digest()
         self.keeper.feed(self.keeper.merge.reached(tag, self.machine.now))
         if self.keeper.merge.stopped:
-            self.machine.trace("stops until it has the state of all")
+            self.machine.trace("stops until states are merged")
             record.stops.append((tag, tuple(self.chain.past)))
             record.stopped = True
             if record.runs:
@@ -398,7 +398,7 @@ class Application:
         if reconciled:
             tag = self.keeper.merge.plan.boundary
             self.record.states[tag, self.chain.branch] = self.chain.digest()
-        self.machine.trace("goes on " + ("with the state of all" if reconciled else "as it is"))
+        self.machine.trace("goes on " + ("with the merged state" if reconciled else "as it is"))
         self.machine.clock.at(self.machine.clock.now, self.run_again)
 
     def run_again(self) -> None:
