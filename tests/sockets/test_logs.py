@@ -101,3 +101,28 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
                 and any("senders no longer wait for c" in line for line in lines(caplog, "a", "detector"))
             )
         )
+
+
+def test_a_wait_for_members_that_takes_long_is_told_once_with_the_names(caplog):
+    with pytest.raises(seqcast.JoinTimeout):
+        join(cluster(), "a", min_members=3, join_timeout_s=2.5)
+    assert lines(caplog, "a").count("join waits for min_members=3 members; there: a, for 1 s so far") == 1
+
+
+def test_a_leave_that_waits_for_a_stopped_member_is_told_with_its_name(caplog):
+    name = cluster()
+    with join(name, "a", suspect_s=20.0, suspect_s_max=20.0, name_taken_s=20.0, flush_deadline_s=20.0) as a:
+        process = script(
+            "import sys, seqcast\n"
+            "group = seqcast.join(sys.argv[1], name='b', interface=sys.argv[2])\n"
+            "print('in', flush=True)\nsys.stdin.read()",
+            name, LOOPBACK,
+        )  # fmt: skip
+        assert process.stdout.readline() == "in\n"
+        wait_until(lambda: len(a.view.members) == 2)
+        process.send_signal(signal.SIGSTOP)
+        a.leave(timeout=2.5)
+        process.kill()
+        process.wait()
+    told = [line for line in lines(caplog, "a") if line.startswith("leave waits until")]
+    assert told == ["leave waits until all that was sent has reached b, for 1 s so far"]

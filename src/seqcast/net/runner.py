@@ -72,6 +72,7 @@ log = logging.getLogger("seqcast")
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
+LONG_S = 1.0  # a wait that takes longer is told
 """A wait of the application is cut into slices of this length."""
 TENTATIVE_S = 3.0
 """How long a join waits while the kernel tests a new IPv6 address for a duplicate, which takes one to two seconds."""
@@ -260,7 +261,9 @@ class Runner:
         """
         with self.changed:
             ended = self._wait(
-                lambda: still_wanted() and (self.view is not None or self.over), self.config.join_timeout_s
+                lambda: still_wanted() and (self.view is not None or self.over),
+                self.config.join_timeout_s,
+                lambda: "join waits for its first view: no group has admitted this member yet",
             )
         if self.error is not None:
             raise self.error
@@ -311,9 +314,11 @@ class Runner:
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
         with self.changed:
             self._wait(
-                lambda: still_wanted() and (self.over or len(self.view.members if self.view else ()) >= n), remaining
+                lambda: still_wanted() and (self.over or len(self._names()) >= n),
+                remaining,
+                lambda: f"join waits for min_members={n} members; there: {', '.join(self._names())}",
             )
-            came = [member.name for member in self.view.members] if self.view else []
+            came = self._names()
             if len(came) >= n and not self.over:
                 return
             if self.over and not self.excluded and self.error is None:
@@ -352,7 +357,11 @@ class Runner:
             asked = self.pause.ask(nanoseconds(timeout_s))
             self.request(asked)
             try:
-                self._wait(lambda: not self.pause.awaits(asked) or self.over, timeout_s + 1.0)
+                self._wait(
+                    lambda: not self.pause.awaits(asked) or self.over,
+                    timeout_s + 1.0,
+                    lambda: f"suspend waits until all of {', '.join(self._names())} have stopped sending",
+                )
             except BaseException:
                 if self.pause.is_open(asked):
                     self.resume()
@@ -372,7 +381,11 @@ class Runner:
         """
         with self.changed:
             self.request(self.pause.resume())
-            self._wait(lambda: not self.pause.held or self.over, self.config.lease_s)
+            self._wait(
+                lambda: not self.pause.held or self.over,
+                self.config.lease_s,
+                lambda: "resume waits until the pause has ended here",
+            )
             why = self.pause.end()
             self.changed.notify_all()  # for a thread that waits in `suspend`
             return why
@@ -380,14 +393,32 @@ class Runner:
     def wait_over(self, timeout_s: float) -> bool:
         """Waits until the endpoint has left."""
         with self.changed:
-            return self._wait(lambda: self.over, timeout_s)
+            return self._wait(
+                lambda: self.over,
+                timeout_s,
+                lambda: f"leave waits until all that was sent has reached {', '.join(self._names(self.member))}",
+            )
 
-    def _wait(self, done: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only after it."""
-        end = time.monotonic() + timeout_s
+    def _names(self, but: Member | None = None) -> list[str]:
+        """Names of the members of the newest view, ``but`` for this one."""
+        return [member.name for member in self.view.members if member != but] if self.view else []
+
+    def _wait(self, done: Callable[[], bool], timeout_s: float, waits: Callable[[], str]) -> bool:
+        """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only after it.
+
+        Args:
+            done: the wait is over.
+            timeout_s: at most this long, in seconds.
+            waits: a sentence for the log about the wait, which is told once, when it has taken ``LONG_S``.
+        """
+        began = time.monotonic()
+        end, told = began + timeout_s, False
         while not self.changed.wait_for(done, max(0.0, min(SLICE_S, end - time.monotonic()))):
             if time.monotonic() >= end:
                 return False
+            if not told and time.monotonic() - began >= LONG_S:
+                told = True
+                log.warning("%s: %s, for %g s so far", self.member.name, waits(), LONG_S)
         return True
 
     def close(self) -> None:
