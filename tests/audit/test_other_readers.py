@@ -4,6 +4,7 @@ read of rolled segments, and of the live one beside its writer."""
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -152,14 +153,18 @@ def test_the_sparks_page_reads_journals_as_it_says(
 ) -> None:
     monkeypatch.setattr("seqcast.spark.open_session", lambda: spark)
     top = documented.parents[1].resolve()  # a session resolves relative paths from where its Java was started
-    table, stream, *_ = (re.sub(r'"(journals|checkpoint|table)"', rf'"{top}/\1"', code) for code in blocks("spark.md"))
+    pages = blocks("spark.md")[0], blocks("spark.md")[1], blocks("../README.md")[1]
+    table, stream, readme = (re.sub(r'"(journals|checkpoint|table)"', rf'"{top}/\1"', code) for code in pages)
     names: dict[str, Any] = {}
     exec(table, names)
     assert re.search(r"\|\s*a\| +500\|", capsys.readouterr().out)
-    exec(stream, names)
-    (query,) = spark.streams.active
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
-    assert spark.read.parquet(f"{top}/table").count() == 800
+    for code in (stream, readme):
+        exec(code, names)
+        (query,) = spark.streams.active
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        assert spark.read.parquet(f"{top}/table").count() == 800
+        shutil.rmtree(f"{top}/table")
+        shutil.rmtree(f"{top}/checkpoint")
