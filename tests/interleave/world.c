@@ -37,6 +37,7 @@ typedef struct {
 static struct {
     uint64_t seed, random;
     int64_t now;
+    uint64_t briefly; /* one in so many times that it takes the core it keeps it for up to 6 ms, else for 100 us */
     uint64_t points, switches, offs,
         losses; /* one in so many: points that switch, and that take the core; datagrams lost */
     void (*quiet)(int64_t next);
@@ -177,7 +178,8 @@ void world_point(const char *what, const char *file, int line) {
     if (w.points > POINTS_MAX) world_fail("the run has no end");
     if (w.offs && world_draw(w.offs) == 0) {
         w.threads[w.current].off = 1;
-        block(WORLD_SLEEP, NULL, w.now + (int64_t)(world_draw(4) ? 1 + world_draw(100000) : world_draw(6000000)));
+        block(WORLD_SLEEP, NULL,
+              w.now + (int64_t)(world_draw(w.briefly) ? 1 + world_draw(100000) : world_draw(6000000)));
     } else if (world_draw(w.switches) == 0)
         switch_away();
 }
@@ -256,6 +258,7 @@ void world_begin(uint64_t seed, void (*quiet)(int64_t next)) {
     w.quiet = quiet;
     w.switches = switches[world_draw(4)];
     w.offs = offs[world_draw(4)];
+    w.briefly = world_draw(2) ? 1 : 6;
     w.losses = losses[world_draw(4)];
 }
 
