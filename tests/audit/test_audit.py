@@ -454,14 +454,20 @@ def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(here:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("master", [pytest.param("local[none]", marks=pytest.mark.long), "nonsense"])
+@pytest.mark.parametrize(
+    ("master", "status", "told"),
+    [
+        pytest.param("local[none]", 3, "Spark does not start on", marks=pytest.mark.long),
+        ("nonsense", 2, "'nonsense' is no Spark master"),
+    ],
+)
 def test_spark_that_does_not_start_is_one_line_and_no_verdict(
-    tmp_path: Path, master: str, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, master: str, status: int, told: str
 ) -> None:
     command = [sys.executable, "-m", "seqcast", "audit", str(Script().write(tmp_path)), "--master", master]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, done.stdout) == (3, ""), done.stderr
-    assert done.stderr.splitlines()[-1].startswith("seqcast: Spark does not start on")
+    assert (done.returncode, done.stdout) == (status, ""), done.stderr
+    assert done.stderr.splitlines()[-1].startswith(f"seqcast: {told}")
     assert "Traceback" not in done.stderr
 
 

@@ -408,7 +408,7 @@ class _OneVector(Engine):
             told[48:56] = told[56:64]
         elif datagram[2] == HEARTBEAT:
             told[40:48] = told[48:56]
-            for rank, at in enumerate(range(80, len(told), 16)):
+            for rank, at in enumerate(range(96, len(told), 16)):
                 told[at + 8 : at + 16] = self.stream(rank)[2].to_bytes(8, "little")
         return sealed(told)
 
@@ -582,7 +582,7 @@ def sends_go_on() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def no_drain() -> Iterator[dict[str, Any]]:
     """LEAVE is sent at once, whatever is on its way to the sequencer (without SEQ-24)."""
-    with replaced(Lifecycle, drained=lambda self: True):
+    with replaced(Lifecycle, drained=lambda self, minority: True):
         yield {}
 
 
