@@ -270,8 +270,10 @@ class Router:
         raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
 
     def keep_joiner(self, frame: Join, _sender: int, _address: bytes) -> None:
-        if self.machines.membership.join(frame) is None:
-            self.machines.lifecycle.heard_peer(frame)
+        PEER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
+
+    def heed_peer(self, frame: Join, _refused: object) -> None:
+        self.machines.lifecycle.heard_peer(frame)
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
         assert self.context.entered is not None
@@ -542,6 +544,11 @@ JOIN: DecisionTable = decision(
     (R.is_member, IGNORED, "another member sends it our VIEW"),
     (None, R.note_and_answer, "it asks our group"),
 )
+PEER: DecisionTable = decision(
+    "JOIN beside ours",
+    (R.is_refused, IGNORED, "it cannot be in one group with us"),
+    (None, R.heed_peer, "it may form the first view, or have us form it"),
+)
 ANSWER: DecisionTable = decision(
     "answer to JOIN",
     (R.is_refused, R.say_refused, "one member speaks for the group"),
@@ -601,7 +608,7 @@ UNBLOCK: DecisionTable = decision(
     (R.is_for_our_side, (R.allow, R.show_side), "an operator knows that the others are gone for good"),
     (None, R.show_side, "the operator sees all sides before one is allowed"),
 )
-DECISIONS = (JOIN, ANSWER, START, DONE, VIEW, BEACON, RING, UNBLOCK)
+DECISIONS = (JOIN, PEER, ANSWER, START, DONE, VIEW, BEACON, RING, UNBLOCK)
 """What a frame means to this member, and what it does with it."""
 
 ROUTES = (
