@@ -611,14 +611,14 @@ def test_a_directory_that_may_not_be_read_is_left_out_or_refused(
     path = journal(tmp_path / "good", A, [(V1, rows_of(3))])
     given = [tmp_path / ("x" * 300), tmp_path / "closed", tmp_path / "good"]
     given[1].mkdir()
-    real = Path.iterdir
+    real = os.scandir
 
-    def iterdir(self: Path) -> Any:
-        if self.name == "closed":  # file modes hold nobody up who is root
+    def scandir(path: Any) -> Any:
+        if Path(path).name == "closed":  # file modes hold nobody up who is root
             raise PermissionError(errno.EACCES, "Permission denied")
-        return real(self)
+        return real(path)
 
-    monkeypatch.setattr(Path, "iterdir", iterdir)
+    monkeypatch.setattr(os, "scandir", scandir)
     assert journal_read.journal_files(given) == {A.id: path.resolve()}
     with pytest.raises(JournalError, match="closed cannot be read: Permission denied"):
         journal_read.journal_files(given, strict=True)

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
+from typing import TextIO
 
 from seqcast.errors import ConfigError, SeqcastError, SparkFailed, UsageError
 
@@ -117,6 +118,10 @@ def process() -> None:
             done = complain(f"cannot write the output: {error.strerror}; free some space, or write elsewhere")
         else:
             done = _tell_bug()
+    try:
+        sys.stderr.flush()
+    except OSError:  # whoever reads errors is gone, too; that is no part of the status
+        _let_go(sys.stderr)
     status = done
     sys.exit(done)
 
@@ -178,8 +183,12 @@ def _tell_bug() -> int:
 
 
 def _let_output_go() -> None:
+    _let_go(sys.stdout)
+
+
+def _let_go(stream: TextIO) -> None:
     """Discards further output, since its reader is gone: Python would fail again when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _ending_signals() -> list[int]:

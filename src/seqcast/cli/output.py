@@ -62,18 +62,19 @@ class _Whole(io.RawIOBase):
             raised, self._raised = self._raised, None
             raise raised
         view = memoryview(data).cast("B")
-        done = 0
+        parts: list[int] = []  # bytes that the system has taken
         try:
-            while done < len(view):
+            while (done := sum(parts)) < len(view):
                 try:
-                    done += os.write(self._descriptor, view[done:])
+                    # Write and note in one call: a signal's handler runs before both or after both.
+                    parts.extend(map(os.write, (self._descriptor,), (view[done:],)))
                 except BlockingIOError:
                     wait_for(self._descriptor, select.POLLOUT)
         except BaseException as error:
-            if not done:
+            if not parts:
                 raise
             self._raised = error
-        return done
+        return sum(parts)
 
 
 def wait_for(descriptor: int, what: int) -> None:

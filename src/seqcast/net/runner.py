@@ -263,7 +263,7 @@ class Runner:
             ended = self._wait(
                 lambda: still_wanted() and (self.view is not None or self.over),
                 self.config.join_timeout_s,
-                lambda: "join waits for its first view: no group has admitted this member yet",
+                None,  # the core says why a joiner waits, and what did not come is in the error
             )
         if self.error is not None:
             raise self.error
@@ -403,20 +403,21 @@ class Runner:
         """Names of the members of the newest view, ``but`` for this one."""
         return [member.name for member in self.view.members if member != but] if self.view else []
 
-    def _wait(self, done: Callable[[], bool], timeout_s: float, waits: Callable[[], str]) -> bool:
+    def _wait(self, done: Callable[[], bool], timeout_s: float, waits: Callable[[], str] | None) -> bool:
         """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only after it.
 
         Args:
             done: the wait is over.
             timeout_s: at most this long, in seconds.
-            waits: a sentence for the log about the wait, which is told once, when it has taken ``LONG_S``.
+            waits: a sentence for the log about the wait, which is told once, when it has taken ``LONG_S``; None: nothing
+                is told.
         """
         began = time.monotonic()
         end, told = began + timeout_s, False
         while not self.changed.wait_for(done, max(0.0, min(SLICE_S, end - time.monotonic()))):
             if time.monotonic() >= end:
                 return False
-            if not told and time.monotonic() - began >= LONG_S:
+            if waits and not told and time.monotonic() - began >= LONG_S:
                 told = True
                 log.warning("%s: %s, for %g s so far", self.member.name, waits(), LONG_S)
         return True
