@@ -286,6 +286,25 @@ process()
     assert [line[:6] for line in lines] == [b"%06d" % i for i in range(len(lines))]
 
 
+def test_an_interrupt_at_the_end_of_a_write_is_raised_by_that_write_and_doubles_nothing():
+    from seqcast.cli import output
+
+    class Interrupted(output._Whole):
+        def write(self, data):
+            written = super().write(data)
+            self._raised = KeyboardInterrupt()  # as if its handler had run once the system had taken all
+            return written
+
+    reader, writer = os.pipe()
+    text = output._Text(Interrupted(writer), encoding="utf-8", line_buffering=True)
+    with pytest.raises(KeyboardInterrupt):
+        text.write("one\n")
+    text.flush()
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        assert pipe.read() == b"one\n"
+
+
 # ---- send and tail -----------------------------------------------------------------------------------------------
 
 

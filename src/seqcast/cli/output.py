@@ -7,7 +7,7 @@ import io
 import os
 import select
 import sys
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -32,12 +32,30 @@ def write_whole() -> None:
 
 def _whole(stream: TextIO) -> TextIO:
     stream.flush()
-    return io.TextIOWrapper(
-        io.BufferedWriter(_Whole(stream.fileno())),
+    return _Text(
+        _Whole(stream.fileno()),
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=getattr(stream, "line_buffering", False) or getattr(stream, "write_through", False),
     )
+
+
+class _Text(io.TextIOWrapper):
+    """Text on a ``_Whole``. A write that was interrupted raises when it has returned from all buffers: before, they
+    would write again what the system has taken; later, the program might not write again for long."""
+
+    def __init__(self, raw: _Whole, **options: Any) -> None:
+        super().__init__(io.BufferedWriter(raw), **options)
+        self._raw = raw
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        self._raw.raise_late()
+        return written
+
+    def flush(self) -> None:
+        super().flush()
+        self._raw.raise_late()
 
 
 class _Whole(io.RawIOBase):
@@ -53,14 +71,18 @@ class _Whole(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
+    def raise_late(self) -> None:
+        """Raises the exception of a signal's handler that came in the midst of a write."""
+        if self._raised is not None:
+            raised, self._raised = self._raised, None
+            raise raised
+
     def isatty(self) -> bool:
         return os.isatty(self._descriptor)
 
     def write(self, data: Buffer) -> int:
-        """All of ``data``; less only if a signal's handler raises, and then the next call raises this."""
-        if self._raised is not None:
-            raised, self._raised = self._raised, None
-            raise raised
+        """All of ``data``; less only if a signal's handler raises, which ``raise_late`` or the next call passes on."""
+        self.raise_late()
         view = memoryview(data).cast("B")
         parts: list[int] = []  # bytes that the system has taken
         try:

@@ -409,8 +409,7 @@ class Runner:
         Args:
             done: the wait is over.
             timeout_s: at most this long, in seconds.
-            waits: a sentence for the log about the wait, which is told once, when it has taken ``LONG_S``; None: nothing
-                is told.
+            waits: a sentence for the log about the wait, told once when it has taken ``LONG_S``; None: nothing is told.
         """
         began = time.monotonic()
         end, told = began + timeout_s, False
