@@ -91,9 +91,9 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
     settings = dataclasses.replace(settings or CrowdSettings(), **changes)
     runner = CrowdRunner(cluster, settings)
-    if runner.loopback and not settings.interface:
-        warnings.warn(only_loopback(runner.group, "crowd"), RuntimeWarning, stacklevel=2)
     try:
+        if runner.loopback and not settings.interface:
+            warnings.warn(only_loopback(runner.group, "crowd"), RuntimeWarning, stacklevel=2)  # which may raise
         runner.wait_settled()
     except BaseException:  # also Ctrl-C
         runner.close(0.0)

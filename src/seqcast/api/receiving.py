@@ -259,9 +259,11 @@ class Receiving(driver.Receiver, GroupBase):
         """
         if self._journal is None or self._forked:
             return
-        if self._runner.over and self._giving != threading.get_ident():
-            self._under_lock(self._journal_rest, nanoseconds(self.config.leave_timeout_s))
-        self._journal.close("leave")
+        try:
+            if self._runner.over and self._giving != threading.get_ident():
+                self._under_lock(self._journal_rest, nanoseconds(self.config.leave_timeout_s))
+        finally:  # also where the rest cannot be written
+            self._journal.close("leave")
 
     def _journal_rest(self) -> None:
         """Takes what is left of the stream, and journals it. Under the stream's lock."""

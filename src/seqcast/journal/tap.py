@@ -294,9 +294,9 @@ class Tap:
             room.register(connection, selectors.EVENT_WRITE)
             while not over:
                 if not room.select(TIMEOUT_S):
-                    self._count("dropped")
                     name = "{}:{}".format(*connection.getpeername()[:2])
                     log.warning("tap: the reader at %s took nothing for %g s: it is dropped", name, TIMEOUT_S)
+                    self._count("dropped")
                     raise ConnectionAbortedError
                 with self._lock:
                     self._wanting += 1
