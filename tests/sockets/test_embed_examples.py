@@ -129,28 +129,27 @@ def test_two_programs_in_c_count_with_each_other(c_program):
     assert [said(process)[-1] for process in (first, second)] == [expected] * 2
 
 
-def test_a_program_compiled_for_another_version_is_refused(tmp_path):
+def refusal(tmp_path, old, new):
+    """The errors of a C program that was built with ``new`` in place of ``old`` in the header."""
     header = Path(seqcast.get_include(), "seqcast", "embed.h").read_text()
+    assert header.count(old) == 1
     place = tmp_path / "seqcast" / "embed.h"
     place.parent.mkdir()
-    place.write_text(header.replace("SEQCAST_EMBED_VERSION 1", "SEQCAST_EMBED_VERSION 7"))
+    place.write_text(header.replace(old, new))
     program = build_c(tmp_path, f"-I{tmp_path}")
     done = subprocess.run(
         [str(program), sys.executable, cluster(), "old", "1", "1", LOOPBACK], capture_output=True, text=True, timeout=60
     )
-    assert done.returncode == 1
-    assert "ImportError: this program was compiled for version 7" in done.stderr
-    assert "has version 1" in done.stderr and "compile the program again" in done.stderr
+    assert done.returncode == 1, done.stderr
+    return done.stderr
+
+
+def test_a_program_compiled_for_another_version_is_refused(tmp_path):
+    errors = refusal(tmp_path, "SEQCAST_EMBED_VERSION 1", "SEQCAST_EMBED_VERSION 7")
+    assert "ImportError: this program was compiled for version 7" in errors
+    assert "has version 1" in errors and "compile the program again" in errors
 
 
 def test_a_program_that_needs_a_larger_table_is_refused(tmp_path):
-    header = Path(seqcast.get_include(), "seqcast", "embed.h").read_text()
-    place = tmp_path / "seqcast" / "embed.h"
-    place.parent.mkdir()
-    place.write_text(header.replace("} seqcast_table;", "    void (*later)(void);\n} seqcast_table;"))
-    program = build_c(tmp_path, f"-I{tmp_path}")
-    done = subprocess.run(
-        [str(program), sys.executable, cluster(), "new", "1", "1", LOOPBACK], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1
-    assert "ImportError: this program was compiled for version 1" in done.stderr, done.stderr
+    errors = refusal(tmp_path, "} seqcast_table;", "    void (*later)(void);\n} seqcast_table;")
+    assert "ImportError: this program was compiled for version 1" in errors, errors

@@ -53,9 +53,6 @@ def run(query: Tagged, rows_max: int) -> None:
             query.again()
 
 
-pytestmark = pytest.mark.timeout(600)  # many seeds, on a machine that runs other tests, too
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("order", ["total", "sequencer", "grant", "fifo", "causal"])
 @pytest.mark.parametrize(
