@@ -48,8 +48,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from spark_audit import cpu_s
 
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark.options import SCHEMA, columns_of
 from seqcast.spark.stores import PARTITION_ROWS
+from seqcast.spark.wanted import SCHEMA, columns_of
 
 
 class LatencySink(DataSource):

@@ -33,9 +33,10 @@ from seqcast.journal.roll import roll
 from seqcast.journal.tables import names_of
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import offset_at
-from seqcast.spark.options import Following, Wanted
+from seqcast.spark.options import Following
 from seqcast.spark.source import JournalReader, JournalStream
 from seqcast.spark.stores import Folders, last_cut, pieces
+from seqcast.spark.wanted import Wanted
 
 A, B, C = (member(name) for name in "abc")
 V1, V2 = view(1, [A, B]), view(2, [A, B, C])

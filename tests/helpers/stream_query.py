@@ -8,8 +8,9 @@ from typing import Any
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from seqcast.spark import follow
-from seqcast.spark.options import Following, Wanted
+from seqcast.spark.options import Following
 from seqcast.spark.source import JournalStream
+from seqcast.spark.wanted import Wanted
 
 
 class Query:

@@ -30,9 +30,9 @@ from seqcast.journal.schema import JournalError
 from seqcast.journal.tap import Tap, TapClient
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark import follow
-from seqcast.spark.options import Wanted
 from seqcast.spark.source import JournalReader
 from seqcast.spark.stores import Folders, Taps
+from seqcast.spark.wanted import Wanted
 from seqcast.types import Member, MergeView, View, ViewId
 
 A, B, C, D = (member(name) for name in "abcd")

@@ -21,9 +21,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from seqcast.journal.schema import JournalDamaged, JournalError
 from seqcast.journal.tap import Tap, TapGone
-from seqcast.spark.options import Following, Wanted
+from seqcast.spark.options import Following
 from seqcast.spark.source import JournalReader, JournalStream
 from seqcast.spark.stores import Folders, Taps
+from seqcast.spark.wanted import Wanted
 
 A, B, C = (member(name) for name in "abc")
 V0, V1, V2, V3 = view(1, [B]), view(2, [B, A]), view(3, [B, A]), view(4, [B, C])

@@ -41,9 +41,10 @@ from seqcast.spark.follow import (
     offset_of,
     view_text,
 )
-from seqcast.spark.options import ROWS, SCHEMA, SINK, STREAM, WHERE, Following, Wanted, check_names
+from seqcast.spark.options import ROWS, SINK, STREAM, WHERE, Following, check_names
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
+from seqcast.spark.wanted import SCHEMA, Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa

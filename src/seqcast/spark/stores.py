@@ -20,12 +20,11 @@ from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError
 from seqcast.journal.tables import names_in
 from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
+from seqcast.spark.wanted import Wanted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from seqcast.spark.follow import Reserve
-    from seqcast.spark.options import Wanted
 
 PARTITION_BYTES = 128 << 20
 """A task reads segments of a journal on disk up to about this size."""
@@ -62,6 +61,17 @@ class Store(Protocol):
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         """Data that a task needs to read these rows."""
+
+
+class Reserve(Protocol):
+    """Where a task goes on if the journal that it reads goes away."""
+
+    def rest(self, part: Part, at: int) -> Part | None:
+        """The rows of a part from a position on, to be read elsewhere. None: they are nowhere.
+
+        Raises:
+            JournalError: a journal is damaged.
+        """
 
 
 @dataclass(frozen=True)
