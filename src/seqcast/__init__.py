@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         SendTimeout,
         SeqcastError,
         SuspendTimeout,
+        Undecided,
         UsageError,
     )
     from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
@@ -87,6 +88,7 @@ __all__ = [
     "SubgroupState",
     "SuspendTimeout",
     "Unblocked",
+    "Undecided",
     "UsageError",
     "View",
     "ViewId",
@@ -105,7 +107,7 @@ _NAMES = {
     "seqcast.api.crowd": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.embed": "get_include",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
-    "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout UsageError",
+    "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout Undecided UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",

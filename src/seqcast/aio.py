@@ -214,6 +214,11 @@ class Group(driver.AsyncSender, Uncopied):
         return self.sync.view
 
     @property
+    def fence(self) -> int:
+        """As ``seqcast.Group.fence``."""
+        return self.sync.fence
+
+    @property
     def sending_view(self) -> View:
         """The view to which a message belongs that is sent now, as ``seqcast.Group.sending_view``."""
         return self.sync.sending_view
@@ -315,6 +320,19 @@ class Group(driver.AsyncSender, Uncopied):
             )
             error.sent = done
             raise error
+
+    async def deliver(self, payload: Buffer, *, timeout: float | None = None) -> Message:
+        """Sends a message, and returns it once it is decided, as ``seqcast.Group.deliver``. The message of a cancelled
+        call may be delivered."""
+        call = asyncio.ensure_future(on_own_thread(functools.partial(self.sync.deliver, payload, timeout=timeout)))
+        try:
+            while not (await asyncio.wait([call], timeout=POLL_S))[0]:
+                if self.sync._backlog or self.sync._meanings:
+                    self._wake()  # the thread has taken what others wait for
+            return await call
+        finally:
+            call.cancel()
+            self._wake()
 
     # ---- what the other members have received
 

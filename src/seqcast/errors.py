@@ -4,6 +4,12 @@ A ``UsageError`` reports a mistake of the caller, a ``RemoteProtocolError`` one 
 in seqcast; they are never mixed.
 """
 
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as in the package: `typing` takes longer to load than all else here
+if TYPE_CHECKING:
+    from seqcast._native.engine import Message
+
 
 class SeqcastError(Exception):
     """Base class of all errors of seqcast.
@@ -49,6 +55,17 @@ class NotInView(SeqcastError):
 class SendTimeout(SeqcastError):
     """``send`` waited for credit, or for a view change, longer than its ``timeout``. The first ``sent`` messages of the
     call were sent, the others were not."""
+
+
+class Undecided(SeqcastError):
+    """What ``deliver`` or a call of a block sent may take effect or not; what is known is in the text. If ``sent`` is 0
+    it certainly will not, so that it can be sent again.
+
+    Attributes:
+        message: what was delivered here of ``deliver``; None: nothing, or the call was another one.
+    """
+
+    message: Message | None = None
 
 
 class SuspendTimeout(SeqcastError):

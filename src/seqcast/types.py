@@ -111,6 +111,11 @@ class View:
         """The member with rank 0, which admits joiners and starts view changes."""
         return self.members[0]
 
+    @property
+    def fence(self) -> int:
+        """The number of this view; see ``Group.fence``."""
+        return self.view_id.counter
+
     def __len__(self) -> int:
         return len(self.members)
 

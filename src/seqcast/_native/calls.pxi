@@ -213,13 +213,14 @@ cdef class Receiver(Sender):
             PyThread_release_lock(self.taking)
 
     def _under_lock(self, call, int64_t wait):
-        """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""
+        """Calls a function with the lock of the stream; False: it was not free within ``wait`` ns."""
         if not self.take_lock(wait):
-            return
+            return False
         try:
             call()
         finally:
             PyThread_release_lock(self.taking)
+        return True
 
     def _next_event(self, int64_t wait):
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
@@ -330,6 +331,8 @@ cdef class Receiver(Sender):
             self._untaken = True
         else:
             item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
+            if self._seekers and isinstance(item, Batch):
+                self._saw_batch(item)
         if isinstance(item, Batch):
             batch = item
             if batch.b.n - batch.first > 1:

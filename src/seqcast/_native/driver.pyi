@@ -252,6 +252,7 @@ class Receiver(Sender):
     (``_skipped``), and before it waits for the lock (``_refuse_handler``); ``_ends_quietly`` says how it ended."""
 
     _begun: Batch | None
+    _embedded: bool
     def __iter__(self) -> Iterator[Message]:
         """The messages, until this member has left.
 
@@ -289,7 +290,7 @@ class Receiver(Sender):
     def _take_rest(self) -> Batch | None:
         """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
         the next event is asked for."""
-    def _under_lock(self, call: Callable[[], object], wait: int) -> None:
+    def _under_lock(self, call: Callable[[], object], wait: int) -> bool:
         """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""
     def _next_event(self, wait: int) -> Any:
         """The next message or other event; None after ``wait`` ns (< 0: no limit).

@@ -64,6 +64,22 @@ class GroupBase(Uncopied):
         return view
 
     @property
+    def fence(self) -> int:
+        """A number that grows with each view, for fencing: whoever acts on the outside by its role in a view (its
+        coordinator, the holder of a lock) sends the number along, and the outside refuses a lower one than it has seen.
+
+        It is that of `view`, 1 or more. With ``partition="primary"`` and ``found`` above half of the intended members
+        no two views have the same number, and a later one has a higher number, as long as the group lives: one that is
+        founded again after all its members have ended begins again at a low number. With ``partition="merge"`` both
+        sides of a partition count on, so two views may have the same number, and the merged view has a higher one than
+        both.
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        return self.view.fence
+
+    @property
     def sending_view(self) -> View:
         """The view to which a message belongs that is sent to the group now. It never lags behind ``send``.
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from seqcast.api.delivering import Delivering
 from seqcast.api.pausing import Pausing
-from seqcast.api.receiving import Receiving, journaling
-from seqcast.api.sending import Sending
+from seqcast.api.receiving import journaling
 from seqcast.arguments import (
     check_limit,
     check_min_members,
@@ -157,7 +157,7 @@ def open_groups() -> list[Group]:
     return list(_open.values())
 
 
-class Group(Sending, Receiving, Pausing):
+class Group(Delivering, Pausing):
     """An open group. Made by ``join``. Every method may be called from several threads.
 
     A group that nobody refers to any more leaves by itself, with a ResourceWarning, like a file that was not closed: a

@@ -9,12 +9,13 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
 from seqcast.api.base import GroupBase
+from seqcast.api.sought import Sought
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
 from seqcast.core.machines.backlog import Item
@@ -55,6 +56,7 @@ class Receiving(driver.Receiver, GroupBase):
         self._journaled = 0  # how many of these, from the first on, are in the journal
         self._delivered_view: View | None = None
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
+        self._seekers: list[Sought] = []  # calls of `deliver` that wait
         self._keeper = StateKeeper(runner, state, config) if state is not None else None
         self._stop: View | None = None  # at which the application waits until states are merged
         self._end: Excluded | Left | None = None
@@ -171,6 +173,17 @@ class Receiving(driver.Receiver, GroupBase):
         if (self._runner.over or self._driver.stopped) and not self._runner.engine.deliverable():
             raise self._not_member()
 
+    def _saw_batch(self, batch: Batch) -> None:
+        """These messages were delivered: tells calls of ``deliver`` that wait. Under the stream's lock."""
+        for sought in self._seekers:
+            sought.saw_batch(batch)
+
+    def _saw(self, meanings: Iterable[Meaning]) -> None:
+        """The same of events."""
+        for sought in self._seekers:
+            for meaning in meanings:
+                sought.saw(meaning)
+
     def _event(self, meaning: Meaning | None) -> Event | None:
         """What ``next_event`` returns for it."""
         if isinstance(meaning, Left):
@@ -179,7 +192,9 @@ class Receiving(driver.Receiver, GroupBase):
 
     def _marked(self, marker: int, wait: int) -> Meaning | None:
         """The first meaning of a marker of the stream. Under the stream's lock."""
-        self._meanings.extend(self._runner.endpoint.marker(marker))
+        meanings = self._runner.endpoint.marker(marker)
+        self._meanings.extend(meanings)
+        self._saw(meanings)
         return self._reached(self._meanings.popleft(), wait)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:

@@ -1,0 +1,191 @@
+"""Sending a message and learning what became of it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from seqcast._native.engine import Batch, Message
+from seqcast.abandoned import still_wanted
+from seqcast.api.receiving import Receiving
+from seqcast.api.sending import Sending
+from seqcast.api.sought import Place, Sought
+from seqcast.arguments import nanoseconds
+from seqcast.config import Config
+from seqcast.errors import NotMember, SendTimeout, Undecided, UsageError
+from seqcast.net.runner import Runner
+from seqcast.net.state import StateHandler
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from seqcast.config.keywords import Order
+
+SLICE_S = 0.005
+"""How long a call of ``deliver`` waits for a thread that receives before it looks whether to receive itself."""
+KEPT_MAX = 4096
+"""So many batches and events, at most, are kept for those that receive."""
+
+
+def check_deliver(config: Config) -> None:
+    """
+    Raises:
+        UsageError: with these settings nothing tells whether a message is decided.
+    """
+    if not (config.receive and config.deliver_own):
+        raise UsageError("deliver waits for the message's delivery here: it needs receive=True and deliver_own=True")
+    if config.send_while_blocked == "queue":
+        raise UsageError("deliver needs send_while_blocked='wait': a queued message has no place yet")
+    if config.partition == "primary" and not config.safe:
+        raise UsageError(
+            "deliver needs safe=True with partition='primary': without it this member may deliver a message and the "
+            "majority continue without it"
+        )
+
+
+class Delivering(Sending, Receiving):
+    """Sends messages of which the sender learns that they are decided."""
+
+    def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
+        super().__init__(cluster, order, config, runner, state)
+        self._deliveries = threading.Lock()  # held while a call of `deliver` sends
+        self._seeking = threading.Lock()  # of `_seekers`
+
+    def deliver(self, payload: Buffer, *, timeout: float | None = None) -> Message:
+        """Sends a message to the group, and returns it once it is decided: no view change, crash or partition can take
+        it away any more. So whoever waits for it can be answered.
+
+        Decided is, with ``safe=True``, what every member of the view has in its place; with ``partition="primary"``
+        also what was delivered here before a view change that this member survived. Without ``safe`` the applications
+        of all members must have taken it (`wait_consumed`), and no view change have come in between.
+
+        Another thread may receive meanwhile; if none does, this call receives, and leaves what it takes for the next
+        ``recv`` or ``events``, also the message itself.
+
+        Args:
+            payload: as for ``send``.
+            timeout: seconds for the whole call; None: no limit.
+
+        Returns:
+            The message with its place; never ``transitional``.
+
+        Raises:
+            Undecided: within ``timeout``, or because the view or the membership ended. ``error.sent`` is 0 if it was
+                certainly not sent, so that it can be sent again without a second delivery; ``error.message`` is what
+                was delivered here, if it was.
+            NotMember: this member had left, or was excluded, before.
+            UsageError: as for ``send``; or the settings leave nothing that decides (``safe``, ``receive``,
+                ``deliver_own``, ``send_while_blocked``), or a callback of the group calls this.
+        """
+        deadline = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+        sought = self._seek(payload)
+        try:
+            with self._deliveries:
+                self._send_sought(sought, payload, timeout)
+            self._await_delivery(sought, deadline)
+            if sought.decided is None and not sought.why and not self.config.safe:
+                self._await_taken(sought, deadline)
+            return self._outcome(sought, timeout)
+        finally:
+            self._seeks_no_more(sought)
+
+    def _seek(self, payload: Buffer) -> Sought:
+        self._refuse_forked()
+        self._refuse_callback("deliver")
+        check_deliver(self.config)
+        if self._embedded:
+            raise UsageError("a program in C receives from this group: deliver cannot until the handle is closed")
+        try:
+            expected = bytes(memoryview(payload))
+        except (TypeError, BufferError):
+            expected = b""  # `send` says what is wrong
+        primary, safe = self.config.partition == "primary", self.config.safe
+        sought = Sought(expected, self.member.id, self._place(), firm=safe, primary=primary)
+        with self._seeking:
+            self._seekers = [*self._seekers, sought]
+        return sought
+
+    def _seeks_no_more(self, sought: Sought) -> None:
+        with self._seeking:
+            self._seekers = [each for each in self._seekers if each is not sought]
+
+    def _place(self) -> Place:
+        """A place that the next message to the group does not precede."""
+        return self.sending_view.view_id.counter, self.sent_seqno
+
+    # ---- the steps of deliver
+
+    def _send_sought(self, sought: Sought, payload: Buffer, timeout: float | None) -> None:
+        try:
+            self.send(payload, timeout=timeout)
+            sought.sent(self._place())
+        except SendTimeout as full:
+            raise Undecided(f"not sent: {full}") from None
+        except NotMember as gone:
+            if "not yet known to be ordered" not in str(gone):  # nothing of it can be delivered
+                raise
+            raise _undecided(str(gone), sought) from None
+
+    def _await_delivery(self, sought: Sought, deadline: float | None) -> None:
+        """Waits until nothing more is to be learned by receiving; receives if no other thread does."""
+        while not self._learned(sought) and still_wanted():
+            left = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
+            if left <= 0:
+                return
+            if not self._under_lock(functools.partial(self._keep_next, int(left * 1e9)), 0):
+                sought.changed.wait(left)
+            sought.changed.clear()
+
+    def _learned(self, sought: Sought) -> bool:
+        if sought.decided is not None or sought.why:
+            return True
+        return sought.message is not None and not (self.config.safe or sought.message.transitional)
+
+    def _await_taken(self, sought: Sought, deadline: float | None) -> None:
+        """Without ``safe``: waits until the applications of all other members have taken it."""
+        message = sought.message
+        if message is None or message.transitional:
+            return
+        if self.wait_consumed(None if deadline is None else max(0.0, deadline - time.monotonic())):
+            if self.sending_view.view_id == message.view_id:
+                sought.decided = message
+            else:
+                sought.why = "the view changed before all of its members had taken it"
+
+    def _outcome(self, sought: Sought, timeout: float | None) -> Message:
+        if sought.decided is not None:
+            return sought.decided
+        if sought.why:
+            raise _undecided(sought.why, sought)
+        what = "not delivered here" if sought.message is None else "delivered here, but not known to be everywhere"
+        wait = "without end" if timeout is None else f"within {timeout:g} s"
+        why = self.status.reason or "a member is slow, or its application does not receive"
+        raise _undecided(f"{what} {wait}: {why}", sought)
+
+    # ---- receiving, where nobody else does
+
+    def _keep_next(self, wait: int) -> None:
+        """Takes the next entry of the stream, and leaves it for those that receive. Under the stream's lock."""
+        if self._end is not None or self._stop is not None or len(self._backlog) >= KEPT_MAX:
+            return
+        waiting = [*self._meanings, *self._backlog]
+        view = next((each for each in reversed(waiting) if isinstance(each, View)), self._delivered_view)
+        item = self._driver.deliver(self._batch_bytes, wait, view, True)
+        if isinstance(item, Batch):
+            self._backlog.append(item)
+            self._saw_batch(item)
+        elif item is not None:
+            meanings = self._runner.endpoint.marker(item)
+            self._backlog.extend(meanings)
+            self._saw(meanings)
+        elif not waiting:
+            self._refuse_over()
+
+
+def _undecided(why: str, sought: Sought) -> Undecided:
+    error = Undecided(f"the message was sent, and may be delivered or not: {why}")
+    error.sent, error.message = 1, sought.message
+    return error
