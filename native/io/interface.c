@@ -176,15 +176,25 @@ static choice configured(const sc_io *io, sc_sockaddr *host) {
     return (choice){.address = host, .name = scope ? scope + 1 : NULL};
 }
 
+/* Will an address do as soon as the kernel has tested it, and does none do yet? Without a carrier none is ever tested. */
+static int waits_for_test(const sc_io *io, const struct ifaddrs *all) {
+    choice any = {0};
+    for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
+        if ((at->ifa_flags & IFF_LOOPBACK) || !(at->ifa_flags & IFF_RUNNING)) continue;
+        if (suits(io, at, &any)) return 0;
+    }
+    return any.untested;
+}
+
 /* By routes: the interface to which they send the group's datagrams, if it has multicast, and of an interface's IPv6 addresses the
- * one that lasts; otherwise loopback. */
+ * one that lasts; otherwise loopback, unless an address is still being tested. */
 static int choose_routed(sc_io *io, const struct ifaddrs *all, const sc_sockaddr *source, choice *by,
                          sc_sockaddr *own) {
     char name[sizeof io->name];
     by->address = source;
     if (source == NULL || !choose(io, all, by, own)) {
-        *by = (choice){.loopback = 1, .untested = by->untested};
-        return choose(io, all, by, own);
+        *by = (choice){.loopback = 1, .untested = waits_for_test(io, all)};
+        return !by->untested && choose(io, all, by, own);
     }
     memcpy(name, io->name, sizeof name);
     by->address = NULL;

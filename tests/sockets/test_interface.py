@@ -7,7 +7,7 @@ import time
 
 import pytest
 from members import wait_until
-from netns import network, python  # noqa: F401
+from netns import lonely, network, python  # noqa: F401
 from talkers import await_, talkers
 
 pytestmark = pytest.mark.netns
@@ -202,12 +202,33 @@ def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noq
     assert "there is no network interface 'eth9'" in joined_at(place, address="ff02::1:2%eth9")
 
 
-def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network):  # noqa: F811
+@pytest.mark.parametrize("interface", ["eth0", ""])
+def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interface):  # noqa: F811
+    """It does not take loopback meanwhile, where nobody would hear it."""
     place = network[0]
     an_address_each(place)
     place.run("ip", "address", "add", "fd99:2::1/64", "dev", "eth0")
     assert "tentative" in place.run("ip", "-6", "address", "show", "dev", "eth0")
-    assert "[fd99:2::1]" in joined_at(place, "eth0")
+    assert "[fd99:2::1]" in joined_at(place, interface)
+
+
+def test_an_ipv6_address_that_another_machine_has_too_is_named(network):  # noqa: F811
+    for place in network[1], network[0]:
+        an_address_each(place)
+        place.run("ip", "address", "add", "fd99:2::1/64", "dev", "eth0", *(("nodad",) if place is network[1] else ()))
+    wait_until(lambda: "dadfailed" in network[0].run("ip", "-6", "address", "show", "dev", "eth0"))
+    assert "or another machine has it too" in joined_at(network[0], "")
+
+
+def test_an_ipv6_address_that_the_kernel_cannot_test_is_not_waited_for(lonely):  # noqa: F811
+    """Its interface never had a carrier, so nobody could be asked."""
+    lonely.run("ip", "link", "add", "eth0", "type", "veth", "peer", "eth1")
+    lonely.run("ip", "link", "set", "eth0", "up")
+    lonely.run("ip", "address", "add", "fd99:2::1/64", "dev", "eth0")
+    lonely.run("sleep", "2")
+    assert "tentative" in lonely.run("ip", "-6", "address", "show", "dev", "eth0")
+    out = joined_at(lonely)
+    assert "no multicast route" in out and "tested" not in out
 
 
 JOINED = """
