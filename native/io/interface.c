@@ -317,6 +317,16 @@ static int has_other_address(const sc_io *io) {
     return found;
 }
 
+/* Was loopback taken for want of another interface, and there is one now? */
+static int has_other_interface(const sc_io *io) {
+    sc_io now = {.config = io->config};
+    sc_sockaddr own;
+    sc_io_error error;
+    if (!io->loopback || io->config.wanted_interface[0] != 0) return 0;
+    now.lane[SC_LANE_DATA] = io->lane[SC_LANE_DATA];
+    return sc_io_find_interface(&now, &own, &error) == 0 && !now.loopback;
+}
+
 int sc_io_look(const sc_io *io) {
     unsigned index = if_nametoindex(io->name);
     if (index == 0) return errno == ENODEV || errno == ENXIO ? SC_IO_GONE : 0; /* or no descriptors are left to look */
@@ -325,26 +335,9 @@ int sc_io_look(const sc_io *io) {
         seen |= SC_IO_DOWN;
     else if (!(flags & IFF_RUNNING))
         seen |= SC_IO_NO_CARRIER;
+    if (has_other_interface(io)) seen |= SC_IO_ROUTED;
     if (has_address(io)) return seen;
     return seen | SC_IO_ADDRESS_GONE | (has_other_address(io) ? SC_IO_ADDRESS_OTHER : 0);
-}
-
-/* IPv6: the sockets are bound to the interface that is gone; that by which most leaves, also by being connected to a group of the
- * link. 0, or -1. */
-static int bind_to_interface(const sc_io *io, const sc_sockaddr *own) {
-#if defined(__linux__)
-    int local = IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
-    sc_sockaddr group;
-    sc_address_to(io, &io->lane[SC_LANE_DATA], &group);
-    socklen_t len = (socklen_t)strlen(io->name);
-    for (int lane = SC_LANE_DATA; lane <= (local ? SC_LANE_UNICAST : SC_LANE_CONTROL); lane++)
-        if (setsockopt(io->fd[lane], SOL_SOCKET, SO_BINDTODEVICE, io->name, len) != 0) return -1;
-    if ((local || IN6_IS_ADDR_MC_LINKLOCAL(&group.v6.sin6_addr)) && io->out != SC_NO_FD)
-        return setsockopt(io->out, SOL_SOCKET, SO_BINDTODEVICE, io->name, len);
-#else
-    (void)io, (void)own;
-#endif
-    return 0;
 }
 
 /* Without the loop no own datagrams come to the data socket: its filter would be run for the datagrams of the others alone. */
@@ -371,9 +364,16 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
     own_address(io, &own);
     unsigned index = if_nametoindex(io->name);
     if (index == 0) return sc_io_fail(error, "interface", ENODEV);
+#if defined(__linux__)
+    /* IPv6: they are bound to the interface that is gone. To bind them to another one needs CAP_NET_RAW. */
+    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
+        if (sc_io_open_again(io, &own, index, error) != 0) return -1;
+        sc_store(&io->index, index);
+        sc_store(&io->looped, 1);
+        return 0;
+    }
+#endif
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) sc_io_group(io, io->fd[lane], &own, 0);
-    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index) && bind_to_interface(io, &own) != 0)
-        return sc_io_fail(error, "bind to the interface", errno);
     sc_store(&io->index, index);
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++)
         if (sc_io_group(io, io->fd[lane], &own, 1) != 0) return sc_io_fail(error, "join", errno);

@@ -168,19 +168,24 @@ static void use_offloads(sc_io *io) {
 #endif
 }
 
-int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
+/* No socket is open yet. */
+static void begin(sc_io *io, const sc_io_config *config) {
     memset(io, 0, sizeof *io);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
     io->wake[0] = io->wake[1] = io->out = SC_NO_FD;
     io->config = *config;
+    io->lane[SC_LANE_DATA] = group_address(config, config->port);
+    io->lane[SC_LANE_CONTROL] = group_address(config, config->port + 1u);
+}
+
+int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
+    begin(io, config);
     error->call = "";
     error->code = 0;
 #if defined(_WIN32)
     WSADATA data;
     if (WSAStartup(MAKEWORD(2, 2), &data) != 0) return sc_io_fail(error, "WSAStartup", WSAGetLastError());
 #endif
-    io->lane[SC_LANE_DATA] = group_address(config, config->port);
-    io->lane[SC_LANE_CONTROL] = group_address(config, config->port + 1u);
     sc_sockaddr own;
     memset(&own, 0, sizeof own);
     if (sc_io_find_interface(io, &own, error) != 0 || open_multicast(io, SC_LANE_DATA, &own, error) != 0 ||
@@ -197,6 +202,48 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
     use_offloads(io);
     return 0;
 }
+
+#if defined(__linux__)
+/* The second socket takes the number of the first, which is closed: threads that use it meanwhile use the one or the other. */
+static int take_place(sc_fd second, sc_fd first, sc_io_error *error) {
+    if (second == SC_NO_FD || dup3(second, first, O_CLOEXEC) == first) return 0;
+    return sc_io_fail(error, "dup3", errno);
+}
+
+/* The sockets of `io`, made a second time. 0, or -1. */
+static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, int local, sc_io_error *error) {
+    if (open_multicast(second, SC_LANE_DATA, own, error) != 0 ||
+        open_multicast(second, SC_LANE_CONTROL, own, error) != 0 || (local && open_unicast(second, own, error) != 0))
+        return -1;
+    sc_io_filter_own(second, SC_LANE_DATA);
+    sc_io_filter_own(second, SC_LANE_CONTROL);
+    if (io->out != SC_NO_FD) {
+        sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1); /* it and the second one have our address for a moment */
+        open_out(second, own);
+        if (second->out == SC_NO_FD) return sc_io_fail(error, "socket", errno);
+    }
+    use_offloads(second);
+    return 0;
+}
+
+int sc_io_open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
+    sc_io second;
+    int local = IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
+    begin(&second, &io->config);
+    second.config.unicast_port = (uint16_t)(io->address.bytes[1] << 8 | io->address.bytes[2]);
+    second.address = io->address;
+    second.mtu = io->mtu;
+    memcpy(second.name, io->name, sizeof second.name);
+    sc_store(&second.index, index);
+    if (!local) second.fd[SC_LANE_UNICAST] = io->fd[SC_LANE_UNICAST]; /* nothing binds it to the interface */
+    int failed = open_second(io, &second, own, local, error);
+    if (!local) second.fd[SC_LANE_UNICAST] = SC_NO_FD;
+    for (int i = 0; i < SC_IO_SOCKETS && failed == 0; i++) failed = take_place(second.fd[i], io->fd[i], error);
+    if (failed == 0) failed = take_place(second.out, io->out, error);
+    sc_io_close(&second);
+    return failed;
+}
+#endif
 
 void sc_io_close(sc_io *io) {
     for (int i = 0; i < SC_IO_SOCKETS; i++)

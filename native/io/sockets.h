@@ -103,11 +103,12 @@ enum {
     SC_IO_DOWN = 4,
     SC_IO_NO_CARRIER = 8, /* it is up, but no cable or peer is connected */
     SC_IO_ADDRESS_GONE = 16, /* no interface has our address any more */
-    SC_IO_ADDRESS_OTHER = 32 /* and ours has another one instead */
+    SC_IO_ADDRESS_OTHER = 32, /* and ours has another one instead */
+    SC_IO_ROUTED = 64 /* it is loopback, for want of another one, and that which sc_io_open would choose now is none */
 };
 int sc_io_look(const sc_io *io);
-/* Makes the sockets send through, and joins the groups on, the interface that has the name now. The sockets stay the same, so
- * other threads may use them meanwhile. 0, or -1 with *error. One thread at a time. */
+/* Makes the sockets send through, and joins the groups on, the interface that has the name now. They keep their numbers, so that
+ * other threads may use them meanwhile; who polls them has to begin anew. 0, or -1 with *error. One thread at a time. */
 int sc_io_mend(sc_io *io, sc_io_error *error);
 
 /* Waits until a socket or the wake-up is readable, at most `timeout_ns` (< 0: no limit). Returns a bit per lane, and

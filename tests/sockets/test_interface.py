@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 from members import wait_until
 from netns import lonely, network, python  # noqa: F401
 from talkers import await_, talkers
+
+from seqcast.core.machines.interface import OFFER
 
 pytestmark = pytest.mark.netns
 
@@ -78,13 +81,21 @@ def test_a_member_whose_interface_has_another_hardware_address_is_soon_with_the_
         assert time.monotonic() - began < 2.0
 
 
+def without_capabilities(place):
+    """Programs that run there have none, as most that do not run as root."""
+    return replace(place, prefix=(*place.prefix, "setpriv", "--bounding-set=-all", "--inh-caps=-all"))
+
+
+@pytest.mark.parametrize("address", ["", pytest.param("ff12::5:4", marks=pytest.mark.long)])
 @pytest.mark.parametrize("scope", SCOPES)
-def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope):  # noqa: F811
-    """Its number changes: IPv6 sockets are bound to it, and link-local addresses are used with it."""
+def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, address):  # noqa: F811
+    """Its number changes: IPv6 sockets are bound to it, and link-local addresses are used with it. To bind them to
+    another one needs a capability."""
     for place in network[:3]:
         with_ipv6(place, scope)
-    with talkers(network[:3], "abc", ip_version=6) as made:
-        place = made[1].place
+    places = [network[0], without_capabilities(network[1]), network[2]]
+    with talkers(places, "abc", ip_version=6, address=address) as made:
+        place = network[1]
         remake(place)
         with_ipv6(place, scope)
         await_(made, lambda: told(made[1], "eth0 was made anew: the group is joined on it again"))
@@ -151,6 +162,23 @@ def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
         await_(made, lambda: told(made[0], "eth0 is well again"))
         all_together(made)
         assert sum(refused in said["text"] for said in made[0].of("InterfaceChanged")) == 1
+
+
+def test_a_member_on_loopback_is_told_once_that_another_interface_has_come(network):  # noqa: F811
+    """It started before the network, and reaches members on its machine only."""
+    place = replace(network[0], interface="")
+    place.run("ip", "route", "delete", "224.0.0.0/4")
+    with talkers([place], "a") as (member,):
+        place.run("ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
+        await_([member], lambda: told(member, OFFER))
+        place.run("sleep", "1.2")
+        assert sum(OFFER in said["text"] for said in member.of("log")) == 1
+
+
+def test_a_member_that_asked_for_loopback_is_offered_no_other_interface(network):  # noqa: F811
+    with talkers([replace(network[0], interface="lo")], "a") as (member,):
+        network[0].run("sleep", "1.2")
+        assert not any(OFFER in said["text"] for said in member.of("log"))
 
 
 def an_address_each(place, *kinds):

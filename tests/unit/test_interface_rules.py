@@ -1,7 +1,7 @@
 """What follows from what a runner sees of its network interface."""
 
 from seqcast.core.context import Context
-from seqcast.core.machines.interface import PATIENCE, Interface
+from seqcast.core.machines.interface import OFFER, PATIENCE, Interface
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
 
@@ -99,6 +99,13 @@ def test_failed_sends_from_before_the_sockets_were_mended_do_not_count():
     made.ends()
     looks = [made.sees(send_errors=PATIENCE + n, refusal="(denied): a firewall") for n in range(PATIENCE)]
     assert looks[:-1] == [[]] * (PATIENCE - 1) and looks[-1]
+
+
+def test_a_member_on_loopback_is_told_once_that_another_interface_has_come():
+    made = Looked()
+    assert made.sees() == []
+    assert made.sees(routed=True) == news(OFFER)
+    assert made.sees(routed=True) == made.sees() == made.sees(routed=True) == []
 
 
 def test_a_missing_carrier_is_reported_and_mends_nothing():

@@ -26,6 +26,7 @@ cdef extern from "io/sockets.h" nogil:
         SC_IO_NO_CARRIER
         SC_IO_ADDRESS_GONE
         SC_IO_ADDRESS_OTHER
+        SC_IO_ROUTED
 
     ctypedef struct sc_io_config:
         int family
@@ -75,7 +76,6 @@ cdef extern from "io/sockets.h" nogil:
 
     int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error)
     int sc_io_look(const sc_io *io)
-    int sc_io_mend(sc_io *io, sc_io_error *error)
     void sc_io_close(sc_io *io)
     void sc_io_format(const sc_address *address, char *text)
 
@@ -125,6 +125,7 @@ cdef extern from "io/driver.h" nogil:
         int answer
 
     int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config)
+    int sc_driver_mend(sc_driver *d, sc_io_error *error)
     void sc_driver_stop(sc_driver *d)
     void sc_driver_close(sc_driver *d)
     void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive)

@@ -27,6 +27,7 @@ DOWN: int
 NO_CARRIER: int
 ADDRESS_GONE: int
 ADDRESS_OTHER: int
+ROUTED: int
 LIST_CHANGED: int
 NOT_BYTES: int
 ENDED: int
@@ -36,12 +37,13 @@ EMBED_TABLE: object
 KINDS: dict[str, int]
 
 def now_ns() -> int: ...
-def look_at(interface: str, index: int, address: bytes) -> int:
+def look_at(interface: str, index: int, address: bytes, unrouted: bytes = b"") -> int:
     """As ``Driver.look``, for sockets that are no driver's.
 
     Args:
         index: of the interface when they were opened.
         address: theirs, as members' addresses are.
+        unrouted: the address of the group, if they are on loopback because no other interface had a route to it.
     """
 
 def describe_address(address: bytes) -> str:

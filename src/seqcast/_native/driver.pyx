@@ -185,7 +185,7 @@ cdef class Driver:
 
     def mend(self):
         cdef sc_io_error error
-        if not self.closed and not self.forked and sc_io_mend(&self.d.io, &error) != 0:
+        if not self.closed and not self.forked and sc_driver_mend(self.d, &error) != 0:
             raise OSError(error.code, error.call.decode())
 
     # ---- threads -------------------------------------------------------------------------------------------------
@@ -623,11 +623,11 @@ def describe_address(bytes address):
     return text.decode()
 
 
-def look_at(str interface, int index, bytes address):
+def look_at(str interface, int index, bytes address, bytes unrouted=b""):
     """What ``Driver.look`` says, of the sockets of others."""
     cdef sc_io io
     cdef bytes name = interface.encode()
-    if len(name) > 63 or not 0 < len(address) <= 28:
+    if len(name) > 63 or not 0 < len(address) <= 28 or len(unrouted) > 28:
         raise ValueError("an interface's name has at most 63 bytes, and an address 28")
     memset(&io, 0, sizeof(io))
     io.config.family = address[0]
@@ -635,10 +635,13 @@ def look_at(str interface, int index, bytes address):
     memcpy(io.name, <const char *>name, len(name))
     io.address.len = <uint8_t>len(address)
     memcpy(io.address.bytes, <const char *>address, len(address))
+    io.loopback = len(unrouted) > 0
+    io.lane[0].len = <uint8_t>len(unrouted)
+    memcpy(io.lane[0].bytes, <const char *>unrouted, len(unrouted))
     return sc_io_look(&io)
 
 
 SENT, AGAIN, NO_VIEW, NO_MEMBER = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER
 TOO_LARGE, ENDED, BAD_OFFSETS = SC_TOO_LARGE, SC_ENDED, SC_BAD_OFFSETS
 GONE, REMADE, DOWN, NO_CARRIER = SC_IO_GONE, SC_IO_REMADE, SC_IO_DOWN, SC_IO_NO_CARRIER
-ADDRESS_GONE, ADDRESS_OTHER = SC_IO_ADDRESS_GONE, SC_IO_ADDRESS_OTHER
+ADDRESS_GONE, ADDRESS_OTHER, ROUTED = SC_IO_ADDRESS_GONE, SC_IO_ADDRESS_OTHER, SC_IO_ROUTED

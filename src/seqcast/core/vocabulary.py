@@ -96,6 +96,7 @@ class InterfaceSeen:
         no_carrier: nothing is connected to it.
         address_gone: it no longer has the address; ``address_other``: it has another one instead.
         remade: another interface has the name since the sockets were opened or mended.
+        routed: it is loopback, taken as no other one had a route for multicast, and another one has now.
         send_errors: how many sends have failed so far; ``refusal``: the last error, as text.
     """
 
@@ -107,6 +108,7 @@ class InterfaceSeen:
     address_gone: bool = False
     address_other: bool = False
     remade: bool = False
+    routed: bool = False
     send_errors: int = 0
     refusal: str = ""
 

@@ -92,7 +92,8 @@ class CrowdRunner:
         self.loopback = address.startswith("127.")
         """It reaches members on this machine only."""
         self._cluster = cluster
-        self._watch = Watch(host, port, self._warn, self._give_up, self._mend)
+        unrouted = self._group if self.loopback and not settings.interface else None
+        self._watch = Watch(host, port, self._warn, self._give_up, self._mend, unrouted)
         self._look_ns = time.monotonic_ns() + LOOK_NS
         self._gone = ""  # why no member can reach this one any more
         self._budget = Budget(settings.send_bytes_per_s, max(settings.send_bytes_per_s // 10, 2 * DATAGRAM_MAX))

@@ -18,6 +18,7 @@ from seqcast._native.driver import (
     GONE,
     NO_CARRIER,
     REMADE,
+    ROUTED,
     Driver,
     describe_address,
     look_at,
@@ -55,6 +56,7 @@ def _seen(name: str, address: str, seen: int, send_errors: int, code: int) -> In
         address_gone=bool(seen & ADDRESS_GONE),
         address_other=bool(seen & ADDRESS_OTHER),
         remade=bool(seen & REMADE),
+        routed=bool(seen & ROUTED),
         send_errors=send_errors,
         refusal=f"({os.strerror(code)}): {_CAUSES.get(code, 'see `ip route`, the firewall and the system log')}",
     )
@@ -83,6 +85,7 @@ class Watch:
         warn: called with a line for the log.
         give_up: called with the reason when the address is gone for good.
         mend: makes the sockets use the interface that has the name now.
+        unrouted: the group's address and port, if it is on loopback because no other interface had a route to it.
     """
 
     def __init__(
@@ -92,11 +95,13 @@ class Watch:
         warn: Callable[[str], None],
         give_up: Callable[[str], None],
         mend: Callable[[], None],
+        unrouted: tuple[str, int] | None = None,
     ) -> None:
         self.edges: set[Edge] = set()
         self.send_errors = self.error = 0
         """Datagrams that the system refused, and why it refused the last one."""
-        self._address, self._port = address, port
+        self._address, self._raw = address, _raw(address, port)
+        self._unrouted = _raw(*unrouted) if unrouted else b""
         self._warn, self._give_up, self._mend = warn, give_up, mend
         self._name, self._index = _interface_of(address)
         self._machine = Interface(self)
@@ -105,8 +110,7 @@ class Watch:
         """Looks, and does what is to be done."""
         if not self._name:
             return
-        raw = b"\4" + self._port.to_bytes(2, "big") + socket.inet_aton(self._address)
-        seen = look_at(self._name, self._index, raw)
+        seen = look_at(self._name, self._index, self._raw, self._unrouted)
         self._machine.look(_seen(self._name, self._address, seen, self.send_errors, self.error))
 
     def emit(self, what: GiveWay | MendSockets | TellInterface | Warn) -> None:
@@ -127,6 +131,11 @@ class Watch:
             self._machine.mended(str(error.strerror or error))
         else:
             self._machine.mended("")
+
+
+def _raw(address: str, port: int) -> bytes:
+    """As members' addresses are (``sc_address`` of native/io/sockets.h)."""
+    return b"\4" + port.to_bytes(2, "big") + socket.inet_aton(address)
 
 
 def _interface_of(address: str) -> tuple[str, int]:

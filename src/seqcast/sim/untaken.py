@@ -22,6 +22,9 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "beacon: has_other_settings",
         "beacon: cannot_be_compared",
     ),
+    "Simulated machines have a network from the start: tests/sockets/test_interface.py": (
+        "interface: LOOK, is_offered in SOUND",
+    ),
     "Only with `found` above 1: seqcast sim --family founders": ("lifecycle: JOIN_AGAIN, must_gather in SEEKING",),
     "Only two processes of one name cause it: seqcast sim --family namesakes": (
         "lifecycle: DEADLINE in SEEKING",

@@ -19,6 +19,11 @@ LOOK_NS = 500_000_000
 PATIENCE = 4
 """After this many checks in a row, a replaced address counts as gone for good, and failing sends are reported."""
 
+OFFER = (
+    "this member is on loopback, where it reaches members on this machine only, as there was no route for multicast "
+    "when it joined; another network interface has one now: leave, and join again"
+)
+
 
 def fault_of(seen: InterfaceSeen) -> str:
     """What is wrong with an interface, as text; "" if nothing is."""
@@ -69,6 +74,7 @@ class Interface(Machine):
         self.failing = 0  # checks in a row in which sends had failed
         self.errors = 0  # failed sends up to the last check
         self.back = ""  # what happened to the interface whose sockets are being mended
+        self.offered = False  # another interface, instead of loopback
 
     @property
     def sound(self) -> bool:
@@ -112,6 +118,9 @@ class Interface(Machine):
     def has_recovered(self, _seen: InterfaceSeen) -> bool:
         return bool(self.trouble) and not self.failing
 
+    def is_offered(self, seen: InterfaceSeen) -> bool:
+        return seen.routed and not self.offered
+
     # ---- actions
 
     def give_up(self, seen: InterfaceSeen) -> None:
@@ -127,6 +136,10 @@ class Interface(Machine):
 
     def tell_recovery(self, _seen: InterfaceSeen) -> None:
         self._tell_end(f"{self.name} is well again")
+
+    def tell_offer(self, _seen: InterfaceSeen) -> None:
+        self.offered = True
+        self._report(OFFER)
 
     def mend(self, seen: InterfaceSeen) -> None:
         self.back = f"{self.name} {'was made anew' if seen.remade else 'is back, and so is its address'}"
@@ -162,6 +175,7 @@ class Interface(Machine):
         (S.SOUND, (E.LOOK, is_remade), S.MENDING, mend, "recreated between two looks: the sockets are the old one's"),
         (S.SOUND, (E.LOOK, has_no_carrier), None, tell_fault, "the sockets stay good"),
         (S.SOUND, (E.LOOK, refuses_sends), None, tell_refusal, "the interface looks well, and the system refuses"),
+        (S.SOUND, (E.LOOK, is_offered), None, tell_offer, "it has members on this machine only: told once"),
         (S.SOUND, (E.LOOK, has_recovered), None, tell_recovery, "what was reported is over"),
         (None, E.LOOK, None, IGNORED, "all is well, the sockets are being mended, or this member is out"),
         (S.MENDING, E.MENDED, S.SOUND, tell_mended, "the group is joined again"),
