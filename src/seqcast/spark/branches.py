@@ -10,11 +10,11 @@ given out as another side closed it, only the messages that the other side lacks
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Installed, Journal, ViewEnd
 from seqcast.spark.members import order_of
 from seqcast.spark.stores import Found
 
@@ -40,6 +40,24 @@ class Range:
     def of_json(cls, told: Sequence[Any]) -> Range:
         view, successor, member = (int(each, 16) for each in told[:3])
         return cls((view, successor), member, int(told[3]), int(told[4]))
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Where a stream left a side of a partition that went no further: it has given out the first ``rows`` rows of a
+    view in the journal of a member, and all that leads to the view."""
+
+    view: int
+    member: int
+    rows: int
+
+    def as_json(self) -> list[Any]:
+        """For an offset."""
+        return [f"{self.view:016x}", f"{self.member:016x}", self.rows]
+
+    @classmethod
+    def of_json(cls, told: Sequence[Any]) -> Left:
+        return cls(int(told[0], 16), int(told[1], 16), int(told[2]))
 
 
 class Missing(Exception):
@@ -100,15 +118,38 @@ class Graph:
         if view.end is not None and view.end.successor:
             self._closings.setdefault((view.tag, view.end.successor), []).append((found, view))
 
-    def plan(self, base: int, into: int, *, all_of: bool, patient: bool) -> list[Range]:
-        """The rows of the branches that a merged view adds to what a stream has given out.
+    def given(self, base: int, left: Sequence[Left]) -> set[Closing]:
+        """The closings that a stream has given out.
+
+        Args:
+            base: tag of the stream's view.
+            left: the sides that it left.
+        """
+        return set[Closing]().union(
+            *(self._leading_to(tag, set(), all_of=False) for tag in (base, *(each.view for each in left)))
+        )
+
+    def follows(self, view: int, known: set[int]) -> bool:
+        """Whether one of these views leads to a view."""
+        return any(tag in known for tag, _ in self._leading_to(view, set(), all_of=False))
+
+    def came(self, left: Left, view: int) -> bool:
+        """Whether the member of a side that the stream left closed it by what leads to a view."""
+        of = self._of.get((left.member, left.view))
+        closing = left.view, of.end.successor if of is not None and of.end is not None else 0
+        return closing in self._leading_to(view, set(), all_of=False)
+
+    def plan(self, base: int, into: int, left: Sequence[Left] = (), *, all_of: bool, patient: bool) -> list[Range]:
+        """The rows of the branches that a view adds to what a stream has given out: a merged view, or one of another
+        side, if the stream leaves its own.
 
         A member that crashed may have journaled less than the cut gave it: what no other journal has either, nobody who
         is left has delivered.
 
         Args:
             base: tag of the stream's view.
-            into: tag of the merged view.
+            into: tag of the view.
+            left: the sides that the stream left, perhaps its own now.
             all_of: False: leave out what is missing.
             patient: False: a member has no more than its journal shows, even if nothing says that it is gone.
 
@@ -116,12 +157,15 @@ class Graph:
             Missing: something is, and ``all_of``.
         """
         self._gone, self._patient = self._gone_since(into), patient
-        given = [*self._leading_to(base, set(), all_of=False), (base, into)]
+        given = [*self.given(base, left)]
+        if all(each.view != base for each in left):
+            given.append((base, into))
         ranges: list[Range] = []
         known = {view for view, _ in given}
         for closing in sorted(self._leading_to(into, known, all_of=all_of) - {*given}, key=self._place):
             try:
-                ranges += self._new(closing, [each for each in given if each[0] == closing[0]])
+                same = [each for each in given if each[0] == closing[0]]
+                ranges += self._new(closing, same, [each for each in left if each.view == closing[0]])
                 given.append(closing)
             except Missing:
                 if all_of:
@@ -209,7 +253,15 @@ class Graph:
             seen |= before
         return closings
 
-    def _new(self, closing: Closing, given: Sequence[Closing]) -> Iterator[Range]:
+    def _as_left(self, left: Left) -> tuple[Found, Installed]:
+        """As `source`, for what a stream has given out of a view that it left."""
+        view = self._of.get((left.member, left.view))
+        if view is None:
+            raise Missing(left.view)
+        stable = min(left.rows, view.end.stable if view.end is not None else 0)
+        return self._journals[left.member], replace(view, end=ViewEnd(view.idx + left.rows, left.rows, stable))
+
+    def _new(self, closing: Closing, given: Sequence[Closing], left: Sequence[Left]) -> Iterator[Range]:
         """The rows of a closing that no closing of the same view has that was given out."""
         if closing not in self._closings:
             self._check_over(closing[0], self._ids(closing))
@@ -218,6 +270,7 @@ class Graph:
         found, view = self.source(closing)
         rows = _rows(found, view)
         others = [self.source(each) for each in given if each in self._closings or self._otherwise(each)]
+        others += map(self._as_left, left)
         if not others:
             if rows:
                 yield Range(closing, found.id, 0, rows)

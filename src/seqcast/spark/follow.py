@@ -25,8 +25,9 @@ from typing import Any, TypeVar
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError
-from seqcast.spark.branches import Graph, Missing, Range, pending
+from seqcast.spark.branches import Graph, Left, Missing, Range, pending
 from seqcast.spark.members import order_of
+from seqcast.spark.sides import Way, excluding, is_apart, way_out
 from seqcast.spark.stores import Found, Part, Store
 from seqcast.types import ViewId
 
@@ -288,16 +289,21 @@ class Follower:
                 self._missed.pop(member, None)
                 self._missed.pop(0, None)
                 return followed, idx
-        if followed is not None and followed.ended:
-            return self._other(offset, followed) or (followed, idx)
         found = self.seen() if wait else self.all()
-        if followed is not None and not self._of_the_look(_without, offset, found):
-            self._missed.pop(member, None)
-            return followed, idx
-        since = self._missed.setdefault(member, time.monotonic())
-        if wait and time.monotonic() < since + self.failover_s:
-            return None
-        return self._other(offset, followed) or ((followed, idx) if followed is not None else None)
+        if followed is None or not followed.ended:
+            if followed is not None and not self._of_the_look(_without, offset, found):
+                self._missed.pop(member, None)
+                return followed, idx
+            since = self._missed.setdefault(member, time.monotonic())
+            if wait and time.monotonic() < since + self.failover_s:
+                return None
+        try:
+            other = self._other(offset, followed)
+        except JournalError:
+            if followed is None or not is_apart(followed.journal, idx, found):
+                raise
+            other = None  # the rows in which its side differs come once, as at a merge
+        return other or ((followed, idx) if followed is not None else None)
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
         why: JournalError | None = None
@@ -316,29 +322,63 @@ class Follower:
             raise why
         return None
 
-    def branches(self, followed: Found, merge: Installed, *, wait: bool) -> list[Range] | None:
-        """What the stream gives out before a merged view; None: not all of it is there yet.
+    def beside(
+        self, offset: dict[str, Any], *, wait: bool, ends: Mapping[int, int] | None = None
+    ) -> tuple[Way, list[Range]] | None:
+        """Where a stream continues of which nothing new comes, if other members went on without the one that it
+        follows, and the rows that come first. None: nowhere, or not yet.
 
         Args:
+            wait: False: a member that seems lost counts as lost at once.
+            ends: of each member's journal, the position up to which the stream goes; None: it has no such bound.
+
+        Raises:
+            JournalError: the journal of the member is gone, so what the others did not deliver yet is not known; or
+                no journal has rows that come first.
+        """
+        member = int(offset["member"], 16)
+        followed, now = self.find(member), time.monotonic()
+        if followed is None or not followed.ended:
+            since = self._missed.get(member)
+            if since is None or (wait and now < since + self.failover_s):
+                return None
+        found = self.seen() if wait else self.all()
+        way = self._of_the_look(way_out, offset, found) if ends is None else way_out(offset, found, ends)
+        if way is None or not way.planned:
+            if way is not None and way.gone and self._fail_on_data_loss:
+                raise JournalError(
+                    f"the journal of member {offset['member']}, which this query follows, is gone, and the others "
+                    f"do not tell which of their rows it had in view {offset.get('view', '')}: bring it back, start "
+                    "the query with a new checkpoint, or set failOnDataLoss=false to go on with what the others did "
+                    "without it"
+                )
+            return None if way is None else (way, [])
+        ranges = self.branches(way.base, way.view, way.left, wait=wait)
+        return None if ranges is None else (way, ranges)
+
+    def branches(self, base: int, into: Installed, left: Sequence[Left], *, wait: bool) -> list[Range] | None:
+        """What the stream gives out before a view that it goes on with; None: not all of it is there yet.
+
+        Args:
+            base: tag of the stream's view before.
+            left: the sides that it left.
             wait: False: what is not there is missing.
 
         Raises:
             JournalError: no journal has it.
         """
-        views = followed.journal.views
-        base = views[views.index(merge) - 1].tag
         graph, now = Graph(self.all()), time.monotonic()
-        patient = wait and now < self._missed.get(merge.tag, now) + self.failover_s
+        patient = wait and now < self._missed.get(into.tag, now) + self.failover_s
         try:
-            ranges = graph.plan(base, merge.tag, all_of=True, patient=patient)
+            ranges = graph.plan(base, into.tag, left, all_of=True, patient=patient)
         except Missing as missing:
-            self._missed.setdefault(merge.tag, now)
+            self._missed.setdefault(into.tag, now)
             if patient:
                 return None
             if self._fail_on_data_loss:
-                raise _no_branch(missing.view, merge) from None
-            ranges = graph.plan(base, merge.tag, all_of=False, patient=False)
-        self._missed.pop(merge.tag, None)
+                raise _no_branch(missing.view, into) from None
+            ranges = graph.plan(base, into.tag, left, all_of=False, patient=False)
+        self._missed.pop(into.tag, None)
         return ranges
 
     def closing(self, part: Range) -> tuple[Found, int]:
@@ -446,8 +486,8 @@ def _newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int,
 
 
 def _without(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
-    """Whether another member installed, after a view of an offset, any view without the member that the stream follows.
-    Any, not only the next: an offset does not move in views without messages."""
+    """Whether another member installed, after a view of an offset, any view without the member that the stream follows
+    (any, not only the next: an offset does not move in views without messages), or has gone on without it elsewhere."""
     # Reads no rows: this is asked again and again.
     member, idx = int(offset["member"], 16), int(offset["idx"])
     here = [offset_at(each.journal, idx, merged_into(offset)) for each in found if each.id == member]
@@ -456,7 +496,7 @@ def _without(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
         at = max((at for at, view in enumerate(views) if view_text(view.view_id) in named), default=len(views))
         if any(all(each.id != member for each in view.members) for view in views[at + 1 :]):
             return True
-    return False
+    return any(excluding(member, each.journal) for each in found if each.id != member)
 
 
 def _behind(found: Found, idx: int) -> dict[str, float]:

@@ -42,6 +42,7 @@ from seqcast.spark.follow import (
     view_text,
 )
 from seqcast.spark.options import ROWS, SINK, STREAM, WHERE, Following, check_names
+from seqcast.spark.sides import lefts, still_left, told
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
 from seqcast.spark.wanted import SCHEMA, Wanted
@@ -182,7 +183,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._further(start, limit)
         found = self._follower.go_on(start, wait=self._targets is None)
         if found is None:
-            return self._anew(start)
+            return self._beside(start, limit)
         (followed, begin), end = found, found[0].journal.end_idx
         if self._targets is not None:
             end = min(end, self._targets.get(followed.id, begin))
@@ -196,10 +197,23 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(limit, ReadMaxRows) and end > first + limit.max_rows:
             end = last_cut(followed.journal, first, first + limit.max_rows)
         if end <= begin and followed.id == int(start["member"], 16):
-            return self._anew(start)
-        self._last = offset_of(followed, max(begin, end), merged)
+            return self._beside(start, limit)
+        self._last = {**offset_of(followed, max(begin, end), merged), **told(lefts(start))}
         if merged and end <= begin:
             self._last["merged"] = {"into": start["merged"]["into"]}
+        return self._last
+
+    def _beside(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Nothing new comes of the member: others may have gone on without it."""
+        beside = self._follower.beside(start, wait=self._targets is None, ends=self._targets)
+        if beside is None:
+            return self._anew(start)
+        way, ranges = beside
+        left = still_left(self._follower.all(), way.left, way.view.tag)
+        offset = {**offset_of(way.other, way.idx, way.view.tag), **told(left)}
+        if way.planned or way.gone:
+            return self._further(self._before(way.view, offset, ranges), limit)
+        self._last = self._before(way.view, offset, [])
         return self._last
 
     def _anew(self, start: dict[str, Any]) -> dict[str, Any]:
@@ -226,13 +240,21 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any], followed: Found, begin: int, merge: Installed, limit: ReadLimit
     ) -> dict[str, Any]:
         """The stream is before a merged view: the branches come first."""
-        ranges = self._follower.branches(followed, merge, wait=self._targets is None)
+        views, left = followed.journal.views, lefts(start)
+        base = views[views.index(merge) - 1].tag
+        ranges = self._follower.branches(base, merge, left, wait=self._targets is None)
         if ranges is None:
             return start
-        offset = start if followed.id == int(start["member"], 16) else offset_of(followed, begin)
-        merged = {"into": f"{merge.tag:016x}", "view": view_text(merge.view_id), "done": 0}
-        parts = [each.as_json() for each in ranges]
-        return self._further({**offset, "merged": {**merged, "parts": parts}}, limit)
+        offset = dict(start) if followed.id == int(start["member"], 16) else offset_of(followed, begin)
+        offset.pop("left", None)
+        offset |= told(still_left(self._follower.all(), left, merge.tag))
+        return self._further(self._before(merge, offset, ranges), limit)
+
+    @staticmethod
+    def _before(view: Installed, offset: dict[str, Any], ranges: Sequence[Range]) -> dict[str, Any]:
+        """An offset before the branches that come before a view."""
+        merged = {"into": f"{view.tag:016x}", "view": view_text(view.view_id), "done": 0}
+        return {**offset, "merged": {**merged, "parts": [each.as_json() for each in ranges]}}
 
     def _further(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """The offset behind the next rows of the branches, or behind all of them: at the beginning of the view."""
@@ -241,7 +263,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         merged = {**start["merged"], "done": start["merged"]["done"] + rows}
         end = {**start, "merged": merged}
         if rows == left:
-            end = {"member": start["member"], "idx": start["idx"], "merged": merged}
+            end = {"member": start["member"], "idx": start["idx"], "merged": merged, **told(lefts(start))}
             if "view" in start:
                 end |= {"view": merged["view"], "global_seqno": 0}
         self._last = end
@@ -263,7 +285,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         if start == end or end.get("began", start.get("began")) != start.get("began"):
             return []  # the second: a new group begins
-        if end.get("merged", {}).get("parts") and start.get("merged") != end["merged"]:
+        if "parts" in end.get("merged", {}) and start.get("merged") != end["merged"]:
             return _twice(lambda: self._branch_parts(start, end))
         found, begin, until = _twice(lambda: self._range(start, end))
         journal = found.journal

@@ -1,0 +1,153 @@
+"""Where a stream goes on when its side of a partition goes no further: the member that it follows fell alone on it, or
+left, or nothing tells what position in another journal is the same (there is no total order).
+
+Nothing in the files tells a member that fell from one that is still cut off. So the stream leaves the side as if it
+merged with another one: first comes what the other side delivered and this one did not, then its next view. The offset
+says how much of the side was given out (`Left`). If the member comes back, the rest comes at the merge, or when the
+other side goes no further either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast.journal.reader import Installed, Journal
+from seqcast.spark.branches import Graph, Left
+from seqcast.spark.stores import Found
+
+LEFT_MAX = 64
+"""An offset has at most so many sides: the newest. Members that crashed and never come back would add up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where a stream goes on that leaves the side of its member.
+
+    Args:
+        other: the journal that it goes on with.
+        view: a view of that journal.
+        idx: position in that journal: the beginning of the view, or where the stream left it.
+        base: tag of the view that the stream leaves; 0: not known, as the journal is gone.
+        left: the sides that it has left then.
+        planned: rows of branches may come first.
+    """
+
+    other: Found
+    view: Installed
+    idx: int
+    base: int
+    left: tuple[Left, ...]
+    planned: bool = True
+
+    @property
+    def gone(self) -> bool:
+        """The journal of the member is gone."""
+        return not self.base
+
+
+def lefts(offset: Mapping[str, Any]) -> tuple[Left, ...]:
+    """The sides that an offset says the stream left."""
+    return tuple(Left.of_json(each) for each in offset.get("left", ()))
+
+
+def told(left: Sequence[Left]) -> dict[str, Any]:
+    """For an offset."""
+    return {"left": [each.as_json() for each in left[-LEFT_MAX:]]} if left else {}
+
+
+def still_left(found: Sequence[Found], left: Sequence[Left], view: int) -> tuple[Left, ...]:
+    """The sides whose members did not come along into a view."""
+    graph = Graph(found) if left else None
+    return tuple(each for each in left if graph and not graph.came(each, view))
+
+
+def is_apart(journal: Journal, idx: int, found: Sequence[Found]) -> bool:
+    """Whether the view at a position, which is not the journal's first, is one that no other member installed."""
+    view = _view_at(journal, idx)
+    others = (each for each in found if each.id != journal.member.id)
+    known = {of.tag for each in others for of in each.journal.views}
+    return view is not None and view is not journal.views[0] and view.tag not in known
+
+
+def way_out(offset: Mapping[str, Any], found: Sequence[Found], ends: Mapping[int, int] | None = None) -> Way | None:
+    """Where the stream goes on of whose member nothing new comes.
+
+    Args:
+        ends: of each member's journal, the position up to which the stream goes back; None: to its end.
+    """
+    member = int(offset["member"], 16)
+    followed = next((each for each in found if each.id == member), None)
+    others = [each for each in found if each.id != member and each.journal.deliver_own]
+    if followed is None:
+        return _without_journal(member, others)
+    base = _view_at(followed.journal, int(offset["idx"]))
+    if base is None or not followed.journal.deliver_own:
+        return None
+    before = lefts(offset)
+    left = (*before, Left(base.tag, member, int(offset["idx"]) - base.idx))
+    graph = Graph([followed, *others])
+    given = graph.given(base.tag, left)
+    known = {base.tag, *(each.view for each in left), *(tag for tag, _ in given)}
+
+    def nearest(each: Found) -> tuple[bool, int, int]:
+        return any(view.tag == base.tag for view in each.journal.views), _newest_ns(each), each.id
+
+    for other in sorted(others, key=nearest, reverse=True):
+        views = other.journal.views
+        last = max((at for at, view in enumerate(views) if view.tag in known), default=-1)
+        new = next(iter(views[last + 1 :]), None)
+        if new is not None and graph.follows(new.tag, known):
+            return Way(other, new, new.idx, base.tag, left)
+    return _way_back(before, left, others, base.tag, {tag for tag, _ in given}, ends)
+
+
+def _way_back(
+    before: Sequence[Left],
+    left: Sequence[Left],
+    others: Sequence[Found],
+    base: int,
+    closed: set[int],
+    ends: Mapping[int, int] | None,
+) -> Way | None:
+    """To a side that the stream left before, and that has gone on since then.
+
+    Args:
+        closed: views of which the stream has given out all that some members delivered.
+    """
+    for each in reversed(before):
+        back = next((other for other in others if other.id == each.member), None)
+        views = back.journal.views if back is not None else ()
+        view = next((view for view in views if view.tag == each.view), None)
+        alone = each.view not in closed and sum(other.view == each.view for other in left) == 1
+        if back is None or view is None or not alone:
+            continue
+        idx, end = view.idx + each.rows, back.journal.end_idx
+        if idx < (end if ends is None else min(end, ends.get(back.id, idx))):
+            return Way(back, view, idx, base, tuple(other for other in left if other != each), planned=False)
+    return None
+
+
+def _without_journal(member: int, others: Sequence[Found]) -> Way | None:
+    """If others have gone on without a member: their first view without it."""
+    for other in sorted(others, key=_newest_ns, reverse=True):
+        if (view := excluding(member, other.journal)) is not None:
+            return Way(other, view, view.idx, 0, (), planned=False)
+    return None
+
+
+def excluding(member: int, journal: Journal) -> Installed | None:
+    """The view by which a member went on without another one, and has not merged with it since. None: it has not."""
+    views = journal.views
+    last = max((at for at, view in enumerate(views) if any(each.id == member for each in view.members)), default=-1)
+    return views[last + 1] if 0 <= last < len(views) - 1 else None
+
+
+def _newest_ns(found: Found) -> int:
+    return max((view.at_ns for view in found.journal.views), default=0)
+
+
+def _view_at(journal: Journal, idx: int) -> Installed | None:
+    """The view that a stream is in behind some rows."""
+    return next((view for view in reversed(journal.views) if view.idx <= idx), None)
