@@ -137,7 +137,7 @@ def counter_by_one() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def short_tag() -> Iterator[dict[str, Any]]:
-    """Packets carry the view's counter alone."""
+    """Packets carry the view's counter alone, so that messages of another view are received in this one (TOT-02)."""
     with mock.patch.object(ViewId, "tag", property(lambda self: self.counter)):
         yield {}
 
@@ -195,7 +195,8 @@ def late_gate() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_reconciliation() -> Iterator[dict[str, Any]]:
-    """The digests are collected, and nobody fetches what it lacks before the view (FLU-05 to FLU-07, E-14)."""
+    """The digests are collected, and no member levels its messages with the others before the view (FLU-01, FLU-05 to
+    FLU-07, E-14)."""
 
     def fetch(self: Participant, frame: Cut) -> None:
         held = [self.context.plane.held(rank)[0] for rank in range(len(frame.cut))]
@@ -396,8 +397,8 @@ def not_still() -> Iterator[dict[str, Any]]:
 
 
 class _OneVector(Engine):
-    """Of each stream one mark is reported, the least that was delivered, for the purge and the last message
-    (NAK-02)."""
+    """Of each stream one mark is reported, the least that was delivered, for the purge and the last message (NAK-02,
+    E-13)."""
 
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
         return [(lane, to, self.retold(datagram)) for lane, to, datagram in super().transmit(now_ns, all, runs_max)]
@@ -483,7 +484,8 @@ def lag_for_votes() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def own_merge_ids() -> Iterator[dict[str, Any]]:
-    """Each coordinator that hears of another view makes an id, before any is elected, and refuses all others (E-11)."""
+    """Each coordinator that hears of another view makes an id, before any is elected, and refuses all others (MRG-04,
+    E-11)."""
     original = Merger._ask
 
     def ask(self: Merger, frame: MergeAsk, sender: int, address: bytes) -> None:
@@ -498,7 +500,8 @@ def own_merge_ids() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_merge_timer() -> Iterator[dict[str, Any]]:
-    """A follower of a merge waits until its leader goes or cancels (E-12)."""
+    """A follower of a merge has no timer: it waits until its leader goes or cancels, and no leader that dies does
+    (MRG-06, E-12)."""
     with replaced(Merger, renew=lambda self, *_: None):
         yield {}
 

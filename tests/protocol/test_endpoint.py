@@ -116,6 +116,7 @@ def test_a_member_that_was_never_in_leaves_at_once_and_one_that_closes_says_noth
 
 
 def test_an_incarnation_begins_once():
+    """E-06."""
     endpoint = lone()
     endpoint.step([JoinGroup()], 0)
     with pytest.raises(AssertionError, match="E-06"):
@@ -168,6 +169,7 @@ def test_a_frame_that_its_sender_may_not_send_is_counted_and_dropped():
 
 
 def test_a_done_of_another_attempt_ends_none():
+    """EVT-02."""
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -184,7 +186,7 @@ def test_a_done_of_another_attempt_ends_none():
 
 
 def test_an_ok_of_another_attempt_ends_none():
-    """c's OK is lost, and one that it gave to somebody else comes in its place."""
+    """EVT-02: c's OK is lost, and one that it gave to somebody else comes in its place."""
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -366,6 +368,24 @@ def test_a_survivors_late_join_is_not_answered_with_the_view_that_it_has_yet_to_
     assert names(b)[-1] == ["a", "b", "c"] and b.endpoint.counters["frames_bad"] == 0
 
 
+def test_an_older_view_does_not_replace_the_one_that_a_member_is_in():
+    """MBR-02: of its coordinator neither, for which joiners wait meanwhile."""
+    stage, views = Stage(), []
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView) and bool(views.append(frame))
+    stage.group("a", "b")
+    stage.named("c", 1000)
+    stage.until(1100)
+    old = next(frame for frame in views if len(frame.members) == 2)
+    stage.named("d", 1100)
+    stage.until(1101)
+    a, b, c, _ = stage.nodes
+    for node in (a, b, c):
+        send(stage, b if node is a else a, dump(old), node)
+    stage.until(1200)
+    grown = [["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c", "d"]]
+    assert [names(node) for node in stage.nodes] == [grown, grown[1:], grown[2:], grown[3:]]
+
+
 def refusal(stage, join, sender):
     """The coordinator's answer to a JOIN of a process that is not simulated further; it counts if nobody admitted the
     process meanwhile."""
@@ -441,7 +461,7 @@ def test_a_joiner_of_another_protocol_version_is_told_so():
 
 
 def test_a_state_of_another_boundary_is_not_the_groups():
-    """An application's thread reports that it has all of a state, just as a VIEW names another provider and
+    """EVT-01: an application's thread reports that it has all of a state, just as a VIEW names another provider and
     boundary."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")

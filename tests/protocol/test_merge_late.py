@@ -8,6 +8,8 @@ from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, 
 from seqcast.core.machines.merge import MergerState
 from seqcast.core.orders.order import first
 from seqcast.core.rules.merged import merged_view
+from seqcast.sim.record import Delivered
+from seqcast.types import MergeView
 
 
 class Asked:
@@ -49,6 +51,7 @@ class Asked:
 
 @pytest.mark.parametrize("number", [1, 3])
 def test_a_cancel_of_another_merge_ends_none(number):
+    """EVT-02."""
     asked = Asked()
     asked.ask(2)
     assert asked.follows == 2
@@ -58,7 +61,35 @@ def test_a_cancel_of_another_merge_ends_none(number):
     assert asked.follows == 0
 
 
+def test_a_member_that_does_not_coordinate_follows_no_merge():
+    """MRG-03: only coordinators react."""
+    asked = Asked()
+    view = asked.follower.endpoint.view
+    other = next(node for node in asked.stage.nodes if node.endpoint.view == view and node is not asked.follower)
+    tag = other.endpoint.view.view_id.tag
+    send(asked.stage, asked.leader, dump(MergeAsk((asked.leader.id, 1), tag)), other)
+    assert other.endpoint.machines.merger.state is MergerState.APART and asked.follows == 0
+
+
+def test_what_is_sent_while_groups_merge_is_delivered_in_the_merged_view():
+    """MRG-09: between its cut and the view a subgroup's gate is closed, and what its members send is kept."""
+    asked = Asked()
+    asked.ask(1)
+    asked.wait(10)
+    sender = asked.follower
+    assert sender.endpoint.machines.initiator.holding
+    sender.record.pending.append((0, 24))
+    sender.service()
+    asked.stage.refuse = lambda source, node, frame: False
+    asked.wait(3000)
+    for node in asked.stage.nodes:
+        merged = max(k for k, entry in enumerate(node.record.log) if isinstance(entry, MergeView))
+        assert [entry.sender for entry in node.record.log[merged:] if isinstance(entry, Delivered)] == [sender.id]
+        assert len(node.record.log[merged].members) == 4
+
+
 def test_the_view_of_another_merge_is_not_taken():
+    """MRG-07."""
     asked = Asked()
     asked.ask(2)
     asked.wait(10)
@@ -72,7 +103,7 @@ def test_the_view_of_another_merge_is_not_taken():
 
 
 def test_the_timer_of_a_merge_that_was_cancelled_does_not_end_the_next():
-    """The first one's lease would end in the middle of the second, which its leader renews."""
+    """MRG-08, E-12: the first one's lease would end in the middle of the second, which its leader renews."""
     asked = Asked()
     asked.ask(1)
     asked.cancel(1)

@@ -119,7 +119,7 @@ def test_the_view_has_the_number_and_the_leader_of_the_token_that_brought_it_abo
 
 
 def test_a_token_goes_round_to_its_source_and_ends_there():
-    """NBC-08."""
+    """NBC-07, NBC-08: each receiver adds the members that it knows, and forwards it to the next in the ring."""
     for generation in {token.generation for _, _, token in tokens(1)}:
         hops = [(sender, receiver) for sender, receiver, token in tokens(1) if token.generation == generation]
         assert hops == [(1, 2), (2, 3), (3, 4), (4, 5), (5, 1)]
@@ -147,7 +147,8 @@ def test_two_tokens_that_are_under_way_at_once_end_in_one_view():
 
 
 def test_random_graphs_of_discovery_end_in_one_view_with_one_leader():
-    """NBC-04, NBC-15: loss, repeated and slow frames, crashes, and failure detectors that err."""
+    """NBC-01, NBC-04, NBC-15: groups discover each other and merge by themselves, with loss, repeated and slow frames,
+    crashes, and failure detectors that err."""
     crashed = 0
     for seed in range(1, 201):
         run = run_graph(seed)

@@ -28,6 +28,7 @@ def told(parts=log.PARTS, debugged=()):
 
 
 def test_nothing_is_made_of_what_nobody_reads():
+    """TRC-01."""
     with mock.patch.object(log, "Log", side_effect=AssertionError("a line was made")):
         stage = Stage(membership="token-ring")
         quiet = mock.patch.object(log, "PARTS", ())

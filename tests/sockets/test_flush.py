@@ -80,6 +80,7 @@ class Transactions:
 
 @pytest.mark.parametrize("order", ["fifo", "sequencer", "total"])
 def test_transactions_are_committed_in_the_block_callback_before_the_next_view(order):
+    """FLU-14."""
     name = cluster()
     owners = {"a": Transactions(), "b": Transactions()}
     slow = {"flush_deadline_s": 30.0, "block_deadline_s": 20.0}

@@ -453,6 +453,7 @@ def test_datagrams_of_all_sizes_arrive_whole_where_small_ones_share_memory():
 
 
 def test_addresses_are_described():
+    """TOT-03: a member knows its own before it sends."""
     with group_of(1) as (a,):
         assert a.path["address"].startswith("127.0.0.1:")
         assert driver.describe_address(a.member.address) == a.path["address"]

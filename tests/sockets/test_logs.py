@@ -61,6 +61,7 @@ def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and
 
 
 def test_a_part_is_switched_to_debugging_while_the_group_runs(caplog):
+    """TRC-01."""
     with group_of(1) as (a,):
         flush = logging.getLogger("seqcast.flush")
         caplog.set_level(logging.DEBUG, "seqcast.flush")

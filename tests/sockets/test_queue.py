@@ -127,6 +127,7 @@ def test_a_large_message_that_waits_for_its_order_is_not_queued_too() -> None:
 
 
 def test_unicasts_are_neither_held_nor_queued() -> None:
+    """FLU-09."""
     net = Net(2, blocked_bytes_max=BOUND)
     net.engines[0].gate_close()
     assert net.engines[0].send(b"to one", to=net.ids[1]) == SENT and net.engines[0].blocked() == 0

@@ -68,6 +68,7 @@ def test_the_ordered_messages_are_numbered_without_gaps_and_the_others_not_at_al
 
 
 def test_a_message_beside_the_order_waits_for_no_record_but_for_the_earlier_ones_of_its_sender() -> None:
+    """SEQ-13: it is delivered as it comes, without a header of the order."""
     net = group("records")
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: datagram[2] == RECORD

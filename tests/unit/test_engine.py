@@ -78,6 +78,7 @@ def test_every_member_delivers_each_senders_messages_in_order(loss: float, packe
 
 @pytest.mark.parametrize("loss", [0.0, 0.1, 0.3])
 def test_a_sequencer_gives_all_members_one_order(loss: float) -> None:
+    """SEQ-03: lost forwards are sent again, and gaps in the sequencer's multicast stream are filled."""
     net = Net(4, sequencer=0)
     rng = random.Random(6)
     net.drop = lambda src, dst, lane, datagram: rng.random() < loss
@@ -89,7 +90,7 @@ def test_a_sequencer_gives_all_members_one_order(loss: float) -> None:
 
 
 def test_the_last_message_is_recovered_by_the_tail_probe() -> None:
-    """NAK-01: the last message is lost and nothing is sent after it."""
+    """NAK-01, NAK-02: the last message is lost and nothing is sent after it."""
     net = Net(2, heartbeat_ns=10**12, suspect_ns=10**15)
     net.drop = lambda src, dst, lane, datagram: datagram[2] == 1
     net.engines[0].send(b"last")
@@ -100,6 +101,7 @@ def test_the_last_message_is_recovered_by_the_tail_probe() -> None:
 
 
 def test_probes_quiesce_when_everything_is_consumed() -> None:
+    """NAK-03."""
     net = Net(2)
     net.engines[0].send(b"x")
     net.run(300)
@@ -149,7 +151,7 @@ def test_unicasts_arrive_in_order_at_one_member_only() -> None:
 
 @pytest.mark.parametrize("deliver_own", [True, False])
 def test_a_message_to_oneself_is_delivered(deliver_own: bool) -> None:
-    """Also to a member that is not delivered its own multicasts: a message to it alone is none."""
+    """DIG-08: also to a member that is not delivered its own multicasts: a message to it alone is none."""
     net = Net(1, deliver_own=deliver_own)
     large = random.Random(1).randbytes(200_000)
     assert net.engines[0].send(b"a", to=net.ids[0]) == SENT
@@ -250,7 +252,8 @@ def test_global_seqnos_are_dense() -> None:
 
 
 def test_a_sender_knows_what_the_sequencer_has_not_put_in_order() -> None:
-    """SEQ-24: a member that leaves waits for this to fall to 0."""
+    """SEQ-08, SEQ-24: a member that stops waits until its own messages, which it keeps by their seqno, have been put in
+    order: this falls to 0."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: dst == 0
     net.engines[1].send(b"a")

@@ -55,6 +55,20 @@ def test_it_does_not_wait_for_messages_that_nobody_takes_nor_they_for_it():
     assert net.engines[0].send(b"m") == net.engines[0].send(b"m", to=net.ids[1]) == SENT
 
 
+def test_state_and_control_frames_pass_a_full_window_and_a_closed_gate():
+    """FLU-03: only messages from above wait; what closes a view, and the state that it carries, lies below both."""
+    net = Net(2, window=32 << 10)
+    while net.engines[0].send(bytes(1000)) == SENT:
+        pass
+    net.engines[0].gate_close()
+    assert net.engines[0].send(b"held back") == AGAIN
+    assert net.engines[0].control_send(b"{}", b"")
+    assert net.engines[0].state_send(b"state", net.ids[1]) == (SENT, 5)
+    net.step(take=False)
+    assert [event[4] for event in net.engines[1].events() if event[0] == "control"] == [b"{}"]
+    assert net.engines[1].state_read(net.ids[0], 100, net.now) == b"state"
+
+
 def test_the_window_bounds_what_is_on_the_way():
     net = Net(2, window=32 << 10)
     taken = net.engines[0].state_send(bytes(1 << 20), net.ids[1])[1]

@@ -15,6 +15,7 @@ DATA = 1
 
 
 def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:
+    """FLU-01, FLU-02."""
     net = Net(4)
     rng = random.Random(2)
     net.drop = lambda src, dst, lane, datagram: src == 0 and rng.random() < 0.5
@@ -33,7 +34,8 @@ def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:
 
 
 def test_sequencer_failover_resends_what_was_not_stamped() -> None:
-    """SEQ-20 to SEQ-22, E-02, E-03: C's messages 5 and 6 reached only some members when the sequencer died."""
+    """SEQ-08, SEQ-20 to SEQ-22, E-02, E-03: C's messages 5 and 6 reached only some members when the sequencer died. It
+    kept those that were not in order, and they are resent to the new sequencer, by increasing seqno."""
     net = Net(4, sequencer=0)
     for k in range(1, 5):
         net.engines[2].send(b"m%d" % k)
@@ -55,7 +57,7 @@ def test_sequencer_failover_resends_what_was_not_stamped() -> None:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("size", [400, 6000])
 def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(seed: int, size: int) -> None:
-    """Messages that are split at the edge of what was stamped are sent again whole."""
+    """FLU-02: messages that are split at the edge of what was stamped are sent again whole."""
     net = Net(4, sequencer=0, window=30_000)
     traffic = Traffic(net, random.Random(seed), size)
     traffic.until_crash()
@@ -160,6 +162,8 @@ def test_the_cut_is_reached_when_survivors_have_the_unicasts_that_were_sent_to_t
 
 
 def test_a_joiner_starts_at_the_cut() -> None:
+    """DIG-01, E-09: it is given the highest seqno of each sender, so the first message that it expects is the next
+    one."""
     net = Net(3)
     feed(net, {0: messages(1, 20)}, steps=50)
     for engine in net.engines[:2]:
@@ -509,7 +513,8 @@ class Late:
 @pytest.mark.parametrize(("order", "sequencer"), [("fifo", -1), ("records", 0), ("grant", 0), ("causal", -1),
                                                   ("sequencer", 0), ("sequencer", 2)])  # fmt: skip
 def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_as_it_has(order, sequencer) -> None:
-    """Nobody waits for a tail probe, whose pauses have doubled as often as the member was late."""
+    """DIG-03, DIG-06: a joiner is left with a gap until then. Nobody waits for a tail probe, whose pauses have doubled
+    as often as the member was late."""
     net = Net(3, sequencer=sequencer, mechanism=by_name(order).number)
     net.run(10)
     net.engines[2] = late = Late(net.engines[2])
@@ -523,9 +528,27 @@ def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_
     assert net.got == [[(net.ids[0], b"early")]] * 3
 
 
+def test_a_joiner_with_too_low_an_entry_waits_for_what_nobody_keeps() -> None:
+    """DIG-02: so the VIEW has the entries of its own cut, and not those of another moment."""
+    net = Net(3)
+    feed(net, {0: messages(1, 20)}, steps=50)
+    base = net.engines[0].stream(0)[0]
+    net.engines[2] = late = Late(make_engine(net.ids[2]))
+    net.got[2].clear()
+    for engine in net.engines[:2]:
+        engine.gate_close()
+    net.install([0, 1, 2], sequencer=-1, tag=2, marker=2, base=[base, 0, 0], cuts={0: [base, 0, 0], 1: [base, 0, 0]})
+    net.engines[2] = late.engine
+    late.engine.install(**{**late.wanted, "base": [base - 1, 0, 0]})
+    assert net.engines[0].send(b"first for the joiner") == SENT
+    net.run(300)
+    assert net.got[1][-1] == (net.ids[0], b"first for the joiner") and net.got[2] == []
+
+
 @pytest.mark.parametrize("order", ["sequencer", "total-1999"])
 def test_what_was_not_ordered_is_not_sent_again_across_a_merge(order):
-    """TOT-18, and the cut, 11: it is reported as lost, and sent again it could be delivered twice."""
+    """TOT-18, and the cut, 11: otherwise a merge is like the installation of any new view. Such a message is reported
+    as lost; sent again it could be delivered twice."""
     net = Net(3, sequencer=0, mechanism=by_name(order).number)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)

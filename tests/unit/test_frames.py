@@ -131,6 +131,7 @@ def test_a_frame_is_read_as_it_was_written(frame):
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
 def test_a_frame_without_one_of_its_fields_or_with_another_is_refused(frame):
+    """DIG-04."""
     value = json.loads(dump(frame))
     for name in value:
         if name == "kind":

@@ -268,8 +268,8 @@ def test_what_is_known_is_bounded() -> None:
 
 
 def test_the_seed_s_example_of_the_dynamic_interval() -> None:
-    """PB-10: 30 s between receptions and 10 members: 1 to 600 s, 300 s on average. Each gossip reaches a member once,
-    as by multicast."""
+    """PB-10, PB-12: 30 s between receptions and 10 members: 1 to 600 s, 300 s on average. Each gossip reaches a member
+    once, as by multicast."""
     settings = GossipSettings(average_ns=30 * SECOND, multicast=True, interval_ns_min=1)
     dice = Dice(1)
     drawn = [interval(settings, 10, 1, dice) for _ in range(4000)]

@@ -44,6 +44,7 @@ def test_all_members_deliver_all_messages_in_one_order(sequencer: int, seed: int
 
 
 def test_a_packet_waits_for_its_place_and_crosses_the_network_once() -> None:
+    """SEQ-01: the older scheme, in which members ask for a number and multicast themselves."""
     net = group(4)
     carried: list[tuple[int, int, bytes]] = []
 

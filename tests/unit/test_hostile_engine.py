@@ -72,6 +72,8 @@ def test_what_no_sequencer_can_have_stamped_is_dropped_and_the_real_packet_asked
 
 
 def test_what_the_sequencer_stamps_again_is_delivered_once():
+    """SEQ-09, SEQ-10, SEQ-18, SEQ-21: it comes twice in the sequencer's broadcast, with its sender's own number, and
+    the receiver drops it as a duplicate, since it keeps the highest seqno seen of each original sender."""
     net = Net(3, sequencer=0)
     for seqno in (1, 2):
         stamped = F.packet(forge.DATA, 100, 1, seqno, origin=1, rank=2, place=seqno)
@@ -101,7 +103,7 @@ def test_a_packet_behind_a_gap_that_comes_again_holds_no_more_slabs():
 
 
 def test_an_acknowledgement_of_another_view_is_none():
-    """Of the view before, or of another one with the same members: its packets may be others."""
+    """STA-07: votes of the view before, or of another set of members, do not count: its packets may be others."""
     net = Net(2)
     net.drop = lambda src, dst, lane, datagram: dst == 1
     assert net.engines[0].send(b"first") == SENT

@@ -7,7 +7,7 @@ import struct
 from dataclasses import dataclass
 
 import pytest
-from engines import MS, Net, change_view
+from engines import MS, Net, change_view, make_engine
 
 from seqcast._native.bare import crc32c
 from seqcast._native.engine import SENT
@@ -65,6 +65,64 @@ class Watched(Net):
         return [packet for packet in self.carried if packet.type == kind]
 
 
+def test_one_member_multicasts_for_all_and_its_seqnos_are_the_order_of_the_group() -> None:
+    """SEQ-01, SEQ-02, SEQ-04, SEQ-05: each message travels under the sequencer's name, with its original sender in the
+    header. Nobody else multicasts, so nobody contends."""
+    net = Watched(3)
+    net.run(5)
+    net.carried.clear()
+    for k in range(12):
+        assert net.engines[k % 3].send(b"%d" % k) == SENT
+        net.step(1000)
+    net.run(20)
+    assert {(packet.src, packet.sender) for packet in net.of(DATA)} == {(0, net.ids[0])}
+    original = {packet.seqno: packet.origin_rank for packet in net.of(DATA)}  # a message each
+    assert sorted(original) == list(range(1, 13))
+    assert all([sender for sender, _ in got] == [net.ids[original[k]] for k in range(1, 13)] for got in net.got)
+
+
+def test_a_multicast_goes_to_the_sequencer_as_a_forward_and_a_unicast_passes_it_by() -> None:
+    """SEQ-11, SEQ-12, SEQ-15 to SEQ-17, SEQ-19: the sequencer multicasts the forward, as it is, with the header of
+    data, and each receiver delivers it as its original sender's. The sequencer's own message goes out at once."""
+    net = Watched(3)
+    net.run(5)
+    net.carried.clear()
+    assert net.engines[1].send(b"to all") == SENT
+    assert net.engines[1].send(b"to 2", to=net.ids[2]) == SENT
+    net.run(10)
+    forward, data = net.of(FORWARD)[0], net.of(DATA)[0]
+    assert {(packet.src, packet.dst) for packet in net.of(FORWARD)} == {(1, 0)}
+    assert {(packet.src, packet.dst) for packet in net.of(DATA)} == {(0, 1), (0, 2)}
+    assert b"to all" in forward.datagram and data.datagram[80:] == forward.datagram[80:]
+    assert {(packet.src, packet.dst) for packet in net.carried if b"to 2" in packet.datagram} == {(1, 2)}
+    assert net.got[0] == net.got[1] == [(net.ids[1], b"to all")]
+    assert sorted(net.got[2]) == [(net.ids[1], b"to 2"), (net.ids[1], b"to all")]
+    net.carried.clear()
+    assert net.engines[0].send(b"own") == SENT
+    net.run(10)
+    assert not net.of(FORWARD) and {packet.src for packet in net.carried if b"own" in packet.datagram} == {0}
+
+
+def test_a_member_that_comes_back_as_another_begins_with_seqno_1() -> None:
+    """SEQ-23, E-06: with the view without it, the numbers seen of it were forgotten."""
+    net = Watched(3)
+    net.run(5)
+    for k in range(5):
+        assert net.engines[2].send(b"%d" % k) == SENT
+        net.run(2)
+    change_view(net, [0, 1], [0, 1], sequencer=0, tag=2)
+    net.run(5)
+    net.ids[2], net.got[2] = 999, []
+    net.engines[2] = make_engine(999)
+    base = [net.engines[0].stream(0)[0], 0, 0]
+    for engine in net.engines[:2]:
+        engine.gate_close()
+    net.install([0, 1, 2], sequencer=0, tag=3, marker=3, base=base, cuts={0: base[:2], 1: base[:2], 2: None})
+    assert net.engines[2].send(b"anew") == SENT
+    net.run(50)
+    assert [got[-1] for got in net.got] == [(999, b"anew")] * 3
+
+
 def test_what_was_ordered_is_asked_for_and_sent_again_by_the_sequencer_and_is_its_senders() -> None:
     """SEQ-06: the receiver restores the original sender in what it delivers, and nowhere else. Otherwise a request to
     send it again would go to the original sender, who does not have it under this seqno."""
@@ -119,9 +177,9 @@ def test_messages_that_overtake_each_other_on_their_way_to_the_sequencer_keep_th
 
 
 def test_what_the_sequencer_had_broadcast_to_all_but_its_sender_is_delivered_once_when_it_dies() -> None:
-    """SEQ-22, the worked example: C sent 1 to 6, the coordinator A broadcast them all, and died before C got 5 and 6.
-    S0 has C send them again, and the others discard them. Here C gets them from the others by the cut (E-03), so its
-    forward table is empty, and nothing is sent again."""
+    """SEQ-18, SEQ-22 (the worked example): C sent 1 to 6, the coordinator A broadcast them all, and died before C got 5
+    and 6. S0 has C send them again, and the others discard them. Here C gets them from the others by the cut (E-03), so
+    its forward table is empty, and nothing is sent again."""
     net = Watched(4)
     net.run(5)
     texts = [b"%d" % number for number in range(1, 7)]
@@ -289,7 +347,7 @@ def test_a_sequencer_whose_sender_gave_up_keeps_no_share_from_forwards(gave_up: 
 
 @pytest.mark.parametrize("size", [1000, 16_000, 16_384, 20_001, 33_333, 64_000, 200_000])
 def test_the_checksum_of_an_ordered_packet_is_that_of_its_bytes(size: int) -> None:
-    """The sequencer changes the header of a forward. Of a large one it works out what that makes of the CRC."""
+    """SEQ-17: the sequencer changes the header of a forward. Of a large one it works out what that makes of the CRC."""
     net, payload = Watched(3, packet=65_000), random.Random(size).randbytes(size)
     for i in (1, 2):
         for _ in range(4):

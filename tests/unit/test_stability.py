@@ -33,12 +33,14 @@ def acks_of(net: Net, sends: int, size: int) -> int:
     ],
 )
 def test_an_acknowledgement_is_sent_by_bytes_and_by_packets(settings: dict[str, int], acks: int) -> None:
+    """STA-02."""
     net = Net(2, window=200_000, ack_delay_ns=10**12, **settings)
     assert acks_of(net, 100, 1375) == acks
     assert net.engines[0].stream(0)[2] >= 100 - 100 // acks - 1
 
 
 def test_without_either_it_is_sent_by_time() -> None:
+    """STA-02."""
     net = Net(2, ack_delay_ns=3 * MS)
     assert acks_of(net, 1, 10) == 0
     net.step(2 * MS)
@@ -69,7 +71,8 @@ def test_the_receivers_of_a_multicast_do_not_answer_all_at_once() -> None:
 
 
 def test_what_one_member_lacks_is_purged_by_nobody() -> None:
-    """Stable is what all delivered: a member that is cut off holds up every purge, and gets everything later."""
+    """STA-01, STA-03: each member votes by what it has delivered, and the minimum of all is stable: one that is cut off
+    holds up every purge, and gets everything later."""
     net = Net(3)
     net.drop = lambda src, dst, lane, datagram: dst == 2
     for i in range(50):
@@ -84,7 +87,8 @@ def test_what_one_member_lacks_is_purged_by_nobody() -> None:
 
 
 def test_a_packet_is_asked_of_a_member_that_received_it_though_that_one_lacks_an_earlier_one() -> None:
-    """The sender is gone, and nobody has its first packet: nobody delivers the second, and members still repair it."""
+    """DIG-07: the sender is gone, and nobody has its first packet: nobody delivers the second, and members still repair
+    it."""
     net = Net(3, suspect_ns=50 * MS)
     for number, reached in enumerate(((), (1,), (1, 2)), 1):
         net.drop = lambda src, dst, lane, datagram, reached=reached: dst not in reached

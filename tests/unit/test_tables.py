@@ -62,6 +62,7 @@ def reachable(machine: type[Machine], start: Enum) -> set[Enum]:
 
 @pytest.mark.parametrize(("machine", "start"), MACHINES)
 def test_every_pair_ends_in_a_row_without_a_guard_and_every_row_has_a_reason(machine, start):
+    """NBC-18."""
     events = type(next(iter(machine.TABLE.rows))[1])
     assert set(machine.TABLE.rows) == {(state, event) for state in type(start) for event in events}
     for rows in machine.TABLE.rows.values():

@@ -101,6 +101,27 @@ def test_a_request_goes_to_the_sequencer_alone_and_a_broadcast_has_the_next_id()
     assert net.got[0] == net.got[1] == net.got[2] and len(net.got[0]) == 12
 
 
+def test_broadcasts_wait_for_the_next_expected_id_and_those_that_come_twice_are_dropped() -> None:
+    """TOT-05 to TOT-07: a member decides by the sequence ids alone, and delivers as long as it has the next expected
+    one."""
+    net, kept = settled(2), []
+    net.lose = lambda packet: packet.kind == DATA and (kept.append(packet.datagram) or True)
+    for k in range(1, 5):
+        assert net.engines[0].send(b"%d" % k) == SENT
+        net.step(1000)
+    first, second, third, fourth = kept
+
+    def arrives(*broadcasts: bytes) -> list[bytes]:
+        for each in broadcasts:
+            net.engines[1].receive(each, bytes([1]), net.now)
+        net.take(1)
+        return [text for _, text in net.got[1]]
+
+    assert arrives(first, third, third, fourth, first) == [b"1"]
+    assert net.engines[1].counters()["packets_duplicate"] == 2
+    assert arrives(second) == [b"1", b"2", b"3", b"4"]
+
+
 # ---- NEW_VIEW ----------------------------------------------------------------------------------------------------
 
 
@@ -199,7 +220,7 @@ def held(net: Watched, ids: list[int], member: int) -> set[int]:
 
 
 def test_the_sequencer_keeps_a_broadcast_until_all_have_acknowledged_it_cumulatively() -> None:
-    """CUM_SEQ_ACK is the ACK of the sequencer's stream: its id is included, and it frees the history."""
+    """STA-05: CUM_SEQ_ACK is the ACK of the sequencer's stream: broadcasts up to its id are stable, and deleted."""
     net = settled(3)
     net.lose = lambda packet: packet.src == 2 and packet.kind == ACK
     for k in range(6):
@@ -277,8 +298,8 @@ def test_one_request_names_all_that_is_missing_at_that_moment() -> None:
 
 
 def test_a_request_to_send_again_backs_off_while_nobody_answers_it_and_stays_within_a_window() -> None:
-    """TOT-16, TOT-21: the pause between two doubles, with jitter, up to a bound; and what the member could not hold is
-    not requested yet."""
+    """TOT-14, TOT-16, TOT-21: the pause between two doubles, with jitter, up to a bound; and what the member could not
+    hold is not requested yet."""
     net = settled(2, window=1 << 20, ring_packets=64)
     gone = {"on": True}
     net.lose = lambda packet: gone["on"] and packet.kind == DATA and packet.id % 4 == 1 and packet.dst == 1
@@ -303,7 +324,7 @@ def test_a_request_to_send_again_backs_off_while_nobody_answers_it_and_stays_wit
 @pytest.mark.parametrize("size", [400, 6000])
 def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(seed: int, size: int) -> None:
     """TOT-11, TOT-19, E-08: what the old one multicast is delivered up to the cut, and what it did not is requested of
-    the new one, whose ids begin after its own last seqno (TOT-10)."""
+    the new one, whose ids begin after its own last seqno, as each view stands for itself (TOT-10)."""
     net, rng = Watched(4, window=30_000), random.Random(seed)
     net.lose = lambda packet: rng.random() < 0.1
     sent = {i: [rng.randbytes(rng.randrange(size)) + b"%d.%d" % (i, k) for k in range(60)] for i in range(4)}
@@ -324,6 +345,23 @@ def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(see
         assert of_sender(net, 1, i) == sent[i]
     told = [packet for packet in net.of((TOTAL, NEW_VIEW)) if packet.src == 1]
     assert told and {packet.id for packet in told} == {1}, "member 1 had multicast nothing itself"
+
+
+def test_requests_to_send_again_end_with_their_view() -> None:
+    """TOT-13: what a member asked for again is forgotten, and the next view has ids of its own."""
+    net = settled(3)
+    net.lose = lambda packet: packet.kind == DATA and packet.id == 2
+    for k in range(1, 4):
+        assert net.engines[0].send(b"%d" % k) == SENT
+        net.step(100_000)
+    net.run(20)
+    assert {pair for packet in net.of(NAK) for pair in packet.asked} == {(2, 2)}
+    net.lose = lambda packet: 0 in (packet.src, packet.dst)
+    change_view(net, [1, 2], [1, 2], sequencer=0, tag=2)
+    net.carried.clear()
+    assert net.engines[2].send(b"next") == SENT
+    net.run(200)
+    assert not net.of(NAK) and net.got[1] == net.got[2] == [(net.ids[0], b"1"), (net.ids[2], b"next")]
 
 
 # ---- what others forge -------------------------------------------------------------------------------------------
