@@ -647,7 +647,7 @@ def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     rolled.write_bytes(b"PAR1" + good[4:-100])
     refused("is altered: its checksum.*restore it from a copy")
     journal_roll.rewrite(path, 1, pa.table({"idx": [1, 2], "delivered_ns": [1, 2]}))
-    refused("columns of journal version 9")
+    refused("columns of journal version 10")
     rolled.write_bytes(good)
     manifest.write_text(manifests)
     manifest.write_text(manifests.replace("hash", "hush"))

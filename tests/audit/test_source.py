@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ pytest.importorskip("pyspark")
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from journal_data import Row, as_live, batch_of, journal, member, view
+from journal_data import Row, as_live, batch_of, journal, member, view, wait_for_rows
 from members import SHORT_LIVED_JAVA
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -175,15 +176,56 @@ def test_rolled_row_groups_are_whole_whatever_was_written_together(
     assert groups == [100] * (rows // 100) + [rows % 100] * bool(rows % 100) and len(groups) > 2
 
 
-def test_segments_that_no_row_can_come_from_are_not_read(tmp_path: Path) -> None:
-    path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
+@pytest.mark.parametrize(
+    ("options", "opened"),
+    [
+        ({}, [1, 2, 3, 4, 5, 6]),
+        ({"view": "2"}, [3, 4]),
+        ({"view": "1,3"}, [1, 2, 5, 6]),
+        ({"view": "7"}, []),
+        ({"since": "2001-01-01T00:00:04"}, [4, 5, 6]),
+        ({"until": "2001-01-01T00:00:03"}, [1, 2]),
+        ({"since": "2001-01-01T00:00:02", "until": "2001-01-01T00:00:05"}, [2, 3, 4]),
+        ({"view": "1,3", "until": "2001-01-01T00:00:05"}, [1, 2]),
+    ],
+)
+def test_segments_that_no_row_can_come_from_are_not_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], opened: list[int]
+) -> None:
+    path = in_seconds(tmp_path)
+    read_files: list[int] = []
+    of_reader = reader._contents
+    monkeypatch.setattr(
+        reader, "_contents", lambda segment, **part: read_files.append(segment.number) or of_reader(segment, **part)
+    )
+    planned = JournalReader([Folders([str(path)])], Wanted.of(options))
+    times = [each for part in planned.partitions() for batch in planned.read(part) for each in batch["idx"].to_pylist()]
+    assert (read_files, len(times)) == (opened, 10 * len(opened))
 
-    def segments(**options: str) -> int:
-        planned = JournalReader([Folders([str(path)])], Wanted.of(options))
-        return sum(len(part.segments) for part in planned.partitions())
 
-    assert 0 < segments(view="2") < segments()
-    assert segments(since="2033-01-01") == 0
+def in_seconds(top: Path) -> Path:
+    """A journal with six segments of ten rows, of three views; the rows of segment n are from second n of 2001."""
+    settings = {"payload": "hash", "segment_rows": 10, "together_rows": 1}
+    writer = JournalWriter(top, cluster="test", member=A, flush_s=0.001, **settings)
+    for at in range(6):
+        of = (V1, V2, view(3, [A]))[at // 2]
+        if at % 2 == 0:
+            writer.view(of, at_ns=1, prefix=True, total=True)
+        rows = [Row(A, 1 + 10 * at + n, 0, 1 + 10 * (at % 2) + n, b"x") for n in range(10)]
+        writer.batch(batch_of(rows, of, (978_307_200 + 1 + at) * 1_000_000_000), of)
+        wait_for_rows(writer, 10 * (at + 1))
+    writer.close("leave")
+    return writer.path
+
+
+def test_a_journal_that_does_not_say_when_a_file_begins_is_read_up_to_any_time(tmp_path: Path) -> None:
+    path = in_seconds(tmp_path)
+    before = manifest.load(path)
+    unknown = {number: dataclasses.replace(rolled, first_ns=0) for number, rolled in before.rolled.items()}
+    manifest.save(path, dataclasses.replace(before, rolled=unknown))
+    planned = JournalReader([Folders([str(path)])], Wanted.of({"until": "2001-01-01T00:00:03"}))
+    assert [len(part.segments) for part in planned.partitions()] == [6]
+    assert sum(batch.num_rows for part in planned.partitions() for batch in planned.read(part)) == 20
 
 
 def test_rows_before_a_clock_was_set_back_are_found_by_their_time(tmp_path: Path) -> None:

@@ -23,8 +23,8 @@ class Rolled:
     Args:
         number: of the segment, or of the first of several.
         first_idx: position of its first row.
-        last_ns: the latest time at which one of its rows was delivered, ns since 1970. (The last row may be earlier:
-            clocks can be set back.)
+        first_ns, last_ns: the earliest and the latest time at which one of its rows was delivered, ns since 1970.
+            (Of another row than the first and the last, maybe: clocks can be set back.)
         size: bytes of the file.
         hash: XXH3 of the file, 16 hexadecimal digits.
         last: number of the last segment in the file.
@@ -37,6 +37,7 @@ class Rolled:
     size: int
     hash: str
     last: int
+    first_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,12 +150,13 @@ def load(directory: Path) -> Manifest:
 
 
 def _rolled(entry: dict[str, Any]) -> Rolled:
-    found = Rolled(**{"last": entry["number"], **entry})  # before version 9 each file has one segment
+    found = Rolled(**{"last": entry["number"], "first_ns": 0, **entry})  # before versions 9 and 10
     for value in (found.number, found.rows, found.first_idx, found.size, found.last):
         _number(value)
     if found.last < found.number:
         raise ValueError(f"a file of the segments {found.number} to {found.last}")
-    seals.typed(found.last_ns, int)
+    for time in (found.first_ns, found.last_ns):
+        seals.typed(time, int)
     seals.typed(found.hash, str)
     return found
 

@@ -119,7 +119,8 @@ class Segment:
         number: of the segment; of the first one, if several were rolled into the file.
         live: a stream that was not rolled by then (the member crashed, or still writes).
         size: bytes of the file; of a stream, those of its whole messages.
-        last_ns: the latest time at which a row of a rolled segment was delivered, ns since 1970; 0 for a live one.
+        first_ns, last_ns: the earliest and the latest time at which a row of a rolled segment was delivered, ns since
+            1970; 0 for a live one, and the first in journals of a version before 10.
         hash: XXH3 of a rolled file, from the manifest.
         torn: the last batch of the stream is incomplete.
         first_idx: position of its first row.
@@ -134,6 +135,7 @@ class Segment:
     torn: bool = False
     last_ns: int = 0
     first_idx: int = 0
+    first_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,7 +584,7 @@ def _of_manifest(directory: Path, rolled: Rolled) -> Segment:
     path = directory / segment_name(rolled.number, "parquet")
     return Segment(
         rolled.number, path, False, rolled.rows, rolled.size, rolled.hash,
-        last_ns=rolled.last_ns, first_idx=rolled.first_idx,
+        last_ns=rolled.last_ns, first_idx=rolled.first_idx, first_ns=rolled.first_ns,
     )  # fmt: skip
 
 

@@ -100,8 +100,9 @@ def rewrite(journal: Path, number: int, table: pa.Table) -> None:
     pq.write_table(table, path, **_options(table.schema, table.num_rows))
     before = load(journal)
     first_idx = table["idx"][0].as_py() if table.num_rows else 0
-    last_ns = max(table["delivered_ns"].to_pylist(), default=0)
-    rolled = describe(path, (number, before.rolled[number].last), table.num_rows, first_idx, last_ns)
+    times = table["delivered_ns"].to_pylist() or [0]
+    numbers = number, before.rolled[number].last
+    rolled = describe(path, numbers, table.num_rows, first_idx, (min(times), max(times)))
     save(journal, dataclasses.replace(before, rolled={**before.rolled, number: rolled}))
 
 
@@ -122,6 +123,7 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
     size = sum(message.size for _, messages in parts for message in messages)
     limit = max(1, min(ROW_GROUP_ROWS, total * ROW_GROUP_BYTES // size))
     first_idx = last_ns = rows = 0
+    first_ns = (1 << 63) - 1
     group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, **_options(schema, total)) as writer:
 
@@ -134,7 +136,8 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
 
         for batch in itertools.chain.from_iterable(itertools.starmap(stream_batches, parts)):
             first_idx = first_idx if rows else batch["idx"][0].as_py()
-            last_ns = max(last_ns, int(values_of(batch["delivered_ns"], "int64").max()))  # clocks can be set back
+            times = values_of(batch["delivered_ns"], "int64")  # clocks can be set back
+            first_ns, last_ns = min(first_ns, int(times.min())), max(last_ns, int(times.max()))
             rows += batch.num_rows
             group.append(batch)
             while sum(each.num_rows for each in group) >= limit:
@@ -142,14 +145,17 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
         if group:
             write_group()
     numbers = segment_number(parts[0][0]), segment_number(parts[-1][0])
-    return describe(path, numbers, rows, first_idx, last_ns)
+    return describe(path, numbers, rows, first_idx, (first_ns, last_ns))
 
 
-def describe(path: Path, numbers: tuple[int, int], rows: int, first_idx: int, last_ns: int) -> Rolled:
-    """What the manifest says of a rolled file with these rows, given the numbers of its first and last segment."""
+def describe(path: Path, numbers: tuple[int, int], rows: int, first_idx: int, times_ns: tuple[int, int]) -> Rolled:
+    """What the manifest says of a rolled file with these rows, given the numbers of its first and last segment, and the
+    earliest and latest time at which one was delivered."""
     # Mapped, so that a member takes no memory for a whole file. It is the member's own: nobody truncates it.
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
-        return Rolled(numbers[0], rows, first_idx, last_ns, len(contents), seals.digest(contents), numbers[1])
+        return Rolled(
+            numbers[0], rows, first_idx, times_ns[1], len(contents), seals.digest(contents), numbers[1], times_ns[0]
+        )
 
 
 def _options(schema: pa.Schema, rows: int) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from seqcast.types import Member
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCHEMA_VERSION: Final = 9
-READ_VERSIONS: Final = (6, 7, 8, SCHEMA_VERSION)
+SCHEMA_VERSION: Final = 10
+READ_VERSIONS: Final = (6, 7, 8, 9, SCHEMA_VERSION)
 RUNS_VERSION: Final = 8
 """The first version whose live segments have one row for each run of messages (`seqcast.journal.live`)."""
 FORMAT: Final = "seqcast-journal"

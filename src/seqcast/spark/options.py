@@ -12,12 +12,35 @@ from seqcast.errors import UsageError
 
 WHERE = ("path", "paths", "tap", "token", "tokenFile", "certificateFile")
 ROWS = ("view", "sender", "since", "until", "columns")
+TABLE = ("copies",)
 STREAM = ("startingOffset", "maxRowsPerBatch", "failoverAfter", "failOnDataLoss", "onNewGroup")
 SINK = (
     "cluster", "interface", "port", "order", "preset", "partition", "members", "timeout", "maxBatchBytes",
     "path", "checkpointLocation", "queryName",
 )  # fmt: skip
 """Names of options; the last three are Spark's own."""
+
+
+@dataclass(frozen=True)
+class Tabled:
+    """How often rows come in a table, by its options.
+
+    Args:
+        once: each message of a view once, and not once for each journal that has it.
+    """
+
+    once: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Tabled:
+        """
+        Raises:
+            UsageError: the value of an option is invalid.
+        """
+        return cls(_one_of(options, "copies", ("all", "one")) == "one")
+
+
+EVERY_COPY = Tabled()
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from seqcast.journal.reader import Installed, find, journal_files
 from seqcast.journal.schema import JournalError, JournalGone
 from seqcast.journal.tables import column
 from seqcast.spark import worker
+from seqcast.spark.agreed import once
 from seqcast.spark.branches import Range, pending
 from seqcast.spark.follow import (
     Follower,
@@ -41,11 +42,11 @@ from seqcast.spark.follow import (
     offset_of,
     view_text,
 )
-from seqcast.spark.options import ROWS, SINK, STREAM, WHERE, Following, check_names
+from seqcast.spark.options import EVERY_COPY, ROWS, SINK, STREAM, TABLE, WHERE, Following, Tabled, check_names
 from seqcast.spark.sides import lefts, still_left, told
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
-from seqcast.spark.wanted import SCHEMA, Wanted
+from seqcast.spark.wanted import SCHEMA, Wanted, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +73,8 @@ def register(spark: SparkSession) -> None:
 class JournalSource(DataSource):
     """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern, or
     several of them; ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS;
-    ``view``, ``sender``, ``since``, ``until`` and ``columns``, see `Wanted`; for streams also ``startingOffset``
+    ``view``, ``sender``, ``since``, ``until`` and ``columns``, see `Wanted`; for tables ``copies`` ("all", "one": each
+    message once, and not once for each member); for streams ``startingOffset``
     ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter`` (seconds), ``failOnDataLoss`` ("false": continue
     without lost rows), and ``onNewGroup`` ("fail", "continue"). As a sink see `seqcast.spark.sink`."""
 
@@ -81,17 +83,18 @@ class JournalSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        check_names(self.options, (*WHERE, *ROWS, *STREAM), "the format seqcast")
+        check_names(self.options, (*WHERE, *ROWS, *TABLE, *STREAM), "the format seqcast")
         stores_of(self.options)  # what can be refused is, before a query begins
         Following.of(self.options)
+        Tabled.of(self.options)
         return ", ".join(f"`{name}` {SCHEMA[name]}" for name in Wanted.of(self.options).columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        check_names(self.options, (*WHERE, *ROWS), "a table of the format seqcast")
+        check_names(self.options, (*WHERE, *ROWS, *TABLE), "a table of the format seqcast")
         if not self.options.get("tap"):
             for path in paths_of(self.options):
                 _check_path(path)
-        return JournalReader(stores_of(self.options), self._wanted(schema))
+        return JournalReader(stores_of(self.options), self._wanted(schema), Tabled.of(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         check_names(self.options, SINK, "the sink of the format seqcast")
@@ -106,11 +109,18 @@ class JournalSource(DataSource):
 
 
 class JournalReader(DataSourceReader):
-    """Reads journals as they are at the time of planning."""
+    """Reads journals as they are at the time of planning.
 
-    def __init__(self, stores: Sequence[Store], wanted: Wanted) -> None:
+    Args:
+        stores: where journals are.
+        wanted: the rows to give out.
+        tabled: how often they come.
+    """
+
+    def __init__(self, stores: Sequence[Store], wanted: Wanted, tabled: Tabled = EVERY_COPY) -> None:
         self._stores = stores
         self._wanted = wanted
+        self._tabled = tabled
 
     def partitions(self) -> Sequence[InputPartition]:
         parts: list[Part] = []
@@ -119,13 +129,28 @@ class JournalReader(DataSourceReader):
         for store in self._stores:
             for journal in store.all():
                 found.setdefault(journal.member.id, Found(store, journal))
-        for each in sorted(found.values(), key=lambda each: (each.journal.member.name, each.id)):
-            begin, end = self._wanted.span(each.journal)
-            begin, end = max(begin, each.journal.first_idx), min(end, each.journal.end_idx)
-            for first, last in each.store.ranges(each.journal, begin, end, self._wanted.since_ns):
-                part = each.store.part(each.journal, self._wanted, first, last)
+        every = sorted(found.values(), key=lambda each: (each.journal.member.name, each.id))
+        for each, wanted, spans in self._rows_of(every):
+            for first, last in each.store.ranges(each.journal, spans, wanted):
+                part = each.store.part(each.journal, wanted, first, last)
                 parts.append(replace(part, reserve=Reserve(follower, each.id)))
         return parts
+
+    def _rows_of(self, found: Sequence[Found]) -> Iterator[tuple[Found, Wanted, list[tuple[int, int]]]]:
+        """Which rows come of which journal, as spans of positions."""
+        if not self._tabled.once:
+            yield from ((each, self._wanted, self._wanted.spans(each.journal)) for each in found)
+            return
+        whole: dict[int, list[tuple[int, int]]] = {}
+        others = []
+        for rows in once(found, self._wanted.views):
+            if rows.behind:
+                others.append((rows.found, replace(self._wanted, behind=rows.behind), [(rows.first, rows.end)]))
+            else:
+                whole.setdefault(rows.found.id, []).append((rows.first, rows.end))
+        for each in found:
+            yield from ((each, self._wanted, [span]) for span in joined(whole.get(each.id, ())))
+        yield from others
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # Where there is no partition, Spark makes one of its own.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -55,9 +56,9 @@ class Store(Protocol):
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows at positions ``first`` to ``end`` - 1."""
 
-    def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
-        """The rows at positions ``first`` to ``end`` - 1 in ranges that suit a task. May leave out ranges that
-        were delivered entirely before a time, ns since 1970."""
+    def ranges(self, journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) -> Iterator[tuple[int, int]]:
+        """The rows of spans, each the positions from the first to that before the second, in ranges that suit a task
+        and may have others between. May leave out ranges without rows of the wanted time."""
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         """Data that a task needs to read these rows."""
@@ -198,17 +199,19 @@ class Folders:
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return rows_between(journal, first, end, columns)
 
-    def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
-        begin = stop = first
-        size = 0
-        for position, segment in _positions(journal, first, end):
-            old = not segment.live and segment.last_ns < since_ns
-            if size and (old or size + segment.size > PARTITION_BYTES):
+    def ranges(self, journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) -> Iterator[tuple[int, int]]:
+        begin = stop = size = 0
+        begins, ends = [first for first, _ in spans], [end for _, end in spans]
+        for position, segment in _positions(journal, journal.first_idx, journal.end_idx):
+            own = slice(bisect_right(ends, position), bisect_left(begins, position + segment.rows))
+            if not begins[own] or not wanted.holds(segment):
+                continue
+            first, end = max(position, begins[own][0]), min(position + segment.rows, ends[own][-1])
+            if size and (first != stop or size + segment.size > PARTITION_BYTES):
                 yield begin, stop
                 size = 0
-            if not old:
-                begin = begin if size else max(position, first)
-                stop, size = min(position + segment.rows, end), size + segment.size
+            begin = begin if size else first
+            stop, size = end, size + segment.size
         if size:
             yield begin, stop
 
@@ -250,9 +253,10 @@ class Taps:
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._client.rows(journal, first, end, columns)
 
-    def ranges(self, journal: Journal, first: int, end: int, since_ns: int) -> Iterator[tuple[int, int]]:
-        for at in range(first, end, PARTITION_ROWS):
-            yield at, min(at + PARTITION_ROWS, end)
+    def ranges(self, journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) -> Iterator[tuple[int, int]]:
+        for first, end in spans:
+            for at in range(first, end, PARTITION_ROWS):
+                yield at, min(at + PARTITION_ROWS, end)
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         return TapPart(**part_fields(journal, wanted, first, end), tap=self._client, journal=journal)

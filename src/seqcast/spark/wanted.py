@@ -5,10 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Journal
+from seqcast.journal.live import values_of
+from seqcast.journal.reader import Journal, Segment
 from seqcast.journal.tables import journal_columns
 from seqcast.spark.options import listed, time_ns
 
@@ -26,6 +29,8 @@ SCHEMA = {
 unsigned bits kept as signed; ``payload``: null if the journal keeps hashes; ``transitional``: null in journals of a
 version before 7. Otherwise as in docs/journal.md."""
 
+Last = tuple[tuple[int, int, int], ...]
+"""The last message of each sender: its id, signed, with seqno and index."""
 NULLABLE = ("transitional", "payload")
 
 
@@ -48,6 +53,8 @@ class Wanted:
     columns: tuple[str, ...] = tuple(SCHEMA)
     arrow: pa.Schema | None = None
     """What Spark expects of a batch, if it said."""
+    behind: Last = ()
+    """Only messages behind these are wanted, of a sender that is named."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Wanted:
@@ -101,17 +108,20 @@ class Wanted:
             needed.add("sender")
         if self.since_ns or self.until_ns < (1 << 63) - 1:
             needed.add("delivered_ns")
+        if self.behind:
+            needed.update(("sender", "seqno", "index"))
         return needed
 
-    def span(self, journal: Journal) -> tuple[int, int]:
-        """First position of the rows of the wanted views, and the one behind the last."""
-        ends = [*(view.idx for view in journal.views[1:]), 1 << 62]
-        kept = [
-            (view.idx, end)
-            for view, end in zip(journal.views, ends, strict=False)
-            if not self.views or view.view_id.counter in self.views
-        ]
-        return min((begin for begin, _ in kept), default=0), max((end for _, end in kept), default=0)
+    def spans(self, journal: Journal) -> list[tuple[int, int]]:
+        """The positions of the rows of the wanted views, as ranges: the first, and the one behind the last."""
+        ends = [*(view.idx for view in journal.views[1:]), journal.end_idx]
+        views = zip(journal.views, ends, strict=False)
+        kept = [(view.idx, end) for view, end in views if not self.views or view.view_id.counter in self.views]
+        return joined([(max(begin, journal.first_idx), min(end, journal.end_idx)) for begin, end in kept])
+
+    def holds(self, segment: Segment) -> bool:
+        """Whether a segment can have rows that were delivered in the wanted time: of a rolled one it is known."""
+        return segment.live or (segment.last_ns >= self.since_ns and segment.first_ns < self.until_ns)
 
     def among(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:
         """The wanted rows of a journal's batch. ``names``: of senders, by id."""
@@ -128,9 +138,31 @@ class Wanted:
             kept.append(pc.greater_equal(batch["delivered_ns"], self.since_ns))
         if self.until_ns < (1 << 63) - 1:
             kept.append(pc.less(batch["delivered_ns"], self.until_ns))
+        if self.behind:
+            kept.append(pa.array(_behind(batch, self.behind)))
         for mask in kept[1:]:
             kept[0] = pc.and_(kept[0], mask)
         return batch.filter(kept[0]) if kept else batch
+
+
+def joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans in order, without empty ones, and those that follow each other as one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and found[-1][1] == begin:
+            found[-1] = found[-1][0], max(begin, end)
+        elif begin < end:
+            found.append((begin, end))
+    return found
+
+
+def _behind(batch: pa.RecordBatch, last: Last) -> Any:
+    """Which rows are behind the last message of their sender, or of a sender that has none."""
+    ids, seqnos, places = (np.array(each, np.int64) for each in zip(*last, strict=True))
+    senders, seqno = values_of(batch["sender"], "int64"), values_of(batch["seqno"], "int64")
+    at = np.minimum(np.searchsorted(ids, senders), len(ids) - 1)
+    later = (seqno > seqnos[at]) | ((seqno == seqnos[at]) & (values_of(batch["index"], "int32") > places[at]))
+    return later | (ids[at] != senders)
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
