@@ -5,6 +5,8 @@ from dataclasses import replace
 import pytest
 from sim_stage import Stage, names
 
+from seqcast.core.endpoint import Endpoint
+from seqcast.core.vocabulary import CloseGroup, LeaveGroup
 from seqcast.sim import Options, World
 from seqcast.sim.checkers.primary import check_founded
 from seqcast.sim.options import MS, SECOND
@@ -95,14 +97,64 @@ def test_one_whose_vote_may_have_founded_a_group_votes_for_no_other():
 def test_a_vote_for_one_that_is_gone_is_free_again_when_it_starts_anew():
     stage, (a, b, _) = joiners(3, 4)
     stage.until(500)
-    assert b.endpoint.machines.lifecycle.voted == a.id
+    assert b.endpoint.vote.founder == a.id
     a.crash()
     stage.until(3000)
-    assert b.endpoint.machines.lifecycle.voted == a.id
+    assert b.endpoint.vote.founder == a.id
+    assert "start it again under the same name; if it is gone for good, restart this one" in b.endpoint.lacks
     stage.named(a.name, 3000)
     stage.named("z", 3000)
     stage.until(6000)
     assert len(in_one_view([node for node in stage.nodes if node is not a])) == 4
+
+
+@pytest.mark.parametrize("ends", [LeaveGroup(0), CloseGroup()])
+def test_a_vote_for_one_that_gave_up_is_free_again_under_whichever_name_that_comes_back(ends):
+    stage, (a, b) = joiners(2, 3)
+    stage.until(500)
+    assert b.endpoint.vote.founder == a.id
+    a.step(ends)
+    a.service()
+    stage.until(510)
+    assert b.endpoint.vote.founder != a.id and not b.endpoint.machines.lifecycle.peers
+    stage.named("y", 600)
+    stage.named("z", 600)
+    stage.until(2000)
+    assert len(in_one_view(stage.nodes[1:] if stage.nodes[0] is a else [b, *stage.nodes[2:]])) == 3
+
+
+def test_a_vote_binds_the_next_join_of_the_same_process():
+    """b votes for a, which founds a group; b gives up, and joins again. It hears c, and would found another one."""
+    stage, (a, b) = joiners(2, 3)
+    stage.until(500)
+    vote = b.endpoint.vote
+    assert vote.founder == a.id
+    stage.network.partition({a.index}, {b.index, *range(2, 5)})
+    b.step(LeaveGroup(0))
+    b.service()
+    stage.make_endpoint = lambda *args: Endpoint(*args[:3], replace(args[3], vote=vote))
+    stage.named(b.name, 600)
+    stage.until(600)
+    stage.make_endpoint = Endpoint
+    for name in "yz":
+        stage.named(name, 700)
+    stage.until(4000)
+    assert not founded(stage)
+    stage.network.heal()
+    stage.until(6000)
+    assert len(in_one_view([node for node in stage.nodes if node is not b])) == 4 and len(founded(stage)) == 1
+
+
+def test_a_joiner_that_gives_up_is_not_taken_in():
+    stage = Stage()
+    stage.group("a")
+    stage.named("b", 1000)
+    stage.until(1001)
+    assert stage.node("a").endpoint.machines.membership.joiners
+    stage.node("b").step(LeaveGroup(0))
+    stage.node("b").service()
+    stage.until(2000)
+    assert names(stage.node("a")) == [["a"]]
 
 
 def test_a_running_group_admits_a_joiner_whatever_its_found():

@@ -14,6 +14,8 @@ from netns import network  # noqa: F401
 
 import seqcast
 from seqcast import ConfigError, JoinTimeout
+from seqcast.core.context import Vote
+from seqcast.net import runner
 
 
 def founded(caplog):
@@ -106,6 +108,18 @@ def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):
     with pytest.raises(JoinTimeout, match=r"found=2 joiners must hear each other"):
         join(cluster(), "a", partition="primary", found=2, join_timeout_s=0.3)
     assert not recwarn.list
+
+
+def test_a_vote_outlives_the_join_in_which_it_was_given(monkeypatch):
+    name = cluster()
+    votes = {(name, "b"): Vote(1 << 62, "gone", 0)}
+    monkeypatch.setattr(runner, "_votes", votes)
+    for _ in range(2):
+        with pytest.raises(JoinTimeout, match="it has voted that gone founds a group"):
+            join(name, "b", partition="primary", found=2, join_timeout_s=0.2)
+    with join(name, "b", found=1):
+        pass
+    assert not votes
 
 
 JOIN = """

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView, Provision
 from seqcast.core.orders import by_name
@@ -41,6 +42,17 @@ COUNTERS = (
 them."""
 
 
+class Vote(NamedTuple):
+    """A joiner's vote that another one founds a group: the id and name of that one, and when this was last said."""
+
+    founder: int
+    name: str
+    said_ns: int
+
+
+NO_VOTE = Vote(NOBODY, "", -NEVER)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointSettings:
     """Settings of the control plane. Times are ns. Those without a default are derived from ``Config``, by
@@ -54,6 +66,7 @@ class EndpointSettings:
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of the settings that must be equal on all members of a group.
         found: a joiner forms a group only with the votes of so many joiners, its own included.
+        vote: for another joiner, by an earlier incarnation in this process that gave up: it may have founded a group.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are more likely to miss each other.
         join_ns_min, join_ns_max: between two JOINs: the first while discovering, doubling afterwards.
@@ -110,6 +123,7 @@ class EndpointSettings:
     first_seqno: int = 1
     shared: tuple[tuple[str, str], ...]
     found: int = 1
+    vote: Vote = NO_VOTE
     discovery_ns: int
     join_ns_min: int
     join_ns_max: int

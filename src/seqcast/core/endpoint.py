@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seqcast.core.context import Context, EndpointSettings
+from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Refused, Wait
@@ -160,6 +160,11 @@ class Endpoint:
         """Why too few are there to found a group; "": that is not what this joiner waits for. May be read from any
         thread."""
         return self.machines.lifecycle.lacks
+
+    @property
+    def vote(self) -> Vote:
+        """This joiner's vote for another one, which may have founded a group with it."""
+        return self.machines.lifecycle.vote
 
     def joiners_of(self, tag: int) -> tuple[int, ...]:
         """The joiners to which this member gives its state as of the beginning of the view with this tag. May be called

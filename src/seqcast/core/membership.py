@@ -88,6 +88,9 @@ class Membership(Protocol):
     def join(self, frame: Join) -> Refused | None:
         """A process asks to join; returns the refusal if this member refuses it."""
 
+    def withdraw(self, joiner: int) -> None:
+        """A process no longer asks to join."""
+
     def leave(self, member_id: int) -> None:
         """A member asks to leave."""
 

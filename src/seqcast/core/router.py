@@ -239,6 +239,10 @@ class Router:
         """it is our own, and we are in no view"""
         return self.context.view is None and sender == self.context.me.id
 
+    def is_withdrawn(self, frame: Join, _sender: int, _address: bytes) -> bool:
+        """its sender gives up"""
+        return frame.withdrawn
+
     def is_outside(self, _frame: Join, _sender: int, _address: bytes) -> bool:
         """we are in no view"""
         return self.context.view is None
@@ -268,6 +272,10 @@ class Router:
 
     def reject_address(self, _frame: Join, _sender: int, _address: bytes) -> None:
         raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
+
+    def forget_joiner(self, _frame: Join, sender: int, _address: bytes) -> None:
+        self.machines.lifecycle.heard_withdrawal(sender)
+        self.machines.membership.withdraw(sender)
 
     def keep_joiner(self, frame: Join, _sender: int, _address: bytes) -> None:
         PEER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
@@ -539,6 +547,7 @@ JOIN: DecisionTable = decision(
     (R.names_another_address, R.reject_address, "nobody may send it: its sender is not there"),
     (R.is_over, IGNORED, "a process that seeks a group must not wait for us"),
     (R.is_own_outside, IGNORED, "we hear our own multicasts"),
+    (R.is_withdrawn, R.forget_joiner, "it founds nothing, and a view need not take it in"),
     (R.is_outside, (R.note_joiner, R.keep_joiner), "the joiner with the lowest id forms the first view: perhaps we"),
     (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
     (R.is_member, IGNORED, "another member sends it our VIEW"),

@@ -27,7 +27,7 @@ from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
-from seqcast.core.context import EndpointSettings
+from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.machines.pause_request import PauseRequest
@@ -78,6 +78,10 @@ TENTATIVE_S = 3.0
 """How long a join waits while the kernel tests a new IPv6 address for a duplicate, which takes one to two seconds."""
 PORTS_TRIED = 8
 """UDP ports that a member with ``guard`` tries until one is found whose number is free for TCP too."""
+
+VOTES_MAX = 256
+_votes: dict[tuple[str, str], Vote] = {}
+"""By cluster and name: for whom a join of this process voted that gave up. The next one is bound by it."""
 
 
 FOUNDS_ALONE = (
@@ -148,6 +152,7 @@ class Runner:
         self.order = order
         member_id = secrets.randbits(63) | 1
         self._tag = group_tag(cluster)
+        self._key = cluster, name
         settings_of_engine = engine_settings(config)
         if policies.order is not None:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
@@ -464,10 +469,20 @@ class Runner:
             log.exception("the control plane of %s failed; the group is closed", self.member.name)
             self.error = SeqcastError(f"the control plane failed, which is a bug: {error!r}; the group is closed")
         finally:
+            self._keep_vote()
             with self.changed:
                 self.over = True
                 self.changed.notify_all()
             self.driver.stop()
+
+    def _keep_vote(self) -> None:
+        """Side by side, two primary groups would each believe that they alone go on; others merge."""
+        key, vote = self._key, self.endpoint.vote
+        _votes.pop(key, None)
+        if vote != NO_VOTE and self.config.partition == "primary":
+            _votes[key] = vote
+        while len(_votes) > VOTES_MAX:
+            del _votes[next(iter(_votes))]
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -536,6 +551,7 @@ class Runner:
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,
+            vote=_votes.get(self._key, NO_VOTE),
             gro=driver.gro,
             state=self.state,
             membership_policy=timed("membership_policy", self.policies.membership, name),

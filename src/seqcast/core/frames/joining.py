@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from seqcast.core.frames.codec import choice, listed, prose
-from seqcast.core.frames.fields import MECHANISM, Cluster, Count, Id, MemberInfo, OrderName, Reason, Shared
+from seqcast.core.frames.fields import MECHANISM, Cluster, Count, Flag, Id, MemberInfo, OrderName, Reason, Shared
 
-PROTOCOL_VERSION = 7
+PROTOCOL_VERSION = 8
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
 """Causes of a refusal; see ``Refused``."""
@@ -29,6 +29,7 @@ class Join:
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
         founder: the joiner that shall form the first view, if there is no group. With ``found=N`` it needs N such
             votes.
+        withdrawn: the last JOIN of a joiner that gives up: it founds nothing, so the votes for it are free again.
     """
 
     version: Count
@@ -40,6 +41,7 @@ class Join:
     shared: Shared = ()
     nonce: Id = 1
     founder: Id = NOBODY
+    withdrawn: Flag = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,6 +228,9 @@ class CoordinatedMembership(Machine):
                 return Refused(self._taken(other, info), "settings", frame.nonce)
         return None
 
+    def withdraw(self, joiner: int) -> None:
+        self.joiners.pop(joiner, None)
+
     def _taken(self, member: MemberInfo, joiner: MemberInfo) -> str:
         """Why a joiner with the address and port of a member that is alive is refused; the application is warned."""
         same = self._same_address(member, joiner)

@@ -8,7 +8,8 @@ converge on one view.
 With ``found=N`` a joiner forms the first view only with the votes of N joiners, its own included. Once discovery is
 over, each JOIN votes for the joiner with the lowest id that its sender hears, itself included. A vote counts for half
 of ``joiner_seen_ns``, and binds until its sender knows that nothing came of it. So it never counts for two, whichever
-of them hear each other. A process that restarts while it is cut off has its own vote alone, and waits.
+of them hear each other. A process that restarts while it is cut off has its own vote alone, and waits. A joiner that
+gives up says so in a last JOIN: it founds nothing, so the votes for it are free again.
 
 A leaver's block callback runs first, while it can still send. Then its application is stopped from sending, and it
 drains what was accepted (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
@@ -24,7 +25,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core import orders
-from seqcast.core.context import NEVER, Context, Repeat
+from seqcast.core.context import NEVER, NO_VOTE, Context, Repeat, Vote
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import NOBODY, PROTOCOL_VERSION, Join, Leave, Refused
 from seqcast.core.frames.view import NewView
@@ -50,6 +51,7 @@ class LifecycleEvent(Enum):
     BEGIN = auto()
     JOINER = auto()
     PEER = auto()
+    WITHDRAWN = auto()
     GROUP = auto()
     FOREIGN = auto()
     JOIN_AGAIN = auto()
@@ -80,6 +82,8 @@ HOPELESS_NS = 700_000_000
 """So long a leaver drains, and then waits for the closing view, while it is in a minority that cannot make any. Both
 together are less than what a process is given to end: the majority may come back at just this moment, but most likely
 it does not come back within ``leave_timeout_s`` either."""
+WITHDRAWALS = 3
+"""So often a joiner that gives up says so, at once: nobody answers this."""
 S, E = LifecycleState, LifecycleEvent
 INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
@@ -109,7 +113,7 @@ class Lifecycle(Machine):
         self.foreign = 0  # datagrams of another wire version that were received
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
         self.peers: dict[str, Peer] = {}  # by name: two incarnations of one process have one vote
-        self.voted, self.voted_name, self.voted_ns = NOBODY, "", -NEVER  # for whom, and when last
+        self.vote = settings.vote
         self.lacks = ""  # why too few found a group with us, when we last said JOIN; read by any thread
         self.warned = False  # of that
 
@@ -136,6 +140,10 @@ class Lifecycle(Machine):
     def heard_peer(self, frame: Join) -> None:
         """Another joiner, of our cluster and with our settings."""
         self.fire(E.PEER, frame)
+
+    def heard_withdrawal(self, joiner: int) -> None:
+        """This joiner gives up."""
+        self.fire(E.WITHDRAWN, joiner)
 
     def heard_group(self, blocked: str = "") -> None:
         """WAIT, or a beacon: a group exists; ``blocked``: why it admits nobody now."""
@@ -218,30 +226,39 @@ class Lifecycle(Machine):
 
     def ask(self) -> None:
         context, founder = self.context, self.chosen()
-        if founder != NOBODY:
-            self.voted, self.voted_ns = founder, context.now
-            self.voted_name = next((name for name, peer in self.peers.items() if peer.id == founder), "")
-        context.multicast(
-            Join(
-                PROTOCOL_VERSION,
-                context.cluster,
-                context.settings.order,
-                orders.numbers(),
-                context.me,
-                min(self.tries, 1 << 32),
-                context.settings.shared,
-                context.settings.nonce,
-                founder,
-            )
-        )
+        if founder not in (NOBODY, context.me.id):
+            name = next(name for name, peer in self.peers.items() if peer.id == founder)
+            self.vote = Vote(founder, name, context.now)
+        context.multicast(self._join(founder))
         self.tries += 1
         self.lacks = self._lacks()
+
+    def withdraw(self, *_: object) -> None:
+        """Timeline without it: with ``found=2``, b votes for a. The join of a times out, its process ends, and is
+        started again under another name. b cannot know that a founded nothing, and votes for nobody."""
+        for _each in range(WITHDRAWALS):
+            self.context.multicast(self._join(NOBODY, withdrawn=True))
+
+    def _join(self, founder: int, withdrawn: bool = False) -> Join:
+        context, settings = self.context, self.context.settings
+        return Join(
+            PROTOCOL_VERSION,
+            context.cluster,
+            settings.order,
+            orders.numbers(),
+            context.me,
+            min(self.tries, 1 << 32),
+            settings.shared,
+            settings.nonce,
+            founder,
+            withdrawn,
+        )
 
     def chosen(self) -> int:
         """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts it."""
         me = self.context.me.id
         lowest = min([me, *(peer.id for peer in self.peers.values())])
-        bound = self.voted not in (NOBODY, me, lowest)
+        bound = self.vote.founder not in (NOBODY, lowest)
         return NOBODY if bound or self.context.now < self.discovered_ns else lowest
 
     def _nothing_came(self, info: MemberInfo) -> bool:
@@ -251,15 +268,19 @@ class Lifecycle(Machine):
         Timeline without this: with ``found=2``, c votes for b, which founds a group. The network splits before c hears
         of it. c hears a, votes for it, and a founds another group.
         """
-        expired = self.context.now - self.voted_ns >= self.context.settings.joiner_seen_ns
-        return expired if info.id == self.voted else info.name == self.voted_name
+        expired = self.context.now - self.vote.said_ns >= self.context.settings.joiner_seen_ns
+        return expired if info.id == self.vote.founder else info.name == self.vote.name
 
     def _lacks(self) -> str:
         found, names = self.context.settings.found, sorted(self.peers)
         if found == 1 or self.form_ns > max(self.context.now, self.discovered_ns):  # a group was heard
             return ""
-        if self.voted_name and self.voted_name not in self.peers:
-            return f"it has voted that {self.voted_name} founds a group, and no longer hears that process"
+        if self.vote.name and self.vote.name not in self.peers:
+            return (
+                f"it has voted that {self.vote.name} founds a group, and no longer hears that process, which may have "
+                "founded one: mend the network to it, or start it again under the same name; if it is gone for good, "
+                "restart this one"
+            )
         heard = f"it hears {', '.join(names)}" if names else "it hears none"
         missing = found - 1 - len(names)
         more = f"{missing} more must start" if missing > 0 else "they must hear it and each other"
@@ -271,9 +292,15 @@ class Lifecycle(Machine):
     def note_peer(self, frame: Join) -> None:
         info = frame.info
         if self._nothing_came(info):
-            self.voted, self.voted_name = NOBODY, ""
+            self.vote = NO_VOTE
         if info.name != self.context.me.name and (info.name in self.peers or len(self.peers) < MEMBERS_MAX):
             self.peers[info.name] = Peer(info.id, frame.founder, self.context.now)
+
+    def forget_joiner(self, joiner: int) -> None:
+        self.others.pop(joiner, None)
+        self.peers = {name: peer for name, peer in self.peers.items() if peer.id != joiner}
+        if joiner == self.vote.founder:
+            self.vote = NO_VOTE
 
     def warn_of_few(self) -> None:
         late = self.context.now > self.discovered_ns + self.context.settings.joiner_seen_ns
@@ -297,7 +324,7 @@ class Lifecycle(Machine):
         self.fire(E.VIEW, frame)
 
     def install(self, frame: NewView) -> None:
-        self.lacks = ""
+        self.lacks, self.vote = "", NO_VOTE
         self.context.emit(Install(frame, first=self.context.view is None))
 
     def set_deadline(self, timeout_ns: int) -> None:
@@ -375,12 +402,20 @@ class Lifecycle(Machine):
         (None, E.JOINER, None, IGNORED, "it waits for our first view, or the group admits it"),
         (S.SEEKING, E.PEER, None, note_peer, "its vote may let us found a group, and it may get ours"),
         (None, E.PEER, None, IGNORED, "it waits for our first view, or the group admits it"),
+        (S.SEEKING, E.WITHDRAWN, None, forget_joiner, "it founded nothing: nobody waits for it, and votes are free"),
+        (None, E.WITHDRAWN, None, IGNORED, "it has no part in our first view any more"),
         (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
         (None, E.GROUP, None, IGNORED, "known"),
         ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
         (None, E.FOREIGN, None, IGNORED, "our group has its version"),
         (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, ask, "JOIN is not answered yet"),
-        (S.SEEKING, (E.JOIN_AGAIN, hears_another_version), S.OVER, (stop, fail_foreign), "do not form a rival group"),
+        (
+            S.SEEKING,
+            (E.JOIN_AGAIN, hears_another_version),
+            S.OVER,
+            (stop, withdraw, fail_foreign),
+            "do not form a rival group",
+        ),
         (
             S.SEEKING,
             (E.JOIN_AGAIN, must_gather),
@@ -401,7 +436,8 @@ class Lifecycle(Machine):
         (S.SEEKING, E.VIEW, S.IN, (stop, install), "the first view"),
         (INSIDE, E.VIEW, None, install, "the next view"),
         (None, E.VIEW, None, IGNORED, "too late: this incarnation never enters a view again"),
-        ((S.OUT, S.SEEKING), E.LEAVE, S.OVER, (stop, over_now), "we were never in"),
+        (S.OUT, E.LEAVE, S.OVER, (stop, over_now), "we were never in"),
+        (S.SEEKING, E.LEAVE, S.OVER, (stop, withdraw, over_now), "we were never in, and found nothing"),
         (
             S.IN,
             (E.LEAVE, callback_must_run),
@@ -420,7 +456,7 @@ class Lifecycle(Machine):
         (None, E.LEAVE_AGAIN, None, ILLEGAL, "the timer runs only while leaving"),
         (S.DRAINING, E.DEADLINE, S.LEAVING, (begin_leave, say_leave), "time is up: `Lost` reports the rest"),
         (S.FINISHING, E.DEADLINE, S.LEAVING, (end_sends, begin_leave, say_leave), "its callback takes too long"),
-        (S.SEEKING, E.DEADLINE, S.OVER, (stop, fail), "we were refused, and no group admitted us after all"),
+        (S.SEEKING, E.DEADLINE, S.OVER, (stop, withdraw, fail), "we were refused, and no group admitted us after all"),
         (
             S.LEAVING,
             E.DEADLINE,
@@ -439,5 +475,6 @@ class Lifecycle(Machine):
         (INSIDE, E.GIVE_WAY, S.OVER, stop, "a separately founded group stays (step 9), or our address is gone"),
         (S.SEEKING, E.GIVE_WAY, S.OVER, (stop, fail_unreachable), "our address is gone: nobody can admit us"),
         (None, E.GIVE_WAY, None, IGNORED, "not in a view"),
+        (S.SEEKING, E.CLOSE, S.OVER, (stop, withdraw), "the application gives up"),
         (None, E.CLOSE, S.OVER, stop, "the application closes without leaving"),
     )
