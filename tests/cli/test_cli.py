@@ -106,8 +106,20 @@ def test_every_setting_that_a_group_must_share_is_an_option_of_what_joins_it(com
     assert {*derive.SHARED, *derive.NETWORK, "order"} == {*given, *flags, "interface"}
     options = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     options += [f"--{name.replace('_', '-')}" for name in flags]
-    assert group_settings(command.parse(["orders", *options])) == given | flags
+    assert group_settings(command.parse(["orders", *options])) == given | flags | {"found": 0}
     assert group_settings(command.parse(["orders"])) == {"order": "total"}
+
+
+def test_a_command_founds_a_primary_group_only_if_it_is_told_to(monkeypatch):
+    def found(*options):
+        return group_settings(tail.parse(["orders", *options])).get("found")
+
+    assert found() is None and found("--found", "2") == 2
+    assert found("--partition", "primary") == 0 and found("--partition", "primary", "--found", "1") == 1
+    monkeypatch.setenv("SEQCAST_PARTITION", "primary")
+    assert found() == 0 and found("--partition", "merge") is None
+    monkeypatch.setenv("SEQCAST_FOUND", "2")  # of the members on this machine
+    assert found() == 0
 
 
 def test_a_blocked_group_names_the_command_with_all_that_it_needs_to_reach_it():

@@ -128,7 +128,10 @@ def test_every_command_that_joins_has_the_settings_that_members_share(start, clu
     from seqcast.journal import reader as journals
 
     shared = ["--port", "47410", "--preset", "fast", "--partition", "primary"]
-    receiver = tail(start, cluster, *shared, "--journal", str(tmp_path / "tail"), "--count", "2", "--name", "r")
+    status, err = send(start, cluster, "x", *shared, "--timeout", "0.3")
+    assert status == 1 and "with found=0 this process founds none" in err
+    taking = ("--journal", str(tmp_path / "tail"), "--count", "2", "--name", "r", "--found", "1")
+    receiver = tail(start, cluster, *shared, *taking)
     assert send(start, cluster, "x", "--timeout", "0.3")[0] == 1  # on another port there is no group
     status, err = send(start, cluster, "x", *shared[:2])
     assert status == 1 and "heartbeat_s" in err and err.count("\n") == 1, err  # another preset is refused

@@ -134,6 +134,8 @@ class Stage(World):
         return f"view {frame.view_id.counter} [{' '.join(info.name for info in frame.members)}]"
 
     def words(self, frame):
+        if isinstance(frame, Join) and frame.withdrawn:
+            return "JOIN, withdrawn"
         text = PLAIN.get(type(frame))
         if text is not None:
             return text.format(frame=frame)

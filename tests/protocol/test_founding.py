@@ -157,13 +157,54 @@ def test_a_joiner_that_gives_up_is_not_taken_in():
     assert names(stage.node("a")) == [["a"]]
 
 
-def test_a_running_group_admits_a_joiner_whatever_its_found():
+def with_founds(*founds):
+    """Joiners that start together, each with its own ``found``, the lowest id first."""
+    order = [node.index for node in joiners(len(founds), 1)[1]]
     stage = Stage(partition="primary")
+    for index in range(len(founds)):
+        stage.options = replace(stage.options, found=founds[order.index(index)])
+        stage.named("abcde"[index])
+        stage.until(0)
+    return stage, sorted(stage.nodes, key=lambda node: node.id)
+
+
+def test_joiners_that_found_nothing_have_no_vote_and_are_waited_for_by_nobody():
+    stage, nodes = with_founds(0, 2, 2, 0)
+    stage.until(700)
+    assert len(in_one_view(nodes)) == 4
+    assert [view.members[0].id for view in founded(stage)] == [nodes[1].id]
+    stage, nodes = with_founds(0, 2, 0)
+    stage.until(4000)
+    assert not founded(stage)
+    assert "it hears none; 1 more must start" in nodes[1].endpoint.lacks
+    assert "with found=0 this process founds none" in nodes[0].endpoint.lacks
+
+
+def test_a_joiner_with_another_found_has_no_vote_and_whoever_founds_a_group_refuses_the_other():
+    stage, nodes = with_founds(3, 2, 3)
+    stage.until(4000)
+    assert not founded(stage) and not nodes[1].endpoint.machines.lifecycle.peers
+    stage, (a, b) = with_founds(2, 1)
+    stage.until(8000)
+    assert names(b)[-1] == [b.name] and a.endpoint.over
+
+
+@pytest.mark.parametrize(
+    ("partition", "found", "admitted"), [("merge", 5, True), ("primary", 5, False), ("primary", 0, True)]
+)
+def test_a_running_primary_group_refuses_another_found_by_name_and_admits_one_that_founds_nothing(
+    partition, found, admitted
+):
+    stage = Stage(partition=partition)
     stage.group("a")
-    stage.options = replace(stage.options, found=5)
+    stage.options = replace(stage.options, found=found)
     stage.named("b", 1000)
-    stage.until(1500)
-    assert len(in_one_view(stage.nodes)) == 2
+    stage.until(4000)
+    if admitted:
+        assert len(in_one_view(stage.nodes)) == 2
+    else:
+        assert stage.node("b").endpoint.over and names(stage.node("a")) == [["a"]]
+        assert "the group has found=1, not 5: join with the same" in stage.node("b").record.error
 
 
 @pytest.mark.parametrize("seed", [1, 4, 6])

@@ -13,7 +13,7 @@ from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_unt
 from netns import network  # noqa: F401
 
 import seqcast
-from seqcast import ConfigError, JoinTimeout
+from seqcast import ConfigError, JoinRefused, JoinTimeout
 from seqcast.core.context import Vote
 from seqcast.net import runner
 
@@ -93,10 +93,21 @@ def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_gro
     assert "1 more must start" in alone and "firewalls" in alone
     two = [script(FOUND, name, member, LOOPBACK, "2", str(LIMIT_S), stdin=subprocess.PIPE) for member in "bc"]
     assert {process.stdout.readline().split()[0] for process in two} == {"joined"}
-    with join(name, "d", found=3) as group:  # a running group admits it
+    with join(name, "d", found=3) as group:  # sides that merge admit it
         assert {member.name for member in group.view.members} == {"b", "c", "d"}
         for process in two:
             process.communicate("\n", timeout=LIMIT_S)
+
+
+def test_a_member_with_another_found_is_refused_by_a_primary_group_and_one_that_founds_nothing_is_not():
+    name = cluster()
+    with pytest.warns(RuntimeWarning, match="Set found="):
+        group = join(name, "a", partition="primary")
+    with group:
+        with pytest.raises(JoinRefused, match="the group has found=1, not 2: join with the same"):
+            join(name, "b", partition="primary", found=2)
+        with join(name, "c", partition="primary", found=0) as other:
+            assert len(other.view.members) == 2
 
 
 def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):

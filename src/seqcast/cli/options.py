@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from seqcast.commandline import Parser, positive, seconds, whole
-from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, derive
+from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, Config, derive
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
 
@@ -33,7 +33,10 @@ def add_member_options(target: argparse.ArgumentParser) -> None:
     target.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
     add_shared_options(target)
     target.add_argument(
-        "--found", type=positive, metavar="N", help="found a group only with so many that join, this one included (1)"
+        "--found",
+        type=positive,
+        metavar="N",
+        help="found a group only with so many that join, this one included (1; with partition=primary: found none)",
     )
     target.add_argument("--journal", metavar="DIR", help="journal deliveries in this directory, for `seqcast audit`")
     target.add_argument(
@@ -88,7 +91,11 @@ def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     settings["join_timeout_s"] = getattr(arguments, "timeout", None)
     if settings["journal"] == "":  # from a shell variable without a value: no journal would be kept
         raise UsageError("--journal is empty: give a directory, or leave the option out")
-    return {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
+    shared = shared_settings(arguments)
+    # A command is none of the intended members: where it is cut off from them, it would found a second group.
+    if settings["found"] is None and (shared.get("partition") or Config.from_environment().partition) == "primary":
+        settings["found"] = 0
+    return {name: value for name, value in settings.items() if value is not None} | shared
 
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -129,6 +129,9 @@ class Router:
         """lifecycle: the joiner with the lower id forms the group, and refuses the other"""
         self.machines.lifecycle.heard_joiner(sender)
 
+    def note_rival(self, frame: Join, _refused: object) -> None:
+        self.machines.lifecycle.heard_joiner(frame.info.id)
+
     def wait(self, frame: Wait, _: int, __: bytes) -> None:
         """lifecycle: a group exists, so none is formed"""
         self.machines.lifecycle.heard_group(frame.blocked)
@@ -256,6 +259,14 @@ class Router:
     def is_member(self, _frame: Join, sender: int, _address: bytes) -> bool:
         """our view has the joiner"""
         return sender in self.context.infos
+
+    def founds_nothing(self, frame: Join, _refusal: Refused | None) -> bool:
+        """it founds no group"""
+        return frame.found == 0
+
+    def does_not_fit(self, _frame: Join, refusal: Refused | None) -> bool:
+        """membership refuses the joiner"""
+        return refusal is not None
 
     def is_refused(self, _frame: Join, refusal: Refused | None) -> bool:
         """membership refuses the joiner, and it is our turn to close the view"""
@@ -548,15 +559,16 @@ JOIN: DecisionTable = decision(
     (R.is_over, IGNORED, "a process that seeks a group must not wait for us"),
     (R.is_own_outside, IGNORED, "we hear our own multicasts"),
     (R.is_withdrawn, R.forget_joiner, "it founds nothing, and a view need not take it in"),
-    (R.is_outside, (R.note_joiner, R.keep_joiner), "the joiner with the lowest id forms the first view: perhaps we"),
+    (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps we"),
     (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
     (R.is_member, IGNORED, "another member sends it our VIEW"),
     (None, R.note_and_answer, "it asks our group"),
 )
 PEER: DecisionTable = decision(
     "JOIN beside ours",
-    (R.is_refused, IGNORED, "it cannot be in one group with us"),
-    (None, R.heed_peer, "it may form the first view, or have us form it"),
+    (R.founds_nothing, IGNORED, "it waits for a group, as we do"),
+    (R.does_not_fit, R.note_rival, "it cannot be in one group with us, but may form the first view, and refuse us"),
+    (None, (R.note_rival, R.heed_peer), "it may form the first view, or have us form it"),
 )
 ANSWER: DecisionTable = decision(
     "answer to JOIN",

@@ -21,6 +21,8 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "beacon: is_of_another_cluster",
         "beacon: has_other_settings",
         "beacon: cannot_be_compared",
+        "JOIN beside ours: founds_nothing",
+        "JOIN beside ours: does_not_fit",
     ),
     "Simulated machines have a network from the start: tests/sockets/test_interface.py": (
         "interface: LOOK, is_offered in SOUND",

@@ -29,6 +29,7 @@ class Join:
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
         founder: the joiner that shall form the first view, if there is no group. With ``found=N`` it needs N such
             votes.
+        found: of its settings; 0: it founds no group, and votes for nobody.
         withdrawn: the last JOIN of a joiner that gives up: it founds nothing, so the votes for it are free again.
     """
 
@@ -41,6 +42,7 @@ class Join:
     shared: Shared = ()
     nonce: Id = 1
     founder: Id = NOBODY
+    found: Count = 1
     withdrawn: Flag = False
 
 

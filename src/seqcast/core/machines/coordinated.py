@@ -201,6 +201,9 @@ class CoordinatedMembership(Machine):
             return Refused(reason, "version", frame.nonce)
         if differ := difference(dict(context.settings.shared), dict(frame.shared)):
             return Refused(f"{differ}: join with the same", "settings", frame.nonce)
+        ours, theirs = context.settings.found, frame.found
+        if context.primary and ours != theirs and 0 not in (ours, theirs):  # a majority of one may be none of the other
+            return Refused(f"the group has found={ours}, not {theirs}: join with the same", "settings", frame.nonce)
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
             reason = "this incarnation was in a view already and lost it: join again as a new one"
             return Refused(reason, "incarnation", frame.nonce)

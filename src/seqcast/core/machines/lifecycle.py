@@ -197,8 +197,10 @@ class Lifecycle(Machine):
         return self.context.now < self.form_ns or waits or self.refusal is not None
 
     def must_gather(self) -> bool:
-        """Fewer than ``found`` joiners vote for us, or we vote for another one."""
+        """Fewer than ``found`` joiners vote for us, or we vote for another one; or we found no group."""
         found, me = self.context.settings.found, self.context.me.id
+        if found == 0:
+            return True
         counts = self.context.now - self.context.settings.joiner_seen_ns // 2
         votes = 1 + sum(peer.founder == me and peer.heard_ns > counts for peer in self.peers.values())
         return found > 1 and (self.chosen() != me or votes < found)
@@ -251,6 +253,7 @@ class Lifecycle(Machine):
             settings.shared,
             settings.nonce,
             founder,
+            settings.found,
             withdrawn,
         )
 
@@ -259,7 +262,8 @@ class Lifecycle(Machine):
         me = self.context.me.id
         lowest = min([me, *(peer.id for peer in self.peers.values())])
         bound = self.vote.founder not in (NOBODY, lowest)
-        return NOBODY if bound or self.context.now < self.discovered_ns else lowest
+        free = not bound and self.context.settings.found > 0 and self.context.now >= self.discovered_ns
+        return lowest if free else NOBODY
 
     def _nothing_came(self, info: MemberInfo) -> bool:
         """Does this JOIN show that our vote founds no group: is it still a JOIN, when the vote no longer counts; or is
@@ -275,6 +279,8 @@ class Lifecycle(Machine):
         found, names = self.context.settings.found, sorted(self.peers)
         if found == 1 or self.form_ns > max(self.context.now, self.discovered_ns):  # a group was heard
             return ""
+        if found == 0:
+            return "no group is heard, and with found=0 this process founds none: start the members of the group"
         if self.vote.name and self.vote.name not in self.peers:
             return (
                 f"it has voted that {self.vote.name} founds a group, and no longer hears that process, which may have "
