@@ -8,7 +8,21 @@
 
 #define ENOUGH ((int64_t)1000000000) /* of evidence */
 #define PATIENCE ((int64_t)900000000) /* with a member that takes nothing */
+#define LOOKS 3 /* heartbeats that either takes at least */
+#define SAYS 8 /* heartbeats until the sequencer has said for whom it waits, and was heard */
 #define SECOND ((int64_t)1000000000)
+
+static int64_t at_least(const sc_engine *e, int64_t ns, int heartbeats) {
+    int64_t least = heartbeats * e->config.heartbeat_ns;
+    return ns > least ? ns : least;
+}
+
+static int64_t enough(const sc_engine *e) { return at_least(e, ENOUGH, LOOKS); }
+
+/* The sequencer may only pass on that it has to wait itself, and is given the time to say for whom. */
+static int64_t patience(const sc_engine *e) {
+    return e->order.own == &e->forward ? at_least(e, 2 * PATIENCE, SAYS) : at_least(e, PATIENCE, LOOKS);
+}
 
 static void report(sc_engine *e, uint64_t member, int how, uint64_t rate, int64_t took) {
     sc_event *event = sc_push_event(e, SC_EVENT_HOLDUP, member, e->view.tag, NULL, NULL, 0);
@@ -50,7 +64,7 @@ static int is_slow(const sc_engine *e, uint64_t member) {
 /* The member for which the receiver of our forwards waits, as it says; 0: for none. */
 static uint64_t told_by_sequencer(const sc_engine *e) {
     uint32_t says = e->order.forward_to < 0 ? 0 : e->peers[e->order.forward_to]->awaits;
-    return says && says - 1 != e->view.rank ? e->view.ids[says - 1] : 0;
+    return says ? e->view.ids[says - 1] : 0;
 }
 
 /* Our senders are out of credit: by this member, as far as can be seen now? */
@@ -63,9 +77,9 @@ static void weigh(sc_engine *e, uint64_t member, int64_t more, int64_t now) {
     sc_holdup *h = &e->holdup;
     uint64_t taken = e->order.own->charged_consumed;
     h->evidence += more;
-    if (h->evidence > ENOUGH) h->evidence = ENOUGH;
+    if (h->evidence > enough(e)) h->evidence = enough(e);
     if (h->evidence < 0) h->evidence = 0;
-    if (!h->named && h->evidence == ENOUGH) {
+    if (!h->named && h->evidence == enough(e)) {
         h->named = member;
         report(e, member, SC_HOLDUP_SLOW, per_second(taken - h->charged, now - h->began), 0);
     } else if (h->named && !h->evidence) {
@@ -89,8 +103,7 @@ static void judge(sc_engine *e, uint64_t whose, int held, int64_t passed, int64_
     h->charged = e->order.own->charged_consumed;
 }
 
-/* Nothing was taken for long: told after PATIENCE, and each time that it has lasted twice as long. The sequencer may only pass on
- * that it has to wait itself, and is given the time to say for whom. */
+/* Nothing was taken for long: told after `patience`, and each time that it has lasted twice as long. */
 static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, int64_t now) {
     sc_holdup *h = &e->holdup;
     if (!held || mark != h->mark) {
@@ -98,12 +111,12 @@ static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, i
         h->since = now;
         h->stuck = 0;
     }
-    int64_t took = now - h->since, patience = e->order.own == &e->forward ? 2 * PATIENCE : PATIENCE;
-    if (!held || took < patience || took < 2 * h->stuck) return;
+    int64_t took = now - h->since;
+    if (!held || took < patience(e) || took < 2 * h->stuck) return;
     if (h->named && h->named != whose) report(e, h->named, SC_HOLDUP_OVER, 0, now - h->began);
     if (h->named != whose) h->began = h->since;
     h->named = whose;
-    h->evidence = ENOUGH;
+    h->evidence = enough(e);
     h->stuck = took;
     report(e, whose, SC_HOLDUP_STUCK, 0, took);
 }
@@ -125,9 +138,10 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     int closing = e->cut.gate_closed || e->cut.paused || e->cut.set; /* then senders wait for that */
     int held = !closing && sc_flow_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
+    if (said == e->config.member) held = 0; /* sc_holdup_heard has told it */
     judge_stuck(e, whose, held && !said, mark, now); /* of what the sequencer has, it alone knows who takes how much */
     judge(e, whose, held, passed < most ? passed : most, now);
-    if (h->awaited && now - h->awaited >= ENOUGH) {
+    if (h->awaited && now - h->awaited >= enough(e)) {
         report(e, e->config.member, SC_HOLDUP_OVER, 0, now - h->awaited_since);
         h->awaited = 0;
     }

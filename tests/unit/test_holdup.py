@@ -103,6 +103,29 @@ def test_who_sends_by_way_of_the_sequencer_names_the_receiver_that_holds_that_on
     assert ("stuck", 2) in stream.reports[0] and stream.reports[1] == [("slow", 2)]
 
 
+@pytest.mark.parametrize("senders", [(1,), (0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("sequencer", [0, 1])
+def test_nobody_blames_the_sequencer_for_a_member_that_takes_nothing(sequencer, senders):
+    """Nor does that member itself, whose messages go by way of the sequencer and wait there."""
+    stream = Stream(4, sequencer=sequencer)
+    stuck = 1 - sequencer
+    stream.run(8 * SECOND_MS, {stuck: 0}, senders)
+    assert {member for each in stream.reports for _, member in each} == {stuck}
+    assert ("stuck", stuck) in stream.reports[sequencer] and ("slow", stuck) in stream.reports[stuck]
+
+
+@pytest.mark.parametrize("heartbeat_s", [1, 2])
+def test_with_rare_heartbeats_one_look_is_no_evidence_and_the_sequencer_is_not_blamed(heartbeat_s):
+    rare = {"heartbeat_ns": heartbeat_s * 10**9, "suspect_ns": 60 * 10**9, "suspect_ns_max": 60 * 10**9}
+    stream = Stream(3, sequencer=0, **rare)
+    stream.run(heartbeat_s * SECOND_MS, {2: 4}, senders=(0, 1))  # one look, or two
+    stream.run(4 * heartbeat_s * SECOND_MS, {}, senders=(0, 1))
+    assert stream.reports == [[], [], []]
+    stream.run(12 * heartbeat_s * SECOND_MS, {2: 0}, senders=(0, 1))
+    assert {member for each in stream.reports for _, member in each} == {2}
+    assert ("stuck", 2) in stream.reports[0] and "over" not in [how for each in stream.reports for how, _ in each]
+
+
 def test_a_view_ends_what_was_said():
     stream = Stream(3)
     stream.run(2 * SECOND_MS, {2: 4})
