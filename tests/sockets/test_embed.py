@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import gc
@@ -37,9 +38,10 @@ from embedding import (
     Message,
     Table,
 )
-from members import LIMIT_S, cluster, join
+from members import LIMIT_S, LOOPBACK, cluster, join
 
 import seqcast
+import seqcast.aio
 from seqcast._native import driver
 from seqcast.core.vocabulary import Meaning
 
@@ -369,6 +371,103 @@ def test_a_group_has_one_handle_and_python_does_not_receive_beside_it(pair):
     with pytest.raises(seqcast.UsageError, match=r"a seqcast\.Group is wanted, not int"):
         Handle(7)
     assert messages(handle, 1) == [b"x"]
+
+
+def test_a_group_of_asyncio_is_refused_by_its_name():
+    async def main() -> None:
+        async with seqcast.aio.join(cluster(), name="a", interface=LOOPBACK) as group:
+            with pytest.raises(
+                seqcast.UsageError, match=r"a group of seqcast\.aio has no handle: join with seqcast\.join"
+            ):
+                Handle(group)
+
+    asyncio.run(main())
+
+
+def test_a_handle_is_refused_while_a_thread_receives_and_opens_when_it_has_ended():
+    with join(cluster(), "a") as a:
+        reader = threading.Thread(target=a.recv, args=(LIMIT_S,))
+        reader.start()
+        time.sleep(0.1)
+        with pytest.raises(seqcast.UsageError, match="another thread receives from this group: end its call"):
+            Handle(a)
+        a.send(b"ends it")
+        reader.join(LIMIT_S)
+        handle = Handle(a)
+        a.leave()
+        assert handle.close() == OK
+
+
+def test_calls_that_wait_for_the_stream_while_a_handle_opens_are_refused():
+    """Whoever gets the lock of the stream after the handle was opened: another `open`, or a call that receives."""
+    outcomes: list[str] = []
+
+    def attempt(call) -> None:
+        try:
+            outcomes.append(type(call()).__name__)
+        except seqcast.UsageError as error:
+            outcomes.append(str(error)[:15])
+
+    with join(cluster(), "a") as a:
+        reader = threading.Thread(target=a.recv, args=(LIMIT_S,))
+        reader.start()
+        time.sleep(0.1)
+        calls = (lambda: Handle(a), lambda: Handle(a), lambda: a.recv(LIMIT_S), lambda: a.next_event(LIMIT_S))
+        threads = [threading.Thread(target=attempt, args=(call,)) for call in calls[:2]]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        a.send(b"ends it")  # before the handles give up
+        reader.join(LIMIT_S)
+        threads += [threading.Thread(target=attempt, args=(call,)) for call in calls[2:]]
+        for thread in threads[2:]:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert sorted(outcomes) == ["Handle"] + 3 * ["a program in C "]
+        a.leave()
+
+
+def test_an_event_in_an_item_that_was_a_batch_has_nothing_of_it(pair):
+    handle, a, b = pair
+    views(handle, 2)
+    b.send(b"x" * 5000)
+    assert messages(handle, 1) == [b"x" * 5000]
+    a.leave()
+    item = handle.until(LEFT)
+    left = item.contents
+    assert (left.n, left.bytes, left.view, left.rank, bool(left.ids), bool(left.names)) == (0, 0, 0, 0, False, False)
+    handle.give_back(item)
+
+
+def test_an_event_loop_polls_seldom_while_states_are_merged():
+    class Keeper:
+        """Merges until the test says that it is over."""
+
+        stopped = True
+        over = False
+
+        def step(self, wait: int) -> bool:
+            return self.over
+
+    with join(cluster(), "a") as a:
+        assert isinstance(a.next_event(LIMIT_S), seqcast.View)
+        a._keeper, a._stop = Keeper(), a.view  # the application has come to a view at which states are merged
+        handle = Handle(a)
+        assert TABLE.descriptor(handle.member) >= 0
+        handle.give_back(handle.until(VIEW))  # the one before
+        begin, polls = time.monotonic(), 0
+        while time.monotonic() - begin < 0.1:
+            assert TABLE.watch(handle.member) == OK and handle.poll()[0] == NONE
+            polls += 1
+        assert polls <= 100
+        a._keeper.over = True
+        assert TABLE.watch(handle.member) == OK
+        handle.give_back(handle.until(VIEW, timeout_s=0))
+        assert TABLE.watch(handle.member) == NONE
+        a._keeper = None
+        a.leave()
+        assert handle.close() == OK
 
 
 # ---- the end -------------------------------------------------------------------------------------------------------

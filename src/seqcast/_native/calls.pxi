@@ -255,9 +255,20 @@ cdef class Receiver(Sender):
         for no limit; False: the lock was not free in time."""
         if self._forked:
             raise self._not_member()
+        self.refuse_beside_c()
+        if not self.take_lock(wait):
+            return False
+        try:
+            self.refuse_beside_c()  # a handle may have been opened meanwhile
+        except UsageError:
+            PyThread_release_lock(self.taking)
+            raise
+        return True
+
+    cdef int refuse_beside_c(self) except -1:
         if self._embedded:
             raise UsageError("a program in C receives from this group: Python cannot until the handle is closed")
-        return self.take_lock(wait)
+        return 0
 
     cdef bint take_lock(self, int64_t wait) except -1:
         return PyThread_acquire_lock(self.taking, NOWAIT_LOCK) or self.wait_turn(wait)

@@ -14,6 +14,7 @@ cdef extern from "io/port.h" nogil:
     int64_t sc_exchange(sc_atomic *a, int64_t v)
     int sc_mutex_trylock(sc_mutex *m)
     int64_t sc_now()
+    void sc_sleep(int64_t ns)
 
 
 cdef extern from "io/sockets.h" nogil:
@@ -215,6 +216,7 @@ cdef class Receiver(Sender):
     cdef object next_message(self, int64_t wait)
     cdef object begun_message(self)
     cdef bint begin_taking(self, int64_t wait) except -1
+    cdef int refuse_beside_c(self) except -1
     cdef bint take_lock(self, int64_t wait) except -1
     cdef bint wait_turn(self, int64_t wait) except -1
     cdef Batch rest_of_begun(self)

@@ -3,6 +3,8 @@
 
 DEF ITEMS = 64  # SEQCAST_ITEMS_MAX
 DEF KEPT_BYTES = 4194304  # larger buffers of an item are freed when it is given back
+DEF OPEN_NS = 1000000000  # a handle waits so long for a call that receives
+DEF MERGE_NS = 1000000  # an event loop polls so often while states are merged
 
 KINDS = {
     "View": SEQCAST_VIEW, "MergeView": SEQCAST_MERGE_VIEW, "Lost": SEQCAST_LOST, "Blocked": SEQCAST_BLOCKED,
@@ -14,6 +16,11 @@ KINDS = {
 cdef extern from "Python.h" nogil:
     int PyGILState_Check()
 
+
+cdef enum:
+    NOTHING
+    THERE
+    MERGES
 
 cdef struct lent_item:
     seqcast_item item  # first: it is what the program has
@@ -33,7 +40,7 @@ cdef struct handle:
     const bint *forked
     PyThread_type_lock taking
     bint by_python  # what comes next needs Python; under `taking`
-    sc_atomic ready  # and some of it is there
+    sc_atomic ready  # NOTHING, THERE: some of it is there; MERGES: it comes when states are merged
     bint watching
     PyObject *error  # the bytes of `text`; NULL: there was none
     const char *text
@@ -43,11 +50,16 @@ cdef struct handle:
 cdef seqcast_member *embed_open(object group) except NULL:
     cdef Receiver receiver
     cdef handle *h
+    if isinstance(group, AsyncSender):
+        raise UsageError("a group of seqcast.aio has no handle: join with seqcast.join, and let the event loop watch `descriptor`")
     if not isinstance(group, Receiver):
         raise UsageError(f"a seqcast.Group is wanted, not {type(group).__name__}")
     receiver = group
-    if not receiver.begin_taking(-1):
-        raise UsageError("another thread receives from this group")
+    if not receiver.begin_taking(OPEN_NS):
+        raise UsageError(
+            "another thread receives from this group: end its call first, such as `recv`, by a timeout, or open the "
+            "handle before any thread receives"
+        )
     try:
         if receiver._end is not None:
             raise receiver._not_member()
@@ -71,12 +83,13 @@ cdef seqcast_member *embed_open(object group) except NULL:
 
 cdef bint needs_python(handle *h, Receiver receiver) except -1:
     """Whether the next item needs Python. Under `taking`."""
-    cdef bint there = bool(
-        receiver._again or receiver._meanings or receiver._backlog or receiver._end is not None
-        or receiver._stop is not None
-    )
-    sc_store(&h.ready, there)
-    return there or receiver._journal is not None
+    cdef int ready = NOTHING
+    if receiver._stop is not None and not receiver._again:
+        ready = MERGES
+    elif receiver._again or receiver._meanings or receiver._backlog or receiver._end is not None:
+        ready = THERE
+    sc_store(&h.ready, ready)
+    return ready != NOTHING or receiver._journal is not None
 
 
 cdef int embed_close(seqcast_member *member) noexcept with gil:
@@ -93,7 +106,7 @@ cdef int embed_close(seqcast_member *member) noexcept with gil:
         if not PyThread_acquire_lock(h.taking, NOWAIT_LOCK):
             return SEQCAST_IN_USE
         receiver._embedded = False
-        receiver._begun = next((each for each in receiver._again if isinstance(each, Batch)), None)
+        receiver._begun = next((each for each in receiver._again or () if isinstance(each, Batch)), None)
         receiver._again = None
         PyThread_release_lock(h.taking)
         if h.watching:
@@ -287,6 +300,7 @@ cdef int lend_event(lent_item *item, event, Receiver receiver) except -1:
     cdef bytes ids, names
     cdef list kept = [event, text]
     cdef Py_ssize_t i
+    memset(it, 0, sizeof(it[0]))  # it may have been a batch before
     if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW):
         it.n = len(event.members)
         ids = PyBytes_FromStringAndSize(NULL, it.n * sizeof(uint64_t))
@@ -377,9 +391,13 @@ cdef intptr_t embed_descriptor(seqcast_member *member) noexcept nogil:
 
 cdef int embed_watch(seqcast_member *member) noexcept nogil:
     cdef handle *h = <handle *>member
+    cdef int64_t ready
     if h == NULL or not h.watching:
         return SEQCAST_BAD_ARGUMENT
-    if h.forked[0] or sc_load(&h.ready):
+    ready = sc_load(&h.ready)
+    if ready == MERGES and not h.forked[0]:  # `poll` merges, and nothing makes the descriptor readable meanwhile
+        sc_sleep(MERGE_NS)
+    if h.forked[0] or ready:
         return SEQCAST_OK
     return SEQCAST_OK if sc_driver_watched(h.d) else SEQCAST_NONE
 

@@ -80,8 +80,8 @@ typedef struct {
     uint32_t version; /* SEQCAST_EMBED_VERSION */
     uint32_t size; /* bytes of the table */
 
-    /* With the GIL. A handle of a seqcast.Group, which it keeps alive; NULL with an exception: it is not a group, it was left, or
-     * it has a handle already. Until the handle is closed, Python cannot receive from the group; it can do everything else. */
+    /* With the GIL. A handle of a seqcast.Group, which it keeps alive; NULL with an exception: it is not a group, it was left, it
+     * has a handle already, or another thread receives from it. Until the handle is closed, Python cannot receive from the group; it can do everything else. */
     seqcast_member *(*open)(PyObject *group);
 
     /* All others without the GIL, though only those with a timeout other than 0 insist on it. Timeouts are in ns; below 0: no
@@ -99,7 +99,8 @@ typedef struct {
     /* Each item is given back once, by any thread. */
     int (*give_back)(seqcast_member *member, seqcast_item *item);
     /* For event loops: a descriptor to wait for until it is readable (a socket, on Windows), or a value below 0. Call `watch` before
-     * each wait: SEQCAST_NONE: wait; SEQCAST_OK: do not, there is something to poll. */
+     * each wait: SEQCAST_NONE: wait; SEQCAST_OK: do not, there is something to poll. While the states of groups that have merged are
+     * merged, which `poll` does in Python, `watch` returns SEQCAST_OK after a millisecond. */
     intptr_t (*descriptor)(seqcast_member *member);
     int (*watch)(seqcast_member *member);
     /* What Python raised at the last SEQCAST_FAILED, until the next one; NULL: it raised nothing yet. */
