@@ -8,8 +8,10 @@
  *   silent for S          S is suspect_ns times 1 + local health: suspected, unless others vouch for it
  *   no multicast for S    the link from it to us is cut, in part or entirely, and our next heartbeat says so: a unicast
  *                         answer shows that it is alive, but not that the link that the group depends on works
- *   no unicast for S      it is pinged with each heartbeat: an idle member has nothing to send, and its PONG suffices
- *   none for 3 S          while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next heartbeat
+ *   no unicast for S      from one that owes us an acknowledgement, or while a link is in doubt or known that carries none,
+ *                         and for 4 S from any other, which may have nothing to send: it is pinged with each heartbeat, and
+ *                         its PONG suffices. The ping suffices for it, so that an idle pair costs two datagrams in 4 S
+ *   none for 2 S more     while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next heartbeat
  *                         says so: acknowledgements, requests and answers do not come through
  *
  * Any datagram directly from it ends the first three; what others say about it ends only the suspicion. A multicast from it
@@ -25,7 +27,8 @@
 #define PINGS_MIN 2 /* unanswered, before a member is suspected */
 #define PINGS_QUICK 4
 #define RECOVERY 8
-#define MUTE 3 /* suspicion times without a unicast: some 16 pings by then, of which one comes through */
+#define QUIET 4 /* suspicion times in which a member may have no unicast for us */
+#define ASKED 2 /* suspicion times in which it is asked for one: by some 16 pings, of which one comes through */
 
 static int64_t doubt_after(const sc_engine *e) { return e->config.heartbeat_ns + e->config.heartbeat_ns / 2; }
 
@@ -68,6 +71,7 @@ void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
 /* A unicast directly from it. */
 void sc_detect_reached(sc_engine *e, sc_peer *peer, int64_t now) {
     peer->detect.reached = now;
+    peer->detect.asked = 0;
     if (peer->detect.mute) links_changed(e);
     peer->detect.mute = 0;
 }
@@ -195,6 +199,21 @@ static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >
 
 static int hears_not(const sc_peer *peer, uint32_t rank) { return has_bit(peer->detect.unheard, rank); }
 
+/* Does a link carry no unicast, as far as we know? It may be one of several, of which one end is excluded. */
+static int is_worried(const sc_engine *e, int64_t now) {
+    static const uint8_t none[SC_MEMBERS_MAX / 8];
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer_detection *at = &e->peers[r]->detect;
+        if ((at->asked && now - at->asked >= suspect_after(e)) || memcmp(at->mutes, none, sizeof none)) return 1;
+    }
+    return 0;
+}
+
+/* Has no unicast come from it for longer than it may have none for us? */
+static int is_quiet(const sc_engine *e, const sc_peer *peer, int worried, int64_t now) {
+    return now - peer->detect.reached >= (worried || sc_owes_ack(e, peer) ? 1 : QUIET) * suspect_after(e);
+}
+
 static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.heartbeat_due = now + e->config.heartbeat_ns;
     uint64_t before = e->detect.progress;
@@ -202,12 +221,13 @@ static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
     sc_holdup_look(e, now);
     say_heartbeat(e, SC_LANE_CONTROL, NULL);
+    int worried = is_worried(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
-        const sc_peer *peer = e->peers[r];
+        sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
         if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
-        if (now - peer->detect.reached >= suspect_after(e))
-            say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
+        if (!peer->detect.asked && is_quiet(e, peer, worried, now)) peer->detect.asked = now;
+        if (peer->detect.asked) say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
     }
 }
 
@@ -304,11 +324,10 @@ static void was_late(sc_engine *e, int64_t late, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected) continue;
-        peer->detect.heard = peer->detect.heard + late < now ? peer->detect.heard + late : now;
-        peer->detect.overheard = peer->detect.overheard + late < now ? peer->detect.overheard + late : now;
-        peer->detect.reached = peer->detect.reached + late < now ? peer->detect.reached + late : now;
-        if (peer->detect.refused)
-            peer->detect.refused = peer->detect.refused + late < now ? peer->detect.refused + late : now;
+        int64_t *times[] = {&peer->detect.heard, &peer->detect.overheard, &peer->detect.reached, &peer->detect.asked,
+                            &peer->detect.refused};
+        for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+            if (*times[i]) *times[i] = *times[i] + late < now ? *times[i] + late : now;
     }
 }
 
@@ -330,7 +349,7 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
 static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
     const sc_peer_detection *at = &peer->detect;
     int here = at->present && now - at->beat < suspect_after(e);
-    return !at->mute && !at->silent && !at->doubted && here && now - at->reached >= MUTE * suspect_after(e);
+    return !at->mute && !at->silent && !at->doubted && here && at->asked && now - at->asked >= ASKED * suspect_after(e);
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
@@ -415,7 +434,8 @@ size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max) {
 void sc_detect_begin(sc_engine *e, int64_t now) { e->detect.heartbeat_due = now; }
 void sc_detect_stop(sc_engine *e) { e->detect.heartbeat_due = SC_NEVER; }
 
-void sc_detect_peer_begin(sc_peer *peer, int64_t now) {
+void sc_detect_peer_begin(const sc_engine *e, sc_peer *peer, int64_t now) {
     memset(peer->digest, 0, sizeof peer->digest);
-    peer->detect = (sc_peer_detection){.heard = now, .overheard = now, .reached = now};
+    peer->detect = (sc_peer_detection){.heard = now, .overheard = now};
+    peer->detect.reached = now - (QUIET - 1) * e->config.suspect_ns; /* a firewall shows soon */
 }

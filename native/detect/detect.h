@@ -28,7 +28,7 @@ typedef struct {
     int64_t beat; /* the last one */
     int doubted; /* under verification; set as long as one of the next two is */
     int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
-    int mute; /* heard, but no unicast from it came for MUTE suspicion times, though it was asked for one */
+    int mute; /* heard, but no unicast from it came, though it was asked for one for ASKED suspicion times */
     int suspected; /* reported to the control plane */
     int64_t starved; /* since when its heartbeats report no progress for lack of slabs; 0: they do not */
     int slow; /* reported to the control plane as slow */
@@ -36,6 +36,7 @@ typedef struct {
     int64_t heard; /* last sign of life directly from it */
     int64_t overheard; /* last multicast directly from it */
     int64_t reached; /* last unicast directly from it */
+    int64_t asked; /* since then each heartbeat asks it for a unicast; 0: none does */
     int64_t vouched; /* last time that another member reported an answer from it */
     int64_t refused; /* when its port was first refused since it was last heard; 0: not refused */
     int refused_by; /* SC_EVIDENCE_PORT or SC_EVIDENCE_GUARD, whichever came first */
@@ -47,7 +48,7 @@ typedef struct {
 struct sc_peer;
 
 void sc_detect_begin(sc_engine *e, int64_t now);
-void sc_detect_peer_begin(struct sc_peer *peer, int64_t now);
+void sc_detect_peer_begin(const sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_detect_stop(sc_engine *e);
 void sc_detect_heard(sc_engine *e, struct sc_peer *peer, int64_t now, int multicast);
 void sc_detect_reached(sc_engine *e, struct sc_peer *peer, int64_t now);

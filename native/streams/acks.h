@@ -20,6 +20,8 @@ void sc_flow_ordered(sc_engine *e, struct sc_peer *peer);
 void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_probe_entered(sc_engine *e, const struct sc_peer *peer);
+/* Is something that we have sent to this member not acknowledged by it? */
+int sc_owes_ack(const sc_engine *e, const struct sc_peer *peer);
 void sc_probe_now(sc_tx_stream *tx, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);
 int64_t sc_flow_deadline(const sc_engine *e);

@@ -38,12 +38,22 @@ static void probe_group(sc_engine *e, int64_t now) {
     probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
 }
 
+static int has_forwards(const sc_engine *e, const sc_peer *peer) {
+    return (int32_t)peer->rank == e->order.forward_to && sc_tx_outstanding(&e->forward, e->forward.stable);
+}
+
+int sc_owes_ack(const sc_engine *e, const sc_peer *peer) {
+    const sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
+    int owes = sc_tx_outstanding(&e->group, peer->credit.acked.delivered) || has_forwards(e, peer);
+    for (int i = 0; i < 2; i++) owes |= of_pair[i] && sc_tx_outstanding(of_pair[i], of_pair[i]->stable);
+    return owes;
+}
+
 /* A member has installed this view, perhaps much later than this one: it has dropped earlier packets. */
 void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
-    int forwards = (int32_t)peer->rank == e->order.forward_to && sc_tx_outstanding(&e->forward, e->forward.stable);
     if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && sc_tx_probes(&e->config, &e->group))
         say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
-    if (forwards) say_probe(e, &e->forward, SC_LANE_UNICAST, &peer->address);
+    if (has_forwards(e, peer)) say_probe(e, &e->forward, SC_LANE_UNICAST, &peer->address);
 }
 
 /* The receiver may have dropped earlier packets: nobody waits for it. */

@@ -107,7 +107,7 @@ static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) 
     peer->rank = rank;
     sc_cut_peer_begin(peer);
     sc_again_peer_begin(e, peer, now);
-    sc_detect_peer_begin(peer, now);
+    sc_detect_peer_begin(e, peer, now);
     sc_credit_peer_begin(e, peer, e->view.base[e->view.rank]);
     sc_rx_reset(e, &peer->group, e->view.base[rank]);
     sc_reliability_begin(&e->config, &peer->group);

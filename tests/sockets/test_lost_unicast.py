@@ -18,6 +18,9 @@ from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import SECOND
 
 MUTE_MS = 3 * SUSPECT_MS
+"""So long a member may owe an acknowledgement, or not answer in a new view."""
+IDLE_MS = 6 * SUSPECT_MS
+"""So long one that has nothing to say may not answer."""
 PORT = 47399
 
 
@@ -29,13 +32,17 @@ def unicast_of(source: int, target: int):
 # ---- the engine's rules ------------------------------------------------------------------------------------------
 
 
-def test_all_members_know_whose_unicasts_do_not_arrive_where():
+@pytest.mark.parametrize(("when", "mute_ms"), [("new", MUTE_MS), ("owes", MUTE_MS), ("idle", IDLE_MS)])
+def test_all_members_know_whose_unicasts_do_not_arrive_where(when, mute_ms):
     net = Net(3)
-    net.run(10 * HEARTBEAT_MS)
+    if when != "new":
+        net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)  # until all have been asked
     net.drop = unicast_of(1, 0)
-    net.run(MUTE_MS - SUSPECT_MS - HEARTBEAT_MS)
+    if when == "owes":
+        net.engines[0].send(b"to be acknowledged")
+    net.run(mute_ms - 2 * HEARTBEAT_MS)
     assert all(not engine.links(True) for engine in net.engines)
-    net.run(SUSPECT_MS + 4 * HEARTBEAT_MS)
+    net.run(5 * HEARTBEAT_MS)
     assert all(engine.links(True) == [(100, 101)] for engine in net.engines), "both ends and the third member"
     assert all(not engine.links() and not engine.doubted() for engine in net.engines), "it is heard"
     assert all(("suspect", 100 + j) not in kinds(net, i) for i in range(3) for j in range(3))
