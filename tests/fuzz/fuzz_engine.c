@@ -3,6 +3,7 @@
  * and that everything it delivers is a sound Arrow array.
  *
  * Built by tests/fuzz/run: with libFuzzer, or with standalone.c where that is not there. */
+#include "../helpers/settings.h"
 #include "world.h"
 
 #include "hash/crc32c.h"
@@ -302,34 +303,6 @@ static void look(world *w, script *s) {
     CHECK(sc_engine_blocked(w->engine) <= 1 << 16);
 }
 
-static sc_config settings(void) {
-    return (sc_config){
-        .member = 1,
-        .group = GROUP,
-        .deliver_own = 1,
-        .receive = 1,
-        .slabs_max = 64,
-        .ring_bytes = 1 << 17,
-        .unicast_bytes = 1 << 16,
-        .ring_packets = 256,
-        .message_bytes_max = 1 << 17,
-        .control_bytes_max = 1 << 16,
-        .nak_delay_ns = 200000,
-        .nak_backoff_ns_min = 2000000,
-        .nak_backoff_ns_max = 200000000,
-        .retransmit_hold_ns = 500000,
-        .retransmit_bytes_per_s = 500000000,
-        .ack_delay_ns = 2000000,
-        .probe_ns_min = 4000000,
-        .probe_ns_max = 100000000,
-        .heartbeat_ns = 50000000,
-        .suspect_ns = 400000000,
-        .suspect_ns_max = 1600000000,
-        .install_ns = 1000000000,
-        .seed = 1,
-    };
-}
-
 /* A datagram comes; 0 where `operation` is something else. */
 static int receive_something(world *w, script *s, uint8_t *p, uint32_t operation, uint64_t sender) {
     size_t n, segment = 0;
@@ -485,7 +458,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static world w;
     script s = {data, size};
     sc_wire_check(data, size, GROUP);
-    sc_config config = settings();
+    sc_config config = test_config(1, 0);
+    config.group = GROUP;
     uint32_t mode = (uint32_t)take(&s, 1), kind = (uint32_t)take(&s, 1), order = (uint32_t)take(&s, 1);
     config.blocked_bytes_max = kind & 1 ? 1 << 14 : 0;
     config.receive = kind >> 2 != 1;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../helpers/settings.h"
 #include "io/driver_internal.h"
 #include "world.h"
 
@@ -316,40 +317,13 @@ static void talk(thread *t) {
 /* ---- the group ------------------------------------------------------------------------------------------------------ */
 
 static void open_member(member *m, uint64_t id, int spins) {
-    sc_config config = {
-        .member = id,
-        .group = 7,
-        .deliver_own = 1,
-        .receive = 1,
-        .slabs_max = 64,
-        .ring_bytes = 1 << 17,
-        .unicast_bytes = 1 << 16,
-        .ring_packets = 256,
-        .message_bytes_max = 1 << 16,
-        .control_bytes_max = 1 << 16,
-        .nak_delay_ns = 200000,
-        .nak_backoff_ns_min = 2000000,
-        .nak_backoff_ns_max = 200000000,
-        .retransmit_hold_ns = 500000,
-        .retransmit_bytes_per_s = 500000000,
-        .ack_delay_ns = 2000000,
-        .probe_ns_min = 4000000,
-        .probe_ns_max = 100000000,
-        .heartbeat_ns = 50000000,
-        .suspect_ns = 400000000,
-        .suspect_ns_max = 800000000,
-        .install_ns = 1000000000,
-        .seed = id,
-    };
-    sc_drive_config drive = {
-        .busy_poll_ns = spins ? 1000 + (int64_t)world_draw(2000000) : 0,
-        .flush_bytes = 16384,
-        .flush_ns_min = world_draw(3) ? 20000 : 0,
-        .flush_ns_max = 200000,
-        .tick_ns = 1000000,
-        .nap_ns = world_draw(2) ? 200000 : 0,
-        .look_ns = 200000000,
-    };
+    sc_config config = test_config(id, 0);
+    sc_drive_config drive = test_drive();
+    config.seed = id;
+    drive.busy_poll_ns = spins ? 1000 + (int64_t)world_draw(2000000) : 0;
+    if (!world_draw(3)) drive.flush_ns_min = 0;
+    if (!world_draw(2)) drive.nap_ns = 0;
+    drive.look_ns = 200000000;
     memset(m, 0, sizeof *m);
     m->id = id;
     m->other = MEMBERS + 1 - id;

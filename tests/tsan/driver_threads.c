@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "io/driver.h"
+#include "../helpers/settings.h"
 
 #define MEMBERS 2
 #define THREADS 8
@@ -230,54 +230,9 @@ static void *(*const works[THREADS])(void *) = {io, control, small, large, array
 /* ---- the group ------------------------------------------------------------------------------------------------ */
 
 static void open_member(member *m, uint64_t id, uint16_t port) {
-    sc_config config = {
-        .member = id,
-        .group = 7,
-        .deliver_own = 1,
-        .receive = 1,
-        .slabs_max = 256,
-        .ring_bytes = 1 << 20,
-        .unicast_bytes = 1 << 18,
-        .ring_packets = 1024,
-        .message_bytes_max = 1 << 20,
-        .control_bytes_max = 1 << 20,
-        .nak_delay_ns = 200000,
-        .nak_backoff_ns_min = 2000000,
-        .nak_backoff_ns_max = 200000000,
-        .retransmit_hold_ns = 500000,
-        .retransmit_bytes_per_s = 500000000,
-        .ack_delay_ns = 2000000,
-        .probe_ns_min = 4000000,
-        .probe_ns_max = 100000000,
-        .heartbeat_ns = 50000000,
-        .suspect_ns = 4000000000,
-        .suspect_ns_max = 8000000000,
-        .install_ns = 1000000000,
-        .seed = 1,
-    };
-    sc_io_config sockets = {
-        .family = 4,
-        .wanted_interface = "127.0.0.1",
-        .group = {239, 255, 77, 1},
-        .port = port,
-        .ttl = 0,
-        .rcvbuf = 1 << 20,
-        .sndbuf = 1 << 20,
-        .send_batch = 32,
-        .receive_batch = 32,
-        .gso = 1,
-        .gro = 1,
-        .mmsg = 1,
-        .member = id,
-    };
-    sc_drive_config drive = {
-        .flush_bytes = 16384,
-        .flush_ns_min = 20000,
-        .flush_ns_max = 200000,
-        .tick_ns = 1000000,
-        .nap_ns = 200000,
-        .look_ns = 5000000,
-    };
+    sc_config config = test_config(id, 1);
+    sc_io_config sockets = test_sockets(id, 1, port);
+    sc_drive_config drive = test_drive();
     sc_io_error error;
     memset(m, 0, sizeof *m);
     m->id = id;
