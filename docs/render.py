@@ -2,8 +2,9 @@
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
 the settings, docs/counters.md from seqcast.api.counters, the table of frames in docs/protocol.md from
-seqcast.core.frames, and docs/figures.md and the headline of README.md from docs/figures.jsonl, in which each line is
-the output of one command of ``bench/figures.py``. A test compares the repository with the output of this script.
+seqcast.core.frames, that of options in docs/spark.md from seqcast.spark.options, and docs/figures.md and the headline
+of README.md from docs/figures.jsonl, in which each line is the output of one command of ``bench/figures.py``. A test
+compares the repository with the output of this script.
 docs/state-tables.md is long and no source, so git does not keep it: it is written here and by ``make docs``.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures.jsonl"
+OPTIONS = "<!-- options -->", "<!-- /options -->"
 FRAMES = "<!-- frames -->", "<!-- /frames -->"
 ROUTES = "<!-- routes -->", "<!-- /routes -->"
 UNKEPT = "state-tables.md"
@@ -41,6 +43,9 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "counters.md": counters_page(),
         ROOT / "src" / "seqcast" / "config" / "keywords.py": settings_module(),
         ROOT / "docs" / "protocol.md": protocol_page((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")),
+        ROOT / "docs" / "spark.md": between(
+            (ROOT / "docs" / "spark.md").read_text(encoding="utf-8"), *OPTIONS, options_table()
+        ),
         ROOT / "docs" / "figures.md": between(
             (ROOT / "docs" / "figures.md").read_text(encoding="utf-8"), BEGIN, END, figures(runs)
         ),
@@ -58,6 +63,14 @@ def between(page: str, begin: str, end: str, text: str) -> str:
 def protocol_page(page: str) -> str:
     """docs/protocol.md with its tables of frames."""
     return between(between(page, *FRAMES, frames_table()), *ROUTES, routes_tables())
+
+
+def options_table() -> str:
+    """The options of the format in Spark."""
+    from seqcast.spark.options import OPTIONS
+
+    rows = [[f"`{each.name}`", " and ".join(each.of), each.values, each.text] for each in OPTIONS if each.text]
+    return table(["option", "of a", "values, the default first", "what it does"], rows) + "\n"
 
 
 def frames_table() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import subprocess
@@ -383,7 +384,7 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffset": "middle"}, "startingOffset='middle': give 'earliest' or 'latest'"),
+        ({"startingOffset": "middle"}, "startingOffset='middle': give 'earliest', 'latest' or an offset"),
         ({"startingOffsets": "latest"}, "has no option 'startingoffsets': did you mean startingOffset"),
         ({"colums": "idx"}, "has no option 'colums': did you mean columns"),
         ({"senders": "a"}, "has no option 'senders': did you mean sender"),
@@ -391,6 +392,9 @@ def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Pa
         ({"maxRowsPerBatch": "0"}, "give a positive whole number"),
         ({"failOnDataLoss": "perhaps"}, "give 'true' or 'false'"),
         ({"onNewGroup": "stop"}, "give 'fail' or 'continue'"),
+        ({"copies": "two"}, "copies='two': give 'all' or 'one'"),
+        ({"startingOffset": '{"idx": 1}'}, "startingOffset: the offset has no member"),
+        ({"payload": "json", "payloadSchema": "a decimal"}, "a cannot be decimal: give one of"),
         ({"failoverAfter": "."}, "failoverAfter='.': give a number of seconds"),
         ({"failoverAfter": "nan"}, "failoverAfter='nan': give a number of seconds"),
         ({"view": "last"}, "give counters of views"),
@@ -410,6 +414,33 @@ def test_wrong_options_are_refused_when_journals_are_loaded(
         with pytest.raises(PySparkException) as refused:
             source.format("seqcast").options(**options).load(str(tmp_path))
         assert says in str(refused.value)
+
+
+def test_payloads_are_given_as_text_or_as_what_their_json_says(session: Any, tmp_path: Path) -> None:
+    texts = [json.dumps({"id": at, "names": ["a", str(at)], "at": {"x": 1.5}}) for at in range(100)]
+    rows_of = [Row(A, 1 + at, 0, 1 + at, text.encode()) for at, text in enumerate(texts)]
+    journal(tmp_path, A, [(V1, rows_of)], payload="full")
+    schema = "id bigint, names array<string>, at struct<`x`: double>"
+
+    def load(source: Any, **options: str) -> Any:
+        return source.format("seqcast").options(**options).load(str(tmp_path))
+
+    table = load(session.read, payload="utf8", copies="one", minPartitions="3")
+    assert [row["payload"] for row in table.orderBy("idx").collect()] == texts and table.rdd.getNumPartitions() >= 3
+    rows = load(session.read, payload="json", payloadSchema=schema).where("payload.at.x = 1.5")
+    found = rows.selectExpr("payload.id", "payload.names[1] as name").orderBy("id").collect()
+    assert [(row["id"], row["name"]) for row in found] == [(at, str(at)) for at in range(100)]
+    stream = load(session.readStream, payload="json", payloadSchema=schema, columns="payload,idx", minPartitions="2")
+    query = stream.select("payload.*", "idx").writeStream.format("memory").queryName("read").trigger(availableNow=True)
+    running = query.start()
+    running.awaitTermination()
+    assert session.table("read").where("id = idx and size(names) = 2").count() == 100
+    end = running.lastProgress["sources"][0]["endOffset"]
+    table = load(session.read, startingOffset="earliest", endingOffset=end, columns="idx")
+    assert table.count() == 100
+    for given in ("payload struct<id: bigint>", "payload binary"):
+        with pytest.raises(PySparkException, match="schema: column payload is struct<id:bigint,names:array<string>"):
+            load(session.read.schema(given), payload="json", payloadSchema=schema).collect()
 
 
 def test_a_table_and_a_sink_refuse_options_of_others(session: Any, tmp_path: Path) -> None:

@@ -7,29 +7,110 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from seqcast.errors import UsageError
+from seqcast.spark.offsets import read_offset
 
-WHERE = ("path", "paths", "tap", "token", "tokenFile", "certificateFile")
-ROWS = ("view", "sender", "since", "until", "columns")
-TABLE = ("copies",)
-STREAM = ("startingOffset", "maxRowsPerBatch", "failoverAfter", "failOnDataLoss", "onNewGroup")
-SINK = (
-    "cluster", "interface", "port", "order", "preset", "partition", "members", "timeout", "maxBatchBytes",
-    "path", "checkpointLocation", "queryName",
+TABLE, STREAM, SINK = "table", "stream", "sink"
+READ = (TABLE, STREAM)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of the format.
+
+    Args:
+        of: what has it.
+        values: that it may have, for the documentation; the default first, if there is one.
+        text: what it does; empty: Spark's own, or of a place with a page of its own.
+    """
+
+    name: str
+    of: tuple[str, ...]
+    values: str = ""
+    text: str = ""
+
+
+OPTIONS = (
+    Option("path", READ, "a directory or a pattern", "journals; what `load` is given"),
+    Option("paths", READ),
+    Option("tap", READ, "host:port, ...", "taps that serve journals"),
+    Option("token", READ, "text", "token of the taps"),
+    Option("tokenFile", READ, "a file", "the same from a file of the driver"),
+    Option("certificateFile", READ, "a file", "certificates that taps are trusted by: they serve through TLS"),
+    Option("columns", READ, "all; names with commas between", "the columns, in this order; no others are decoded"),
+    Option("view", READ, "all; counters with commas between", "only rows of these views"),
+    Option("sender", READ, "all; names with commas between", "only messages of these senders"),
+    Option("since", READ, "ISO 8601", "only rows delivered at this time or later"),
+    Option("until", READ, "ISO 8601", "only rows delivered before this time"),
+    Option(
+        "payload", READ, "`binary`, `utf8`, `json`",
+        "column `payload` as bytes, as text (other bytes have the replacement character), or as what its JSON says",
+    ),
+    Option(
+        "payloadSchema", READ, "DDL, such as `id bigint, name string`",
+        "for `json`: fields of column `payload`; what does not fit is null there, what is no JSON is null as a whole",
+    ),
+    Option(
+        "copies", (TABLE,), "`all`, `one`",
+        "each message once for each journal, or once: the agreed stream (a stream always gives it once)",
+    ),
+    Option(
+        "startingOffset", READ, "`earliest`, `latest`, an offset as JSON",
+        "where a stream without a checkpoint begins: with the first row of the journal with the longest history, "
+        "behind the newest row of all, or at an offset as the progress of a query prints it (`endOffset`)",
+    ),
+    Option(
+        "startingTimestamp", READ, "ISO 8601, or ms since 1970",
+        "the same: with the first row delivered at this time or later",
+    ),
+    Option(
+        "endingOffset", READ, "an offset as JSON",
+        "a stream ends there; a table with this option or one of the two before has what a stream gives between them",
+    ),
+    Option("minPartitions", READ, "a number", "rows are divided among this many tasks at least"),
+    Option(
+        "maxRowsPerBatch", (STREAM,), "no bound; a number", "a batch may have fewer: it ends where a row group does"
+    ),
+    Option("failoverAfter", (STREAM,), "5; seconds", "a member that seems gone for so long is taken for gone"),
+    Option(
+        "failOnDataLoss", READ, "`true`, `false`",
+        "of a stream whose rows are gone: fail, or continue with what is there",
+    ),
+    Option(
+        "onNewGroup", READ, "`fail`, `continue`",
+        "of a stream whose whole group was started again: fail, or go on with the new one",
+    ),
+    *(
+        Option(name, (SINK,))
+        for name in (
+            "cluster", "interface", "port", "order", "preset", "partition", "members", "timeout", "maxBatchBytes",
+            "path", "checkpointLocation", "queryName",
+        )
+    ),
 )  # fmt: skip
-"""Names of options; the last three are Spark's own."""
+"""All options; the documentation shows those that have a text."""
+
+
+def names_of(*kinds: str) -> list[str]:
+    """The names of the options of a table, stream or sink."""
+    return [option.name for option in OPTIONS if {*option.of} & {*kinds}]
 
 
 @dataclass(frozen=True)
 class Tabled:
-    """How often rows come in a table, by its options.
+    """Which rows come in a table, and how often, by its options.
 
     Args:
         once: each message of a view once, and not once for each journal that has it.
+        between: those that this stream gives; None: all.
+        tasks: at least so many read them.
     """
 
     once: bool = False
+    between: Following | None = None
+    tasks: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Tabled:
@@ -37,7 +118,14 @@ class Tabled:
         Raises:
             UsageError: the value of an option is invalid.
         """
-        return cls(_one_of(options, "copies", ("all", "one")) == "one")
+        once = _one_of(options, "copies", ("all", "one")) == "one"
+        if not any(options.get(name) for name in ("startingOffset", "startingTimestamp", "endingOffset")):
+            return cls(once, None, _positive(options, "minPartitions"))
+        if not once and "copies" in options:
+            raise UsageError(
+                "copies='all': offsets are places in a stream, which has each message once; give copies='one'"
+            )
+        return cls(True, Following.of(options), _positive(options, "minPartitions"))
 
 
 EVERY_COPY = Tabled()
@@ -54,6 +142,10 @@ class Following:
             out rows that no other member has.
         failover_s: a member that seems lost for this long counts as lost.
         on_new_group: "fail" or "continue", behind the last row of the old one, where the whole group is started again.
+        begin: an offset in place of ``starting``.
+        since_ns: in its place, the time of delivery of the first row, ns since 1970.
+        end: the stream ends at this offset.
+        tasks: at least so many read a batch.
     """
 
     starting: str = "earliest"
@@ -61,6 +153,10 @@ class Following:
     fail_on_data_loss: bool = True
     failover_s: float = 5.0
     on_new_group: str = "fail"
+    begin: dict[str, Any] | None = None
+    since_ns: int | None = None
+    end: dict[str, Any] | None = None
+    tasks: int = 0
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Following:
@@ -68,12 +164,24 @@ class Following:
         Raises:
             UsageError: the value of an option is invalid.
         """
+        text, time, end = (options.get(name) for name in ("startingOffset", "startingTimestamp", "endingOffset"))
+        if text and time:
+            raise UsageError("startingOffset and startingTimestamp both say where the stream begins: give one of them")
+        is_word = not text or text.lower() in ("earliest", "latest")
+        begin = None if is_word else read_offset("startingOffset", text or "", "'earliest', 'latest' or ")
+        ending = read_offset("endingOffset", end) if end else None
+        if begin and ending and begin["member"] == ending["member"] and begin["idx"] > ending["idx"]:
+            raise UsageError("endingOffset is before startingOffset: exchange them")
         return cls(
-            _one_of(options, "startingOffset", ("earliest", "latest")),
+            (text or "earliest").lower() if is_word else "earliest",
             _positive(options, "maxRowsPerBatch"),
             _one_of(options, "failOnDataLoss", ("true", "false")) == "true",
             _seconds(options, "failoverAfter", 5.0),
             _one_of(options, "onNewGroup", ("fail", "continue")),
+            begin,
+            _since_ns("startingTimestamp", time) if time else None,
+            ending,
+            _positive(options, "minPartitions"),
         )
 
 
@@ -122,19 +230,26 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     return value
 
 
+def _since_ns(name: str, text: str) -> int:
+    """ns since 1970, of a time or of milliseconds since then."""
+    if text.isascii() and text.isdecimal():
+        return min(int(text[:20]) * 1_000_000, (1 << 63) - 1)
+    return time_ns(name, text, 0, ", or milliseconds since 1970")
+
+
 def listed(text: str) -> list[str]:
     """The parts of a value between commas."""
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def time_ns(name: str, text: str | None, default: int) -> int:
-    """ns since 1970, of a time from then to 2262: 64 bits have no others."""
+def time_ns(name: str, text: str | None, default: int, also: str = "") -> int:
+    """ns since 1970, of a time from then to 2262: 64 bits have no others. ``also``: what else is allowed."""
     if text is None:
         return default
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        how = "give a time such as 2026-11-22T10:00:00+00:00 (UTC without a zone)"
+        how = f"give a time such as 2026-11-22T10:00:00+00:00 (UTC without a zone){also}"
         raise UsageError(f"{name}={text!r}: {how}") from None
     since_1970 = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return min(max(0, since_1970 // timedelta(microseconds=1) * 1000), (1 << 63) - 1)

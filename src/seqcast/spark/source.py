@@ -42,11 +42,12 @@ from seqcast.spark.follow import (
     offset_of,
     view_text,
 )
-from seqcast.spark.options import EVERY_COPY, ROWS, SINK, STREAM, TABLE, WHERE, Following, Tabled, check_names
+from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Tabled, check_names, names_of
+from seqcast.spark.places import Ending, check_start, since
 from seqcast.spark.sides import lefts, still_left, told
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import Found, Part, Store, given, last_cut, paths_of, pieces, stores_of
-from seqcast.spark.wanted import SCHEMA, Wanted, joined
+from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of
+from seqcast.spark.wanted import Wanted, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,37 +72,32 @@ def register(spark: SparkSession) -> None:
 
 
 class JournalSource(DataSource):
-    """The format. Options: ``path`` (``load(path)``), a member's journal, a directory of journals or a pattern, or
-    several of them; ``tap``, addresses of taps, with ``token`` or ``tokenFile``, and ``certificateFile`` for TLS;
-    ``view``, ``sender``, ``since``, ``until`` and ``columns``, see `Wanted`; for tables ``copies`` ("all", "one": each
-    message once, and not once for each member); for streams ``startingOffset``
-    ("earliest", "latest"), ``maxRowsPerBatch``, ``failoverAfter`` (seconds), ``failOnDataLoss`` ("false": continue
-    without lost rows), and ``onNewGroup`` ("fail", "continue"). As a sink see `seqcast.spark.sink`."""
+    """The format. Its options are in `seqcast.spark.options`, and in docs/spark.md."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> str:
-        check_names(self.options, (*WHERE, *ROWS, *TABLE, *STREAM), "the format seqcast")
+        check_names(self.options, names_of(TABLE, STREAM), "the format seqcast")
         stores_of(self.options)  # what can be refused is, before a query begins
         Following.of(self.options)
         Tabled.of(self.options)
-        return ", ".join(f"`{name}` {SCHEMA[name]}" for name in Wanted.of(self.options).columns)
+        return Wanted.of(self.options).ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        check_names(self.options, (*WHERE, *ROWS, *TABLE), "a table of the format seqcast")
+        check_names(self.options, names_of(TABLE), "a table of the format seqcast")
         if not self.options.get("tap"):
             for path in paths_of(self.options):
                 _check_path(path)
         return JournalReader(stores_of(self.options), self._wanted(schema), Tabled.of(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        check_names(self.options, SINK, "the sink of the format seqcast")
+        check_names(self.options, names_of(SINK), "the sink of the format seqcast")
         return Sink(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_names(self.options, (*WHERE, *ROWS, *STREAM), "a stream of the format seqcast")
+        check_names(self.options, names_of(STREAM), "a stream of the format seqcast")
         return JournalStream(stores_of(self.options), Following.of(self.options), self._wanted(schema))
 
     def _wanted(self, schema: StructType) -> Wanted:
@@ -123,6 +119,26 @@ class JournalReader(DataSourceReader):
         self._tabled = tabled
 
     def partitions(self) -> Sequence[InputPartition]:
+        between = self._tabled.between
+        return divided(self._parts() if between is None else self._between(between), self._tabled.tasks)
+
+    def _between(self, following: Following) -> list[Part]:
+        """What a stream gives, of the rows that are there now."""
+        stream = JournalStream(self._stores, replace(following, tasks=0), self._wanted)
+        stream.prepareForTriggerAvailableNow()
+        parts: list[Part] = []
+        at = stream.initialOffset()
+        while (end := stream.latestOffset(at, ReadAllAvailable())) != at:
+            parts += stream.partitions(at, end)
+            at = end
+        if following.end is not None and not stream.is_over(at):
+            raise JournalError(
+                f"the journals end at row {at['idx']} of member {at['member']}, before endingOffset: load the journals "
+                "that it is of, or give an earlier one"
+            )
+        return parts
+
+    def _parts(self) -> list[Part]:
         parts: list[Part] = []
         follower = Follower(self._stores, fail_on_data_loss=True, failover_s=0.0)
         found: dict[int, Found] = {}
@@ -169,7 +185,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, stores: Sequence[Store], following: Following, wanted: Wanted) -> None:
         self._goes_on = following.on_new_group == "continue"
         self._follower = Follower(stores, following.fail_on_data_loss, following.failover_s)
-        self._starting = following.starting
+        self._starting, self._begin, self._since_ns = following.starting, following.begin, following.since_ns
+        self._ending = Ending(self._follower, following.end) if following.end is not None else None
+        self._tasks = following.tasks
         self._max_rows = following.max_rows
         self._fail_on_data_loss = following.fail_on_data_loss
         self._wanted = wanted
@@ -178,11 +196,17 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.idle_s = IDLE_S
 
     def initialOffset(self) -> dict[str, Any]:
+        if (begin := self._begin) is not None:
+            _twice(lambda: check_start(self._follower, begin))
+            return begin
         latest = self._starting == "latest"
 
         def offset() -> dict[str, Any]:
-            found = self._follower.first(latest=latest)
-            at = found.journal.end_idx if latest else found.journal.first_idx
+            if self._since_ns is None:
+                found = self._follower.first(latest=latest)
+                at = found.journal.end_idx if latest else found.journal.first_idx
+            else:
+                found, at = since(self._follower, self._since_ns)
             begun = [view.tag for view in found.journal.views if view.idx <= at and view.subgroups]
             if not begun or not (at or latest):
                 return offset_of(found, at)
@@ -197,11 +221,16 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         until = time.monotonic() + (self.idle_s if self._targets is None else 0.0)
         while True:
             began = time.monotonic()
-            end = _twice(lambda: self._latest(start, limit))
+            end = _twice(lambda: self._next(start, limit))
             now = time.monotonic()
             if end != start or now >= until:
                 return end
             time.sleep(min(max(LOOK_S, (now - began) / LOOK_SHARE), until - now))
+
+    def _next(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        if self._ending is None:
+            return self._latest(start, limit)
+        return start if self._ending.is_reached(start) else self._ending.before(self._latest(start, limit))
 
     def _latest(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         if branches_left(start):
@@ -307,7 +336,14 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def is_over(self, offset: dict[str, Any]) -> bool:
+        """Whether a stream that ends somewhere has given out all up to there."""
+        return self._ending is not None and self._ending.is_reached(offset)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Part]:
+        return divided(self._parts(start, end), self._tasks)
+
+    def _parts(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Part]:
         if start == end or end.get("began", start.get("began")) != start.get("began"):
             return []  # the second: a new group begins
         if "parts" in end.get("merged", {}) and start.get("merged") != end["merged"]:
@@ -333,10 +369,10 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for first, last in pieces(journal, max(begin, journal.first_idx), until)
         ]
 
-    def _branch_parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+    def _branch_parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
         same = start.get("merged", {}).get("into") == end["merged"]["into"]
         first, until = start["merged"]["done"] if same else 0, end["merged"]["done"]
-        parts: list[InputPartition] = []
+        parts: list[Part] = []
         for each in map(Range.of_json, end["merged"]["parts"]):
             begin, stop = max(first, 0) + each.first, min(until, each.end - each.first) + each.first
             first, until = first - (each.end - each.first), until - (each.end - each.first)
@@ -429,6 +465,7 @@ def _batches(part: Part) -> Iterator[tuple[Part, pa.RecordBatch]]:
 def _as_row(batch: pa.RecordBatch, part: Part) -> pa.RecordBatch:
     import pyarrow as pa
 
-    names, schema = list(part.wanted.columns), part.wanted.arrow
+    names, schema, payload = list(part.wanted.columns), part.wanted.arrow, part.wanted.payload
     columns = [column(name, batch, part.member, part.names, part.has_payload, "us") for name in names]
+    columns = [payload.decoded(each) if name == "payload" else each for name, each in zip(names, columns, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema, names=None if schema is not None else names)

@@ -7,7 +7,7 @@ import json
 import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
@@ -109,6 +109,10 @@ class Part(InputPartition):
         needed = self.wanted.needed - (set() if self.has_payload else {"payload"})
         return [name for name in (*COLUMNS, "payload") if name in needed]
 
+    def piece(self, first: int, end: int) -> Part:
+        """The rows ``first`` to ``end`` - 1 of these."""
+        return replace(self, first=first, end=end)
+
     def batches(self) -> Iterator[pa.RecordBatch]:
         """In a task: the rows.
 
@@ -124,6 +128,10 @@ class FilePart(Part):
     """Rows of segments that the task opens, each with the position of its first row."""
 
     segments: tuple[tuple[int, Segment], ...] = ()
+
+    def piece(self, first: int, end: int) -> Part:
+        kept = [(at, segment) for at, segment in self.segments if at < end and at + segment.rows > first]
+        return replace(self, first=first, end=end, segments=tuple(kept))
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         for at, segment in self.segments:
@@ -271,6 +279,14 @@ def pieces(journal: Journal, first: int, end: int) -> Iterator[tuple[int, int]]:
         if begin < cut and following - begin > PARTITION_ROWS:
             yield begin, cut
             begin = cut
+
+
+def divided(parts: Sequence[Part], tasks: int) -> Sequence[Part]:
+    """The same rows in so many parts at least, or one for each row."""
+    if len(parts) >= tasks:
+        return parts
+    size = max(1, sum(part.end - part.first for part in parts) // tasks)
+    return [part.piece(at, min(at + size, part.end)) for part in parts for at in range(part.first, part.end, size)]
 
 
 def last_cut(journal: Journal, first: int, end: int) -> int:

@@ -14,6 +14,7 @@ from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, Segment
 from seqcast.journal.tables import journal_columns
 from seqcast.spark.options import listed, time_ns
+from seqcast.spark.payload import BYTES, Payload
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,7 @@ class Wanted:
     columns: tuple[str, ...] = tuple(SCHEMA)
     arrow: pa.Schema | None = None
     """What Spark expects of a batch, if it said."""
+    payload: Payload = BYTES
     behind: Last = ()
     """Only messages behind these are wanted, of a sender that is named."""
 
@@ -71,7 +73,14 @@ class Wanted:
             time_ns("since", options.get("since"), 0),
             time_ns("until", options.get("until"), (1 << 63) - 1),
             columns_of(options),
+            payload=Payload.of(options.get("payload"), options.get("payloadSchema")),
         )
+
+    @property
+    def ddl(self) -> str:
+        """The schema of the table or stream."""
+        kinds = {**SCHEMA, "payload": self.payload.ddl()}
+        return ", ".join(f"`{name}` {kinds[name]}" for name in self.columns)
 
     def given_as(self, schema: StructType, chosen: bool) -> Wanted:
         """With the columns of a schema, which the user may have given.
@@ -88,10 +97,11 @@ class Wanted:
         check_columns("schema", names)
         if chosen and names != self.columns:
             raise UsageError(f"schema has the columns {', '.join(names)}, and option columns others: give one of both")
+        kinds = {**SCHEMA, "payload": self.payload.ddl(quote="")}
         for field in schema:
-            if (kind := field.dataType.simpleString()) != SCHEMA[field.name]:
+            if (kind := field.dataType.simpleString()) != kinds[field.name]:
                 raise UsageError(
-                    f"schema: column {field.name} is {SCHEMA[field.name]}, not {kind}: cast it in the query"
+                    f"schema: column {field.name} is {kinds[field.name]}, not {kind}: cast it in the query"
                 )
             if not field.nullable and field.name in NULLABLE:
                 raise UsageError(f"schema: column {field.name} may be null: leave out NOT NULL")
