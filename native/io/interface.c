@@ -153,6 +153,12 @@ static int suits(const sc_io *io, const struct ifaddrs *at, choice *by) {
     return io->config.family == 6 ? v6_suits(at, by) : 1;
 }
 
+/* Of the interface's name: an IPv4 address may have a label of its own, which is given in its place ("eth0:second"). */
+static int name_len(const char *name) { return (int)strcspn(name, ":"); }
+static int is_named(const char *found, const char *name) {
+    return strncmp(found, name, (size_t)name_len(found)) == 0 && name[name_len(found)] == 0;
+}
+
 /* Takes the best address, with its interface; 0 if none suits. */
 static int choose(sc_io *io, const struct ifaddrs *all, choice *by, sc_sockaddr *own) {
     int best = 0;
@@ -161,7 +167,7 @@ static int choose(sc_io *io, const struct ifaddrs *all, choice *by, sc_sockaddr 
         if (how <= best) continue;
         best = how;
         memcpy(own, at->ifa_addr, io->config.family == 4 ? sizeof own->v4 : sizeof own->v6);
-        snprintf(io->name, sizeof io->name, "%s", at->ifa_name);
+        snprintf(io->name, sizeof io->name, "%.*s", name_len(at->ifa_name), at->ifa_name);
         io->loopback = (at->ifa_flags & IFF_LOOPBACK) != 0;
     }
     return best;
@@ -224,6 +230,11 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error) {
 
 #endif
 
+int sc_io_find(sc_io *io, sc_io_error *error) {
+    sc_sockaddr own;
+    return sc_io_find_interface(io, &own, error);
+}
+
 /* ---- the group's membership --------------------------------------------------------------------------------- */
 
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join) {
@@ -261,11 +272,6 @@ int sc_io_look(const sc_io *io) {
     return 0;
 }
 
-int sc_io_mend(sc_io *io, sc_io_error *error) {
-    (void)io;
-    return sc_io_fail(error, "interface", WSAEOPNOTSUPP);
-}
-
 void sc_io_loop(sc_io *io, const sc_address *others, int n) { (void)io, (void)others, (void)n; }
 #else
 
@@ -279,8 +285,7 @@ static socklen_t host_of(const sc_io *io, const sc_address *member, sc_sockaddr 
     return len;
 }
 
-/* Our own, on the interface that has the name now. */
-static socklen_t own_address(const sc_io *io, sc_sockaddr *own) {
+socklen_t sc_io_own_address(const sc_io *io, sc_sockaddr *own) {
     socklen_t len = host_of(io, &io->address, own);
     if (io->config.family == 6 && own->v6.sin6_scope_id != 0) own->v6.sin6_scope_id = if_nametoindex(io->name);
     return len;
@@ -301,7 +306,7 @@ static int is_here(const sc_sockaddr *address, socklen_t len) {
 
 static int has_address(const sc_io *io) {
     sc_sockaddr own;
-    socklen_t len = own_address(io, &own);
+    socklen_t len = sc_io_own_address(io, &own);
     return is_here(&own, len);
 }
 
@@ -310,7 +315,7 @@ static int has_other_address(const sc_io *io) {
     int found = 0;
     if (getifaddrs(&all) != 0) return 0;
     for (const struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next)
-        found = at->ifa_addr != NULL && strcmp(at->ifa_name, io->name) == 0 &&
+        found = at->ifa_addr != NULL && is_named(at->ifa_name, io->name) &&
                 at->ifa_addr->sa_family == (io->config.family == 4 ? AF_INET : AF_INET6) &&
                 !(io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)at->ifa_addr)->sin6_addr));
     freeifaddrs(all);
@@ -359,32 +364,19 @@ static int multicast_from(sc_io *io, const sc_sockaddr *own) {
     return sc_io_multicast_from(io, io->out, own) != 0 || sc_io_connect_out(io, io->out) != 0 ? -1 : 0;
 }
 
-int sc_io_mend(sc_io *io, sc_io_error *error) {
-    sc_sockaddr own;
-    own_address(io, &own);
-    unsigned index = if_nametoindex(io->name);
-    if (index == 0) return sc_io_fail(error, "interface", ENODEV);
-#if defined(__linux__)
-    /* IPv6: they are bound to the interface that is gone. To bind them to another one needs CAP_NET_RAW. */
-    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
-        if (sc_io_open_again(io, &own, index, error) != 0) return -1;
-        sc_store(&io->index, index);
-        sc_store(&io->looped, 1);
-        return 0;
-    }
-#endif
-    for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) sc_io_group(io, io->fd[lane], &own, 0);
+int sc_io_join_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
+    for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++) sc_io_group(io, io->fd[lane], own, 0);
     sc_store(&io->index, index);
     for (int lane = SC_LANE_DATA; lane <= SC_LANE_CONTROL; lane++)
-        if (sc_io_group(io, io->fd[lane], &own, 1) != 0) return sc_io_fail(error, "join", errno);
-    return multicast_from(io, &own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
+        if (sc_io_group(io, io->fd[lane], own, 1) != 0) return sc_io_fail(error, "join", errno);
+    return multicast_from(io, own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
 }
 
 /* ---- members on this machine -------------------------------------------------------------------------------- */
 
 static int is_on_this_machine(const sc_io *io, const sc_address *member) {
     sc_sockaddr own, host;
-    own_address(io, &own);
+    sc_io_own_address(io, &own);
     socklen_t len = host_of(io, member, &host);
     return len == 0 || same_host(&own, &host) || is_here(&host, len);
 }

@@ -16,12 +16,3 @@ int sc_look(sc_driver *d, int64_t now) {
     int refused = refuses_sends(d);
     return sc_io_look(&d->io) || refused;
 }
-
-int sc_driver_mend(sc_driver *d, sc_io_error *error) {
-    int failed = sc_io_mend(&d->io, error);
-    sc_mutex_lock(&d->role.lock);
-    sc_loop_receives(d, 0); /* a loop's set knows the sockets of before, as does a thread that sleeps on them */
-    sc_io_wake(&d->io);
-    sc_mutex_unlock(&d->role.lock);
-    return failed;
-}

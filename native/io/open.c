@@ -226,7 +226,9 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
     return 0;
 }
 
-int sc_io_open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
+/* Opens sockets like those of `io` by the interface with this index, for the same addresses. They take the numbers of those that are
+ * bound to an interface, which are closed. 0, or -1. */
+static int open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
     sc_io second;
     int local = IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
     begin(&second, &io->config);
@@ -256,3 +258,27 @@ void sc_io_close(sc_io *io) {
     WSACleanup();
 #endif
 }
+
+#if defined(_WIN32)
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    (void)io;
+    return sc_io_fail(error, "interface", WSAEOPNOTSUPP);
+}
+#else
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    sc_sockaddr own;
+    sc_io_own_address(io, &own);
+    unsigned index = if_nametoindex(io->name);
+    if (index == 0) return sc_io_fail(error, "interface", ENODEV);
+#if defined(__linux__)
+    /* IPv6: they are bound to the interface that is gone. To bind them to another one needs CAP_NET_RAW. */
+    if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
+        if (open_again(io, &own, index, error) != 0) return -1;
+        sc_store(&io->index, index);
+        sc_store(&io->looped, 1);
+        return 0;
+    }
+#endif
+    return sc_io_join_again(io, &own, index, error);
+}
+#endif

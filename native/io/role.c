@@ -173,6 +173,17 @@ void sc_role_leave_loop(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
+/* ---- an interface that was made anew ---------------------------------------------------------------------------- */
+
+int sc_driver_mend(sc_driver *d, sc_io_error *error) {
+    int failed = sc_io_mend(&d->io, error);
+    sc_mutex_lock(&d->role.lock);
+    sc_loop_receives(d, 0); /* a loop's set knows the sockets of before, as does a thread that sleeps on them */
+    sc_io_wake(&d->io);
+    sc_mutex_unlock(&d->role.lock);
+    return failed;
+}
+
 /* ---- the I/O thread ----------------------------------------------------------------------------------------- */
 
 static uint64_t unsent_bytes(sc_driver *d) {

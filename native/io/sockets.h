@@ -96,6 +96,9 @@ void sc_io_loop(sc_io *io, const sc_address *others, int n);
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error);
 void sc_io_close(sc_io *io);
 
+/* Finds the interface that `config` names: its `name`, `index`, `mtu`, and whether it is loopback. 0, or -1 with *error. */
+int sc_io_find(sc_io *io, sc_io_error *error);
+
 /* What has happened to the interface and to our address on it since the sockets were opened; bits. On Windows nothing. */
 enum {
     SC_IO_GONE = 1, /* there is no interface of this name */

@@ -68,10 +68,6 @@ int sc_io_set_int(sc_fd fd, int level, int option, int value);
 void sc_io_filter_own(const sc_io *io, int lane);
 void sc_io_take_own(const sc_io *io, int lane);
 
-/* open.c. Opens sockets like those of `io` by the interface with this index, for the same addresses; they take the numbers of those
- * that are bound to an interface, which are closed. IPv6 on Linux. 0, or -1 with *error. */
-int sc_io_open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
-
 /* interface.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
 /* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no route.
@@ -83,3 +79,9 @@ int sc_io_connect_out(const sc_io *io, sc_fd fd);
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
 /* Joins the group on our interface, or leaves it. */
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join);
+#if !defined(_WIN32)
+/* Our address, on the interface that has the name now. Returns its length. */
+socklen_t sc_io_own_address(const sc_io *io, sc_sockaddr *own);
+/* Leaves the group on the interface of before, and joins it on the one with this index. 0, or -1 with *error. */
+int sc_io_join_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
+#endif

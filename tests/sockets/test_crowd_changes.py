@@ -7,12 +7,15 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until
 from netns import lonely, network, python  # noqa: F401
 from test_interface import remake
+
+from seqcast.core.machines.interface import OFFER
 
 TALKER = """
 import json, logging, sys, threading, time, seqcast
@@ -26,7 +29,7 @@ class Told(logging.Handler):
         say(log=record.getMessage(), level=record.levelname)
 
 logging.getLogger("seqcast").addHandler(Told())
-crowd = seqcast.join_crowd(sys.argv[1], interface="eth0", average_s=0.02)
+crowd = seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02)
 say(id=str(crowd.id))
 
 def talk():
@@ -51,7 +54,7 @@ talking.join()
 
 class Talker:
     def __init__(self, place: Any, name: str) -> None:
-        self.process = python(place, "-c", TALKER, name)
+        self.process = python(place, "-c", TALKER, name, place.interface)
         self.said: list[dict[str, str]] = []
         threading.Thread(target=self._read, daemon=True).start()
         wait_until(lambda: bool(self.of("id")), LIMIT_S)
@@ -95,6 +98,38 @@ def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network: Any
             assert "another address than 10.99.0.1" in told and "join again" in told
         assert any("another address than 10.99.0.1" in line for line in made[0].of("log"))
         hear_each_other(made[1:])
+
+
+@pytest.mark.netns
+def test_a_member_with_a_secondary_address_is_told_that_it_was_replaced(network: Any) -> None:  # noqa: F811
+    network[0].run("ip", "address", "add", "10.99.0.7/24", "dev", "eth0", "label", "eth0:second")
+    with talking([replace(network[0], interface="10.99.0.7"), network[1]]) as made:
+        network[0].run("ip", "address", "delete", "10.99.0.7/24", "dev", "eth0")
+        wait_until(lambda: bool(made[0].of("send")), LIMIT_S)
+        assert "another address than 10.99.0.7" in made[0].of("send")[0]
+
+
+@pytest.mark.netns
+@pytest.mark.long
+def test_an_interface_may_be_made_anew_any_number_of_times(network: Any) -> None:  # noqa: F811
+    """A socket can join a group 20 times (net.ipv4.igmp_max_memberships), on interfaces that are gone too."""
+    network[1].run("sysctl", "-qw", "net.ipv4.igmp_max_memberships=2")
+    with talking(network[:2]) as made:
+        for times in range(1, 4):
+            remake(network[1])
+            wait_until(
+                lambda n=times: sum("joined on it again" in line for line in made[1].of("log")) == n,
+                LIMIT_S,
+            )
+        hear_each_other(made)
+
+
+@pytest.mark.netns
+def test_a_member_on_loopback_is_told_that_a_network_has_come(network: Any) -> None:  # noqa: F811
+    network[0].run("ip", "route", "delete", "224.0.0.0/4")
+    with talking([replace(network[0], interface="")]) as (member,):
+        network[0].run("ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
+        wait_until(lambda: any(OFFER in line for line in member.of("log")), LIMIT_S)
 
 
 @pytest.mark.netns

@@ -4,7 +4,9 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 import warnings
+from unittest import mock
 
 import pytest
 from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, join, output, script, wait_until
@@ -40,6 +42,31 @@ def test_a_dropped_group_of_asyncio_leaves_when_its_loop_is_gone():
             asyncio.run(asyncio.wait_for(main(), LIMIT_S))
             # The thread on which it joined may still have it.
             wait_until(lambda: gc.collect() >= 0 and len(a.view) == 1)
+
+
+def test_a_crowd_that_was_left_with_events_unread_gives_no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        crowd = seqcast.join_crowd(cluster(), interface=LOOPBACK)
+        crowd.send(b"nobody reads it")
+        runner = crowd.runner
+        wait_until(lambda: runner._events)
+        crowd.leave(0.0)
+        assert not runner.over
+        del crowd
+        gc.collect()
+
+
+def test_a_crowd_may_be_dropped_by_its_own_thread():
+    """Which calls what asyncio waits with, and collects garbage as any other does."""
+    crowd = [seqcast.join_crowd(cluster(), interface=LOOPBACK)]
+    runner = crowd[0].runner
+    failed = []
+    with pytest.warns(ResourceWarning, match="was never left"), mock.patch.object(sys, "unraisablehook", failed.append):
+        runner.watch(lambda: threading.current_thread() is runner._thread and crowd.clear())
+        crowd[0].send(b"to itself")
+        wait_until(lambda: not runner._thread.is_alive())
+    assert not failed and runner.left
 
 
 def test_a_dropped_crowd_is_left_with_a_warning():

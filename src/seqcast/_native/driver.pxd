@@ -76,6 +76,7 @@ cdef extern from "io/sockets.h" nogil:
         sc_atomic last_code
 
     int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error)
+    int sc_io_find(sc_io *io, sc_io_error *error)
     int sc_io_look(const sc_io *io)
     void sc_io_close(sc_io *io)
     void sc_io_format(const sc_address *address, char *text)

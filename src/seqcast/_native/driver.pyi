@@ -37,6 +37,13 @@ EMBED_TABLE: object
 KINDS: dict[str, int]
 
 def now_ns() -> int: ...
+def interface_of(address: str) -> tuple[str, int]:
+    """Name and index of the interface that has this IPv4 address, which need not be its first one.
+
+    Raises:
+        OSError: none has it.
+    """
+
 def look_at(interface: str, index: int, address: bytes, unrouted: bytes = b"") -> int:
     """As ``Driver.look``, for sockets that are no driver's.
 

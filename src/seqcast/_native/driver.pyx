@@ -623,6 +623,21 @@ def describe_address(bytes address):
     return text.decode()
 
 
+def interface_of(str address):
+    """The name and the index of the interface that has an IPv4 address, secondary ones too."""
+    cdef sc_io io
+    cdef sc_io_error error
+    cdef bytes text = address.encode()
+    if len(text) > 63:
+        raise ValueError("an address has at most 63 characters")
+    memset(&io, 0, sizeof(io))
+    io.config.family = 4
+    memcpy(io.config.wanted_interface, <const char *>text, len(text))
+    if sc_io_find(&io, &error) != 0:
+        raise OSError(error.code, error.call.decode())
+    return io.name.decode(), sc_load(&io.index)
+
+
 def look_at(str interface, int index, bytes address, bytes unrouted=b""):
     """What ``Driver.look`` says, of the sockets of others."""
     cdef sc_io io

@@ -177,7 +177,7 @@ class Crowd(Uncopied):
         self.leave(1.0 if kind is None else 0.0)
 
     def __del__(self) -> None:
-        if not self.runner.over:
+        if not self.runner.left:
             warnings.warn(f"{self!r} was never left", ResourceWarning, stacklevel=2, source=self)
             self.runner.close(0.0)
 

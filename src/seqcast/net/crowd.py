@@ -8,6 +8,7 @@ import logging
 import secrets
 import selectors
 import socket
+import struct
 import sys
 import threading
 import time
@@ -190,6 +191,11 @@ class CrowdRunner:
         came()
 
     @property
+    def left(self) -> bool:
+        """It was closed, has ended by itself, or is a parent's."""
+        return self._until_ns is not None or self._over or self._forked
+
+    @property
     def over(self) -> bool:
         """No further event will come."""
         with self._changed:
@@ -209,7 +215,8 @@ class CrowdRunner:
             if self._until_ns is None:
                 self._until_ns = time.monotonic_ns() + nanoseconds(linger_s)
         self._wake()
-        self._thread.join()
+        if self._thread is not threading.current_thread():  # which may drop the last reference to the crowd
+            self._thread.join()
 
     def after_fork(self) -> None:
         """In a child process: takes no lock, and leaves the store's file to the parent."""
@@ -313,8 +320,12 @@ class CrowdRunner:
     def _give_up(self, reason: str) -> None:
         self._gone = reason
 
-    def _mend(self) -> None:
-        _join_on(self._unicast, self._multicast, self._group[0], self._unicast.getsockname()[0])
+    def _mend(self, index: int) -> None:
+        group, address = self._group[0], self._unicast.getsockname()[0]
+        membership = struct.pack("=4s4si", socket.inet_aton(group), socket.inet_aton(address), index)  # ip_mreqn
+        with contextlib.suppress(OSError):
+            self._multicast.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, membership)
+        _join_on(self._unicast, self._multicast, group, address)
 
     def _publish(self) -> None:
         events, counters = self._member.take_events(), self._count()
@@ -409,10 +420,7 @@ def _join_on(unicast: socket.socket, multicast: socket.socket, group: str, addre
     """Has the sockets send to a group, and receive from it, on the interface that has this address now."""
     local = socket.inet_aton(address)
     unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
-    membership = socket.inet_aton(group) + local
-    with contextlib.suppress(OSError):  # it was on an interface that is gone
-        multicast.setsockopt(socket.IPPROTO_IP, socket.IP_DROP_MEMBERSHIP, membership)
-    multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
+    multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + local)
 
 
 _running: weakref.WeakSet[CrowdRunner] = weakref.WeakSet()

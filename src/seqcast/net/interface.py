@@ -21,6 +21,7 @@ from seqcast._native.driver import (
     ROUTED,
     Driver,
     describe_address,
+    interface_of,
     look_at,
 )
 from seqcast.core.machines.interface import Interface, fault_of
@@ -84,7 +85,8 @@ class Watch:
         port: of the one that receives unicasts.
         warn: called with a line for the log.
         give_up: called with the reason when the address is gone for good.
-        mend: makes the sockets use the interface that has the name now.
+        mend: makes the sockets use the interface that has the name now, and leaves the group on the one that had it and
+            this index; the kernel bounds how often a socket can join.
         unrouted: the group's address and port, if it is on loopback because no other interface had a route to it.
     """
 
@@ -94,7 +96,7 @@ class Watch:
         port: int,
         warn: Callable[[str], None],
         give_up: Callable[[str], None],
-        mend: Callable[[], None],
+        mend: Callable[[int], None],
         unrouted: tuple[str, int] | None = None,
     ) -> None:
         self.edges: set[Edge] = set()
@@ -125,7 +127,7 @@ class Watch:
 
     def _mending(self) -> None:
         try:
-            self._mend()
+            self._mend(self._index)
             self._index = socket.if_nametoindex(self._name)
         except OSError as error:
             self._machine.mended(str(error.strerror or error))
@@ -142,10 +144,8 @@ def _interface_of(address: str) -> tuple[str, int]:
     """Name and index of the interface that has an IPv4 address; "" if that cannot be told here."""
     if not sys.platform.startswith("linux"):
         return "", 0
-    for index, name in socket.if_nameindex():
-        with contextlib.suppress(OSError):
-            if ipv4_of(name) == address:
-                return name, index
+    with contextlib.suppress(OSError):
+        return interface_of(address)
     return "", 0
 
 
