@@ -406,6 +406,21 @@ def test_a_forged_packet_or_digest_before_a_sender_s_first_one_silences_it_for_n
         heard_again(net, [])
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_joiner_that_hears_a_sender_s_packets_out_of_order_delivers_none_of_them_late(seed: int) -> None:
+    """What was sent before the first one that it heard is late, however much of it comes in a row."""
+    net = CrowdNet(seed)
+    net.join(1)
+    net.run(1.0)
+    net.join(2)
+    sent = [b"%d" % i for i in range(30)]
+    for payload in sent:
+        net.send(1, payload)  # all at once: they come in any order
+    net.run(3.0)
+    net.judge()
+    assert sent[-1] in net.payloads(2) and net.members[2].counters()["streams_restored"] == 0
+
+
 def test_messages_that_were_told_as_missed_before_they_were_sent_are_delivered_all_the_same() -> None:
     """Two members that lie together can have the next packets of a third one given up; it is heard again."""
     net = crowd(5, 0.0)

@@ -97,11 +97,13 @@ class _Elsewhere:
 
 class _Stream:
     __slots__ = (
-        "active_ns", "apart", "delivered", "elsewhere", "highest", "in_memory", "kept", "least", "rejoins", "skipped",
+        "active_ns", "apart", "began", "delivered", "elsewhere", "highest", "in_memory", "kept", "least", "rejoins",
+        "skipped",
     )  # fmt: skip
 
     def __init__(self, first: int, least: int, now_ns: int) -> None:
         self.delivered = self.highest = first - 1
+        self.began = first  # where this member joined in
         self.kept = first  # lowest seqno that may be in memory
         self.in_memory: deque[int] = deque()  # those that are, ascending: a sender may leap ahead by any number
         self.least = least  # those before it were delivered earlier
@@ -219,6 +221,7 @@ class Streams:
             return
         stream = self._streams.get(sender) or self._begin(sender, first)
         stream.delivered = max(first, stream.least) - 1
+        stream.began = stream.delivered + 1
         stream.skipped = (stream.least, stream.delivered)
         stream.kept = stream.delivered + 1
         stream.highest = max(stream.highest, stream.delivered)
@@ -331,10 +334,14 @@ class Streams:
 
         Timeline without proofs: b delivers 1 to 10 of a. Somebody sends b the packet 2^62 in a's name: b tells all
         before it as missed, and drops 11, 12, ... as old, for ever.
+
+        Timeline with proofs of what is merely late: b joins, and of a hears 14 first, then 15, 11, 12 and 13, which the
+        network held up: they were sent before b began, and would come after 14.
         """
         ahead = seqno > stream.delivered + AHEAD_MAX and kept > stream.delivered + 1 and not self.catching_up
         first, last = stream.skipped
-        behind = first <= seqno <= last and not self._waits
+        late = stream.began - AHEAD_MAX <= seqno < stream.began
+        behind = first <= seqno <= last and not late and not self._waits
         if not ahead and not behind:
             if seqno > stream.delivered:
                 stream.elsewhere = None
@@ -360,7 +367,8 @@ class Streams:
         stream.apart.clear()
         stream.rejoins = stream.skipped[1], stream.delivered
         stream.delivered = stream.highest = seqno - 1
-        stream.kept, stream.skipped = seqno, (stream.skipped[0], seqno - 1)
+        stream.kept = stream.began = seqno
+        stream.skipped = stream.skipped[0], seqno - 1
 
     def _served(self) -> dict[int, tuple[int, int]]:
         """The catalog for joiners: of each sender, the first and the last seqno that is kept."""
