@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from seqcast.api.crowd import Crowd, CrowdHistory, CrowdLost, CrowdMessage, join_crowd
     from seqcast.api.group import Group, join
     from seqcast.api.receiving import Event
+    from seqcast.blocks.replica import Replica, replicate
     from seqcast.config import Config
     from seqcast.config.crowd import CrowdSettings
     from seqcast.embed import get_include
@@ -21,9 +22,11 @@ if TYPE_CHECKING:
         JoinRefused,
         JoinTimeout,
         JournalWriteError,
+        MachineError,
         NameTaken,
         NotInView,
         NotMember,
+        NotReady,
         RemoteProtocolError,
         SendTimeout,
         SeqcastError,
@@ -69,6 +72,7 @@ __all__ = [
     "JoinTimeout",
     "JournalWriteError",
     "Lost",
+    "MachineError",
     "Member",
     "MembershipChange",
     "MembershipPolicy",
@@ -78,8 +82,10 @@ __all__ = [
     "NameTaken",
     "NotInView",
     "NotMember",
+    "NotReady",
     "OrderPolicy",
     "RemoteProtocolError",
+    "Replica",
     "SendTimeout",
     "SeqcastError",
     "SequencerPolicy",
@@ -98,16 +104,18 @@ __all__ = [
     "join",
     "join_crowd",
     "leave_on_signals",
+    "replicate",
 ]
 
 _NAMES = {
     "seqcast._native.engine": "Batch Message",
+    "seqcast.blocks.replica": "Replica replicate",
     "seqcast.config": "Config",
     "seqcast.config.crowd": "CrowdSettings",
     "seqcast.api.crowd": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.embed": "get_include",
-    "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError NameTaken "
-    "NotInView NotMember RemoteProtocolError SendTimeout SeqcastError SuspendTimeout Undecided UsageError",
+    "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError MachineError NameTaken "
+    "NotInView NotMember NotReady RemoteProtocolError SendTimeout SeqcastError SuspendTimeout Undecided UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",

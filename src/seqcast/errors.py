@@ -68,6 +68,15 @@ class Undecided(SeqcastError):
     message: Message | None = None
 
 
+class NotReady(SeqcastError):
+    """A block cannot answer now: it is not in its group, or its group is blocked; the text says why. Nothing was sent,
+    or only what changes nothing."""
+
+
+class MachineError(SeqcastError):
+    """A replicated state machine refused an operation: on every replica ``apply`` raised the error in the text."""
+
+
 class SuspendTimeout(SeqcastError):
     """``suspend`` waited longer than its ``timeout``, or the pause ended early. The group is not paused."""
 

@@ -1,0 +1,30 @@
+"""Time that the members of a group share, without their clocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+
+class Clock:
+    """Time that passes in an ordered stream, the same on every member: each takes it from the same messages.
+
+    A sender's clock may be wrong by years, but the time that it shows between two messages is right. So the first
+    message of a sender tells how far its clock is from this one, and its later messages advance this one. While
+    nobody sends, no time passes.
+
+    Args:
+        now_ns: what it shows.
+        apart: id of a sender in the view -> how far this clock is ahead of the sender's, ns.
+    """
+
+    def __init__(self, now_ns: int = 0, apart: Mapping[int, int] | None = None) -> None:
+        self.now_ns = now_ns
+        self.apart = dict(apart or {})
+
+    def hear(self, sender: int, sent_ns: int) -> None:
+        """Takes the time of a message, ns since 1970 by its sender's clock."""
+        self.now_ns = max(self.now_ns, sent_ns + self.apart.setdefault(sender, self.now_ns - sent_ns))
+
+    def keep(self, present: Iterable[int]) -> None:
+        """Drops what is known of senders that are not present."""
+        self.apart = {sender: self.apart[sender] for sender in present if sender in self.apart}

@@ -1,0 +1,312 @@
+"""The receiving side of a replicated state machine: applies what is decided, each operation once.
+
+No I/O, no clock: messages and views come as arguments, in the group's order, so every replica does the same.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, Protocol
+
+from seqcast.blocks.clock import Clock
+from seqcast.errors import UsageError
+
+ORIGINS_MAX = 4096
+"""So many replicas, at most, have their unacknowledged answers kept; those that were silent longest are forgotten."""
+RETRIED = 1
+"""Flag of a message: its operations may have been in an earlier one, of another incarnation of its sender."""
+HEAD = struct.Struct("<BBQQQQI")
+"""Of a message: version, flags, origin, number, floor, first operation, operations. Then come the operations' lengths
+(u32), and the operations."""
+VERSION = 1
+_COUNT = struct.Struct("<I")
+_TABLE = struct.Struct("<I?")
+_ORIGIN = struct.Struct("<QQI")
+_ANSWER = struct.Struct("<Q?I")
+_CLOCK = struct.Struct("<qI")
+_APART = struct.Struct("<Qq")
+
+
+class Machine(Protocol):
+    """A state machine: equal states that apply equal operations become equal, and give equal answers.
+
+    It may also have ``entered(ids)``, which is called with the ids of the members of each view, in the group's order;
+    ``heard(now_ns)``, which is called before each message with the group's time (`Clock`); and ``due()``, the time at
+    which it wants to hear of the time though nobody sends, or None.
+    """
+
+    def apply(self, operation: bytes, /) -> bytes:
+        """Applies an operation, and gives its answer. It decides by its arguments and the state alone: no clock, no
+        random numbers. If it raises an ``Exception``, the caller is told, and the state must be as before."""
+
+    def snapshot(self, write: Callable[[bytes], None], /) -> object:
+        """Writes the state, in pieces of any size."""
+
+    def restore(self, read: Callable[..., bytes], /) -> object:
+        """Takes over the state in place of its own: ``read(n)`` gives the next n bytes, ``read()`` all that is left."""
+
+
+class Answer(NamedTuple):
+    """Of an operation.
+
+    Args:
+        ok: the machine gave it; otherwise it raised, and the data is the text of the error.
+        data: its bytes.
+    """
+
+    ok: bool
+    data: bytes
+
+
+FORGOTTEN = Answer(False, b"forgotten")
+"""Of an operation that is sent again, and of whose sender nothing is known any more: it may have been applied."""
+
+
+@dataclass
+class Counters:
+    """What became of operations here."""
+
+    applied: int = 0
+    """Operations."""
+    failed: int = 0
+    """Operations that the machine refused with an error."""
+    repeated: int = 0
+    """Operations that were sent again, and had been applied."""
+    forgotten: int = 0
+    """Operations that were sent again, and not applied, because nothing was known of their sender any more."""
+    origins_dropped: int = 0
+    """Replicas whose answers were dropped, as there were more than `ORIGINS_MAX`."""
+    malformed: int = 0
+    """Messages that are none of a replica."""
+
+
+class _Origin:
+    """What one replica may still send again.
+
+    Attributes:
+        floor: all before it are answered.
+        answers: of those from the floor on.
+    """
+
+    __slots__ = ("answers", "floor")
+
+    def __init__(self, floor: int) -> None:
+        self.floor = floor
+        self.answers: dict[int, Answer] = {}
+
+    def raise_floor(self, floor: int) -> None:
+        if floor > self.floor:
+            if floor - self.floor > len(self.answers):
+                self.answers = {seq: answer for seq, answer in self.answers.items() if seq >= floor}
+            else:
+                for seq in range(self.floor, floor):
+                    self.answers.pop(seq, None)
+            self.floor = floor
+
+
+class Entry(NamedTuple):
+    """A message of a replica.
+
+    Args:
+        flags: RETRIED.
+        origin: the replica, the same in each of its incarnations.
+        number: of the message, of this origin.
+        floor: all operations of the origin before this one are answered.
+        first: number of its first operation.
+        operations: in order.
+    """
+
+    flags: int
+    origin: int
+    number: int
+    floor: int
+    first: int
+    operations: Sequence[bytes]
+
+    def encode(self) -> bytes:
+        operations = self.operations
+        lengths = struct.pack(f"<{len(operations)}I", *map(len, operations))
+        flags, origin, number, floor, first = self[:5]
+        head = HEAD.pack(VERSION, flags, origin, number, floor, first, len(operations))
+        return b"".join((head, lengths, *operations))
+
+    @staticmethod
+    def decode(data: bytes) -> Entry:
+        """
+        Raises:
+            ValueError: it is none.
+        """
+        if len(data) < HEAD.size:
+            raise ValueError("too short")
+        version, flags, origin, number, floor, first, count = HEAD.unpack_from(data)
+        begin = HEAD.size + 4 * count
+        if version != VERSION or begin > len(data):
+            raise ValueError("of another version, or too short")
+        lengths = struct.unpack_from(f"<{count}I", data, HEAD.size)
+        marks = list(accumulate(lengths, initial=begin))
+        if marks[-1] != len(data):
+            raise ValueError("of another length than it says")
+        return Entry(flags, origin, number, floor, first, [data[at:to] for at, to in pairwise(marks)])
+
+
+class Applied(NamedTuple):
+    """A message whose operations were applied.
+
+    Args:
+        entry: the message.
+        sender: id of the member that sent it.
+        answers: of its operations.
+    """
+
+    entry: Entry
+    sender: int
+    answers: list[Answer]
+
+
+class Log:
+    """Applies the group's messages to a machine.
+
+    A ``transitional`` message waits for the view that decides it: if this member is not in that view, others may have
+    another order, or not have the message at all.
+
+    Args:
+        machine: the application's.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.counters = Counters()
+        self.clock = Clock()
+        self.view: tuple[int, ...] = ()  # ids of the members
+        self._origins: dict[int, _Origin] = {}  # those heard longest ago first
+        self._dropped = False  # of one that is not here nothing is known; otherwise it was never heard
+        self._waiting: list[tuple[bytes, int, int]] = []
+        self._entered: Callable[[tuple[int, ...]], object] | None = getattr(machine, "entered", None)
+        self._heard: Callable[[int], object] | None = getattr(machine, "heard", None)
+
+    def take(self, payload: bytes, sender: int, sent_ns: int, transitional: bool) -> Applied | None:
+        """The next message.
+
+        Returns:
+            What it did; None: nothing yet, or it is no message of a replica.
+        """
+        if transitional or self._waiting:
+            self._waiting.append((payload, sender, sent_ns))
+            return None
+        return self._apply(payload, sender, sent_ns)
+
+    def enter(self, ids: Sequence[int]) -> list[Applied]:
+        """The next view, with this member in it. Returns what waited for it."""
+        applied = self.settle()
+        self.view = tuple(ids)
+        self.clock.keep(self.view)
+        if self._entered is not None:
+            self._entered(self.view)
+        return applied
+
+    def settle(self) -> list[Applied]:
+        """A view with this member is reached: applies what waited for that."""
+        waiting, self._waiting = self._waiting, []
+        applied = (self._apply(*each) for each in waiting)
+        return [each for each in applied if each is not None]
+
+    def leave(self) -> None:
+        """The membership ended without a view: what waits is nobody's, as far as is known."""
+        self._waiting = []
+
+    def answer(self, origin: int, seq: int) -> Answer | None:
+        """The answer of an operation that was applied and may be sent again; None: it was not."""
+        known = self._origins.get(origin)
+        return known.answers.get(seq) if known is not None else None
+
+    # ---- one message
+
+    def _apply(self, payload: bytes, sender: int, sent_ns: int) -> Applied | None:
+        try:
+            entry = Entry.decode(payload)
+        except (ValueError, struct.error):
+            self.counters.malformed += 1
+            return None
+        self.clock.hear(sender, sent_ns)
+        if self._heard is not None:
+            self._heard(self.clock.now_ns)
+        if not entry.operations and entry.origin not in self._origins:
+            return Applied(entry, sender, [])
+        origin = self._origins.pop(entry.origin, None)
+        if origin is None:
+            if entry.flags & RETRIED and self._dropped:
+                self.counters.forgotten += len(entry.operations)
+                return Applied(entry, sender, [FORGOTTEN] * len(entry.operations))
+            origin = _Origin(entry.floor)
+        self._origins[entry.origin] = origin  # the last of the dict
+        origin.raise_floor(entry.floor)
+        answers = [self._once(origin, seq, each) for seq, each in enumerate(entry.operations, entry.first)]
+        while len(self._origins) > ORIGINS_MAX:
+            del self._origins[next(iter(self._origins))]
+            self._dropped = True
+            self.counters.origins_dropped += 1
+        return Applied(entry, sender, answers)
+
+    def _once(self, origin: _Origin, seq: int, operation: bytes) -> Answer:
+        if seq < origin.floor or seq in origin.answers:
+            self.counters.repeated += 1
+            return origin.answers.get(seq, FORGOTTEN)
+        try:
+            data = self.machine.apply(operation)
+            if type(data) is not bytes:
+                raise TypeError(f"apply must return bytes, and returned {type(data).__name__}")
+            answer = Answer(True, data)
+            self.counters.applied += 1
+        except Exception as error:
+            answer = Answer(False, f"{type(error).__name__}: {error}".encode())
+            self.counters.failed += 1
+        origin.answers[seq] = answer
+        return answer
+
+    # ---- the state of joiners
+
+    def snapshot(self, write: Callable[[bytes], None]) -> list[Applied]:
+        """Writes the state at the beginning of a view, before the view itself is taken. Returns what that decided."""
+        applied = self.settle()
+        write(_TABLE.pack(len(self._origins), self._dropped))
+        for uid, origin in self._origins.items():
+            write(_ORIGIN.pack(uid, origin.floor, len(origin.answers)))
+            for seq, (ok, data) in origin.answers.items():
+                write(_ANSWER.pack(seq, ok, len(data)) + data)
+        write(_CLOCK.pack(self.clock.now_ns, len(self.clock.apart)))
+        for pair in self.clock.apart.items():
+            write(_APART.pack(*pair))
+        write(_COUNT.pack(len(self.view)) + struct.pack(f"<{len(self.view)}Q", *self.view))
+        self.machine.snapshot(write)
+        return applied
+
+    def restore(self, read: Callable[..., bytes]) -> None:
+        """Takes over a state in place of its own.
+
+        Raises:
+            UsageError: it is none of a replica.
+        """
+        self._waiting = []
+
+        def unpack(of: struct.Struct) -> tuple[Any, ...]:
+            data = read(of.size)
+            if len(data) != of.size:
+                raise UsageError("the state of the group is none of a replica: give all members the same kind")
+            return of.unpack(data)
+
+        self._origins = {}
+        count, self._dropped = unpack(_TABLE)
+        for _ in range(count):
+            uid, floor, answers = unpack(_ORIGIN)
+            origin = self._origins[uid] = _Origin(floor)
+            for seq, ok, size in (unpack(_ANSWER) for _ in range(answers)):
+                origin.answers[seq] = Answer(ok, read(size) if size else b"")
+        now_ns, count = unpack(_CLOCK)
+        self.clock = Clock(now_ns, dict(unpack(_APART) for _ in range(count)))
+        (count,) = unpack(_COUNT)
+        self.view = unpack(struct.Struct(f"<{count}Q"))
+        self.machine.restore(read)
+

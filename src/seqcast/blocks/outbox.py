@@ -1,0 +1,166 @@
+"""The sending side of a replicated state machine: gathers calls and reads of all threads into messages.
+
+No I/O, no clock. While a few messages are on their way, what comes is gathered for the next one. So a single call
+leaves at once, and under load a message carries what came during a round. A read needs no message of its own: it waits
+for the next one that this replica sends, whatever that carries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from seqcast.blocks.log import RETRIED, Answer, Applied, Entry, Log
+
+IN_FLIGHT_MAX = 2
+"""So many messages of one replica are on their way."""
+MESSAGE_BYTES = 128 << 10
+"""What is gathered for a message ends there; a single larger operation has one of its own."""
+
+
+class Call:
+    """An operation that somebody waits for, or a read that waits until this replica knows all that was decided before.
+
+    Args:
+        operation: its bytes; None: a read.
+        own: a read that waits only for the operations that this replica has taken before.
+        done: called once, when there is an answer.
+
+    Attributes:
+        answer: None: there is none yet.
+        sent: it was in a message.
+    """
+
+    __slots__ = ("answer", "done", "operation", "own", "sent", "seq")
+
+    def __init__(self, operation: bytes | None, done: Callable[[], object], own: bool = False) -> None:
+        self.operation, self.done, self.own = operation, done, own
+        self.answer: Answer | None = None
+        self.seq = 0
+        self.sent = False
+
+
+READ = Answer(True, b"")
+"""Of a read."""
+
+
+class Outbox:
+    """Of one replica; its methods are called under one lock.
+
+    Args:
+        origin: id of the replica, the same in each of its incarnations.
+    """
+
+    def __init__(self, origin: int) -> None:
+        self.origin = origin
+        self.pending: dict[int, Call] = {}  # operations without an answer, in their order
+        self._next = 1
+        self._number = 0
+        self._queue: deque[Call] = deque()  # operations that are in no message
+        self._again: deque[Call] = deque()  # operations that may have been in a message of an earlier incarnation
+        self._readers: list[Call] = []  # that no message on its way serves
+        self._followers: list[Call] = []  # reads that wait for the operations before them
+        self._in_flight: dict[int, list[Call]] = {}  # by the number of the message: the reads that it serves
+
+    def add(self, call: Call) -> bool:
+        """Takes a call; True: a read that need not wait."""
+        if call.own:
+            call.seq = self._next - 1
+            self._followers.append(call)
+            return call in self._followed()
+        if call.operation is None:
+            self._readers.append(call)
+            return False
+        call.seq = self._next
+        self._next += 1
+        self.pending[call.seq] = call
+        self._queue.append(call)
+        return False
+
+    def give_up(self, call: Call) -> list[Call]:
+        """Nobody waits for it any more. Unless it was sent, it will not be. Returns the reads that waited for it."""
+        if call.operation is not None:
+            self.pending.pop(call.seq, None)
+        for waiting in (self._readers, self._followers, self._queue, *self._in_flight.values()):
+            if call in waiting:
+                waiting.remove(call)
+        return self._followed()
+
+    def _followed(self) -> list[Call]:
+        """The reads for which all operations before them are answered."""
+        floor = next(iter(self.pending), self._next)
+        served = [call for call in self._followers if call.seq < floor]
+        if served:
+            self._followers = [call for call in self._followers if call.seq >= floor]
+            for call in served:
+                call.answer = READ
+        return served
+
+    def compose(self, *, empty: bool = False) -> bytes | None:
+        """The next message to send, if there is a need and room for one.
+
+        Args:
+            empty: there is a need anyway, for the time that a message tells.
+        """
+        if len(self._in_flight) >= IN_FLIGHT_MAX or not (self._queue or self._again or self._readers or empty):
+            return None
+        calls = self._gathered()
+        self._number += 1
+        self._in_flight[self._number] = self._readers
+        self._readers = []
+        flags = RETRIED if calls and calls[0].sent else 0
+        for call in calls:
+            call.sent = True
+        floor = next(iter(self.pending), self._next)
+        first = calls[0].seq if calls else 0
+        operations = [call.operation for call in calls if call.operation is not None]
+        return Entry(flags, self.origin, self._number, floor, first, operations).encode()
+
+    def _gathered(self) -> list[Call]:
+        """Operations with consecutive numbers; those that are sent again come first, and by themselves."""
+        queue, calls, size = self._again or self._queue, list[Call](), 0
+        while queue and (not calls or queue[0].seq == calls[-1].seq + 1):
+            call = queue[0]
+            if call.seq not in self.pending:  # nobody waits for it
+                queue.popleft()
+                continue
+            size += len(call.operation or b"")
+            if calls and size > MESSAGE_BYTES:
+                break
+            calls.append(queue.popleft())
+        return calls
+
+    def applied(self, applied: Applied) -> list[Call]:
+        """An own message was applied. Returns the calls that are answered."""
+        entry, answered = applied.entry, list[Call]()
+        for seq, answer in enumerate(applied.answers, entry.first):
+            call = self.pending.pop(seq, None)
+            if call is not None:
+                call.answer = answer
+                answered.append(call)
+        for call in self._in_flight.pop(entry.number, ()):
+            call.answer = READ
+            answered.append(call)
+        return answered + self._followed() if self._followers else answered
+
+    def rejoined(self, log: Log) -> list[Call]:
+        """This replica is in the group again, as a new incarnation, and has its state. Returns the calls that had been
+        applied there; the others are sent again, and reads need a new message."""
+        answered = []
+        for call in list(self.pending.values()):
+            if call.sent and (answer := log.answer(self.origin, call.seq)) is not None:
+                call.answer = answer
+                answered.append(self.pending.pop(call.seq))
+        self._again = deque(call for call in self.pending.values() if call.sent)
+        self._queue = deque(call for call in self.pending.values() if not call.sent)
+        for readers in self._in_flight.values():
+            self._readers += readers
+        self._in_flight.clear()
+        return answered + self._followed()
+
+    def rest(self) -> list[Call]:
+        """All that wait, for the end of the replica."""
+        waiting = [*self.pending.values(), *self._readers, *self._followers]
+        for readers in self._in_flight.values():
+            waiting += readers
+        return waiting

@@ -1,0 +1,565 @@
+"""``replicate``: a state machine that every member of a group has, and that survives all but a majority of them."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+
+from seqcast._native.engine import Message
+from seqcast.abandoned import Abandoned
+from seqcast.abandoned import Call as Wait
+from seqcast.api.group import Group, join
+from seqcast.arguments import check_name, nanoseconds
+from seqcast.blocks.log import FORGOTTEN, Answer, Applied, Counters, Log, Machine
+from seqcast.blocks.outbox import Call, Outbox
+from seqcast.config import Config
+from seqcast.errors import (
+    ConfigError,
+    JoinRefused,
+    JoinTimeout,
+    MachineError,
+    NotMember,
+    NotReady,
+    SendTimeout,
+    SeqcastError,
+    Undecided,
+    UsageError,
+)
+from seqcast.events import Blocked, Excluded, Unblocked
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from seqcast.api.receiving import Event
+    from seqcast.config.keywords import Settings
+
+log = logging.getLogger("seqcast")
+
+Guarantee = Literal["local", "read-your-writes", "linearizable"]
+GUARANTEES = ("local", "read-your-writes", "linearizable")
+NEEDED = {"partition": "primary", "safe": True, "receive": True, "deliver_own": True, "send_while_blocked": "wait"}
+"""Settings without which a replica would not keep what it promises."""
+ACK_DELAY_S = 2e-4
+"""A call waits for about half of it, so replicas acknowledge sooner than other members."""
+AGAIN_S = 0.5
+"""Pause before a join that was refused is tried again."""
+TICK_S = 0.01
+"""The shortest time between two messages that only tell the time."""
+
+M = TypeVar("M", bound=Machine)
+T = TypeVar("T")
+
+
+def replicate(
+    cluster: str,
+    machine: M,
+    *,
+    name: str | None = None,
+    config: Config | None = None,
+    ready_s: float = 5.0,
+    **settings: Unpack[Settings],
+) -> Replica[M]:
+    """Joins a group of replicas of a state machine, or founds it. Use it in ``with``, which leaves the group.
+
+    A replica that is cut off and excluded joins again by itself, and takes over the state of the group. Set ``found``
+    to a majority of the intended replicas on all of them: otherwise one that starts while it is cut off founds a
+    second group.
+
+    Args:
+        cluster: name of the group; the same on every member.
+        machine: the state, as ``apply(operation)``, ``snapshot(write)`` and ``restore(read)``; see ``Machine``. Its
+            methods are called by one thread at a time. On the first member of a group it keeps the state that it has.
+        name: name of this member. Default: host name and process id.
+        config: settings. Default: those of the environment. ``partition="primary"`` and ``safe=True`` are set, and
+            ``ack_delay_s`` is 0.2 ms unless a keyword says otherwise.
+        ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
+            to join, and ``why`` says what it waits for. 0: return at once.
+        settings: settings as keywords; see docs/config.md.
+
+    Raises:
+        ConfigError: a setting is wrong, cannot work here, or contradicts what a replica needs.
+        JoinRefused: the group refuses this member.
+        UsageError: the machine lacks a function.
+        Exception: what ``restore`` raised.
+    """
+    check_name("cluster", cluster)
+    for function in ("apply", "snapshot", "restore"):
+        if not callable(getattr(machine, function, None)):
+            raise UsageError(f"machine={machine!r} must have the functions apply, snapshot and restore")
+    config = _settings(Config.from_environment() if config is None else config, dict(settings))
+    replica = Replica(cluster, machine, name, config)
+    replica._start(nanoseconds(ready_s) / 1e9)
+    return replica
+
+
+def _settings(config: Config, settings: dict[str, Any]) -> Config:
+    for key, value in NEEDED.items():
+        if settings.get(key, value) != value:
+            raise ConfigError(f"{key}={settings[key]!r}: a replica needs {key}={value!r}")
+    return config.replace(**{"ack_delay_s": min(config.ack_delay_s, ACK_DELAY_S), **settings, **NEEDED})
+
+
+class Replica(Generic[M]):
+    """A replica of a state machine. Made by ``replicate``. Every method may be called from several threads.
+
+    Attributes:
+        cluster: name of the group.
+        machine: the application's; read it by ``read``.
+    """
+
+    def __init__(self, cluster: str, machine: M, name: str | None, config: Config) -> None:
+        self.cluster, self.machine = cluster, machine
+        self._name, self._config = name, config
+        self._log = Log(machine)
+        self._applying = threading.Lock()  # of the log and the machine
+        self._due: Callable[[], int | None] | None = getattr(machine, "due", None)
+        self._lock = threading.Condition(_thread.allocate_lock())
+        # Under `_lock`:
+        self._outbox = Outbox(secrets.randbits(64))
+        self._group: Group | None = None  # while this replica is in its group, and has its state
+        self._was_member = False
+        self._why = "it joins"
+        self._failure: BaseException | None = None  # for good
+        self._closing = False
+        self._watchers: list[Callable[[Event], object]] = []
+        # Of the thread that follows the group:
+        self._view: View | None = None
+        self._ticked = 0.0
+        self._joining = Wait()
+        self._unsent: queue.SimpleQueue[tuple[Group, bytes] | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, name=f"seqcast-replica-{cluster}", daemon=True),
+            threading.Thread(target=self._pump, name=f"seqcast-replica-send-{cluster}", daemon=True),
+        ]
+
+    # ---- what it is
+
+    @property
+    def why(self) -> str:
+        """Why it is not ready, as text for people; "" if it is."""
+        with self._lock:
+            group, why = self._group, str(self._failure or self._why)
+        if group is None:
+            return why
+        status = group.status
+        return "" if status == "member" else status.reason or f"it is {status}"
+
+    @property
+    def ready(self) -> bool:
+        """It is in its group, has the state, and can send: calls and reads are answered now."""
+        return not self.why
+
+    def wait_ready(self, timeout: float | None = None) -> bool:
+        """Waits until it is ready.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            False: it was not within ``timeout``; ``why`` says what it waits for.
+
+        Raises:
+            SeqcastError: it never will be: it was closed, or refused.
+        """
+        end = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+        while not self.ready:
+            with self._lock:
+                self._refuse_failed()
+                left = 0.05 if end is None else min(0.05, end - time.monotonic())
+                if left <= 0:
+                    return False
+                self._lock.wait(left)
+        return True
+
+    @property
+    def group(self) -> Group:
+        """The group, for its ``view``, ``member``, ``fence`` and ``counters``. Another one after each exclusion. Do not
+        receive from it.
+
+        Raises:
+            NotReady: this replica is in none now.
+        """
+        with self._lock:
+            if self._group is None:
+                raise NotReady(f"this replica is not in its group: {self._failure or self._why}")
+            return self._group
+
+    @property
+    def counters(self) -> Counters:
+        """What became of operations here, since this replica was made."""
+        return self._log.counters
+
+    # ---- calls and reads
+
+    def call(self, operation: bytes, *, timeout: float | None = 5.0) -> bytes:
+        """Has every replica apply an operation, once, and returns the answer of this one. What it returns for is
+        decided: no crash of less than a majority and no partition takes it away, and every later linearizable read
+        sees it. If this replica is excluded meanwhile, it joins again and finds out, or sends the operation again,
+        which is then applied once.
+
+        Args:
+            operation: for ``Machine.apply``.
+            timeout: seconds; None: no limit.
+
+        Raises:
+            Undecided: no answer within ``timeout``, or the replica was closed. With ``error.sent == 0`` it was not
+                sent, and will not be; otherwise it may be applied or not.
+            MachineError: ``apply`` raised.
+            NotReady: the replica was closed before, or can never join.
+            UsageError: the operation is not bytes, or larger than a message can be.
+        """
+        return self._result(self._wait_for(self._checked(operation), False, timeout))
+
+    def read(
+        self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0
+    ) -> T:
+        """Reads the machine, between two operations.
+
+        Args:
+            query: gets the machine, and returns what to read. It must not change the machine, keep a part of it, wait,
+                or call this replica.
+            guarantee: "linearizable" (default): it sees everything that any replica was answered before this call, also
+                if this replica is cut off and does not know it yet: then it waits. It costs a round of an ordered
+                message, which all reads and calls that come during one share. "read-your-writes": it sees every
+                operation for which ``call`` was called on this replica before, whether answered or not; costs nothing
+                if none is under way. "local": what this replica has now, at once.
+            timeout: seconds; None: no limit.
+
+        Raises:
+            NotReady: the guarantee could not be given within ``timeout``, or the replica has no state yet.
+        """
+        if guarantee not in GUARANTEES:
+            raise UsageError(f"guarantee={guarantee!r} must be one of {', '.join(map(repr, GUARANTEES))}")
+        if guarantee != "local":
+            call = self._wait_for(None, guarantee == "read-your-writes", timeout)
+            self._check_read(call)
+        return self._read_now(query)
+
+    def _read_now(self, query: Callable[[M], T]) -> T:
+        if not self._was_member:
+            raise NotReady(f"this replica has no state yet: {self.why}")
+        with self._applying:
+            return query(self.machine)
+
+    def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None) -> Call:
+        """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits for it any more."""
+        done = _thread.allocate_lock()
+        done.acquire()
+        call = Call(operation, done.release, own)
+        wait = -1.0 if timeout is None else min(nanoseconds(timeout) / 1e9, threading.TIMEOUT_MAX)
+        try:
+            if not self._begin(call):
+                done.acquire(True, wait)
+        except BaseException:
+            self._give_up(call)
+            raise
+        if call.answer is None:
+            self._give_up(call)
+        return call
+
+    def _begin(self, call: Call) -> bool:
+        """Takes a call, and sends what there is to send; True: it is answered already."""
+        message = None
+        with self._lock:
+            self._refuse_failed()
+            if self._outbox.add(call):
+                return True
+            group = self._group
+            if group is not None:
+                message = self._outbox.compose()
+        if message is not None and group is not None:
+            self._transmit(group, message)
+        return False
+
+    def _give_up(self, call: Call) -> None:
+        with self._lock:
+            if call.answer is not None:
+                return
+            served = self._outbox.give_up(call)
+        for each in served:
+            each.done()
+
+    def _refuse_failed(self) -> None:
+        """Under the lock."""
+        if self._failure is not None:
+            if isinstance(self._failure, SeqcastError):
+                raise self._failure
+            raise NotReady(f"this replica has failed: {self._failure!r}") from self._failure
+
+    def _checked(self, operation: bytes) -> bytes:
+        if not isinstance(operation, bytes):
+            raise UsageError(f"an operation is bytes, not {type(operation).__name__}: encode it")
+        if len(operation) > self._config.message_bytes_max - 256:
+            raise UsageError(
+                f"the operation has {len(operation)} bytes, and message_bytes_max={self._config.message_bytes_max}"
+            )
+        return operation
+
+    def _result(self, call: Call) -> bytes:
+        answer = call.answer
+        if answer is None:
+            error = Undecided(f"{'sent, and may be applied or not' if call.sent else 'not sent'}: {self._what_lacks()}")
+            error.sent = int(call.sent)
+            raise error
+        return data_of(answer)
+
+    def _check_read(self, call: Call) -> None:
+        if call.answer is None:
+            raise NotReady(f"the read cannot be answered with this guarantee: {self._what_lacks()}")
+
+    def _what_lacks(self) -> str:
+        return self.why or "no answer in time: a member is slow, or has just failed"
+
+    # ---- the life of a replica
+
+    def close(self) -> None:
+        """Leaves the group. Calls that wait raise ``Undecided``. A second call does nothing."""
+        with self._lock:
+            self._closing = self._joining.abandoned = True
+            group = self._group
+            self._lock.notify_all()
+        if group is not None:
+            group.leave()
+        self._unsent.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(self._config.leave_timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<seqcast.Replica {self.cluster!r}{'' if self.ready else f' not ready: {self.why}'}>"
+
+    def _start(self, ready_s: float) -> None:
+        for thread in self._threads:
+            thread.start()
+        try:
+            self.wait_ready(ready_s)
+        except BaseException:
+            self.close()
+            raise
+
+    def watch(self, watcher: Callable[[Event], object]) -> None:
+        """Calls a function with each view, ``Blocked``, ``Unblocked`` and ``Excluded`` of this replica, in their order
+        among the operations, and at once with the view that it is in. It runs on the thread that applies: it must not
+        wait."""
+        with self._applying:
+            self._watchers.append(watcher)
+            if self._view is not None:
+                watcher(self._view)
+
+    # ---- the thread that follows the group
+
+    def _run(self) -> None:
+        failure: BaseException = NotReady("this replica was closed")
+        try:
+            self._joining.begin()
+            while not self._closing:
+                group = self._join()
+                if group is None:
+                    break
+                try:
+                    self._follow(group)
+                finally:
+                    self._parted(group)
+        except Abandoned:
+            pass
+        except BaseException as error:
+            log.log(
+                logging.DEBUG if isinstance(error, SeqcastError) else logging.ERROR,
+                "the replica of %s has failed", self.cluster, exc_info=True,
+            )  # fmt: skip
+            failure = error
+        with self._lock:
+            self._failure, self._group = failure, None
+            rest = self._outbox.rest()
+            self._lock.notify_all()
+        for call in rest:
+            call.done()
+
+    def _join(self) -> Group | None:
+        """Joins the group, again and again; None: this replica is closed.
+
+        A replica that was in the group before knows that the group exists, so it never founds another one: it would be
+        one beside the majority that continued without it.
+        """
+        config = self._config.replace(found=0) if self._was_member else self._config
+        while not self._closing:
+            try:
+                group = join(self.cluster, name=self._name, state=_Part(self), config=config)
+            except JoinRefused as refused:
+                if not self._was_member:
+                    raise
+                self._note(f"it cannot join again: {refused}")
+                self._pause(AGAIN_S)
+            except (JoinTimeout, NotMember) as late:
+                self._note(str(late))
+            else:
+                self._joined(group)
+                return group
+        return None
+
+    def _note(self, why: str) -> None:
+        with self._lock:
+            self._why = why
+
+    def _pause(self, seconds: float) -> None:
+        with self._lock:
+            self._lock.wait_for(lambda: self._closing, seconds)
+
+    def _joined(self, group: Group) -> None:
+        with self._lock:
+            self._group, self._was_member, self._why = group, True, ""
+            answered = self._outbox.rejoined(self._log)
+            closing, message = self._closing, self._outbox.compose()
+            self._lock.notify_all()
+        if closing:
+            group.leave()
+        self._answer(answered, group, message)
+
+    def _parted(self, group: Group) -> None:
+        """The membership has ended."""
+        with self._lock:
+            self._group = None
+            self._why = self._why or str(group.status.reason) or "it left its group"
+        self._log.leave()
+        self._view = None
+        group.leave(0)
+        group.close_journal()
+
+    def _follow(self, group: Group) -> None:
+        while True:
+            try:
+                event = group.next_event(self._tick_s(group))
+            except NotMember:
+                return
+            if isinstance(event, Message):
+                with self._applying:
+                    applied = self._log.take(event.payload, event.sender.id, event.sent_ns, event.transitional)
+                if applied is not None and applied.entry.origin == self._outbox.origin:
+                    self._own(group, (applied,))
+            elif event is not None:
+                self._event(group, event)
+            elif self._due is not None:
+                self._tick(group)
+
+    def _event(self, group: Group, event: Event) -> None:
+        done: list[Applied] = []
+        with self._applying:
+            if isinstance(event, View):
+                done = self._log.enter([member.id for member in event.members])
+                self._view = event
+            if isinstance(event, Excluded):
+                self._note(event.reason)
+                self._view = None
+            watchers = list(self._watchers) if isinstance(event, View | Blocked | Unblocked | Excluded) else []
+            for watcher in watchers:
+                watcher(event)
+        self._own(group, done)
+
+    def _own(self, group: Group, applied: Iterable[Applied]) -> None:
+        """Answers the calls whose operations were applied, and sends the next message."""
+        answered: list[Call] = []
+        with self._lock:
+            for each in applied:
+                if each.entry.origin == self._outbox.origin:
+                    answered += self._outbox.applied(each)
+            message = self._outbox.compose()
+        self._answer(answered, group, message)
+
+    def _answer(self, answered: list[Call], group: Group, message: bytes | None) -> None:
+        if message is not None:
+            self._transmit(group, message)
+        for call in answered:
+            call.done()
+
+    # ---- time, where nobody sends
+
+    def _tick_s(self, group: Group) -> float | None:
+        """Seconds until this replica is to tell the time, if it is the one that does; None: never."""
+        if self._due is None or self._view is None or self._view.coordinator.id != group.member.id:
+            return None
+        due = self._due()
+        if due is None:
+            return None
+        passed = self._ticked + TICK_S - time.monotonic()
+        return max(passed, (due - self._log.clock.now_ns) / 1e9, 0.0)
+
+    def _tick(self, group: Group) -> None:
+        self._ticked = time.monotonic()
+        with self._lock:
+            message = self._outbox.compose(empty=True)
+        if message is not None:
+            self._transmit(group, message)
+
+    # ---- sending
+
+    def _transmit(self, group: Group, message: bytes) -> None:
+        """Sends a message; if that would wait, another thread does."""
+        try:
+            group.send(message, timeout=0.0)
+        except SendTimeout:
+            self._unsent.put((group, message))
+        except NotMember:
+            pass  # its operations are sent again when this replica is back
+
+    def _pump(self) -> None:
+        while (unsent := self._unsent.get()) is not None:
+            group, message = unsent
+            try:
+                group.send(message)
+            except NotMember:
+                pass
+
+
+class _Part:
+    """The state handler of one incarnation of a replica.
+
+    Args:
+        of: the replica.
+    """
+
+    def __init__(self, of: Replica[Any]) -> None:
+        self._of = of
+
+    def get_state(self, write: Callable[[Any], None]) -> None:
+        of = self._of
+        with of._applying:
+            applied = of._log.snapshot(write)
+        group = of._group
+        if applied and group is not None:
+            of._own(group, applied)
+
+    def set_state(self, read: Callable[..., bytes]) -> None:
+        with self._of._applying:
+            self._of._log.restore(read)
+
+
+def data_of(answer: Answer) -> bytes:
+    """The answer's data.
+
+    Raises:
+        MachineError: it is an error.
+        Undecided: the group has forgotten this replica, and does not know whether the operation was applied.
+    """
+    if answer is FORGOTTEN:
+        error = Undecided("sent twice, and the group no longer knows whether it applied the first one")
+        error.sent = 1
+        raise error
+    if not answer.ok:
+        raise MachineError(answer.data.decode())
+    return answer.data

@@ -1,0 +1,240 @@
+"""Replicated state machines on real sockets: threads call and read while replicas stop, are killed, and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from counting import Counting
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, script, wait_until
+
+import seqcast
+import seqcast.blocks.aio
+
+pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
+HELPERS = str(Path(__file__).resolve().parents[1] / "helpers")
+REPLICA = """
+import sys, seqcast
+sys.path.insert(0, sys.argv[4])
+from counting import Counting
+cluster, name, interface, _, found = sys.argv[1:]
+with seqcast.replicate(cluster, Counting(), name=name, interface=interface, found=int(found), ready_s=60) as kv:
+    print("ready", flush=True)
+    for line in sys.stdin:
+        word, what = line.split()
+        if word == "call":
+            print(int(kv.call(what.encode(), timeout=60)), flush=True)
+        else:
+            print(kv.read(lambda machine: machine.total, guarantee=what, timeout=60), flush=True)
+"""
+
+
+def replicate(name: str, who: str, **settings: Any) -> seqcast.Replica[Counting]:
+    settings = {"found": 1, "ready_s": LIMIT_S, **PATIENT_JOINER, **settings}
+    return seqcast.replicate(name, Counting(), name=who, interface=LOOPBACK, **settings)
+
+
+class Process:
+    """A replica in a process of its own."""
+
+    def __init__(self, name: str, who: str, found: int) -> None:
+        self.process = script(REPLICA, name, who, LOOPBACK, HELPERS, str(found))
+
+    def ready(self) -> Process:
+        assert self.answer() == "ready"
+        return self
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def ask(self, word: str, what: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word} {what}\n")
+        self.process.stdin.flush()
+
+    def tell(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+
+@contextlib.contextmanager
+def processes(name: str, *names: str, found: int = 2) -> Iterator[list[Process]]:
+    made = [Process(name, who, found) for who in names]
+    try:
+        yield [each.ready() for each in made]
+    finally:
+        for each in made:
+            with contextlib.suppress(ProcessLookupError):
+                each.tell(signal.SIGKILL)
+            each.process.communicate()
+
+
+def test_threads_of_all_replicas_call_and_each_operation_is_applied_once_everywhere() -> None:
+    name = cluster()
+    with contextlib.ExitStack() as stack:
+        replicas = [stack.enter_context(replicate(name, who)) for who in "abc"]
+        answers: list[int] = []
+
+        def work(replica: seqcast.Replica[Counting]) -> None:
+            for _ in range(100):
+                answers.append(int(replica.call(b"1", timeout=LIMIT_S)))
+
+        threads = [threading.Thread(target=work, args=(replica,)) for replica in replicas for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(answers) == list(range(1, 1201))
+        assert [replica.read(lambda machine: machine.total) for replica in replicas] == [1200] * 3
+        joined = stack.enter_context(replicate(name, "d"))
+        assert joined.read(lambda machine: machine.total, guarantee="local") == 1200
+        assert joined.ready and joined.why == "" and len(joined.group.view) == 4
+
+
+def test_reads_and_calls_under_load_share_messages() -> None:
+    with replicate(cluster(), "a") as kv:
+        before = kv.group.counters()["messages_sent"]
+        threads = [
+            threading.Thread(target=lambda: [kv.read(lambda machine: machine.total) for _ in range(50)])
+            for _ in range(16)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert kv.group.counters()["messages_sent"] - before < 16 * 50 / 2
+        kv.read(lambda machine: machine.total, guarantee="read-your-writes")
+        kv.read(lambda machine: machine.total, guarantee="local")
+
+
+def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:
+    name = cluster()
+    with processes(name, "a", "b", "c") as (a, b, c):
+        a.ask("call", "1")
+        assert a.answer() == "1"
+        c.tell(signal.SIGSTOP)
+        c.ask("call", "10")  # it is read when the process goes on, before it knows that it was excluded
+        b.ask("call", "100")
+        assert b.answer() == "101"  # decided without c
+        c.tell(signal.SIGCONT)
+        assert c.answer() == "111"
+        for each in (a, b, c):
+            each.ask("read", "linearizable")
+            assert each.answer() == "111"
+
+
+def test_a_sequencer_that_was_stopped_reads_nothing_stale_and_the_local_state_was() -> None:
+    name = cluster()
+    with processes(name, "a", found=1) as (a,), processes(name, "b", "c") as (b, _):
+        a.ask("call", "5")
+        assert a.answer() == "5"
+        a.tell(signal.SIGSTOP)
+        for guarantee in ("local", "linearizable"):  # read when it goes on, before it knows that it was excluded
+            a.ask("read", guarantee)
+        b.ask("call", "1")
+        assert b.answer() == "6"
+        a.tell(signal.SIGCONT)
+        assert (a.answer(), a.answer()) == ("5", "6")
+
+
+def test_a_killed_coordinator_loses_nothing_that_was_answered() -> None:
+    name = cluster()
+    with processes(name, "a", "b", "c") as (a, b, c):
+        for _ in range(20):
+            a.ask("call", "1")
+        answered = [a.answer() for _ in range(10)]
+        a.tell(signal.SIGKILL)
+        b.ask("call", "100")
+        assert int(b.answer()) >= 100 + int(answered[-1])
+        c.ask("read", "linearizable")
+        assert int(c.answer()) >= 100 + int(answered[-1])
+        with processes(name, "a") as (again,):
+            again.ask("read", "linearizable")
+            assert int(again.answer()) >= 100 + int(answered[-1])
+
+
+def test_a_replica_that_hears_nobody_says_why_and_decides_nothing() -> None:
+    began = time.monotonic()
+    with replicate(cluster(), "a", found=2, ready_s=0) as kv:
+        assert time.monotonic() - began < 5
+        with pytest.raises(seqcast.Undecided, match="not sent: ") as caught:
+            kv.call(b"1", timeout=0.3)
+        assert caught.value.sent == 0
+        for guarantee in ("local", "linearizable"):
+            with pytest.raises(seqcast.NotReady):
+                kv.read(lambda machine: machine.total, guarantee=guarantee, timeout=0.1)
+        assert not kv.ready and kv.why and not kv.wait_ready(0.1)
+        with pytest.raises(seqcast.NotReady):
+            kv.group  # noqa: B018
+
+
+def test_what_a_machine_raises_reaches_the_caller() -> None:
+    with replicate(cluster(), "a") as kv:
+        with pytest.raises(seqcast.MachineError, match="ValueError"):
+            kv.call(b"x")
+        assert kv.call(b"2") == b"2" and kv.counters.failed == 1
+
+
+def test_wrong_uses_are_refused() -> None:
+    name = cluster()
+    for settings in ({"partition": "merge"}, {"safe": False}, {"deliver_own": False}):
+        with pytest.raises(seqcast.ConfigError, match="a replica needs"):
+            replicate(name, "a", **settings)
+    with pytest.raises(seqcast.UsageError, match="must have the functions"):
+        seqcast.replicate(name, object())  # type: ignore[type-var]
+    with pytest.raises(seqcast.ConfigError, match="interface"):
+        seqcast.replicate(name, Counting(), interface="none-such")
+    with replicate(name, "a") as kv:
+        for wrong in ("1", None):
+            with pytest.raises(seqcast.UsageError, match="is bytes"):
+                kv.call(wrong)  # type: ignore[arg-type]
+        with pytest.raises(seqcast.UsageError, match="guarantee"):
+            kv.read(lambda machine: machine.total, guarantee="fresh")  # type: ignore[arg-type]
+        with pytest.raises(seqcast.NameTaken), replicate(name, "a", name_taken_s=1.0):
+            pass
+    with pytest.raises(seqcast.NotReady, match="closed"):
+        kv.call(b"1")
+
+
+def test_calls_that_wait_are_told_when_the_replica_is_closed() -> None:
+    kv = replicate(cluster(), "a", found=2, ready_s=0)
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            kv.call(b"1", timeout=None)
+        except seqcast.SeqcastError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_until(lambda: bool(kv._outbox.pending))
+    kv.close()
+    thread.join(LIMIT_S)
+    assert [type(error) for error in errors] == [seqcast.Undecided]
+
+
+def test_asyncio_calls_and_reads() -> None:
+    async def main() -> None:
+        start = seqcast.blocks.aio.replicate(cluster(), Counting(), name="a", interface=LOOPBACK)
+        async with start as kv:
+            answers = await asyncio.gather(*(kv.call(b"1") for _ in range(100)))
+            assert sorted(map(int, answers)) == list(range(1, 101))
+            for guarantee in ("local", "read-your-writes", "linearizable"):
+                assert await kv.read(lambda machine: machine.total, guarantee=guarantee) == 100
+            with pytest.raises(seqcast.MachineError):
+                await kv.call(b"x")
+            assert kv.ready and kv.why == "" and kv.machine.total == 100 and kv.counters.applied == 100
+            assert await kv.wait_ready(1.0) and len(kv.group.view) == 1
+        with pytest.raises(seqcast.NotReady):
+            await kv.call(b"1")
+
+    asyncio.run(main())

@@ -1,0 +1,186 @@
+"""The pure parts of a replicated state machine: its log and its outbox."""
+
+import io
+
+import pytest
+from counting import Counting
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqcast.blocks import log as logs
+from seqcast.blocks.log import FORGOTTEN, RETRIED, Entry, Log
+from seqcast.blocks.outbox import IN_FLIGHT_MAX, Call, Outbox
+from seqcast.errors import UsageError
+
+MEMBER = 7
+
+
+def calls(outbox, *operations):
+    made = [Call(operation, lambda: None) for operation in operations]
+    for call in made:
+        outbox.add(call)
+    return made
+
+
+def take(log, payload, transitional=False):
+    return log.take(payload, MEMBER, 0, transitional)
+
+
+def joiner_of(log):
+    """A log with the state of this one, as it joins."""
+    written = io.BytesIO()
+    log.snapshot(written.write)
+    written.seek(0)
+    other = Log(Counting())
+    other.restore(written.read)
+    return other
+
+
+@given(
+    st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20))
+)
+def test_a_message_is_what_it_was(flags, origin, number, operations):
+    entry = Entry(flags, origin, number, 3, 4, operations)
+    assert Entry.decode(entry.encode()) == entry
+
+
+@given(st.binary(max_size=80))
+def test_bytes_that_are_no_message_are_counted_and_change_nothing(data):
+    log = Log(Counting())
+    take(log, data)
+    assert log.machine.applied == 0
+    assert log.counters.malformed == 1 or len(data) >= logs.HEAD.size
+
+
+def test_calls_that_come_while_messages_are_on_their_way_share_the_next_one():
+    log, outbox = Log(Counting()), Outbox(1)
+    messages = []
+    for _ in range(IN_FLIGHT_MAX):
+        calls(outbox, b"1")
+        messages.append(outbox.compose())
+    waiting = calls(outbox, b"10", b"100")
+    assert outbox.compose() is None
+    (first,) = outbox.applied(take(log, messages[0]))
+    assert first.answer.data == b"1"
+    message = outbox.compose()
+    assert list(Entry.decode(message).operations) == [b"10", b"100"]
+    outbox.applied(take(log, messages[1]))
+    outbox.applied(take(log, message))
+    assert [call.answer.data for call in waiting] == [b"12", b"112"]
+    assert outbox.rest() == []
+
+
+def test_a_read_waits_for_a_message_that_is_sent_after_it():
+    log, outbox = Log(Counting()), Outbox(1)
+    calls(outbox, b"1")
+    before = outbox.compose()
+    read = Call(None, lambda: None)
+    outbox.add(read)
+    after = outbox.compose()
+    assert read not in outbox.applied(take(log, before))
+    assert outbox.applied(take(log, after)) == [read]
+
+
+def test_a_read_of_own_writes_waits_for_those_before_it_and_no_others():
+    log, outbox = Log(Counting()), Outbox(1)
+    assert outbox.add(Call(None, lambda: None, own=True))
+    (write,) = calls(outbox, b"1")
+    message = outbox.compose()
+    read = Call(None, lambda: None, own=True)
+    assert not outbox.add(read)
+    (later,) = calls(outbox, b"1")
+    assert outbox.applied(take(log, message)) == [write, read]
+    read = Call(None, lambda: None, own=True)
+    outbox.add(read)
+    assert outbox.give_up(later) == [read]
+
+
+def test_what_is_transitional_waits_for_its_view_and_is_dropped_without_one():
+    log, outbox = Log(Counting()), Outbox(1)
+    calls(outbox, b"1")
+    message = outbox.compose()
+    assert take(log, message, transitional=True) is None and log.machine.applied == 0
+    log.leave()
+    assert log.enter([MEMBER]) == [] and log.machine.applied == 0
+    take(log, message, transitional=True)
+    (applied,) = log.enter([MEMBER])
+    assert applied.answers[0].data == b"1" and log.machine.applied == 1
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["lost", "applied"])
+def test_after_an_exclusion_a_call_is_answered_or_sent_again_and_applied_once(known):
+    others, log, outbox = Log(Counting()), Log(Counting()), Outbox(1)
+    take(others, Entry(0, 2, 1, 1, 1, [b"1000"]).encode())
+    (call,) = calls(outbox, b"1")
+    message = outbox.compose()
+    (unsent,) = calls(outbox, b"5")
+    if known:
+        take(others, message)
+    log = joiner_of(others)
+    answered = outbox.rejoined(log)
+    assert (call in answered) == known
+    while (message := outbox.compose()) is not None:
+        take(others, message)
+        outbox.applied(take(log, message))
+    assert (call.answer.data, unsent.answer.data) == (b"1001", b"1006")
+    assert log.machine.total == others.machine.total == 1006
+
+
+def test_a_message_that_comes_twice_is_applied_once_and_its_second_answer_is_the_first():
+    log = Log(Counting())
+    first = take(log, Entry(0, 1, 1, 1, 1, [b"1", b"2"]).encode())
+    again = take(log, Entry(RETRIED, 1, 2, 1, 2, [b"2", b"3"]).encode())
+    assert again.answers == [first.answers[1], (True, b"6")]
+    assert log.counters.repeated == 1 and log.machine.applied == 3
+
+
+def test_answers_are_kept_until_the_caller_has_them_and_no_longer():
+    log = Log(Counting())
+    for seq in range(1, 1000):
+        take(log, Entry(0, 1, seq, max(1, seq - 3), seq, [b"1"]).encode())
+    assert log.answer(1, 998).data == b"998" and log.answer(1, 990) is None
+    take(log, Entry(0, 1, 1000, 10**9, 10**9, []).encode())
+    assert log.answer(1, 999) is None
+
+
+def test_who_was_silent_longest_is_forgotten_and_not_applied_twice(monkeypatch):
+    monkeypatch.setattr(logs, "ORIGINS_MAX", 2)
+    log = Log(Counting())
+    for origin in (1, 2, 1, 3):
+        take(log, Entry(0, origin, origin, 1, origin, [b"1"]).encode())
+    log = joiner_of(log)
+    assert take(log, Entry(RETRIED, 2, 9, 1, 2, [b"1"]).encode()).answers == [FORGOTTEN]
+    assert log.counters.forgotten == 1 and log.machine.applied == 3
+
+
+def test_a_machine_that_raises_answers_with_the_error_and_once():
+    log = Log(Counting())
+    entry = Entry(0, 1, 1, 1, 1, [b"x"]).encode()
+    (answer,) = take(log, entry).answers
+    assert not answer.ok and answer.data.startswith(b"ValueError: ") and log.counters.failed == 1
+    assert take(log, entry).answers == [answer] and log.counters.failed == 1
+
+
+def test_a_joiner_has_table_time_and_view():
+    log = Log(Counting())
+    log.enter([MEMBER, 9])
+    for seq, sent_ns in ((1, 1000), (2, 5000)):
+        log.take(Entry(0, 1, seq, 1, seq, [b"1"]).encode(), MEMBER, sent_ns, False)
+    other = joiner_of(log)
+    assert (other.view, other.clock.now_ns, other.answer(1, 2)) == ((MEMBER, 9), 4000, (True, b"2"))
+    assert other.machine.total == 2
+
+
+def test_a_state_of_something_else_is_refused():
+    with pytest.raises(UsageError, match="none of a replica"):
+        Log(Counting()).restore(io.BytesIO(b"{}").read)
+
+
+def test_a_call_that_nobody_waits_for_is_not_sent_and_holds_up_nobody():
+    log, outbox = Log(Counting()), Outbox(1)
+    one, two = calls(outbox, b"1", b"2")
+    outbox.give_up(one)
+    message = outbox.compose()
+    assert not one.sent and list(Entry.decode(message).operations) == [b"2"]
+    outbox.applied(take(log, message))
+    assert two.answer.data == b"2"
