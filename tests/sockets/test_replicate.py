@@ -133,7 +133,7 @@ def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:
 
 def test_a_sequencer_that_was_stopped_reads_nothing_stale_and_the_local_state_was() -> None:
     name = cluster()
-    with processes(name, "a", found=1) as (a,), processes(name, "b", "c") as (b, _):
+    with processes(name, "a", found=1) as (a,), processes(name, "b", "c", found=1) as (b, _):
         a.ask("call", "5")
         assert a.answer() == "5"
         a.tell(signal.SIGSTOP)
