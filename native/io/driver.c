@@ -23,7 +23,7 @@ void sc_driver_stop(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     while (d->role.callers > 0 || d->role.io_state == SC_IO_POLLING) {
         sc_io_wake(&d->io);
-        sc_cond_broadcast(&d->role.freed);
+        sc_wake_all(d);
         sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
     }
     sc_cond_broadcast(&d->role.io_idle);
@@ -66,7 +66,7 @@ void sc_driver_poke(sc_driver *d) {
     if (d->waits.watched) sc_tell_watcher(d);
     sc_mutex_unlock(d->lock);
     sc_mutex_lock(&d->role.lock);
-    sc_cond_broadcast(&d->role.freed);
+    sc_wake_all(d);
     if (d->role.holder != SC_ROLE_FREE) sc_io_wake(&d->io); /* the engine's deadline may have moved, too */
     sc_mutex_unlock(&d->role.lock);
 }

@@ -54,12 +54,15 @@ typedef struct { /* transmit.c */
     sc_address others[SC_MEMBERS_MAX]; /* of that view; under `lock` */
 } sc_transmitter;
 
+/* What a caller waits for: one of them. */
+enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4, SC_WANT_ANY = 7, SC_WANTS = 3 };
 enum { SC_ROLE_FREE = 0, SC_ROLE_IO = 1, SC_ROLE_CALLER = 2 };
 enum { SC_IO_AWAKE = 0, SC_IO_POLLING = 1, SC_IO_STANDBY = 2, SC_IO_DEEP = 3 };
 
 typedef struct { /* role.c */
     sc_mutex lock;
-    sc_cond freed; /* callers wait for the role, or for what the holder receives */
+    sc_cond came[SC_WANTS]; /* callers wait for the role, or for what its holder receives: by what they want */
+    sc_cond freed; /* others wait until nobody has the role */
     sc_cond io_idle; /* the I/O thread stands by */
     int holder; /* SC_ROLE_* */
     int callers; /* in sc_drive or with the role */
@@ -71,7 +74,7 @@ typedef struct { /* role.c */
     int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
     int64_t loop_woken; /* monotonic time */
     int handed; /* to the I/O thread: it takes the role at once */
-    sc_atomic waiting; /* callers without the role: the holder wakes them after each round */
+    sc_atomic waiting[SC_WANTS]; /* how many at each of `came`: woken by a round that brings what they want */
 } sc_role;
 
 typedef struct { /* intake.c and round.c; all of it is the role holder's, who lets others read `came` and `loaded` */
@@ -90,6 +93,7 @@ typedef struct { /* intake.c and round.c; all of it is the role holder's, who le
     uint64_t gather; /* bytes: a quarter of a window */
     unsigned looks; /* at the sockets, by a spinning thread */
     int talk; /* the lane that brought the last message */
+    uint64_t sendable; /* sc_engine_sendable, as of which callers without the role were woken */
     sc_atomic loaded;
 } sc_round;
 
@@ -201,7 +205,6 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s);
 /* This thread runs a block callback from now on (1), or no longer (0). */
 void sc_driver_callback(sc_driver *d, int runs);
 
-enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4 };
 /* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the member that sends it. */
 /* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed, or the
  * driver stops (0); 0 may also come early. A signal does not end it: its handler runs, and the wait goes on. */

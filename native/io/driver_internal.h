@@ -15,10 +15,17 @@ int sc_driver_has(sc_driver *d, int want, uint64_t mark);
 void sc_tell_engine_news(sc_driver *d);
 /* Something is deliverable, or the driver stops: wakes the event loop that waits for it. Locked. */
 void sc_tell_watcher(sc_driver *d);
-/* Something has come that callers may be waiting for: the holder of the receive role on the sockets, others for it. */
+/* Of these things (SC_WANT_*) something may be there: wakes the callers that wait for them, the holder of the receive role on the
+ * sockets, others for it. */
 void sc_wake_caller(sc_driver *d, int what);
-/* Callers without the role, if there are any, check again what they wait for. */
+/* The same for what a round has brought, for those that wait for its holder. */
 void sc_wake_waiting(sc_driver *d);
+/* Does a caller without the role wait for any of these things? */
+int sc_is_waited(const sc_driver *d, int what);
+/* Nobody has the role: one of those that wait for it takes it, or leaves it to the next one. Under `role.lock`. */
+void sc_offer_role(sc_driver *d);
+/* All that wait for the role or for its holder look again: the driver stops, or something else has changed. Under `role.lock`. */
+void sc_wake_all(sc_driver *d);
 /* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */
 void sc_kick_io(sc_driver *d);
 

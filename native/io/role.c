@@ -13,6 +13,7 @@
 
 void sc_role_init(sc_role *role) {
     sc_mutex_init(&role->lock);
+    for (int k = 0; k < SC_WANTS; k++) sc_cond_init(&role->came[k]);
     sc_cond_init(&role->freed);
     sc_cond_init(&role->io_idle);
 }
@@ -58,8 +59,10 @@ static void become_holder(sc_driver *d) {
 static void caller_leaves(sc_driver *d) {
     d->role.callers--;
     d->role.left = sc_now();
-    if (d->role.callers > 0 || sc_load(&d->stop))
-        sc_cond_broadcast(&d->role.freed);
+    if (sc_load(&d->stop))
+        sc_wake_all(d);
+    else if (d->role.callers > 0)
+        sc_offer_role(d);
     else if (d->role.io_state == SC_IO_DEEP)
         sc_cond_signal(&d->role.io_idle);
 }
@@ -67,12 +70,13 @@ static void caller_leaves(sc_driver *d) {
 /* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`, also during the
  * check: who makes the condition true finds `waiting`, and then the lock, so that its wake-up comes after the wait has begun. */
 static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until) {
-    sc_store(&d->role.waiting, sc_load(&d->role.waiting) + 1);
+    int k = want >> 1; /* of SC_WANT_* */
+    sc_store(&d->role.waiting[k], sc_load(&d->role.waiting[k]) + 1);
     if (d->role.holder == SC_ROLE_IO && d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
     int found = sc_driver_has(d, want, mark);
     if (!found && !sc_load(&d->stop))
-        sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_earlier(until, sc_now() + 10000000));
-    sc_store(&d->role.waiting, sc_load(&d->role.waiting) - 1);
+        sc_cond_wait_until(&d->role.came[k], &d->role.lock, sc_earlier(until, sc_now() + 10000000));
+    sc_store(&d->role.waiting[k], sc_load(&d->role.waiting[k]) - 1);
     return found;
 }
 
@@ -236,6 +240,7 @@ static void hold_role(sc_driver *d) {
     }
     d->role.holder = SC_ROLE_FREE;
     sc_cond_broadcast(&d->role.freed);
+    sc_offer_role(d);
 }
 
 /* The I/O thread looks whether callers still drive. */
@@ -325,6 +330,6 @@ void sc_driver_run(sc_driver *d) {
         }
         d->role.io_state = SC_IO_AWAKE;
     }
-    sc_cond_broadcast(&d->role.freed);
+    sc_wake_all(d);
     sc_mutex_unlock(&d->role.lock);
 }

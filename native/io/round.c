@@ -76,7 +76,7 @@ static uint64_t spin(sc_driver *d, int64_t ns, int64_t until, int *urgent) {
     int first = SC_RECEIVE_FIRST;
     while (now < end && now < d->round.deadline) {
         bytes = look(d, first, urgent);
-        if (bytes || sc_load(&d->io.woken) || sc_load(&d->role.waiting) || sc_load(&d->stop)) break;
+        if (bytes || sc_load(&d->io.woken) || sc_is_waited(d, SC_WANT_ANY) || sc_load(&d->stop)) break;
         first = SC_RECEIVE_ONE;
         leave_core(d, now);
         now = sc_now();
@@ -117,7 +117,7 @@ static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *ur
 }
 
 static void measure(sc_driver *d, int64_t now) {
-    sc_pace_load load = {(int64_t)sc_counted(&d->turn.packed_at), sc_load(&d->role.waiting) != 0, d->round.gather};
+    sc_pace_load load = {(int64_t)sc_counted(&d->turn.packed_at), sc_is_waited(d, SC_WANT_ANY), d->round.gather};
     sc_pace_measure(&d->round.pace, &load, now);
     sc_store(&d->round.loaded, d->round.pace.loaded);
 }

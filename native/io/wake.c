@@ -69,16 +69,48 @@ void sc_tell_engine_news(sc_driver *d) {
 
 /* ---- threads that wait on the sockets ----------------------------------------------------------------------- */
 
-void sc_wake_waiting(sc_driver *d) {
-    if (!sc_load(&d->role.waiting)) return;
+int sc_is_waited(const sc_driver *d, int what) {
+    for (int k = 0; k < SC_WANTS; k++)
+        if (what >> k & 1 && sc_load(&d->role.waiting[k])) return 1;
+    return 0;
+}
+
+static void wake_waiting(sc_driver *d, int what) {
+    if (!sc_is_waited(d, what)) return;
     sc_mutex_lock(&d->role.lock);
-    sc_cond_broadcast(&d->role.freed);
+    for (int k = 0; k < SC_WANTS; k++)
+        if (what >> k & 1) sc_cond_broadcast(&d->role.came[k]);
     sc_mutex_unlock(&d->role.lock);
+}
+
+/* Where many threads send and one receives, only a round that brings credit is news for those that wait for it. */
+void sc_wake_waiting(sc_driver *d) {
+    if (!sc_is_waited(d, SC_WANT_ANY)) return;
+    sc_mutex_lock(d->lock);
+    int what = SC_WANT_STATE;
+    if (sc_engine_deliverable(d->engine) > 0) what |= SC_WANT_DELIVERY;
+    if (sc_engine_sendable(d->engine) != d->round.sendable) what |= SC_WANT_SENDABLE;
+    d->round.sendable = sc_engine_sendable(d->engine);
+    sc_mutex_unlock(d->lock);
+    wake_waiting(d, what);
+}
+
+void sc_offer_role(sc_driver *d) {
+    for (int k = 0; k < SC_WANTS; k++) {
+        if (!sc_load(&d->role.waiting[k])) continue;
+        sc_cond_signal(&d->role.came[k]);
+        return;
+    }
+}
+
+void sc_wake_all(sc_driver *d) {
+    for (int k = 0; k < SC_WANTS; k++) sc_cond_broadcast(&d->role.came[k]);
+    sc_cond_broadcast(&d->role.freed);
 }
 
 /* The holder may want something else than those who wait for it. */
 void sc_wake_caller(sc_driver *d, int what) {
-    sc_wake_waiting(d);
+    wake_waiting(d, what);
     if (!(sc_load(&d->waits.caller_wants) & what) || !sc_exchange(&d->waits.caller_wants, 0)) return;
     sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for it */
     sc_io_wake(&d->io);

@@ -225,7 +225,10 @@ void world_wake(sc_cond *c, int all) {
     for (int i = 0; i < w.n; i++)
         if (w.threads[i].state == WORLD_COND && w.threads[i].on == c) found[n++] = i;
     if (n && !all) found[0] = found[world_draw((uint64_t)n)];
-    for (int k = 0; k < (all ? n : n > 0); k++) w.threads[found[k]].state = WORLD_READY;
+    for (int k = 0; k < (all ? n : n > 0); k++) {
+        world_woken(&w.threads[found[k]]);
+        w.threads[found[k]].state = WORLD_READY;
+    }
 }
 
 static void enter(void) {

@@ -33,3 +33,5 @@ void world_fail(const char *format, ...) __attribute__((format(printf, 1, 2), no
 /* Opens the sockets of member `id`, 1 or 2. */
 void world_open(sc_io *io, uint64_t id);
 int world_readable(int fd);
+/* The scenario's: a thread is woken from a condition. */
+void world_woken(const thread *t);
