@@ -399,6 +399,20 @@ def test_readers_that_take_nothing_have_no_rows_in_memory_and_are_dropped_by_nam
             each.close()
 
 
+def test_of_large_rows_few_are_in_memory_at_a_time(tmp_path: Path) -> None:
+    """Whatever a row group of the file has, which is up to 64 MB."""
+    rng = random.Random(1)
+    rows = [Row(A, 1 + at, 0, 1 + at, rng.randbytes(10_000)) for at in range(5000)]
+    found = reader.read(journal(tmp_path, A, [(V1, rows)], payload="full"))
+    assert not any(segment.live for segment in found.segments)
+    before, most, at = pa.total_allocated_bytes(), 0, 0
+    for batch in tap.rows_between(found, 0, 5000, ["payload"], tap.BATCH_ROWS, tap.DECODED_BYTES):
+        most = max(most, pa.total_allocated_bytes() - before)
+        assert batch["payload"].to_pylist() == [row.payload for row in rows[at : at + len(batch)]]
+        at += len(batch)
+    assert at == 5000 and most < 16 << 20, "a file of 8 MiB may be read whole"
+
+
 def test_readers_in_turns_get_all_rows_once(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     server, client, _ = served
     monkeypatch.setattr(tap, "TURN_S", 0.0)

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 WHOLE_BYTES_MAX = 8 << 20
 """A rolled segment up to this size is read into memory in one step, which takes the least time."""
+READ_BYTES = 64 << 10
+"""So much of each column is read at a time, if no more than a batch is to be in memory."""
 COMPARED_MAX = 1024
 """A process remembers this many rolled segments that it has compared with their checksums."""
 
@@ -407,6 +409,7 @@ def segment_batches(
     columns: Sequence[str] | None = None,
     *,
     batch_rows: int = 1 << 16,
+    batch_bytes: int = 0,
     first: int = 0,
     end: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -416,6 +419,8 @@ def segment_batches(
     Args:
         batch_rows: bound of a batch of a rolled segment, which has no more than a row group; a batch of a live one has
             what was written together.
+        batch_bytes: about, of a batch of a rolled segment, of which no more is read at a time; a single row may be
+            larger. 0: a row group may be in memory.
         first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
 
     Raises:
@@ -425,14 +430,14 @@ def segment_batches(
     first, end = max(0, first), segment.rows if end is None else min(end, segment.rows)
     if first >= end:
         return
-    for at, batch in _batches_around(segment, columns, batch_rows, first, end):
+    for at, batch in _batches_around(segment, columns, batch_rows, batch_bytes, first, end):
         begin, stop = max(at, first), min(at + batch.num_rows, end)
         if begin < stop:
             yield _with_columns(batch.slice(begin - at, stop - begin), columns)
 
 
 def _batches_around(
-    segment: Segment, columns: Sequence[str] | None, batch_rows: int, first: int, end: int
+    segment: Segment, columns: Sequence[str] | None, batch_rows: int, batch_bytes: int, first: int, end: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Batches of a segment, each with the place of its first row, that have its rows from ``first`` to ``end`` - 1."""
     import pyarrow as pa
@@ -450,11 +455,16 @@ def _batches_around(
             except FileNotFoundError:  # rolled meanwhile; nothing was given out yet
                 rolled = _now_rolled(segment)
             skip = segment.first_idx - rolled.first_idx
-            for at, batch in _batches_around(rolled, columns, batch_rows, first + skip, end + skip):
+            for at, batch in _batches_around(rolled, columns, batch_rows, batch_bytes, first + skip, end + skip):
                 yield at - skip, batch
             return
         part = first > 0 or end < segment.rows
-        with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part, pre_buffer=False) as file:
+        with pq.ParquetFile(
+            _contents(segment, part=part),
+            page_checksum_verification=part,
+            pre_buffer=False,
+            buffer_size=min(batch_bytes, READ_BYTES),
+        ) as file:
             if (rows := file.metadata.num_rows) != segment.rows:
                 raise JournalDamaged(f"{path} has {rows} rows, and {MANIFEST_FILE} says {segment.rows}")
             names = file.schema_arrow.names
@@ -462,9 +472,9 @@ def _batches_around(
             if missing := sorted({*(kept or ())} - {*names}):
                 raise JournalDamaged(f"{segment.path} has no column {missing[0]!r}")
             at, groups = _row_groups(file.metadata, first, end)
-            largest = max((file.metadata.row_group(group).num_rows for group in groups), default=1)
+            together = _rows_together(file.metadata, groups, batch_rows, batch_bytes)
             # Threads would take twice the CPU time, and tasks of Spark have one processor each.
-            for batch in file.iter_batches(min(batch_rows, largest), groups, kept, use_threads=False):
+            for batch in file.iter_batches(together, groups, kept, use_threads=False):
                 yield at, batch
                 at += batch.num_rows
                 if at >= end:
@@ -480,6 +490,14 @@ def _row_groups(metadata: Any, first: int, end: int) -> tuple[int, list[int]]:
         begins.append(begins[-1] + metadata.row_group(group).num_rows)
     wanted = [group for group in range(metadata.num_row_groups) if begins[group] < end and begins[group + 1] > first]
     return begins[wanted[0]] if wanted else 0, wanted
+
+
+def _rows_together(metadata: Any, groups: Sequence[int], rows: int, nbytes: int) -> int:
+    """How many rows of these row groups a batch may have: ``rows`` and about ``nbytes`` at most, or 0 for no limit."""
+    for group in map(metadata.row_group, groups):
+        if nbytes:
+            rows = min(rows, nbytes * group.num_rows // max(1, group.total_byte_size))
+    return max(1, min(rows, max((metadata.row_group(group).num_rows for group in groups), default=1)))
 
 
 def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:

@@ -57,7 +57,9 @@ log = logging.getLogger("seqcast")
 BATCH_BYTES = 256 << 10
 """Batches are cut to about this before they are sent; a single row may be larger."""
 BATCH_ROWS = 1 << 13
-"""So many rows are decoded together, which take about a megabyte beside their payloads."""
+DECODED_BYTES = 1 << 20
+"""So many rows are decoded together, of so many bytes with their payloads. So many rows take about a megabyte beside
+them."""
 SEND_BYTES = 1 << 20
 """Room in a connection's socket: whenever it is said to be writable, a cut batch fits in without waiting."""
 READING_MAX = 4
@@ -321,7 +323,7 @@ class Tap:
         with self._lock:
             self._wanting -= 1
         at, until = first, time.monotonic() + TURN_S
-        with contextlib.closing(rows_between(journal, first, end, columns, BATCH_ROWS)) as batches:
+        with contextlib.closing(rows_between(journal, first, end, columns, BATCH_ROWS, DECODED_BYTES)) as batches:
             for batch in batches:
                 step = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
                 for begin in range(0, batch.num_rows, step):
@@ -340,16 +342,24 @@ class Tap:
 
 
 def rows_between(
-    journal: Journal, first: int, end: int, columns: Sequence[str], batch_rows: int = 1 << 16
+    journal: Journal,
+    first: int,
+    end: int,
+    columns: Sequence[str],
+    batch_rows: int = 1 << 16,
+    batch_bytes: int = 0,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows at positions ``first`` to ``end`` - 1; ``batch_rows``: as of ``segment_batches``.
+    """The rows at positions ``first`` to ``end`` - 1; ``batch_rows``, ``batch_bytes``: as of
+    ``segment_batches``.
 
     Raises:
         JournalDamaged, JournalGone: as for ``segment_batches``.
     """
     at = journal.first_idx
     for segment in journal.segments:
-        yield from segment_batches(segment, columns, batch_rows=batch_rows, first=first - at, end=end - at)
+        yield from segment_batches(
+            segment, columns, batch_rows=batch_rows, batch_bytes=batch_bytes, first=first - at, end=end - at
+        )
         at += segment.rows
 
 
