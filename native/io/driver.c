@@ -71,15 +71,6 @@ void sc_driver_poke(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
-int sc_driver_mend(sc_driver *d, sc_io_error *error) {
-    int failed = sc_io_mend(&d->io, error);
-    sc_mutex_lock(&d->role.lock);
-    sc_loop_receives(d, 0); /* a loop's set knows the sockets of before, as does a thread that sleeps on them */
-    sc_io_wake(&d->io);
-    sc_mutex_unlock(&d->role.lock);
-    return failed;
-}
-
 void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive) {
 #define READ(to, of, name) (to)->name = sc_counted(&(of).name)
     READ(io, d->io.counters, sends);
