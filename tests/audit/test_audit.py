@@ -405,7 +405,8 @@ def test_the_command_prints_the_table_or_json_and_returns_the_status(
     assert call(command, [str(tmp_path / "false"), "--html", str(target)]) == 1
     page = target.read_text()
     assert page.count("data:image/png;base64,") == 2 and "NOT every guarantee holds" in page
-    assert "b delivered no global seqno 8 in view 3" in page and "Cluster test" in page
+    assert "b delivered no global seqno 8 in view 3" in page and "hold in &#x27;test&#x27;?" in page
+    assert "violations of agreement" in page and 'class="bad">FALSE' in page
     assert {check["check"]: check["result"] for check in told["checks"]}["gaps"] is False
     path = journal(tmp_path / "again" / "x", B, script.stories[B])
     with pytest.raises(UsageError, match="of the same member"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from seqcast.spark import latency, report, report_command
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
+MS = 1_000_000
+START = 1_600_000_000_000_000_000
 
 
 def bucket_of(ns: int) -> int:
@@ -66,6 +69,72 @@ def write_journals(top: Path) -> None:
         writer.close("leave")
 
 
+def png_size(path: Path) -> tuple[int, int]:
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    return width, height
+
+
+def timed_of(spark: Any, top: Path, took_ns: dict[Any, list[int]]) -> report.Timed:
+    """Measured from journals of members, to each of which a's messages take so long, a millisecond apart."""
+    for who, each in took_ns.items():
+        writer = JournalWriter(top, cluster="test", member=who, payload="hash")
+        writer.view(V1, START)
+        for at, took in enumerate(each):
+            row = Row(A, 1 + at * MS, 0, 1 + at, b"x")
+            writer.batch(batch_of([row], V1, START + row.seqno + took), V1)
+        writer.close("leave")
+    return report.measure(spark, find([top]))
+
+
+def test_what_was_delivered_before_it_was_sent_is_counted_and_in_no_percentile(here: Any, tmp_path: Path) -> None:
+    timed = timed_of(here, tmp_path, {A: [-5000, -1, *[2 * MS] * 8], B: [-7] * 4})
+    rows = {(row["member"], row["sender"]): row for row in report.table(timed)}
+    assert [rows[who, "a"]["messages"] for who in "ab"] == [10, 4] and rows["all", "all"]["messages"] == 14
+    assert [rows[who, "a"]["before_sent"] for who in "ab"] == [2, 4] and rows["all", "all"]["before_sent"] == 6
+    assert rows["a", "a"]["p50_us"] == pytest.approx(2000, rel=1 / latency.STEPS)
+    assert rows["b", "a"]["p50_us"] is rows["b", "a"]["max_us"] is None
+    assert sum(count for count, _, _ in timed.windows.values()) == 14
+    told = json.loads(json.dumps(report.as_json(timed, report.table(timed))))
+    assert {window["p99_us"] for window in told["windows"] if window["member"] == "b"} == {None}
+    assert told["findings"] == [
+        "6 deliveries came before the message was sent, by the clocks of sender and member: no latency is known of "
+        "these, and they are not in the percentiles."
+    ]
+    report.write(timed, report.table(timed), tmp_path / "out", "x")
+
+
+def test_a_report_says_first_what_was_measured_and_what_was_wrong(here: Any, tmp_path: Path) -> None:
+    sound = timed_of(here, tmp_path / "sound", {A: [MS] * 100, B: [MS] * 99 + [40 * MS]})
+    assert report.summary(sound) == (
+        "200 deliveries of messages from 1 sender to 2 members in 138 ms: half within 1.02 ms, 99 % within 1.02 ms, "
+        "the slowest 40.9 ms."
+    )
+    page = report.page_of(sound, report.table(sound), {}, "x")
+    assert report.findings(sound) == [] and report.NOTHING in page and "transitional" not in page
+    write_journals(tmp_path / "trouble")
+    trouble = report.measure(here, find([tmp_path / "trouble"]))
+    assert report.findings(trouble) == [
+        "Applications were told Lost: 1 (b 1).",
+        "Requests for repeats: 2 (b 2).",
+        "Only a view change ordered 3 deliveries (transitional).",
+    ]
+
+
+@pytest.mark.parametrize("took_ns", [[0], [150_000], [150_000, 151_000], [1, 10**12]])
+def test_axes_suit_few_values(here: Any, tmp_path: Path, took_ns: list[int]) -> None:
+    timed = timed_of(here, tmp_path, {A: took_ns})
+    figures = report.plots(timed)
+    (axes,) = figures["latency"].axes
+    low, high = axes.get_xlim()
+    assert 9.9 <= high / low and low < max(1, min(took_ns)) / 1e9 and max(took_ns) / 1e9 < high
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert len(labels) >= 2 and all(label.endswith("s") for label in labels)
+    assert len(figures["timeline"].axes) == 2  # there was no trouble
+    for axes in figures["timeline"].axes:
+        begin, end = axes.get_xlim()
+        assert -0.03 * end < begin <= 0 < end < 2000 and [line.get_marker() for line in axes.lines[:1]] == ["o"]
+
+
 @pytest.mark.spark
 def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path) -> None:
     write_journals(tmp_path / "journals")
@@ -82,7 +151,10 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
     assert sorted(path.name for path in paths) == ["latency.png", "report.html", "timeline.png"]
     text = (tmp_path / "out" / "report.html").read_text()
     assert text.count("data:image/png;base64,") == 2 and "&lt;test&gt;" in text and "&lt;3&gt;" in text
-    assert re.search(r"b\s+a\s+1,000\s+3\s+3,0", report.as_text(report.table(timed)))
+    assert re.search(r"b\s+a\s+1,000\s+3\s+3,0", report.as_text(timed, report.table(timed)))
+    for name, size in (("latency", (1080, 480)), ("timeline", (1080, 1080))):
+        assert png_size(tmp_path / "out" / f"{name}.png") == size
+    assert "3 things to look at" in text and "Requests for repeats: 2 (b 2)." in text and ">p99, µs<" in text
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(UsageError, match="name another folder with --out"):
@@ -141,10 +213,6 @@ def test_how_far_a_clock_is_ahead_follows_from_the_fastest_messages_both_ways() 
     assert report.clock_ahead(10_300, -9_500) == (9_900, 400)  # one way takes 400 ns, a is 9,900 ns ahead
     assert report.clock_ahead(-9_500, 10_300) == (-9_900, 400)
     assert report.clock_ahead(5, None) is None
-
-
-MS = 1_000_000
-START = 1_600_000_000_000_000_000
 
 
 def write_two_clocks(top: Path, ahead_ns: list[int], *, crashed: bool) -> None:

@@ -21,34 +21,58 @@ VIEWS = 500
 
 def audit_page(audit: Audit, journals: Sequence[Journal]) -> str:
     """The page. ``journals``: the audited ones."""
-    parts = [page.paragraph(audit.summary, str(audit.holds).lower())]
+    rows = sum(report.rows for report in audit.reports)
+    seconds = sum(report.seconds for report in audit.reports)
+    of = ", ".join(repr(report.cluster) for report in audit.reports)
+    about = f"seqcast audit: {rows:,} rows in the journals of {len(journals)} members, read in {seconds:.1f} s"
+    parts = [page.verdict(_headline(audit), good=audit.holds)]
     for report in audit.reports:
         own = [journal for journal in journals if journal.cluster == report.cluster]
-        parts += [page.heading(f"Cluster {report.cluster}"), *_cluster(report, own)]
-    return page.page("seqcast audit", *parts)
+        if len(audit.reports) > 1:
+            parts.append(page.heading(f"Cluster {report.cluster}"))
+        parts += _cluster(report, own)
+    return page.page(f"Did the guarantees hold in {of}?", about, *parts)
+
+
+def _headline(audit: Audit) -> str:
+    """Which guarantees are broken, or that none is, and how many were not checked."""
+    broken = [
+        f"{verdict.check} ({verdict.violations:,})"
+        for report in audit.reports
+        for verdict in report.verdicts.values()
+        if verdict.violations
+    ]
+    unchecked = {
+        verdict.check for report in audit.reports for verdict in report.verdicts.values() if verdict.result is None
+    }
+    text = f"{audit.summary[:1].upper()}{audit.summary[1:]}"
+    if broken:
+        text += f": violations of {', '.join(broken)}"
+    return f"{text}. Not checked: {', '.join(sorted(unchecked))}." if unchecked else f"{text}."
 
 
 def _cluster(report: Report, journals: Sequence[Journal]) -> list[str]:
     verdicts = report.verdicts.values()
+    counts = {"members' journals": report.journals, "rows": report.rows, "torn tails skipped": report.torn}
+    parts = [page.cards({name: f"{count:,}" for name, count in counts.items()})]
     rows = [(verdict.check, WORDS[verdict.result], verdict.compared, CHECKS[verdict.check]) for verdict in verdicts]
-    parts = [page.table(("check", "result", "compared", "what it says"), rows, words=True)]
+    marked = {WORDS[True]: page.GOOD, WORDS[False]: page.BAD}
+    parts.append(page.table(("check", "result", "compared", "what it says"), rows, kind="words", marked=marked))
     for verdict in verdicts:
         if verdict.violations:
-            count = f"{verdict.check}: {verdict.violations:,} found, the first of them"
-            parts += [page.paragraph(count, "false"), page.items(verdict.examples[:EXAMPLES])]
-    parts.append(page.paragraph(f"{report.journals} journals, {report.rows:,} rows, torn tails skipped: {report.torn}"))
-    parts.append(page.items(report.notes))
+            parts.append(page.heading(f"{verdict.check}: {verdict.violations:,} found, the first of them"))
+            parts.append(page.items(verdict.examples[:EXAMPLES]))
+    if report.notes:
+        parts += [page.heading("Notes"), page.items(report.notes)]
     names = Names(journals)
     figures = {"views": _plot_views(journals, names), "delivered": _plot_delivered(report)}
+    parts.append(page.heading("Views and deliveries"))
     return [*parts, page.pictures({name: page.png(figure) for name, figure in figures.items()})]
 
 
 def _plot_views(journals: Sequence[Journal], names: Names) -> Figure:
     """Members one below the other; a bar for each view, in the colour of its id, while the member was in it."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 1.5 + 0.35 * len(journals)), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = page.figure_of(1.5 + 0.35 * len(journals))
     begin = min((view.at_ns for journal in journals for view in journal.views), default=0)
     end = max((view.at_ns for journal in journals for view in journal.views), default=0)
     for number, journal in enumerate(journals):
@@ -60,15 +84,12 @@ def _plot_views(journals: Sequence[Journal], names: Names) -> Figure:
                   edgecolor="white")  # fmt: skip
     axes.set_yticks(range(len(journals)), [names.journal(number) for number in range(len(journals))])
     axes.invert_yaxis()
-    axes.set(xlabel="seconds", title="Views of each member; members in one view have one colour at one time")
+    axes.set(xlabel="seconds since the first view", title="Views: members in one view have one colour at one time")
     return figure
 
 
 def _plot_delivered(report: Report) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = page.figure_of(4)
     members = sorted({member for member, _ in report.delivered})
     below = [0] * len(members)
     for sender in sorted({sender for _, sender in report.delivered}):
@@ -76,6 +97,7 @@ def _plot_delivered(report: Report) -> Figure:
         axes.bar(members, counts, bottom=below, label=f"from {sender}")
         below = [one + other for one, other in zip(below, counts, strict=True)]
     axes.set(ylabel="messages", title="What each member delivered, by sender")
+    page.counting_axis(axes)
     if members:
         axes.legend(fontsize="small")
     return figure

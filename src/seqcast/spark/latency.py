@@ -21,13 +21,15 @@ STEPS = 32
 WINDOWS = 256
 SHIFT = 20
 """The finest windows have 2^20 ns, about a millisecond."""
+EARLIER = -1
+"""In place of a bucket: by the clocks the message was delivered before it was sent, so its latency is not known."""
 _STEP_BITS = STEPS.bit_length()
 _COLUMNS = ("sender", "view_tag", "sent_ns", "delivered_ns", "length")
 
 Ahead = Mapping[tuple[int, int], int]
 """(sender, view tag) -> how far the clock of the member is ahead of the sender's, ns; 0 for missing keys."""
 Key = tuple[int, int, int]
-"""(sender, window, bucket of latency)."""
+"""(sender, window, bucket of latency, or ``EARLIER``)."""
 
 
 @dataclass(slots=True)
@@ -112,19 +114,20 @@ def _timing(ahead: Ahead, senders: Any, tags: Any, sent_ns: Any, delivered_ns: A
     first = begin_ns >> timing.shift
     windows = (delivered_ns >> timing.shift) - first
     spread = int(windows.max()) + 1
-    mixed = (codes * spread + windows) * (64 * STEPS) + buckets(took)
+    mixed = (codes * spread + windows) * (64 * STEPS) + np.where(took < 0, 64 * STEPS - 1, buckets(took))
     found, places = np.unique(mixed, return_inverse=True)
     counts, sizes = np.bincount(places), np.bincount(places, weights=lengths)
     for code, messages, size in zip(found.tolist(), counts.tolist(), sizes.tolist(), strict=True):
         rest, bucket = divmod(code, 64 * STEPS)
+        bucket = EARLIER if bucket == 64 * STEPS - 1 else bucket
         sender, window = divmod(rest, spread)
         timing.counts[int(ids[sender]), window + first, bucket] = messages, int(size)
     return timing
 
 
 def buckets(took_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The bucket of each latency; a negative one (clocks that differ) counts as 0. A value of more than log2(2 * STEPS)
-    bits keeps the first log2(STEPS) + 1."""
+    """The bucket of each latency; a negative one counts as 0. A value of more than log2(2 * STEPS) bits keeps the first
+    log2(STEPS) + 1."""
     value = np.maximum(took_ns, 0)
     _, bits = np.frexp(value)  # beyond 2^53 a value may round up, and have one bit too many
     bits = bits.astype(np.int64)

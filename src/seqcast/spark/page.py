@@ -13,26 +13,58 @@ from typing import TYPE_CHECKING, Any
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_STYLE = (
-    "body{font:15px sans-serif;max-width:60em;margin:2em auto}table{border-collapse:collapse}"
-    "td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}img{max-width:100%}"
-    ".words td,.words th{text-align:left}.false{color:#b00;font-weight:bold}.true{color:#070}"
-)
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:64em;margin:2em auto;padding:0 1em}
+h1{font-size:1.5em;margin:0}h2{font-size:1.15em;margin:2em 0 .5em}
+.about{color:#666;margin:.2em 0 1.2em}
+.verdict{padding:.6em 1em;border-left:.4em solid;font-weight:bold}
+.good{color:#0a6b2d;background:#eef8f0;border-color:#0a6b2d}.bad{color:#a3000f;background:#fdf0f0;border-color:#a3000f}
+.cards{display:flex;flex-wrap:wrap;gap:.8em;margin:1em 0}
+.card{border:1px solid #ddd;border-radius:.4em;padding:.5em 1em}.card b{display:block;font-size:1.25em}.card{color:#666}
+.card b{color:#222}
+table{border-collapse:collapse;margin:.5em 0}td,th{padding:.25em .8em;text-align:right;border-bottom:1px solid #ddd}
+th{border-bottom:2px solid #bbb}td.good,td.bad{border-color:#ddd;font-weight:bold}
+.total tr:last-child td{font-weight:bold}.total td:nth-child(-n+2),.total th:nth-child(-n+2){text-align:left}
+.words td,.words th{text-align:left;vertical-align:top}
+img{max-width:100%}.small{color:#666;font-size:.9em}
+"""
+GOOD, BAD = "good", "bad"
+WIDTH = 9.0
+"""Of a figure, inches."""
+FEW = 12
+"""So many points of a line, or fewer, are marked: a line through one is not seen."""
 
 
-def page(title: str, *parts: str) -> str:
-    """The page, of parts that are HTML already."""
+def page(title: str, about: str, *parts: str) -> str:
+    """The page.
+
+    Args:
+        about: where it comes from, in a line.
+        parts: HTML already.
+    """
     text = html.escape(title)
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{text}</title><style>{_STYLE}</style>'
-        f"<h1>{text}</h1>{''.join(parts)}</html>\n"
+        f'<h1>{text}</h1><p class="about">{html.escape(about)}</p>{"".join(parts)}</html>\n'
     )
 
 
+def verdict(text: str, *, good: bool) -> str:
+    """What the reader wants to know first."""
+    return f'<p class="verdict {GOOD if good else BAD}">{html.escape(text)}</p>'
+
+
+def cards(figures: Mapping[str, str]) -> str:
+    """The few figures that stand for all: what each is -> its value with a unit."""
+    each = [f"<b>{html.escape(value)}</b>{html.escape(name)}" for name, value in figures.items()]
+    return f"""<div class="cards">{"".join(f'<div class="card">{one}</div>' for one in each)}</div>"""
+
+
 def paragraph(text: str, kind: str = "") -> str:
-    """``kind``: "true" or "false": it holds or not."""
+    """``kind``: "small", for what explains the rest."""
     return f'<p class="{kind}">{html.escape(text)}</p>' if kind else f"<p>{html.escape(text)}</p>"
 
 
@@ -40,11 +72,27 @@ def heading(text: str) -> str:
     return f"<h2>{html.escape(text)}</h2>"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, words: bool = False) -> str:
-    """``words``: the cells are text, and not numbers."""
+def table(
+    head: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    kind: str,
+    marked: Mapping[str, str] | None = None,
+) -> str:
+    """
+    Args:
+        kind: "words": the cells are text; "total": two names and numbers, and the last row is that of all.
+        marked: text of a cell -> "good" or "bad".
+    """
+
+    def one(value: Any) -> str:
+        text = cell(value)
+        mark = f' class="{marked[text]}"' if marked and text in marked else ""
+        return f"<td{mark}>{html.escape(text)}</td>"
+
     titles = "".join(f"<th>{html.escape(title)}</th>" for title in head)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell(each))}</td>" for each in row) + "</tr>" for row in rows)
-    return f"<table{' class=words' if words else ''}><tr>{titles}</tr>{body}</table>"
+    body = "".join(f"<tr>{''.join(map(one, row))}</tr>" for row in rows)
+    return f'<table class="{kind}"><tr>{titles}</tr>{body}</table>'
 
 
 def items(texts: Iterable[str]) -> str:
@@ -59,6 +107,50 @@ def pictures(images: Mapping[str, bytes]) -> str:
     )
 
 
+def figure_of(height: float, panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """An empty figure in the look of all, with panels one below the other.
+
+    Args:
+        height: inches.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    every = list(figure.subplots(panels, sharex=True, squeeze=False)[:, 0])
+    for axes in every:
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="0.9", linewidth=0.8)
+        axes.set_axisbelow(True)
+    return figure, every
+
+
+def log_axis(axes: Axes, which: str, values: Sequence[float], unit: str) -> None:
+    """A logarithmic axis with a decade at least, however few the values are, and numbers with a prefix and the unit.
+
+    Args:
+        which: "x" or "y".
+        values: that the axis must show, all above 0.
+    """
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
+
+    low, high = min(values, default=1.0), max(values, default=1.0)
+    room = max(1.2, (10 / (high / low)) ** 0.5)
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log", f"{which}lim": (low / room, high * room)})
+    axis.set_major_locator(LogLocator(10, (1.0,) if high / low > 1e3 else (1.0, 2.0, 5.0), numticks=20))
+    axis.set_major_formatter(EngFormatter(unit))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def counting_axis(axes: Axes) -> None:
+    """A vertical axis of whole numbers from 0."""
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
+    axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
+    axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
 def png(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
@@ -70,6 +162,14 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, (int, float)) else str(value)
+
+
+def span(ns: float) -> str:
+    """A length of time with the unit that suits it."""
+    for unit, of in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= of:
+            return f"{ns / of:,.3g} {unit}" if ns < 1000 * of else f"{ns / of:,.0f} {unit}"
+    return f"{ns:.0f} ns"
 
 
 def clock(ns: int) -> str:

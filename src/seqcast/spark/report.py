@@ -17,7 +17,6 @@ from seqcast.spark.lookup import Task, run_tasks, runs_of
 from seqcast.spark.members import Names
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pyspark.sql import SparkSession
 
@@ -31,11 +30,23 @@ TROUBLE = {
 }
 """Marks on the time line: a name, and the counters that it sums."""
 
+LATENCY = "Latency: from send to delivery, by the clocks of sender and member, corrected where they are known to differ"
 CLOCKS = (
-    "Latency from send to delivery in microseconds, by the clocks of sender and member, corrected where they are "
-    "known to differ. Clock: how far that of the member is ahead, as the fastest messages in both directions "
-    "tell, and by how much that may be wrong"
+    "Clock: how far that of the member is ahead of the sender's, as the fastest messages in both directions tell, and "
+    "by how much that may be wrong."
 )
+TITLES = {
+    "messages": "messages", "transitional": "transitional", "before_sent": "delivered before sent",
+    "max_us": "max, µs", "clock_us": "clock ahead, µs", "clock_error_us": "clock error, µs",
+    **{f"p{share * 100:g}_us": f"p{share * 100:g}, µs" for share in PERCENTILES},
+}  # fmt: skip
+"""Column of the table -> its title."""
+NOTHING = (
+    "Nothing was wrong: no message was sent again, nobody waited for credit or was suspected, no memory ran out, and "
+    "applications were told of nothing."
+)
+MEMBERS = 5
+"""So many members are named with their part of a total."""
 MARKS = 1000
 """At most this many views and events are on the page."""
 
@@ -51,13 +62,15 @@ class Timed:
 
     Args:
         begin_ns, end_ns: first and last delivery, ns since 1970.
-        pairs: (member, sender) -> latencies.
+        pairs: (member, sender) -> latencies, those that are known.
         windows: (member, number of the window) -> (messages, bytes, latencies).
         window_ns: length of a window.
         trouble: (member, ns since 1970, name as in ``TROUBLE``, how many).
         marks: (ns since 1970, text) of view changes and of what applications were told.
+        told: (member, kind) of the latter -> how many.
         clocks: (member, sender) -> how their clocks differ, by the best estimate of any view.
         transitional: (member, sender) -> messages that only a view change ordered.
+        before_sent: (member, sender) -> messages that were delivered before they were sent, by the clocks.
     """
 
     begin_ns: int
@@ -69,6 +82,13 @@ class Timed:
     marks: list[tuple[int, str]] = field(default_factory=list)
     clocks: dict[tuple[str, str], Clock] = field(default_factory=dict)
     transitional: Counter[tuple[str, str]] = field(default_factory=Counter)
+    before_sent: Counter[tuple[str, str]] = field(default_factory=Counter)
+    told: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    @property
+    def every(self) -> Histogram:
+        """All latencies that are known."""
+        return sum(self.pairs.values(), Counter())
 
 
 def percentile(histogram: Mapping[int, int], share: float) -> int:
@@ -109,9 +129,13 @@ def measure(
         member = names.journal(number)
         timed.transitional.update({(member, names.member(sender)): n for sender, n in timing.transitional.items()})
         for (sender, window, bucket), (count, size) in timing.counts.items():
-            timed.pairs.setdefault((member, names.member(sender)), Counter())[bucket] += count
+            histogram = timed.pairs.setdefault((member, names.member(sender)), Counter())
             before = timed.windows.setdefault((member, window - (begin >> shift)), (0, 0, Counter()))
-            before[2][bucket] += count
+            if bucket == latency.EARLIER:
+                timed.before_sent[member, names.member(sender)] += count
+            else:
+                histogram[bucket] += count
+                before[2][bucket] += count
             timed.windows[member, window - (begin >> shift)] = (before[0] + count, before[1] + size, before[2])
     timed.clocks = _clocks(journals, names, recorded, timings)
     for number, journal in enumerate(journals):
@@ -204,33 +228,80 @@ def _note_events(journal: Journal, member: str, timed: Timed) -> None:
             timed.marks.append((at, f"{member}: view {event['counter']} ({' '.join(changed) or 'no change'})"))
         else:
             timed.marks.append((at, f"{member}: {event['kind']}: {event['text']}"))
+            timed.told[member, event["kind"]] += 1
 
 
 def table(timed: Timed) -> list[dict[str, Any]]:
-    """A row for each member and sender, and one for all: messages, transitional messages, and latency percentiles in
-    microseconds."""
-    together: Histogram = Counter()
-    for histogram in timed.pairs.values():
-        together.update(histogram)
+    """A row for each member and sender, and one for all: messages, those of them that only a view change ordered or
+    whose latency is not known, and latency percentiles in microseconds."""
     late = {**timed.transitional, ("all", "all"): timed.transitional.total()}
+    early = {**timed.before_sent, ("all", "all"): timed.before_sent.total()}
     return [
         {
             "member": member,
             "sender": sender,
-            "messages": sum(histogram.values()),
+            "messages": histogram.total() + early.get((member, sender), 0),
             "transitional": late.get((member, sender), 0),
+            "before_sent": early.get((member, sender), 0),
             **_percentiles(histogram),
-            "max_us": round(bucket_top(max(histogram)) / 1e3, 1),
+            "max_us": round(bucket_top(max(histogram)) / 1e3, 1) if histogram else None,
             **_clock_columns(timed, member, sender),
         }
-        for (member, sender), histogram in [*sorted(timed.pairs.items()), (("all", "all"), together)]
+        for (member, sender), histogram in [*sorted(timed.pairs.items()), (("all", "all"), timed.every)]
     ]
 
 
+def summary(timed: Timed) -> str:
+    """What was measured, in a sentence."""
+    every = timed.every
+    members, senders = (_number(len({pair[at] for pair in timed.pairs}), ("member", "sender")[at]) for at in (0, 1))
+    messages = _number(every.total() + timed.before_sent.total(), "delivery", "deliveries")
+    text = f"{messages} of messages from {senders} to {members} in {page.span(timed.end_ns - timed.begin_ns)}"
+    if not every:
+        return f"{text}."
+    half, most = (page.span(percentile(every, share)) for share in (0.5, 0.99))
+    return f"{text}: half within {half}, 99 % within {most}, the slowest {page.span(bucket_top(max(every)))}."
+
+
+def findings(timed: Timed) -> list[str]:
+    """What was not as it should be, or cost time, each in a sentence; empty: nothing."""
+    found = []
+    for kind in dict.fromkeys(kind for _, kind in sorted(timed.told)):
+        of = {member: n for (member, each), n in timed.told.items() if each == kind}
+        found.append(f"Applications were told {kind}: {_by_member(of)}.")
+    for name in TROUBLE:
+        of = Counter[str]()
+        for member, _, each, count in timed.trouble:
+            of[member] += count if each == name else 0
+        if of.total():
+            found.append(f"{name[:1].upper()}{name[1:]}: {_by_member(of)}.")
+    if late := timed.transitional.total():
+        found.append(f"Only a view change ordered {_number(late, 'delivery', 'deliveries')} (transitional).")
+    if early := timed.before_sent.total():
+        found.append(
+            f"{_number(early, 'delivery', 'deliveries')} came before the message was sent, by the clocks of sender and "
+            "member: no latency is known of these, and they are not in the percentiles."
+        )
+    return found
+
+
+def _number(n: int, one: str, many: str = "") -> str:
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
+def _by_member(counts: Mapping[str, int]) -> str:
+    """The total, and of which members it is, most first."""
+    most = sorted(((n, member) for member, n in counts.items() if n), key=lambda each: (-each[0], each[1]))
+    of = ", ".join(f"{member} {n:,}" for n, member in most[:MEMBERS])
+    return f"{sum(counts.values()):,} ({of}{', ...' if len(most) > MEMBERS else ''})"
+
+
 def as_json(timed: Timed, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """All that the page shows: the table, throughput and latency by member and window of time, and what happened."""
+    """All that the page shows: in words, the table, throughput and latency by member and window of time, and events."""
     seconds = timed.window_ns / 1e9
     return {
+        "summary": summary(timed),
+        "findings": findings(timed),
         "latency": rows,
         "windows": [
             {
@@ -255,9 +326,12 @@ def _begin_of(timed: Timed, window: int) -> int:
     return (timed.begin_ns // timed.window_ns + window) * timed.window_ns
 
 
-def _percentiles(histogram: Histogram) -> dict[str, float]:
-    """In microseconds."""
-    return {f"p{share * 100:g}_us": round(percentile(histogram, share) / 1e3, 1) for share in PERCENTILES}
+def _percentiles(histogram: Histogram) -> dict[str, float | None]:
+    """In microseconds; None: no latency is known."""
+    return {
+        f"p{share * 100:g}_us": round(percentile(histogram, share) / 1e3, 1) if histogram else None
+        for share in PERCENTILES
+    }
 
 
 def _clock_columns(timed: Timed, member: str, sender: str) -> dict[str, Any]:
@@ -267,13 +341,24 @@ def _clock_columns(timed: Timed, member: str, sender: str) -> dict[str, Any]:
     return {"clock_us": round(ahead[0] / 1e3, 1), "clock_error_us": round(ahead[1] / 1e3, 1)}
 
 
-def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table, for a terminal."""
-    lines = [[str(name).removesuffix("_us") for name in rows[0]]]
-    lines += [[page.cell(value) for value in row.values()] for row in rows]
+def as_text(timed: Timed, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Summary, table and findings, for a terminal."""
+    lines = [[TITLES.get(name, name) for name in _columns(rows)]]
+    lines += [[page.cell(row[name]) for name in _columns(rows)] for row in rows]
     widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
     text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
-    return "\n".join([*text, CLOCKS])
+    return "\n".join([summary(timed), "", *text, "", _about(rows), *(findings(timed) or [NOTHING])])
+
+
+def _about(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the columns mean."""
+    return f"{LATENCY}. {CLOCKS}" if "clock_us" in _columns(rows) else f"{LATENCY}."
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The columns of the table that have something to say."""
+    optional = ("transitional", "before_sent", "clock_us", "clock_error_us")
+    return [name for name in rows[0] if name not in optional or any(row[name] for row in rows)]
 
 
 # ---- plots and the page
@@ -285,63 +370,83 @@ def plots(timed: Timed) -> dict[str, Figure]:
 
 
 def _plot_latency(timed: Timed) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    axes = figure.subplots()
+    figure, (axes,) = page.figure_of(4)
     by_sender: dict[str, Histogram] = defaultdict(Counter)
     for (_, sender), histogram in sorted(timed.pairs.items()):
         by_sender[sender].update(histogram)
+    every = []
     for sender, histogram in by_sender.items():
-        total, below, xs, ys = sum(histogram.values()), 0, [], []
+        total, below, xs, ys = histogram.total(), 0, [], []
         for bucket in sorted(histogram):
             below += histogram[bucket]
-            xs.append(max(bucket_top(bucket), 1) / 1e3)
+            xs.append(max(bucket_top(bucket), 1) / 1e9)
             ys.append(100 * below / total)
-        axes.step(xs, ys, where="post", label=f"from {sender}")
-    axes.set(xscale="log", xlabel="latency, µs", ylabel="messages, %", title="Latency from send to delivery, by sender")
-    axes.legend()
+        every += xs
+        axes.step([*xs[:1], *xs], [*(0 for _ in ys[:1]), *ys], where="post", label=f"from {sender}", marker=_marker(xs))
+    page.log_axis(axes, "x", every, "s")
+    axes.set(xlabel="latency", ylabel="messages, %", ylim=(0, 102), title="Latency from send to delivery, by sender")
+    axes.legend(fontsize="small")
     return figure
 
 
 def _plot_timeline(timed: Timed) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 9), layout="constrained")
-    rate, slow, trouble = figure.subplots(3, sharex=True)
-    second = timed.window_ns / 1e9
+    names = [name for name in TROUBLE if any(kind == name for _, _, kind, _ in timed.trouble)]
+    figure, (rate, slow, *trouble) = page.figure_of(9 if names else 6, 3 if names else 2)
+    second, every = timed.window_ns / 1e9, []
     for member in sorted({member for member, _ in timed.windows}):
         windows = sorted(window for who, window in timed.windows if who == member)
-        xs = [(_begin_of(timed, window) - timed.begin_ns) / 1e9 for window in windows]
+        xs = [max(0, _begin_of(timed, window) - timed.begin_ns) / 1e9 for window in windows]
         found = [timed.windows[member, window] for window in windows]
-        rate.step(xs, [count / second for count, _, _ in found], where="post", label=member)
-        slow.step(xs, [percentile(each, 0.99) / 1e3 for _, _, each in found], where="post", label=member)
-    _plot_trouble(timed, trouble)
-    for axes in (rate, slow, trouble):
+        rate.step(xs, [count / second for count, _, _ in found], where="post", label=member, marker=_marker(xs))
+        known = [(x, max(1, percentile(each, 0.99)) / 1e9) for x, (_, _, each) in zip(xs, found, strict=True) if each]
+        slow.step([x for x, _ in known], [y for _, y in known], where="post", label=member, marker=_marker(known))
+        every += [y for _, y in known]
+    for axes in trouble:
+        for name in names:
+            at = [((ns - timed.begin_ns) / 1e9, count) for _, ns, kind, count in timed.trouble if kind == name]
+            axes.scatter([when for when, _ in at], [count for _, count in at], label=name, s=18)
+        axes.set(ylabel="counted in a second")
+        page.counting_axis(axes)
+        axes.legend(fontsize="small")
+    for axes in (rate, slow, *trouble):
         for ns, _ in timed.marks:
-            axes.axvline((ns - timed.begin_ns) / 1e9, color="0.7", linewidth=0.8, zorder=0)
+            axes.axvline((ns - timed.begin_ns) / 1e9, color="0.6", linewidth=0.8, linestyle=":", zorder=0)
     rate.legend(fontsize="small")
-    rate.set(ylabel="delivered, messages/s", title="Throughput, latency and trouble; grey lines: views and events")
-    slow.set(ylabel="p99 latency, µs", yscale="log")
+    rate.set(ylabel="messages/s", title="Deliveries, latency and trouble over time; dotted: views and events")
+    page.counting_axis(rate)
+    slow.set(ylabel="p99 latency")
+    page.log_axis(slow, "y", every, "s")
+    seconds = max((timed.end_ns - timed.begin_ns) / 1e9, second)
+    last = [rate, slow, *trouble][-1]
+    last.set(xlabel="seconds since the first delivery", xlim=(-0.02 * seconds, 1.02 * seconds))
     return figure
 
 
-def _plot_trouble(timed: Timed, axes: Axes) -> None:
-    for name in TROUBLE:
-        at = [((ns - timed.begin_ns) / 1e9, count) for _, ns, kind, count in timed.trouble if kind == name]
-        if at:
-            axes.scatter([when for when, _ in at], [count for _, count in at], label=name, s=14)
-    axes.set(ylabel="counted in a second", xlabel="seconds", yscale="symlog")
-    if timed.trouble:
-        axes.legend(fontsize="small")
+def _marker(points: Sequence[Any]) -> str | None:
+    return "o" if len(points) <= page.FEW else None
 
 
 def page_of(timed: Timed, rows: Sequence[Mapping[str, Any]], images: Mapping[str, bytes], title: str) -> str:
     """One HTML page, its images within."""
+    found, every = findings(timed), timed.every
+    seconds = max(timed.end_ns - timed.begin_ns, 1) / 1e9
+    figures = {"deliveries": f"{every.total() + timed.before_sent.total():,}", "time": page.span(seconds * 1e9)}
+    if every:
+        figures |= {f"p{share * 100:g} latency": page.span(percentile(every, share)) for share in PERCENTILES[::2]}
+        figures["slowest"] = page.span(bucket_top(max(every)))
+    names = _columns(rows)
     return page.page(
         title,
-        page.paragraph(f"{page.clock(timed.begin_ns)} to {page.clock(timed.end_ns)} UTC. {CLOCKS}."),
-        page.table([name.removesuffix("_us") for name in rows[0]], [list(row.values()) for row in rows]),
+        f"seqcast report: {page.clock(timed.begin_ns)} to {page.clock(timed.end_ns)} UTC",
+        page.paragraph(summary(timed)),
+        page.verdict(NOTHING if not found else f"{_number(len(found), 'thing')} to look at:", good=not found),
+        page.items(found),
+        page.cards(figures),
+        page.heading("Latency by member and sender"),
+        page.table(
+            [TITLES.get(name, name) for name in names], [[row[name] for name in names] for row in rows], kind="total"
+        ),
+        page.paragraph(f"{_about(rows)} Percentiles are at most 3 % too high.", "small"),
         page.pictures(images),
         page.heading("Views and events"),
         page.items(f"{page.clock(at)} {text}" for at, text in timed.marks[:MARKS]),

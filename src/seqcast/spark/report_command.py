@@ -42,9 +42,9 @@ def main(arguments: argparse.Namespace) -> int:
     with for_a_command(arguments.master, "seqcast report", ship=arguments.ship) as (spark, tell):
         timed = measure(spark, journals, tell)
     rows = table(timed)
-    clusters = ", ".join(sorted({journal.cluster for journal in journals}))
-    paths = write(timed, rows, Path(arguments.out), f"seqcast: {clusters}")
-    print(json.dumps(as_json(timed, rows), indent=2) if arguments.json else as_text(rows))
+    clusters = ", ".join(sorted({repr(journal.cluster) for journal in journals}))
+    paths = write(timed, rows, Path(arguments.out), f"How fast did {clusters} deliver, and what went wrong?")
+    print(json.dumps(as_json(timed, rows), indent=2) if arguments.json else as_text(timed, rows))
     if not arguments.json:
         print("written:", *paths)
     return 0
