@@ -459,12 +459,8 @@ def _batches_around(
                 yield at - skip, batch
             return
         part = first > 0 or end < segment.rows
-        with pq.ParquetFile(
-            _contents(segment, part=part),
-            page_checksum_verification=part,
-            pre_buffer=False,
-            buffer_size=min(batch_bytes, READ_BYTES),
-        ) as file:
+        at_once = {"pre_buffer": False, "buffer_size": min(batch_bytes, READ_BYTES)}
+        with pq.ParquetFile(_contents(segment, part=part), page_checksum_verification=part, **at_once) as file:
             if (rows := file.metadata.num_rows) != segment.rows:
                 raise JournalDamaged(f"{path} has {rows} rows, and {MANIFEST_FILE} says {segment.rows}")
             names = file.schema_arrow.names
