@@ -9,6 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as `typing.TYPE_CHECKING`; `typing` takes longer to load than all else here
 if TYPE_CHECKING:
     import seqcast.aio as aio
+    import seqcast.blocks as blocks
     from seqcast._native.engine import Batch, Message
     from seqcast.api.crowd import Crowd, CrowdHistory, CrowdLost, CrowdMessage, join_crowd
     from seqcast.api.group import Group, join
@@ -100,6 +101,7 @@ __all__ = [
     "ViewId",
     "WaitingPacket",
     "aio",
+    "blocks",
     "get_include",
     "join",
     "join_crowd",
@@ -130,7 +132,7 @@ _NAMES = {
 """Where the names above come from. Each is imported on its first use: `import seqcast` takes a millisecond, so that a
 command answers at once and a program can set itself up (signals, logging) before the rest is loaded."""
 _PLACES = {name: module for module, names in _NAMES.items() for name in names.split()}
-_MODULES = {"aio", "config", "embed", "errors", "events", "types"}
+_MODULES = {"aio", "blocks", "config", "embed", "errors", "events", "types"}
 
 
 if not TYPE_CHECKING:  # hidden from checkers, which would otherwise accept any name

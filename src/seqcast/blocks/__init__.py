@@ -1,1 +1,28 @@
-"""Blocks: what programs would otherwise build over a group, each small and on the public interface alone."""
+"""Blocks: what programs would otherwise build over a group, each small and on the public interface alone.
+
+docs/blocks.md shows each with an example. ``seqcast.blocks.aio`` has them for asyncio.
+"""
+
+from seqcast.blocks.block import Block, Parts
+from seqcast.blocks.codec import Codec
+from seqcast.blocks.dictionary import ABSENT, Change, ReplicatedDict
+from seqcast.blocks.leader import Leader, on_leader
+from seqcast.blocks.lock import Lock
+from seqcast.blocks.log import Machine
+from seqcast.blocks.replica import Guarantee, Replica, replicate
+
+__all__ = [
+    "ABSENT",
+    "Block",
+    "Change",
+    "Codec",
+    "Guarantee",
+    "Leader",
+    "Lock",
+    "Machine",
+    "Parts",
+    "Replica",
+    "ReplicatedDict",
+    "on_leader",
+    "replicate",
+]

@@ -129,9 +129,10 @@ class Replica(Generic[M]):
         self._why = "it joins"
         self._failure: BaseException | None = None  # for good
         self._closing = False
-        self._watchers: list[Callable[[Event], object]] = []
+        self._watchers: list[Callable[[Event | None], object]] = []
         # Of the thread that follows the group:
         self._view: View | None = None
+        self._me = 0  # id of the member
         self._ticked = 0.0
         self._joining = Wait()
         self._unsent: queue.SimpleQueue[tuple[Group, bytes] | None] = queue.SimpleQueue()
@@ -139,6 +140,8 @@ class Replica(Generic[M]):
             threading.Thread(target=self._run, name=f"seqcast-replica-{cluster}", daemon=True),
             threading.Thread(target=self._pump, name=f"seqcast-replica-send-{cluster}", daemon=True),
         ]
+        if (bind := getattr(machine, "bind", None)) is not None:
+            bind(self)
 
     # ---- what it is
 
@@ -353,10 +356,10 @@ class Replica(Generic[M]):
             self.close()
             raise
 
-    def watch(self, watcher: Callable[[Event], object]) -> None:
-        """Calls a function with each view, ``Blocked``, ``Unblocked`` and ``Excluded`` of this replica, in their order
-        among the operations, and at once with the view that it is in. It runs on the thread that applies: it must not
-        wait."""
+    def watch(self, watcher: Callable[[Event | None], object]) -> None:
+        """Calls a function with each view, ``Blocked`` and ``Unblocked`` of this replica, in their order among the
+        operations, with None when its membership ends, and at once with the view that it is in. It runs on the thread
+        that applies: it must not wait."""
         with self._applying:
             self._watchers.append(watcher)
             if self._view is not None:
@@ -401,6 +404,7 @@ class Replica(Generic[M]):
         while not self._closing:
             try:
                 group = join(self.cluster, name=self._name, state=_Part(self), config=config)
+                self._me = group.member.id
             except JoinRefused as refused:
                 if not self._was_member:
                     raise
@@ -436,8 +440,11 @@ class Replica(Generic[M]):
         with self._lock:
             self._group = None
             self._why = self._why or str(group.status.reason) or "it left its group"
-        self._log.leave()
-        self._view = None
+        with self._applying:
+            self._log.leave()
+            self._view = None
+            for watcher in self._watchers:
+                watcher(None)
         group.leave(0)
         group.close_journal()
 
@@ -463,12 +470,11 @@ class Replica(Generic[M]):
             if isinstance(event, View):
                 done = self._log.enter([member.id for member in event.members])
                 self._view = event
-            if isinstance(event, Excluded):
-                self._note(event.reason)
-                self._view = None
-            watchers = list(self._watchers) if isinstance(event, View | Blocked | Unblocked | Excluded) else []
-            for watcher in watchers:
-                watcher(event)
+            if isinstance(event, View | Blocked | Unblocked):
+                for watcher in self._watchers:
+                    watcher(event)
+        if isinstance(event, Excluded):
+            self._note(event.reason)
         self._own(group, done)
 
     def _own(self, group: Group, applied: Iterable[Applied]) -> None:

@@ -1,0 +1,109 @@
+"""Work that one member of a group does at a time."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from seqcast.blocks.replica import Replica
+from seqcast.events import Blocked, Unblocked
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from seqcast.api.receiving import Event
+
+log = logging.getLogger("seqcast")
+
+
+def on_leader(
+    replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object] | None = None
+) -> Leader:
+    """Has this member lead while it is the coordinator of its group's view, and the group can decide.
+
+    ``start(fence)`` is called when it begins to lead, ``stop()`` when it no longer does: it is cut off and knows it,
+    was excluded, or leaves. Both run on one thread, one after the other, so ``start`` must return: it starts a thread
+    or sets a flag. Until a member knows that it is cut off, another one may lead already: so what the leader changes
+    outside must refuse a lower fence than it has seen. The fence is that of the view (``Group.fence``).
+
+    Args:
+        replica: of any machine.
+        start: gets the fence, which is higher than that of every leader before.
+        stop: gets nothing.
+
+    Returns:
+        The leadership, to look at or to ``close``.
+    """
+    return Leader(replica, start, stop or (lambda: None))
+
+
+class Leader:
+    """What ``on_leader`` returns."""
+
+    def __init__(self, replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object]) -> None:
+        self._replica, self._start, self._stop = replica, start, stop
+        self._view: View | None = None
+        self._blocked = False
+        self._fence = 0  # 0: it does not lead
+        self._news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="seqcast-leader", daemon=True)
+        self._thread.start()
+        replica.watch(self._take)
+
+    @property
+    def fence(self) -> int:
+        """The fence of this leader; 0 if this member does not lead, as far as it knows."""
+        return self._fence
+
+    def close(self) -> None:
+        """Leads no more; returns when ``stop`` has returned."""
+        self._news.put(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self, event: Event | None) -> None:
+        """The next event of the replica; None: its membership has ended. On its thread."""
+        if isinstance(event, View):
+            self._view, self._blocked = event, False
+        elif isinstance(event, Blocked):
+            self._blocked |= event.kind == "minority"
+        elif isinstance(event, Unblocked):
+            self._blocked = False
+        else:
+            self._view = None
+        fence = self._fence_now()
+        if bool(fence) != bool(self._fence):
+            self._fence = fence
+            self._news.put(fence)
+
+    def _fence_now(self) -> int:
+        view, me = self._view, self._replica._me
+        return view.fence if view is not None and not self._blocked and view.coordinator.id == me else 0
+
+    def _run(self) -> None:
+        leads = False
+        while (fence := self._news.get()) is not None:
+            leads = self._turn(leads, fence)
+        self._turn(leads, 0)
+        self._fence = 0
+
+    def _turn(self, leads: bool, fence: int) -> bool:
+        try:
+            if leads:
+                self._stop()
+            if fence:
+                self._start(fence)
+        except Exception:
+            log.exception("a function that on_leader was given failed")
+        return bool(fence)

@@ -1,0 +1,229 @@
+"""A lock that one thread of one member of a group holds at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from seqcast.arguments import nanoseconds
+from seqcast.blocks.block import Block
+from seqcast.blocks.replica import Guarantee
+from seqcast.errors import NotReady, SeqcastError, Undecided
+from seqcast.net.threads import on_thread_or_here
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from seqcast.config.keywords import Settings
+
+_OPERATION = struct.Struct("<cQQ")
+"""Kind, id of the member, number of the request."""
+_ACQUIRE, _RELEASE = b"A", b"R"
+_ANSWER = struct.Struct("<q")
+_GONE, _QUEUED = -1, 0
+_HEAD = struct.Struct("<QQI")
+_REQUEST = struct.Struct("<QQ")
+RELEASE_S = 5.0
+
+_Request = tuple[int, int]
+"""Id of the member, number."""
+
+
+class Lock(Block):
+    """A lock with a queue: who asked first, by the order of the group, holds it next. Each holder has a *fence*, a
+    number above those of all holders before. What the lock protects must refuse a lower fence than it has seen: only
+    that holds where a holder is cut off, or stops, and does not know that it has lost the lock.
+
+    A member that leaves, crashes or is excluded loses the lock, and its places in the queue. As ``Block`` says, a lock
+    joins by itself, or is passed to ``replicate``::
+
+        with Lock("nightly", name="a", found=2) as lock, lock.hold() as fence:
+            table.write(rows, fence=fence)
+    """
+
+    def __init__(
+        self,
+        cluster: str | None = None,
+        *,
+        name: str | None = None,
+        ready_s: float = 5.0,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self._fence = 0
+        self._queue: list[_Request] = []  # the first one holds the lock
+        self._present: frozenset[int] = frozenset()
+        self._changed = threading.Condition()
+        self._own: dict[int, int] = {}  # requests of this process that hold the lock -> fence; under `_changed`
+        super().__init__(cluster, name=name, ready_s=ready_s, **settings)
+
+    # ---- what people call
+
+    def acquire(self, timeout: float | None = None) -> int:
+        """Waits for the lock, and returns its fence. Give it back by ``release(fence)``.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Raises:
+            NotReady: not within ``timeout``; this process does not have it.
+            Undecided: the same, and the group does not answer. The request is withdrawn as soon as it does.
+        """
+        end = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+        while True:
+            request = self._member(end), secrets.randbits(62)
+            try:
+                (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_ACQUIRE, *request), _left(end)))
+                if answer == _QUEUED:
+                    answer = self._wait(request, end)
+            except BaseException:
+                self._withdraw(request)
+                raise
+            if answer > 0:
+                return int(answer)
+
+    def release(self, fence: int, *, timeout: float | None = RELEASE_S) -> bool:
+        """Gives the lock back.
+
+        Returns:
+            False: it was lost before, since this member was excluded.
+
+        Raises:
+            Undecided: the group did not answer within ``timeout``.
+        """
+        with self._changed:
+            request = next((number for number, held in self._own.items() if held == fence), None)
+            self._own.pop(request or 0, None)
+        if request is None:
+            return False
+        holder = self._read(lambda: self._queue[0] if self._queue else (0, 0), "local", timeout)
+        if holder[1] != request:
+            return False
+        (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_RELEASE, *holder), timeout))
+        return bool(answer != _GONE)
+
+    @contextlib.contextmanager
+    def hold(self, timeout: float | None = None) -> Iterator[int]:
+        """``with lock.hold() as fence:`` holds the lock.
+
+        Raises:
+            NotReady: as for ``acquire``; or, at the end, the lock was lost meanwhile.
+            Undecided: as for ``acquire`` and ``release``.
+        """
+        fence = self.acquire(timeout)
+        try:
+            yield fence
+        except BaseException:
+            with contextlib.suppress(Undecided, NotReady):
+                self.release(fence)
+            raise
+        if not self.release(fence):
+            raise NotReady(f"the lock was lost while it was held, with fence {fence}: this member was excluded")
+
+    def holds(self, fence: int) -> bool:
+        """Does this process hold the lock with this fence, as far as it knows? For a loop that is to end soon; a fence
+        is what protects."""
+        with self._changed:
+            return fence in self._own.values()
+
+    def fence(self, *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0) -> int:
+        """The fence of the last holder."""
+        return self._read(lambda: self._fence, guarantee, timeout)
+
+    # ---- waiting
+
+    def _member(self, end: float | None) -> int:
+        replica = self.replica
+        if not replica.wait_ready(_left(end)):
+            raise NotReady(f"the lock cannot be had: {replica.why}")
+        return replica.group.member.id
+
+    def _wait(self, request: _Request, end: float | None) -> int:
+        """Waits until the request is the first one; `_GONE`: it left the queue, with its member.
+
+        Raises:
+            NotReady: it is not the first one in time, and has left the queue.
+        """
+        while True:
+            with self._changed:
+                if (fence := self._own.get(request[1])) is not None:
+                    return fence
+                if request not in self._queue:
+                    return _GONE
+                left = _left(end)
+                if left is not None and left <= 0:
+                    break
+                self._changed.wait(left)
+        raise NotReady("another member holds the lock: wait longer, or find out why it does")
+
+    def _withdraw(self, request: _Request) -> None:
+        """Takes a request back that may have been applied, or may yet be. The group applies the withdrawal after it, or
+        never the request."""
+
+        def withdraw() -> None:
+            with contextlib.suppress(SeqcastError):
+                self._call(_OPERATION.pack(_RELEASE, *request), None)
+
+        on_thread_or_here(withdraw, "seqcast-lock")
+
+    # ---- the machine
+
+    def apply(self, operation: bytes) -> bytes:
+        """Of ``Machine``."""
+        kind, member, number = _OPERATION.unpack(operation)
+        request = member, number
+        with self._changed:
+            if kind == _RELEASE:
+                found = request in self._queue
+                self._keep([each for each in self._queue if each != request])
+                return _ANSWER.pack(_QUEUED if found else _GONE)
+            if member not in self._present:
+                return _ANSWER.pack(_GONE)
+            self._keep([*self._queue, request])
+            return _ANSWER.pack(self._fence if self._queue[0] == request else _QUEUED)
+
+    def entered(self, ids: Sequence[int]) -> None:
+        """Of ``Machine``."""
+        with self._changed:
+            self._present = frozenset(ids)
+            self._keep([each for each in self._queue if each[0] in self._present])
+
+    def _keep(self, queue: list[_Request]) -> None:
+        """This is the queue now. Under `_changed`."""
+        before, self._queue = self._queue[:1], queue
+        if queue and queue[:1] != before:
+            self._fence += 1
+        self._note()
+
+    def _note(self) -> None:
+        """Notes which request of this process holds the lock, and wakes those that wait. Under `_changed`."""
+        holder = self._queue[0] if self._queue else None
+        mine = holder is not None and self._is_mine(holder[0])
+        self._own = {holder[1]: self._fence} if holder is not None and mine else {}
+        self._changed.notify_all()
+
+    def _is_mine(self, member: int) -> bool:
+        return self._of is not None and self._of._me == member
+
+    def snapshot(self, write: Callable[[bytes], None]) -> None:
+        """Of ``Machine``."""
+        write(_HEAD.pack(self._fence, len(self._present), len(self._queue)))
+        write(struct.pack(f"<{len(self._present)}Q", *sorted(self._present)))
+        for request in self._queue:
+            write(_REQUEST.pack(*request))
+
+    def restore(self, read: Callable[..., bytes]) -> None:
+        """Of ``Machine``."""
+        with self._changed:
+            self._fence, present, requests = _HEAD.unpack(read(_HEAD.size))
+            self._present = frozenset(struct.unpack(f"<{present}Q", read(8 * present) if present else b""))
+            self._queue = [_REQUEST.unpack(read(_REQUEST.size)) for _ in range(requests)]
+            self._note()
+
+
+def _left(end: float | None) -> float | None:
+    return None if end is None else max(0.0, end - time.monotonic())

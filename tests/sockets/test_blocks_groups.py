@@ -1,0 +1,103 @@
+"""Dictionary, lock and leader over replicas on real sockets."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, script, wait_until
+
+import seqcast
+from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict, on_leader
+
+pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
+SETTINGS: dict[str, Any] = {"interface": LOOPBACK, "ready_s": LIMIT_S, **PATIENT_JOINER}
+HOLDER = """
+import sys, seqcast
+from seqcast.blocks import Lock, Parts, ReplicatedDict, on_leader
+cluster, name, interface = sys.argv[1:]
+lock = Lock()
+with seqcast.replicate(cluster, Parts(ReplicatedDict(), lock), name=name, interface=interface, ready_s=60) as replica:
+    on_leader(replica, lambda fence: print("leads", fence, flush=True), lambda: print("leads no more", flush=True))
+    print("fence", lock.acquire(60), flush=True)
+    for line in sys.stdin:
+        print("ready", replica.wait_ready(60), flush=True)
+"""
+
+
+def test_members_share_a_dictionary_and_hear_of_changes_and_of_ends() -> None:
+    name, told = cluster(), list[Change]()
+    with ReplicatedDict(name, name="a", **SETTINGS) as one, ReplicatedDict(name, name="b", **SETTINGS) as two:
+        two.on_change(told.append)
+        one["a"] = {"x": [1]}
+        assert two["a"] == {"x": [1]} and two.compare_and_set("a", {"x": [1]}, 2) and one["a"] == 2
+        one.set("short", 1, ttl_s=0.2)
+        wait_until(lambda: "short" not in two and "short" not in one)  # nobody but the coordinator tells the time
+        assert told == [
+            ("a", {"x": [1]}, ABSENT), ("a", 2, {"x": [1]}), ("short", 1, ABSENT), ("short", ABSENT, 1)
+        ]  # fmt: skip
+        with ReplicatedDict(name, name="c", **SETTINGS) as three:
+            assert three.get("a", guarantee="local") == 2 and three.replica.ready
+
+
+def test_threads_of_several_members_hold_a_lock_one_at_a_time_with_fences_that_grow() -> None:
+    name = cluster()
+    inside, fences = threading.Lock(), list[int]()
+    with contextlib.ExitStack() as stack:
+        locks = [stack.enter_context(Lock(name, name=who, **SETTINGS)) for who in "ab"]
+
+        def work(lock: Lock) -> None:
+            for _ in range(10):
+                with lock.hold(LIMIT_S) as fence:
+                    assert inside.acquire(blocking=False), "two hold it"
+                    assert lock.holds(fence)
+                    fences.append(fence)
+                    inside.release()
+
+        threads = [threading.Thread(target=work, args=(lock,)) for lock in locks for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert fences == list(range(1, 61)) and locks[0].fence() == 60
+        fence = locks[0].acquire(1.0)
+        with pytest.raises(seqcast.NotReady, match="another member holds the lock"):
+            locks[1].acquire(0.1)
+        assert locks[0].release(fence) and not locks[0].release(fence)
+        assert locks[1].acquire(LIMIT_S) > fence
+
+
+def test_a_stopped_leader_loses_lead_and_lock_to_a_higher_fence_and_learns_of_it() -> None:
+    name = cluster()
+    holder = script(HOLDER, name, "a", LOOPBACK)
+    assert holder.stdout is not None and holder.stdin is not None
+    said = sorted(holder.stdout.readline().split() for _ in range(2))
+    assert [words[0] for words in said] == ["fence", "leads"]
+    terms: list[int] = []
+    lock, table = Lock(), ReplicatedDict()
+    with seqcast.replicate(name, Parts(table, lock), name="b", **SETTINGS) as replica:
+        third = script(HOLDER, name, "c", LOOPBACK)
+        wait_until(lambda: len(replica.group.view) == 3)
+        leader = on_leader(replica, terms.append)
+        assert leader.fence == 0 and not lock.holds(1)
+        wait_until(lambda: lock.replica.read(lambda _: len(lock._queue), guarantee="local") == 2)
+        os.kill(holder.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        wait_until(lambda: bool(terms))
+        assert leader.fence == terms[0] > int(said[1][1]) and time.monotonic() - began < LIMIT_S
+        assert third.stdout is not None and third.stdout.readline().split() == ["fence", "2"]
+        third.kill()
+        third.communicate()
+        # The lock of the second, which was killed, is free. (Two of three are gone, so its place decides.)
+        os.kill(holder.pid, signal.SIGCONT)
+        assert holder.stdout.readline() == "leads no more\n"
+        assert lock.acquire(LIMIT_S) > 2
+        leader.close()
+        holder.kill()
+        holder.communicate()
+        assert len(terms) >= 1

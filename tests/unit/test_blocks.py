@@ -1,0 +1,212 @@
+"""The machines of the blocks: dictionary, lock, parts, codecs."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+from typing import Any
+
+import pytest
+from counting import Counting
+
+from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict
+from seqcast.blocks.codec import codec_of
+from seqcast.errors import ConfigError, UsageError
+
+SECOND = 10**9
+
+
+class Direct:
+    """In place of a replica: applies calls at once."""
+
+    def __init__(self, machine: Any, me: int = 1) -> None:
+        self.machine, self._me = machine, me
+        machine.bind(self)
+
+    def call(self, operation: bytes, *, timeout: float | None) -> bytes:
+        answer: bytes = self.machine.apply(operation)
+        return answer
+
+    def read(self, query: Any, *, guarantee: str, timeout: float | None) -> Any:
+        return query(self.machine)
+
+
+def moved(machine: Any, other: Any) -> Any:
+    """Another machine with this one's state."""
+    written = io.BytesIO()
+    machine.snapshot(written.write)
+    written.seek(0)
+    other.restore(written.read)
+    assert written.read() == b""
+    return other
+
+
+def a_dict(**settings: Any) -> ReplicatedDict:
+    made = ReplicatedDict(**settings)
+    Direct(made)
+    return made
+
+
+def test_a_dictionary_does_what_a_dict_does() -> None:
+    rng, made, plain = random.Random(1), a_dict(), dict[str, Any]()
+    for number in range(2000):
+        key, value = rng.choice("abcdé"), rng.choice([None, number, "x" * number, [1, {"a": 2}]])
+        match rng.randrange(5):
+            case 0:
+                made[key] = plain[key] = value
+            case 1:
+                assert made.pop(key) == plain.pop(key, ABSENT)
+            case 2:
+                assert made.set(key, value) == plain.get(key, ABSENT)
+                plain[key] = value
+            case 3:
+                expected = rng.choice([plain.get(key, ABSENT), ABSENT, 7])
+                assert made.compare_and_set(key, expected, value) == (plain.get(key, ABSENT) == expected)
+                if plain.get(key, ABSENT) == expected:
+                    plain[key] = value
+            case 4:
+                assert made.get(key, "none") == plain.get(key, "none") and (key in made) == (key in plain)
+    assert made.copy() == plain and len(made) == len(plain) and list(made) == list(plain)
+    assert a_dict().copy() == {} and moved(made, a_dict()).copy() == plain
+    with pytest.raises(KeyError):
+        del a_dict()["x"]
+    with pytest.raises(KeyError):
+        a_dict()["x"]
+
+
+def test_a_value_that_was_read_is_a_copy() -> None:
+    made = a_dict()
+    made["a"] = [1]
+    made["a"].append(2)
+    assert made["a"] == [1]
+
+
+def test_compare_and_set_deletes_and_creates() -> None:
+    made = a_dict()
+    assert made.compare_and_set("a", ABSENT, {"x": 1, "y": 2}) and not made.compare_and_set("a", ABSENT, 2)
+    assert made.compare_and_set("a", {"y": 2, "x": 1}, ABSENT) and "a" not in made
+
+
+def test_entries_end_by_the_time_of_the_group_at_the_same_place_everywhere() -> None:
+    made = a_dict()
+    made.heard(5 * SECOND)
+    made.set("a", 1, ttl_s=1.0)
+    made.set("b", 2, ttl_s=2.0)
+    made.set("c", 3, ttl_s=1.0)
+    made["c"] = 4  # set again, without an end
+    assert made.due() == 6 * SECOND
+    other = moved(made, a_dict())
+    for each in (made, other):
+        each.heard(6 * SECOND - 1)
+        assert each.copy() == {"a": 1, "b": 2, "c": 4}
+        each.heard(6 * SECOND)
+        assert each.copy() == {"b": 2, "c": 4} and each.due() == 7 * SECOND
+        each.heard(10 * SECOND)
+        assert each.copy() == {"c": 4} and each.due() is None
+
+
+def test_what_is_kept_of_ends_is_bounded() -> None:
+    made = a_dict()
+    for _ in range(1000):
+        made.set("a", 1, ttl_s=5.0)
+    assert len(made._heap) < 20
+
+
+def test_changes_are_told_in_order_and_after_a_restore_the_differences() -> None:
+    made, told = a_dict(), list[Change]()
+    made.on_change(lambda _: 1 / 0)  # disturbs nobody
+    made.on_change(told.append)
+    made["a"] = 1
+    made["a"] = 1  # no change
+    made["a"] = 2
+    made.set("b", 3, ttl_s=1.0)
+    made.heard(2 * SECOND)
+    del made["a"]
+    assert told == [("a", 1, ABSENT), ("a", 2, 1), ("b", 3, ABSENT), ("b", ABSENT, 3), ("a", ABSENT, 2)]
+    made["x"] = made["y"] = 1
+    told.clear()
+    others = a_dict()
+    others["y"] = others["z"] = 2
+    moved(others, made)
+    assert told == [("x", ABSENT, 1), ("y", 2, 1), ("z", 2, ABSENT)]
+
+
+def test_wrong_keys_and_times_are_refused() -> None:
+    for wrong in (1, None, b"a"):
+        with pytest.raises(UsageError, match="a key is text"):
+            a_dict()[wrong] = 1  # type: ignore[index]
+    for ttl_s in (0, -1.0, float("nan")):
+        with pytest.raises(UsageError, match="ttl_s"):
+            a_dict().set("a", 1, ttl_s=ttl_s)
+
+
+def test_codecs() -> None:
+    assert codec_of(json_bytes := codec_of("json")) is json_bytes
+    assert json_bytes.dumps({"b": 1, "a": [None]}) == b'{"a":[null],"b":1}'
+    for refused in ("pickle", pickle):
+        with pytest.raises(ConfigError, match="run code in every member"):
+            codec_of(refused)  # type: ignore[arg-type]
+    for wrong in ("yaml", json.dumps):
+        with pytest.raises(ConfigError, match="must be 'json'"):
+            codec_of(wrong)  # type: ignore[arg-type]
+    try:
+        assert codec_of("msgpack").loads(codec_of("msgpack").dumps([b"x", 1])) == [b"x", 1]
+    except ConfigError as error:
+        assert "pip install 'seqcast[msgpack]'" in str(error)
+
+
+def lock_of(me: int, *present: int) -> Lock:
+    made = Lock()
+    Direct(made, me)
+    made.entered(present)
+    return made
+
+
+def ask(lock: Lock, member: int, number: int, kind: bytes = b"A") -> int:
+    from seqcast.blocks.lock import _ANSWER, _OPERATION
+
+    answer: int = _ANSWER.unpack(lock.apply(_OPERATION.pack(kind, member, number)))[0]
+    return answer
+
+
+def test_a_lock_goes_to_those_who_asked_in_their_order_and_fences_grow() -> None:
+    lock = lock_of(1, 1, 2, 3)
+    assert [ask(lock, 2, 20), ask(lock, 3, 30), ask(lock, 1, 10), ask(lock, 2, 21)] == [1, 0, 0, 0]
+    assert ask(lock, 2, 20, b"R") == 0 and lock._queue[0] == (3, 30) and lock._fence == 2
+    assert ask(lock, 2, 20, b"R") == -1  # not held any more
+    other = moved(lock, lock_of(1))
+    for each in (lock, other):
+        each.entered([1, 2])  # the holder crashed
+        assert each._queue == [(1, 10), (2, 21)] and each._fence == 3 and each._own == {10: 3}
+        assert ask(each, 3, 31) == -1  # of a member that is gone
+        assert ask(each, 2, 21, b"R") == 0 and each._fence == 3  # it waits no more
+        assert each.release(3) and not each.release(3) and each._queue == []
+        assert ask(each, 2, 22) == 4
+
+
+def test_parts_are_called_by_their_index_and_keep_their_states_apart() -> None:
+    def parts() -> Parts:
+        return Parts(ReplicatedDict(), Counting(), Lock())
+
+    one, two = parts(), parts()
+    direct = Direct(one)
+    one.machines[0]["a"] = 1  # type: ignore[index]
+    one.entered([1])
+    one.heard(SECOND)
+    one.machines[0].set("b", 1, ttl_s=1.0)  # type: ignore[attr-defined]
+    assert direct.call(b"\x015", timeout=1) == b"5" and one.due() == 2 * SECOND
+    Direct(two)
+    moved(one, two)
+    assert two.machines[0].copy() == {"a": 1, "b": 1}  # type: ignore[attr-defined]
+    assert two.machines[1].total == 5 and two.machines[2]._present == {1}  # type: ignore[attr-defined]
+    for wrong in (b"", b"\x03"):
+        with pytest.raises(UsageError, match="does not have"):
+            one.apply(wrong)
+    with pytest.raises(UsageError):
+        Parts()
+    with pytest.raises(UsageError, match="has a replica already"):
+        Direct(one)
+    with pytest.raises(UsageError, match="has no replica"):
+        ReplicatedDict()["a"] = 1
