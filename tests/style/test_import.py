@@ -71,7 +71,7 @@ def test_the_help_of_a_command_loads_nothing_that_only_its_work_takes(command):
 
 def test_every_name_is_in_the_one_place_that_each_of_the_three_lists_says():
     places = {name: module for module, names in seqcast._NAMES.items() for name in names.split()}
-    assert sorted([*places, "aio"]) == sorted(seqcast.__all__)
+    assert sorted([*places, "aio", "blocks"]) == sorted(seqcast.__all__)
     for name, module in places.items():
         assert getattr(seqcast, name) is getattr(importlib.import_module(module), name)
     assert set(seqcast.__all__) <= set(dir(seqcast))
