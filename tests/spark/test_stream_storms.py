@@ -21,9 +21,8 @@ from seqcast.sim.world import World
 from seqcast.spark.stores import Folders
 
 MASK = (1 << 64) - 1
-TOLD = "known to have the same only up to", "was started again"
-"""What a stream says of a member that crashed: it may have given out what no survivor has, or was alone since it made
-its group."""
+TOLD = "known to have the same only up to"
+"""What a stream says of a member that crashed and may have given out what no survivor has."""
 NAMES = ("view_tag", "sender", "seqno", "index")
 
 
@@ -62,7 +61,7 @@ def run(query: Tagged, rows_max: int) -> None:
     "seeds",
     [
         pytest.param(range(3, 10), id="few"),
-        pytest.param(range(10, 60), id="many", marks=pytest.mark.long),
+        pytest.param(range(10, 40), id="many", marks=pytest.mark.long),
     ],
 )
 def test_a_stream_has_all_that_any_survivor_delivered_once(
@@ -84,12 +83,15 @@ def test_a_stream_has_all_that_any_survivor_delivered_once(
         merges += len({view.tag for each in journals for view in each.views if view.subgroups})
         survivors = [each for each in journals if each.views[-1].tag == last.tag]
         union = set[tuple[int, int, int, int]]().union(*map(delivered, survivors))
+        group = before(last, journals) | {last.tag}
         for each in journals:
+            if not group & {view.tag for view in each.views}:
+                continue  # it crashed in a group that was founded apart
             query = followed_by(each.member.name, Tagged, Folders([str(top)]))
             try:
                 run(query, (0, 7, 40)[seed % 3])
             except JournalError as error:
-                if each in survivors or not any(why in str(error) for why in TOLD):
+                if each in survivors or TOLD not in str(error):
                     raise AssertionError(f"seed {seed}, {each.member.name}: nothing is lost, but: {error}") from error
                 continue
             left += any("left" in offset for offset in query.log)
