@@ -4,77 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+import replica_chaos
 from counting import Counting
-from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, script, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, wait_until
+from replicas import processes
 
 import seqcast
 import seqcast.blocks.aio
 
 pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
-HELPERS = str(Path(__file__).resolve().parents[1] / "helpers")
-REPLICA = """
-import sys, seqcast
-sys.path.insert(0, sys.argv[4])
-from counting import Counting
-cluster, name, interface, _, found = sys.argv[1:]
-with seqcast.replicate(cluster, Counting(), name=name, interface=interface, found=int(found), ready_s=60) as kv:
-    print("ready", flush=True)
-    for line in sys.stdin:
-        word, what = line.split()
-        if word == "call":
-            print(int(kv.call(what.encode(), timeout=60)), flush=True)
-        else:
-            print(kv.read(lambda machine: machine.total, guarantee=what, timeout=60), flush=True)
-"""
 
 
 def replicate(name: str, who: str, **settings: Any) -> seqcast.Replica[Counting]:
     settings = {"found": 1, "ready_s": LIMIT_S, **PATIENT_JOINER, **settings}
     return seqcast.replicate(name, Counting(), name=who, interface=LOOPBACK, **settings)
-
-
-class Process:
-    """A replica in a process of its own."""
-
-    def __init__(self, name: str, who: str, found: int) -> None:
-        self.process = script(REPLICA, name, who, LOOPBACK, HELPERS, str(found))
-
-    def ready(self) -> Process:
-        assert self.answer() == "ready"
-        return self
-
-    def answer(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
-
-    def ask(self, word: str, what: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word} {what}\n")
-        self.process.stdin.flush()
-
-    def tell(self, number: int) -> None:
-        os.kill(self.process.pid, number)
-
-
-@contextlib.contextmanager
-def processes(name: str, *names: str, found: int = 2) -> Iterator[list[Process]]:
-    made = [Process(name, who, found) for who in names]
-    try:
-        yield [each.ready() for each in made]
-    finally:
-        for each in made:
-            with contextlib.suppress(ProcessLookupError):
-                each.tell(signal.SIGKILL)
-            each.process.communicate()
 
 
 def test_threads_of_all_replicas_call_and_each_operation_is_applied_once_everywhere() -> None:
@@ -159,6 +108,11 @@ def test_a_killed_coordinator_loses_nothing_that_was_answered() -> None:
         with processes(name, "a") as (again,):
             again.ask("read", "linearizable")
             assert int(again.answer()) >= 100 + int(answered[-1])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_replicas_that_are_killed_and_stopped_lose_no_answered_call_and_read_nothing_stale(seed: int) -> None:
+    assert replica_chaos.run(seed) == []
 
 
 def test_a_replica_that_hears_nobody_says_why_and_decides_nothing() -> None:
