@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import queue
 import re
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -80,3 +82,51 @@ def test_the_store_over_http_keeps_what_it_answered_whatever_is_killed_or_stoppe
         for process in processes:
             process.kill()
             process.wait()
+
+
+def test_the_scheduler_runs_each_job_once_with_fences_that_grow_when_its_leader_is_killed(
+    environment: dict[str, str],
+) -> None:
+    command = [sys.executable, str(ROOT / "examples" / "scheduler.py")]
+    there = {"env": environment, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    processes = {who: subprocess.Popen([*command, who], **there) for who in "abc"}
+    said: queue.SimpleQueue[str] = queue.SimpleQueue()
+    for process in processes.values():
+        threading.Thread(target=lambda of=process: [said.put(line) for line in of.stdout], daemon=True).start()
+    try:
+        runs: list[tuple[str, int, int]] = []
+        while len(runs) < 4 or len({who for who, _, _ in runs}) < 2:
+            words = said.get(timeout=LIMIT_S).split()
+            if words[1] == "runs":
+                runs.append((words[0], int(words[3]), int(words[6])))
+                if len(runs) == 2:
+                    processes[words[0]].kill()
+        numbers, fences = [number for _, number, _ in runs], [fence for _, _, fence in runs]
+        assert numbers == sorted(set(numbers)) and fences == sorted(set(fences))
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()
+
+
+def test_the_chat_shows_everyone_the_same_lines(environment: dict[str, str]) -> None:
+    def start(who: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(ROOT / "examples" / "chat.py"), who]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, env={**environment, "SEQCAST_DISCOVERY_S": "1"}, text=True, **pipes)
+
+    ann = start("ann")
+    assert ann.stdout is not None and ann.stdin is not None
+    assert ann.stdout.readline() == "-- here: ann\n"
+    bob = start("bob")
+    assert bob.stdout is not None and bob.stdin is not None
+    assert ann.stdout.readline() == bob.stdout.readline() == "-- here: ann, bob\n"
+    for who, line in ((ann, "hello"), (bob, "hi")):
+        assert who.stdin is not None
+        who.stdin.write(f"{line}\n")
+        who.stdin.flush()
+    assert sorted(ann.stdout.readline() for _ in range(2)) == ["ann: hello\n", "bob: hi\n"]
+    bob.kill()
+    assert ann.stdout.readline() == "-- here: ann\n"
+    ann.communicate()
+    bob.communicate()
