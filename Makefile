@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*.h src/seqcast/*.pxd src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim seeds-long mutants chaos figures docs clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos figures docs clean help
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters; without their bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,6 +57,9 @@ cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, and run where 
 
 sim: $(VENV)/.ready-dev ## simulated schedules (ARGS="--seeds 1..200")
 	$(BIN)/python -m seqcast sim $(or $(ARGS),--seeds 1..200)
+
+explore: $(VENV)/.ready-dev ## small worlds to the end: every order of control frames, a loss, a crash (ARGS="crash --depth 6")
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m explore $(ARGS)
 
 seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (two hours; SEEDS=1..100, ORDERS="records": minutes)
 	for order in $(or $(ORDERS),fifo sequencer records total-1999 grant causal); do \
