@@ -1,6 +1,7 @@
 """A stage for scenarios: a quiet simulated group on a perfect network, every control frame of which can be seen."""
 
 import functools
+import re
 from dataclasses import replace
 
 import grant_headers
@@ -34,13 +35,18 @@ class Stage(World):
         super().__init__(Options(seed=1, order=order, **options), self.note)
         self.lines = []
         self.callbacks = callbacks or {}
+        self.hidden = []  # frames whose words begin so are not recorded
         self.quiet = False  # frames are not recorded: the lead-up to the scene
         self.headers = False  # datagrams of the order are written, and can be refused, as frames are
         self.refuse = lambda source, node, frame: False  # True: this frame does not get through
 
     def note(self, line):
         if not self.quiet:
-            self.lines.append(line)
+            self.lines.append(re.sub(r"@([0-9a-f]{16})\b", self.coordinator, line))
+
+    def coordinator(self, view_id):
+        """A view's id names its coordinator by 16 digits; a reader knows the member by its name."""
+        return f"@{self.name(int(view_id[1], 16))}"
 
     def start_node(self, name):
         plain = self.options
@@ -104,7 +110,7 @@ class Stage(World):
     def multicast(self, source, datagram):
         frame = self.control(datagram)
         if frame and not (isinstance(frame, Beacon) and self.whole()):
-            self.trace(source, f"→ all: {self.words(frame)}")
+            self.write_frame(source, "all", frame)
         for node in self.nodes:
             if node is not source and not (frame and self.refuse(source, node, frame)):
                 self.network.carry(source.index, node.index, node.receive, datagram, source.address)
@@ -112,9 +118,14 @@ class Stage(World):
     def unicast(self, source, to, datagram):
         frame = self.control(datagram)
         if frame:
-            self.trace(source, f"→ {self.by_address[to]}: {self.words(frame)}")
+            self.write_frame(source, self.by_address[to], frame)
         if not (frame and self.refuse(source, self.by_address[to], frame)):
             super().unicast(source, to, datagram)
+
+    def write_frame(self, source, to, frame):
+        words = self.words(frame)
+        if not any(words.startswith(kind) for kind in self.hidden):
+            self.trace(source, f"→ {to}: {words}")
 
     def whole(self):
         """All are in one view: a beacon tells nobody anything."""

@@ -25,6 +25,8 @@ each control frame that crossed the network and each view that was installed. A 
 ``resend SUSPEND of a to b``           the first frame of this kind that a sent, once more
 ``fail get_state``                     the next handler that is asked for its state fails
 ``unblock``                            an operator lets the blocked group continue
+``hide BEACON``                        frames of this kind are not written, though they are sent; ``hide nothing`` ends
+                                       this
 ``quiet`` ``write``                    what happens is not written; is written again
 ``show``                               where each member is
 =====================================  =================================================================================
@@ -217,6 +219,9 @@ class Play:
 
     def do_unblock(self, rest: str) -> None:
         self.operator_process = OperatorProcess(self.stage, 0)
+
+    def do_hide(self, rest: str) -> None:
+        self.stage.hidden = [] if rest == "nothing" else [*self.stage.hidden, rest]
 
     def do_quiet(self, rest: str) -> None:
         self.stage.quiet = True
