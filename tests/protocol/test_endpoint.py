@@ -557,18 +557,35 @@ def test_an_initiator_that_cannot_reach_its_own_cut_leaves_the_turn_to_the_next(
     assert isinstance(a.endpoint.view, MergeView) and one_view(a, b, c)
 
 
-def test_a_leaver_that_nobody_answers_goes_at_its_deadline_and_says_so():
-    stage = Stage()
+@pytest.mark.parametrize("leave_deadline_s", [1.0, 3.0])
+def test_a_leaver_that_nobody_answers_goes_at_its_deadline_and_says_so(leave_deadline_s):
+    stage = Stage(settings=(("leave_deadline_s", leave_deadline_s),))
     stage.group("a", "b")
     a, b = stage.nodes
     a.stall(stage.clock.now + 30 * SECOND)
     b.leave()
-    effects = []
+    effects, deadline_ms = [], 1000 + round(1000 * leave_deadline_s)
     step = b.endpoint.step
     b.endpoint.step = lambda *arguments: effects.append(step(*arguments)) or effects[-1]
-    stage.until(12_000)
+    stage.until(deadline_ms - 1)
+    assert not b.endpoint.over
+    stage.until(deadline_ms + 1)
     said = [effect for batch in effects for effect in batch if not isinstance(effect, Send)]
     assert [type(effect) for effect in said] == [Warn, Left] and b.endpoint.over
+
+
+@pytest.mark.parametrize("linger_s", [0.2, 0.7])
+def test_a_coordinator_that_leaves_serves_the_closing_view_for_as_long_as_the_setting_says(linger_s):
+    """c hears of no VIEW: a, which made it, repeats it, and goes when that time is over."""
+    stage = Stage(settings=(("linger_s", linger_s),))
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.refuse = lambda source, node, frame: isinstance(frame, NewView) and node is c
+    a.leave()
+    stage.until(990 + round(1000 * linger_s))
+    assert not a.endpoint.over and names(b)[-1] == ["b", "c"]
+    stage.until(1030 + round(1000 * linger_s))
+    assert a.endpoint.over
 
 
 def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
