@@ -122,11 +122,13 @@ def settings_module() -> str:
         if among:
             kind = f"Literal[{', '.join(json.dumps(value) for value in among)}]"
         elif kind == "str":
-            kind = "str | Path | None" if field.name == "journal" else "str"
+            kind = KINDS.get(field.name, "str")
         lines.append(f"    {field.name}: {kind}")
     return SETTINGS.replace("{orders}", ", ".join(map(json.dumps, ORDERS))) + "\n".join(lines) + "\n"
 
 
+KINDS = {"journal": "str | Path | None", "seeds": "str | Sequence[str]"}
+"""Settings that are text, and may be given as something else."""
 SETTINGS = '''"""The settings as keywords of ``seqcast.join``, for type checkers: they see a misspelt one.
 
 Made from the fields of ``Config`` by docs/render.py; do not edit. What they mean: docs/config.md.
@@ -134,6 +136,7 @@ Made from the fields of ``Config`` by docs/render.py; do not edit. What they mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 

@@ -6,8 +6,7 @@
 
 typedef struct sc_out {
     struct sc_out *next;
-    int lane;
-    sc_address to;
+    sc_address to; /* len 0: the group */
     uint32_t len;
     uint8_t p[];
 } sc_out;
@@ -27,8 +26,9 @@ typedef struct {
 
 void sc_out_init(sc_engine *e);
 void sc_out_free(sc_engine *e);
-/* A new datagram in the queue, its common header filled; the caller fills the body. NULL when the bound is hit. */
-uint8_t *sc_out_new(sc_engine *e, int lane, const sc_address *to, uint8_t type, size_t len);
+/* A new datagram in the queue, for one member, or with NULL for the group; its common header filled, the caller fills the body. NULL
+ * when the bound is hit. */
+uint8_t *sc_out_new(sc_engine *e, const sc_address *to, uint8_t type, size_t len);
 sc_out *sc_out_pop(sc_engine *e);
 
 int64_t sc_stand_deadline(const sc_engine *e);

@@ -8,7 +8,7 @@
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
 static void answer(sc_engine *e, sc_peer *peer) {
-    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_TAKEN, SC_TAKEN_LEN);
+    uint8_t *p = sc_out_new(e, &peer->address, SC_TYPE_TAKEN, SC_TAKEN_LEN);
     if (!p) return; /* it asks again */
     sc_put_taken_seqno(p, peer->taken.taken);
     e->counters.taken_sent++;
@@ -78,7 +78,7 @@ static void ask(sc_engine *e, int64_t now) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->taken.took >= last) continue;
         lacking = 1;
-        uint8_t *p = peer->cut.lost ? NULL : sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ASK, SC_TAKEN_LEN);
+        uint8_t *p = peer->cut.lost ? NULL : sc_out_new(e, &peer->address, SC_TYPE_ASK, SC_TAKEN_LEN);
         if (!p) continue;
         sc_put_taken_seqno(p, last);
         e->counters.asks_sent++;

@@ -91,7 +91,7 @@ void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t
 /* ---- pings --------------------------------------------------------------------------------------------------- */
 
 static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t target, uint64_t origin) {
-    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, to, type, SC_PING_LEN);
+    uint8_t *p = sc_out_new(e, to, type, SC_PING_LEN);
     if (!p) return;
     sc_put_ping_target(p, target);
     sc_put_ping_origin(p, origin);
@@ -172,11 +172,11 @@ static uint64_t progress(const sc_engine *e) {
     return sum;
 }
 
-static void say_heartbeat(sc_engine *e, int lane, const sc_address *to) {
-    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
+static void say_heartbeat(sc_engine *e, const sc_address *to) {
+    uint8_t *p = sc_out_new(e, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;
     uint8_t unheard[SC_MEMBERS_MAX / 8] = {0}, mutes[SC_MEMBERS_MAX / 8] = {0};
-    if (e->detect.stuck) sc_put_flags(p, SC_FLAG_STARVED);
+    if (e->detect.stuck) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_STARVED);
     sc_put_claim(p, e->credit.claim);
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
     sc_put_heartbeat_stable(p, e->group.stable);
@@ -220,12 +220,12 @@ static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.progress = progress(e);
     e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
     sc_holdup_look(e, now);
-    say_heartbeat(e, SC_LANE_CONTROL, NULL);
+    say_heartbeat(e, NULL);
     int worried = is_worried(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
-        if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, SC_LANE_UNICAST, &peer->address);
+        if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, &peer->address);
         if (!peer->detect.asked && is_quiet(e, peer, worried, now)) peer->detect.asked = now;
         if (peer->detect.asked) say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
     }
@@ -254,6 +254,10 @@ static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now)
 
 void sc_engine_beat(sc_engine *e, int64_t now) {
     if (e->in_view && e->detect.heartbeat_due != SC_NEVER && e->detect.heartbeat_due > now) heartbeat(e, now);
+}
+
+void sc_engine_show(sc_engine *e, const sc_address *to) {
+    if (e->in_view) say_heartbeat(e, to);
 }
 
 /* Heartbeats of another view show how many members it has: its beacons only claim it. */
@@ -353,7 +357,7 @@ static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
-    if (sc_flow_tells(e, now)) say_heartbeat(e, SC_LANE_CONTROL, NULL); /* it tells what is stable */
+    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL); /* it tells what is stable */
     if (e->detect.heartbeat_due <= now) {
         int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);

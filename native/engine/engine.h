@@ -27,6 +27,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
+    uint32_t unicast; /* 1: what is for the group goes to each member by unicast */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
@@ -62,11 +63,11 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 
 /* One received buffer. `segment` is the size that UDP_GRO reported (the buffer is then a run of datagrams of that size, the
  * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
- * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. `lane` is that of the receiving socket: a
- * datagram on SC_LANE_UNICAST shows that its sender is alive, but not that its multicasts reach us. Our own multicasts,
- * looped back, are ignored. Returns how many datagrams were accepted. */
+ * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. By which way a datagram came is of no
+ * matter: it says itself whether it is for the group (SC_FLAG_GROUP). Our own multicasts, looped back, are ignored. Returns how
+ * many datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
-                      int lane, int64_t now);
+                      int64_t now);
 
 /* Why a member is suspected. */
 enum {
@@ -84,11 +85,11 @@ int64_t sc_engine_deadline(const sc_engine *e);
 
 /* ---- the world: datagrams out ------------------------------------------------------------------------------- */
 
-/* Where a transmission goes. */
+/* Where a transmission goes. How the transport reaches the group is its own matter (native/io/transport.h). */
 enum {
-    SC_LANE_DATA = 0, /* the group's address, data port */
-    SC_LANE_CONTROL = 1, /* the group's address, control port */
-    SC_LANE_UNICAST = 2 /* `to` */
+    SC_LANE_DATA = 0, /* to the group: packets */
+    SC_LANE_CONTROL = 1, /* to the group: all else, which packets must not hold up */
+    SC_LANE_UNICAST = 2 /* to `to` */
 };
 
 /* One run of datagrams for one destination: `n` datagrams, all `segment` bytes long except the last, which may be
@@ -358,6 +359,8 @@ size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max);
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
 /* Sends the next heartbeat now: other views learn that this one has members. */
 void sc_engine_beat(sc_engine *e, int64_t now);
+/* Sends one to somebody outside the view. */
+void sc_engine_show(sc_engine *e, const sc_address *to);
 
 /* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
 
@@ -469,8 +472,14 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out);
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
 /* Tag of the view to which messages sent now belong; 0 outside a view. */
 uint64_t sc_engine_view(const sc_engine *e);
-/* The addresses of the other members, into `out` of SC_MEMBERS_MAX; returns their number. */
-int sc_engine_others(const sc_engine *e, sc_address *out);
+/* Whom transmissions to the group are for: the other members of the view. */
+typedef struct {
+    uint64_t view; /* its tag, or 0 */
+    uint32_t n;
+    sc_address to[SC_MEMBERS_MAX];
+} sc_targets;
+/* If they are others than in `out`: puts them there, and returns 1. */
+int sc_engine_targets(const sc_engine *e, sc_targets *out);
 /* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are sent
  * or accepted. `fell`, by rank: see sc_view; NULL: none. */
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker);

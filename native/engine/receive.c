@@ -157,13 +157,19 @@ static int is_of_pair(const uint8_t *p) {
     }
 }
 
+/* Packets do not say it: see SC_FLAG_GROUP. */
+static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GROUP) != 0; }
+
 /* Notes a sign of life of `peer`; 0: this is none. A member that has not installed this view, because its Python is busy,
  * counts as alive until the flush deadline, and is not expected to multicast heartbeats of this view. */
-static int is_alive(sc_engine *e, sc_peer *peer, uint64_t tag, int current, int control, int lane, int64_t now) {
+static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, int64_t now) {
+    uint64_t tag = sc_get_view_tag(p);
+    uint8_t type = sc_get_type(p);
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
-    if (!current && !control && !late) return 0;
-    sc_detect_heard(e, peer, now, lane != SC_LANE_UNICAST || (late && !current));
-    if (lane == SC_LANE_UNICAST) sc_detect_reached(e, peer, now);
+    if (!current && type != SC_TYPE_CONTROL && !late) return 0;
+    int of_group = type == SC_TYPE_DATA || type == SC_TYPE_RECORD, to_group = is_for_group(p);
+    sc_detect_heard(e, peer, now, to_group || (late && !current));
+    if (e->config.unicast || (!to_group && !of_group)) sc_detect_reached(e, peer, now);
     return 1;
 }
 
@@ -218,12 +224,12 @@ static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t
 
 /* A valid datagram of another process, from an address it may come from. */
 static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
-                         int lane, int64_t now) {
+                         int64_t now) {
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);
     int direct = !peer || sc_same_address(from, &peer->address);
     int current = peer && tag == (is_of_pair(p) ? peer->pair : e->view.tag);
-    int alive = peer && direct && is_alive(e, peer, tag, current, type == SC_TYPE_CONTROL, lane, now);
+    int alive = peer && direct && is_alive(e, peer, p, current, now);
     if (type == SC_TYPE_CONTROL) return receive_control(e, peer, p, len, from, current);
     if (type == SC_TYPE_PING) {
         sc_on_ping(e, tag == e->view.tag ? peer : NULL, p, from);
@@ -238,8 +244,7 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
     return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters.drop_view);
 }
 
-static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int lane,
-                       int64_t now) {
+static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
     e->counters.datagrams_received++;
     e->counters.bytes_received += len;
     sc_wire_result result = sc_wire_check(p, len, e->config.group);
@@ -251,17 +256,17 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     if (sender == e->config.member) return drop(&e->counters.drop_own);
     sc_peer *peer = sc_find_peer(e, sender);
     if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
-    return receive_valid(e, peer, slab, p, len, from, lane, now);
+    return receive_valid(e, peer, slab, p, len, from, now);
 }
 
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
-                      int lane, int64_t now) {
+                      int64_t now) {
     e->now = now;
     if (!segment) segment = len;
     int accepted = 0;
     for (size_t at = 0; at < len; at += segment) {
         size_t n = len - at < segment ? len - at : segment;
-        accepted += receive_one(e, slab, p + at, n, from, lane, now);
+        accepted += receive_one(e, slab, p + at, n, from, now);
     }
     sc_settle(e, now);
     return accepted;

@@ -50,8 +50,7 @@ typedef struct { /* transmit.c */
     sc_atomic handed; /* the I/O thread is to continue */
     sc_atomic handed_over; /* how often it was */
     sc_atomic left; /* flushes left to the thread that was transmitting */
-    uint64_t view; /* tag of the view for whose members the sockets loop, or do not; under `lock` */
-    sc_address others[SC_MEMBERS_MAX]; /* of that view; under `lock` */
+    sc_targets targets; /* under `lock` */
 } sc_transmitter;
 
 /* What a caller waits for: one of them. */

@@ -65,8 +65,8 @@ void sc_intake_measure(sc_driver *d) {
     d->round.room = room;
 }
 
-/* Passes datagrams received on a lane to the engine; returns their bytes. */
-static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
+/* Passes received datagrams to the engine; returns their bytes. */
+static uint64_t take_in(sc_driver *d, int got, int *urgent) {
     uint64_t bytes = 0;
     int64_t now = sc_now();
     sc_count(&d->round.came, (uint64_t)now - d->round.came);
@@ -78,7 +78,7 @@ static uint64_t take_in(sc_driver *d, int lane, int got, int *urgent) {
         bytes += in->len;
         if (in->len > largest) largest = in->len;
         d->round.pace.packets += in->segment > 0 ? in->len / in->segment + 1 : 1;
-        sc_engine_receive(d->engine, slab_of(d, i), in->p, in->len, in->segment, &in->from, lane, now);
+        sc_engine_receive(d->engine, slab_of(d, i), in->p, in->len, in->segment, &in->from, now);
     }
     d->round.small = largest <= d->round.room;
     prepare(d, got); /* the others are as they were */
@@ -102,7 +102,7 @@ static uint64_t receive_lane(sc_driver *d, int lane, int first, int *urgent) {
         got = sc_io_receive(&d->io, lane, d->round.in, asked, asked > SC_RECEIVE_ONE ? d->round.room : 0);
         if (got == 0) break;
         if (d->round.in[got - 1].len < SC_SLAB_BYTES / 4) batch = most;
-        bytes += take_in(d, lane, got, urgent);
+        bytes += take_in(d, got, urgent);
     } while (first != SC_RECEIVE_ONE && got == asked && bytes < SC_ROUND_BYTES_MAX);
     return bytes;
 }

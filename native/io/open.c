@@ -1,5 +1,5 @@
 /* Opening and closing the sockets of one member. */
-#include "io/sockets_internal.h"
+#include "io/transport.h"
 
 #define CONTROL_RCVBUF (1 << 20)
 
@@ -79,41 +79,42 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     return sc_set_nonblocking(fd);
 }
 
-/* What a socket that multicasts needs. 0, or not. */
-static int set_multicast(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
-    int failed = sc_io_multicast_from(io, fd, own);
+/* What a socket that sends needs, */
+static void set_sending(sc_io *io, sc_fd fd) {
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
-    if (io->config.family == 4) {
-        failed |= sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, io->config.ttl);
-        failed |= sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
-        sc_io_set_int(fd, IPPROTO_IP, IP_TOS, io->config.dscp << 2);
-        return failed;
-    }
-    failed |= sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, io->config.ttl);
-    failed |= sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
+    if (io->config.family == 4) sc_io_set_int(fd, IPPROTO_IP, IP_TOS, io->config.dscp << 2);
 #if !defined(_WIN32)
-    sc_io_set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, io->config.dscp << 2);
+    else
+        sc_io_set_int(fd, IPPROTO_IPV6, IPV6_TCLASS, io->config.dscp << 2);
 #endif
-    return failed;
 }
 
-static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
+/* and what one that multicasts needs besides. 0, or not. */
+static int set_multicast(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    int failed = sc_io_multicast_from(io, fd, own);
+    if (io->config.family == 4)
+        return failed | sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_TTL, io->config.ttl) |
+               sc_io_set_int(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
+    return failed | sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_HOPS, io->config.ttl) |
+           sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_LOOP, 1);
+}
+
+int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_error *error) {
     int v4 = io->config.family == 4;
     sc_fd fd = io->fd[SC_LANE_UNICAST] = open_udp(io->config.family, error);
     if (fd == SC_NO_FD) return -1;
     sc_sockaddr bound = *own;
     socklen_t len = v4 ? sizeof bound.v4 : sizeof bound.v6;
     if (v4)
-        bound.v4.sin_port = htons(io->config.unicast_port);
+        bound.v4.sin_port = htons(port);
     else
-        bound.v6.sin6_port = htons(io->config.unicast_port);
+        bound.v6.sin6_port = htons(port);
     if (bind(fd, &bound.any, len) != 0) return sc_io_fail(error, "bind unicast", sc_errno());
     len = sizeof bound;
     if (getsockname(fd, &bound.any, &len) != 0) return sc_io_fail(error, "getsockname", sc_errno());
     sc_address_from(&io->address, &bound);
-    if (set_multicast(io, fd, own)) return sc_io_fail(error, "multicast", sc_errno());
-    /* In a view of two the group's stream comes here, too. */
-    set_buffer(fd, 1, io->config.rcvbuf <= INT32_MAX / 2 ? 2 * io->config.rcvbuf : INT32_MAX);
+    set_sending(io, fd);
+    io->granted = set_buffer(fd, 1, io->config.rcvbuf <= INT32_MAX / 2 ? 2 * io->config.rcvbuf : INT32_MAX);
 #if defined(__linux__) /* reports the closed port of a killed member, and its address */
     sc_io_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
 #endif
@@ -122,9 +123,6 @@ static int open_unicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     DWORD bytes;
     WSAIoctl(fd, _WSAIOW(IOC_VENDOR, 12), &off, sizeof off, NULL, 0, &bytes, NULL, NULL);
 #endif
-    sc_sockaddr source;
-    if (sc_io_routed_source(io, own, &source) != 0 && sc_errno() != SC_NO_PORTS)
-        return sc_io_fail(error, "route", sc_errno());
     return sc_set_nonblocking(fd);
 }
 
@@ -140,6 +138,7 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
     if (fd == SC_NO_FD) return;
     sc_io_set_int(unicast, SOL_SOCKET, SO_REUSEADDR, 1);
     sc_io_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    set_sending(io, fd);
     int failed = bind(fd, &bound.any, len) != 0 || set_multicast(io, fd, own) != 0 || sc_io_connect_out(io, fd) != 0 ||
                  sc_set_nonblocking(fd) != 0;
     sc_io_set_int(unicast, SOL_SOCKET, SO_REUSEADDR, 0);
@@ -162,10 +161,25 @@ static void use_offloads(sc_io *io) {
     sc_store(&io->mmsg, config->mmsg);
     sc_store(&io->gso, config->gso && sc_io_set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0);
     io->gro = config->gro && small && sc_io_set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
-              sc_io_set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0;
+              (io->fd[SC_LANE_DATA] == SC_NO_FD || sc_io_set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0);
 #else
     (void)io;
 #endif
+}
+
+int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
+    sc_sockaddr source;
+    if (sc_open_unicast(io, own, io->config.unicast_port, error) != 0) return -1;
+    if (set_multicast(io, io->fd[SC_LANE_UNICAST], own) != 0) return sc_io_fail(error, "multicast", sc_errno());
+    if (open_multicast(io, SC_LANE_DATA, own, error) != 0 || open_multicast(io, SC_LANE_CONTROL, own, error) != 0)
+        return -1;
+    if (sc_io_routed_source(io, own, &source) != 0 && sc_errno() != SC_NO_PORTS)
+        return sc_io_fail(error, "route", sc_errno());
+    sc_io_filter_own(io, SC_LANE_DATA);
+    sc_io_filter_own(io, SC_LANE_CONTROL);
+    open_out(io, own);
+    sc_store(&io->looped, 1);
+    return 0;
 }
 
 /* No socket is open yet. */
@@ -174,6 +188,7 @@ static void begin(sc_io *io, const sc_io_config *config) {
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
     io->wake[0] = io->wake[1] = io->out = SC_NO_FD;
     io->config = *config;
+    if (!config->transport) io->config.transport = &sc_transport_multicast;
     io->lane[SC_LANE_DATA] = group_address(config, config->port);
     io->lane[SC_LANE_CONTROL] = group_address(config, config->port + 1u);
 }
@@ -188,20 +203,22 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 #endif
     sc_sockaddr own;
     memset(&own, 0, sizeof own);
-    if (sc_io_find_interface(io, &own, error) != 0 || open_multicast(io, SC_LANE_DATA, &own, error) != 0 ||
-        open_multicast(io, SC_LANE_CONTROL, &own, error) != 0 || open_unicast(io, &own, error) != 0 ||
+    if (sc_io_find_interface(io, &own, error) != 0 || io->config.transport->open(io, &own, error) != 0 ||
         (sc_signal_open(io->wake) != 0 && sc_io_fail(error, "wake", sc_errno()) != 0)) {
         if (error->call[0] == 0) sc_io_fail(error, "socket", sc_errno());
         sc_io_close(io);
         return -1;
     }
-    sc_io_filter_own(io, SC_LANE_DATA);
-    sc_io_filter_own(io, SC_LANE_CONTROL);
-    open_out(io, &own);
-    sc_store(&io->looped, 1);
     use_offloads(io);
     return 0;
 }
+
+void sc_io_aim(sc_io *io, const sc_targets *targets) {
+    io->targets = targets;
+    io->config.transport->aim(io);
+}
+
+void sc_io_send(sc_io *io, const sc_tx *runs, int n) { io->config.transport->send(io, runs, n); }
 
 #if defined(__linux__)
 /* The second socket takes the number of the first, which is closed: threads that use it meanwhile use the one or the other. */
@@ -210,10 +227,16 @@ static int take_place(sc_fd second, sc_fd first, sc_io_error *error) {
     return sc_io_fail(error, "dup3", errno);
 }
 
+/* The unicast socket, if it is bound to the interface by its address. */
+static int open_local(sc_io *second, const sc_sockaddr *own, sc_io_error *error) {
+    if (sc_open_unicast(second, own, second->config.unicast_port, error) != 0) return -1;
+    return set_multicast(second, second->fd[SC_LANE_UNICAST], own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
+}
+
 /* The sockets of `io`, made a second time. 0, or -1. */
 static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, int local, sc_io_error *error) {
     if (open_multicast(second, SC_LANE_DATA, own, error) != 0 ||
-        open_multicast(second, SC_LANE_CONTROL, own, error) != 0 || (local && open_unicast(second, own, error) != 0))
+        open_multicast(second, SC_LANE_CONTROL, own, error) != 0 || (local && open_local(second, own, error) != 0))
         return -1;
     sc_io_filter_own(second, SC_LANE_DATA);
     sc_io_filter_own(second, SC_LANE_CONTROL);
@@ -264,21 +287,29 @@ int sc_io_mend(sc_io *io, sc_io_error *error) {
     (void)io;
     return sc_io_fail(error, "interface", WSAEOPNOTSUPP);
 }
+
+int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
+    (void)own, (void)index;
+    return sc_io_mend(io, error);
+}
 #else
 int sc_io_mend(sc_io *io, sc_io_error *error) {
     sc_sockaddr own;
     sc_io_own_address(io, &own);
     unsigned index = if_nametoindex(io->name);
-    if (index == 0) return sc_io_fail(error, "interface", ENODEV);
+    return index == 0 ? sc_io_fail(error, "interface", ENODEV) : io->config.transport->mend(io, &own, index, error);
+}
+
+int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
 #if defined(__linux__)
     /* IPv6: they are bound to the interface that is gone. To bind them to another one needs CAP_NET_RAW. */
     if (io->config.family == 6 && index != (unsigned)sc_load(&io->index)) {
-        if (open_again(io, &own, index, error) != 0) return -1;
+        if (open_again(io, own, index, error) != 0) return -1;
         sc_store(&io->index, index);
         sc_store(&io->looped, 1);
         return 0;
     }
 #endif
-    return sc_io_join_again(io, &own, index, error);
+    return sc_io_join_again(io, own, index, error);
 }
 #endif

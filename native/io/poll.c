@@ -84,7 +84,7 @@ int sc_set_sockets(sc_fd set, const sc_io *io, int in) {
     struct epoll_event event = {.events = EPOLLIN};
     int failed = 0;
     for (int i = 0; i < SC_IO_SOCKETS; i++)
-        failed |= epoll_ctl(set, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, io->fd[i], &event);
+        if (io->fd[i] != SC_NO_FD) failed |= epoll_ctl(set, in ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, io->fd[i], &event);
     return failed;
 }
 #else

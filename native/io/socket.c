@@ -1,5 +1,5 @@
 /* Addresses, receiving and sending. */
-#include "io/sockets_internal.h"
+#include "io/transport.h"
 
 /* ---- addresses ---------------------------------------------------------------------------------------------- */
 
@@ -185,6 +185,7 @@ __attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_
 
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
     int gro = io->gro && lane != SC_LANE_CONTROL;
+    if (io->fd[lane] == SC_NO_FD) return 0;
     if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
     if (!sc_load(&io->mmsg)) n = 1;
     return n == 1 && !gro ? receive_single(io, lane, in) : receive_several(io, lane, in, n, room, gro);
@@ -193,7 +194,7 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
     int got = 0;
     (void)room;
-    while (got < n) {
+    while (got < n && io->fd[lane] != SC_NO_FD) {
         sc_sockaddr from;
         socklen_t len = sizeof from;
         long bytes = recvfrom(io->fd[lane], (char *)in[got].whole, SC_SLAB_BYTES, SC_MSG_DONTWAIT, &from.any, &len);
@@ -248,12 +249,6 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
-/* The socket by which datagrams of a lane leave. Each that has left looks for threads that sleep on its socket, as it may have room
- * again; on the other one nobody does. */
-static sc_fd way_out(const sc_io *io, int lane) {
-    return lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
-}
-
 /* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
 static int send_again(sc_io *io, sc_fd by, int code) {
 #if defined(_WIN32)
@@ -278,13 +273,9 @@ static int send_again(sc_io *io, sc_fd by, int code) {
 }
 
 /* Length of the address to name in a send; 0: none, as the socket is connected, or, if `*known` is 0, as there is none. */
-static socklen_t destination(const sc_io *io, const sc_tx *run, sc_sockaddr *to, int *known) {
-    socklen_t len = 0;
-    *known = run->lane == SC_LANE_DATA && io->out != SC_NO_FD;
-    if (!*known) {
-        len = sc_address_to(io, run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane], to);
-        *known = len != 0;
-    }
+static socklen_t destination(const sc_io *io, const sc_aimed *aimed, sc_sockaddr *to, int *known) {
+    socklen_t len = aimed->to ? sc_address_to(io, aimed->to, to) : 0;
+    *known = !aimed->to || len != 0;
     return len;
 }
 
@@ -297,11 +288,12 @@ static long send_datagram(sc_fd by, const uint8_t *p, uint32_t n, const sc_socka
 #endif
 }
 
-static void send_one_by_one(sc_io *io, const sc_tx *run) {
+static void send_one_by_one(sc_io *io, const sc_aimed *aimed) {
+    const sc_tx *run = aimed->run;
     sc_sockaddr to;
-    sc_fd by = way_out(io, run->lane);
+    sc_fd by = aimed->by;
     int known;
-    socklen_t len = destination(io, run, &to, &known);
+    socklen_t len = destination(io, aimed, &to, &known);
     for (uint32_t i = 0; i < run->n; i++) {
         int tries = 3;
         for (;;) {
@@ -319,7 +311,7 @@ static void send_one_by_one(sc_io *io, const sc_tx *run) {
 /* Sends runs of up to SC_TX_SEGMENTS datagrams as one message each if the system supports UDP_SEGMENT. */
 typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
-    const sc_tx *run[SC_IO_BATCH_MAX];
+    const sc_aimed *aimed[SC_IO_BATCH_MAX];
     uint32_t packets[SC_IO_BATCH_MAX];
     struct iovec parts[SC_IO_BATCH_MAX * SC_TX_SEGMENTS];
     sc_sockaddr to[SC_IO_BATCH_MAX];
@@ -345,12 +337,12 @@ static void flush_messages(sc_io *io, sc_sending *out) {
         if (first->msg_controllen != 0 && is_gso_refusal(code)) {
             sc_count(&io->counters.gso_refused, 1);
             if (io->counters.gso_refused >= 8) sc_store(&io->gso, 0); /* not this path, this device or this kernel */
-            send_one_by_one(io, out->run[done]);
+            send_one_by_one(io, out->aimed[done]);
             done++;
         } else if (code == ENOSYS) {
             sc_store(&io->mmsg, 0);
             for (; done < out->n; done++) /* a run of datagrams may be several messages */
-                if (done == 0 || out->run[done] != out->run[done - 1]) send_one_by_one(io, out->run[done]);
+                if (done == 0 || out->aimed[done] != out->aimed[done - 1]) send_one_by_one(io, out->aimed[done]);
         } else if (tries-- == 0 || !send_again(io, out->by, code)) {
             sc_count(&io->counters.send_errors, out->packets[done]);
             done++;
@@ -375,22 +367,25 @@ static size_t lay_parts(const sc_tx *run, uint32_t first, uint32_t n, struct iov
     return k;
 }
 
-static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t first, uint32_t n) {
-    sc_fd by = way_out(io, run->lane);
-    if (out->n == io->config.send_batch || by != out->by) flush_messages(io, out);
-    out->by = by;
+static void add_message(sc_io *io, sc_sending *out, const sc_aimed *aimed, uint32_t first, uint32_t n) {
+    const sc_tx *run = aimed->run;
+    if (out->n == io->config.send_batch || aimed->by != out->by) flush_messages(io, out);
+    out->by = aimed->by;
     int i = out->n, known;
-    socklen_t len = destination(io, run, &out->to[i], &known);
+    socklen_t len = destination(io, aimed, &out->to[i], &known);
     if (!known) {
         sc_count(&io->counters.send_errors, n);
         return;
     }
-    out->run[i] = run;
+    int laid = i && n == run->n && out->aimed[i - 1]->run == run; /* as a whole, on its way to another address */
+    struct msghdr *before = laid ? &out->messages[i - 1].msg_hdr : NULL;
+    struct iovec *parts = laid ? before->msg_iov : &out->parts[out->n_parts];
+    out->aimed[i] = aimed;
     out->packets[i] = n;
     out->messages[i].msg_hdr =
-        (struct msghdr){.msg_name = len ? &out->to[i] : NULL, .msg_namelen = len, .msg_iov = &out->parts[out->n_parts]};
-    out->messages[i].msg_hdr.msg_iovlen = lay_parts(run, first, n, &out->parts[out->n_parts]);
-    out->n_parts += (int)out->messages[i].msg_hdr.msg_iovlen;
+        (struct msghdr){.msg_name = len ? &out->to[i] : NULL, .msg_namelen = len, .msg_iov = parts};
+    out->messages[i].msg_hdr.msg_iovlen = laid ? before->msg_iovlen : lay_parts(run, first, n, parts);
+    out->n_parts += laid ? 0 : (int)out->messages[i].msg_hdr.msg_iovlen;
     if (n > 1) {
         struct msghdr *header = &out->messages[i].msg_hdr;
         header->msg_control = &out->control[i];
@@ -405,31 +400,31 @@ static void add_message(sc_io *io, sc_sending *out, const sc_tx *run, uint32_t f
     out->n++;
 }
 
-/* Apart from sc_io_send: its 50 KB on the stack are not to lie between a lone message and its cache. */
-__attribute__((noinline)) static void send_messages(sc_io *io, const sc_tx *runs, int n) {
+/* Apart from sc_send_aimed: its 50 KB on the stack are not to lie between a lone message and its cache. */
+__attribute__((noinline)) static void send_messages(sc_io *io, const sc_aimed *aimed, int n) {
     sc_sending out;
     out.n = out.n_parts = 0;
     out.by = SC_NO_FD;
     for (int i = 0; i < n; i++) {
-        const sc_tx *run = &runs[i];
+        const sc_tx *run = aimed[i].run;
         if (!sc_load(&io->mmsg) && (run->n == 1 || !sc_load(&io->gso)))
-            send_one_by_one(io, run);
+            send_one_by_one(io, &aimed[i]);
         else if (sc_load(&io->gso) || run->n == 1)
-            add_message(io, &out, run, 0, run->n);
+            add_message(io, &out, &aimed[i], 0, run->n);
         else
-            for (uint32_t k = 0; k < run->n; k++) add_message(io, &out, run, k, 1);
+            for (uint32_t k = 0; k < run->n; k++) add_message(io, &out, &aimed[i], k, 1);
     }
     flush_messages(io, &out);
 }
 
-void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
-    if (n == 1 && runs->n == 1)
-        send_one_by_one(io, runs); /* the cheaper call */
+void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n) {
+    if (n == 1 && aimed->run->n == 1)
+        send_one_by_one(io, aimed); /* the cheaper call */
     else
-        send_messages(io, runs, n);
+        send_messages(io, aimed, n);
 }
 #else
-void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
-    for (int i = 0; i < n; i++) send_one_by_one(io, &runs[i]);
+void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n) {
+    for (int i = 0; i < n; i++) send_one_by_one(io, &aimed[i]);
 }
 #endif

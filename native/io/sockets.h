@@ -27,11 +27,16 @@ typedef int sc_fd;
 /* A sc_address holds, as on the wire: family (4 or 6), port (big-endian), 4 or 16 bytes. It has no scope: each member uses
  * that of its own interface. */
 
+typedef struct sc_transport sc_transport; /* io/transport.h */
+extern const sc_transport sc_transport_multicast, sc_transport_unicast;
+
 typedef struct {
+    const sc_transport *transport; /* NULL: sc_transport_multicast */
     int family; /* 4 or 6 */
     char wanted_interface[64]; /* name or address; empty: chosen by routes */
     uint8_t group[16]; /* multicast address, 4 or 16 bytes */
-    uint16_t port; /* data; control is port + 1 */
+    uint16_t port; /* data; control is port + 1. Without multicast: of this member, */
+    uint16_t port_range; /* or one of so many after it, if it is taken */
     uint16_t unicast_port; /* 0: any */
     int ttl;
     int dscp;
@@ -83,14 +88,15 @@ typedef struct sc_io {
     sc_atomic looped; /* packets of the group's streams are looped back to this machine */
     sc_address address; /* of this member */
     sc_address lane[2]; /* data and control group addresses */
+    uint32_t turn; /* of the sending thread: the target that a transport sends to first */
+    const sc_targets *targets; /* whom the group's datagrams are for; NULL: nobody yet. Of the sending thread */
     sc_atomic last_code; /* of the last send error */
     sc_atomic troubled; /* an error about an earlier datagram was reported: sc_io_refused tells more */
     sc_io_counters counters;
 } sc_io;
 
-/* The other members of a view. If none of them is on this machine, packets of the group's streams are not looped back to it, which
- * takes half a microsecond for each that is sent by itself; with a ttl above 1 they are. Linux only. Called by the sending thread. */
-void sc_io_loop(sc_io *io, const sc_address *others, int n);
+/* These are the targets from now on, of which there may be others at each call. Called by the sending thread. */
+void sc_io_aim(sc_io *io, const sc_targets *targets);
 
 /* 0, or -1 with *error set and everything closed. */
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error);

@@ -13,6 +13,8 @@
 #include <iphlpapi.h>
 #define sc_errno() WSAGetLastError()
 #define SC_NO_PORTS WSAENOBUFS /* connect: no port is free */
+#define SC_IN_USE WSAEADDRINUSE
+#define SC_NO_ADDRESS WSAEADDRNOTAVAIL
 #define sc_close_fd closesocket
 #define SC_MSG_DONTWAIT 0
 #else
@@ -28,6 +30,8 @@
 #include <unistd.h>
 #define sc_errno() errno
 #define SC_NO_PORTS EAGAIN /* connect: no port is free */
+#define SC_IN_USE EADDRINUSE
+#define SC_NO_ADDRESS EADDRNOTAVAIL
 #define sc_close_fd close
 #define SC_MSG_DONTWAIT MSG_DONTWAIT
 #endif
@@ -68,6 +72,12 @@ int sc_io_set_int(sc_fd fd, int level, int option, int value);
 void sc_io_filter_own(const sc_io *io, int lane);
 void sc_io_take_own(const sc_io *io, int lane);
 
+/* open.c. Opens the sockets of the transport by multicast. 0, or -1 with *error. */
+int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
+/* Opens the socket for unicasts at a port, 0: any. The group's packets may come there, too, beside all else, so its buffer is of twice
+ * the size. 0, or -1 with *error. */
+int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_error *error);
+
 /* interface.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
 /* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no route.
@@ -77,6 +87,10 @@ int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *ou
 int sc_io_connect_out(const sc_io *io, sc_fd fd);
 /* Makes the socket multicast through our interface. */
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
+/* Makes the sockets multicast by the interface with this index, and join the group there. */
+int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
+/* Loops packets to the group back to this machine, if a target is there. Linux only. */
+void sc_loop_multicast(sc_io *io);
 /* Joins the group on our interface, or leaves it. */
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join);
 #if !defined(_WIN32)

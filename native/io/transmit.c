@@ -21,15 +21,6 @@ void sc_transmitter_free(sc_transmitter *tx) {
     tx->runs = NULL;
 }
 
-/* If the view has changed: copies the addresses of the other members to `others`, and returns their number. Otherwise -1. Under the
- * engine's lock. */
-static int take_others(sc_driver *d) {
-    uint64_t view = sc_engine_view(d->engine);
-    if (view == d->tx.view) return -1;
-    d->tx.view = view;
-    return sc_engine_others(d->engine, d->tx.others);
-}
-
 /* Returns whether there may be more when the time of the flush, which began at `since`, is up. */
 static int transmit(sc_driver *d, int all, int64_t since, int64_t now) {
     int n, own;
@@ -40,14 +31,14 @@ static int transmit(sc_driver *d, int all, int64_t since, int64_t now) {
         sc_mutex_lock(d->lock);
         uint64_t sendable = sc_engine_sendable(d->engine);
         n = sc_engine_transmit(d->engine, d->tx.runs, TX_RUNS, now, all);
-        int others = take_others(d);
+        int others = sc_engine_targets(d->engine, &d->tx.targets); /* of these runs */
         if (n <= 0) deadline = sc_engine_deadline(d->engine); /* what is due is sent first */
         own = sc_engine_deliverable(d->engine) > 0;
         int credit = sc_engine_sendable(d->engine) != sendable; /* lent memory is free again */
         if (own || credit || sc_engine_has_event(d->engine)) sc_tell_engine_news(d);
         sc_mutex_unlock(d->lock);
         if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
-        if (others >= 0) sc_io_loop(&d->io, d->tx.others, others);
+        if (others) sc_io_aim(&d->io, &d->tx.targets);
         if (n <= 0) break;
         sc_io_send(&d->io, d->tx.runs, n);
         now = sc_now();

@@ -208,7 +208,7 @@ static uint64_t ordered(const sc_engine *e) { return ((granting *)e->order.state
 /* ---- requests ------------------------------------------------------------------------------------------------ */
 
 static int say(sc_engine *e, const sc_peer *to, uint8_t type, const answer *what) {
-    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &to->address, type, SC_GRANT_LEN);
+    uint8_t *p = sc_out_new(e, &to->address, type, SC_GRANT_LEN);
     if (!p) return 0;
     sc_put_grant_number(p, what->number);
     sc_put_grant_count(p, what->count);

@@ -37,8 +37,8 @@ static void begin(sc_engine *e) {
     t->single_due = SC_NEVER;
 }
 
-static void say(sc_engine *e, int lane, const sc_peer *peer, uint32_t header, uint64_t id) {
-    uint8_t *p = sc_out_new(e, lane, peer ? &peer->address : NULL, SC_TYPE_TOTAL, SC_TOTAL_LEN);
+static void say(sc_engine *e, const sc_peer *peer, uint32_t header, uint64_t id) {
+    uint8_t *p = sc_out_new(e, peer ? &peer->address : NULL, SC_TYPE_TOTAL, SC_TOTAL_LEN);
     if (!p) return;
     sc_put_total_id(p, id);
     sc_put_total_header(p, header);
@@ -56,9 +56,9 @@ static void tell(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         if (r == e->view.rank || t->entered[r]) continue;
         lacking++;
-        if (t->told >= QUICK && !e->peers[r]->cut.lost) say(e, SC_LANE_UNICAST, e->peers[r], SC_TOTAL_NEW_VIEW, first);
+        if (t->told >= QUICK && !e->peers[r]->cut.lost) say(e, e->peers[r], SC_TOTAL_NEW_VIEW, first);
     }
-    if (lacking && t->told < QUICK) say(e, SC_LANE_CONTROL, NULL, SC_TOTAL_NEW_VIEW, first);
+    if (lacking && t->told < QUICK) say(e, NULL, SC_TOTAL_NEW_VIEW, first);
     t->told++;
     t->tell_due = lacking ? now + t->tell_wait : SC_NEVER;
     t->tell_wait = t->tell_wait * 2 < e->config.probe_ns_max ? t->tell_wait * 2 : e->config.probe_ns_max;
@@ -100,7 +100,7 @@ static void acknowledge_single(sc_engine *e, int64_t now) {
     const sc_peer *sequencer = e->peers[e->view.sequencer];
     if (sequencer->group.highest < sequencer->group.next) return; /* the gap is filled */
     t->single = sequencer->group.highest;
-    say(e, SC_LANE_UNICAST, sequencer, SC_TOTAL_SEQ_ACK, t->single);
+    say(e, sequencer, SC_TOTAL_SEQ_ACK, t->single);
 }
 
 static void enter(sc_engine *e, sc_peer *sequencer, uint64_t first, int64_t now) {
@@ -110,7 +110,7 @@ static void enter(sc_engine *e, sc_peer *sequencer, uint64_t first, int64_t now)
         sc_probe_now(&e->forward, now);
         if (!e->cut.set) advance(e, sequencer);
     }
-    say(e, SC_LANE_UNICAST, sequencer, SC_TOTAL_NEW_VIEW_ACK, 0);
+    say(e, sequencer, SC_TOTAL_NEW_VIEW_ACK, 0);
 }
 
 /* ---- both ---------------------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     rx->ack_due = SC_NEVER;
     uint64_t window = stream == SC_STREAM_GROUP ? sc_flow_promise(e, rx) : 0;
     if (peer->cut.lost) return;
-    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
+    uint8_t *p = sc_out_new(e, &peer->address, SC_TYPE_ACK, SC_ACK_LEN);
     if (!p) {
         rx->ack_due = e->now + e->config.ack_delay_ns;
         return;

@@ -162,7 +162,7 @@ static void asked(sc_engine *e, sc_gap *gap, int64_t now) {
 }
 
 static int send_nak(sc_engine *e, const sc_peer *target, const sc_peer *owner, int stream, const ranges *missing) {
-    uint8_t *p = sc_out_new(e, SC_LANE_UNICAST, &target->address, SC_TYPE_NAK, SC_NAK_LEN(missing->n));
+    uint8_t *p = sc_out_new(e, &target->address, SC_TYPE_NAK, SC_NAK_LEN(missing->n));
     if (!p) return 0;
     if (sc_of_pair((uint64_t)stream)) sc_put_view_tag(p, owner->pair);
     sc_put_nak_owner(p, owner->id);

@@ -4,8 +4,8 @@
 
 #define PROBES_QUICK 3 /* of a group stream, before receivers that do not answer are also probed by unicast */
 
-static void say_probe(sc_engine *e, const sc_tx_stream *tx, int lane, const sc_address *to) {
-    uint8_t *p = sc_out_new(e, lane, to, SC_TYPE_PROBE, SC_PROBE_LEN);
+static void say_probe(sc_engine *e, const sc_tx_stream *tx, const sc_address *to) {
+    uint8_t *p = sc_out_new(e, to, SC_TYPE_PROBE, SC_PROBE_LEN);
     if (!p) return;
     if (sc_of_pair((uint64_t)tx->stream)) sc_put_view_tag(p, tx->pair);
     sc_put_probe_stream(p, (uint64_t)tx->stream);
@@ -14,8 +14,8 @@ static void say_probe(sc_engine *e, const sc_tx_stream *tx, int lane, const sc_a
     e->counters.probes_sent++;
 }
 
-static void probe(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, int64_t now) {
-    say_probe(e, tx, lane, to);
+static void probe(sc_engine *e, sc_tx_stream *tx, const sc_address *to, int64_t now) {
+    say_probe(e, tx, to);
     tx->probe_wait = tx->probe_wait * 2 < e->config.probe_ns_max ? tx->probe_wait * 2 : e->config.probe_ns_max;
     tx->probe_due = now + tx->probe_wait;
 }
@@ -33,9 +33,9 @@ static void probe_group(sc_engine *e, int64_t now) {
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->cut.lost || !sc_tx_outstanding(&e->group, peer->credit.acked.delivered))
             continue;
-        say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
+        say_probe(e, &e->group, &peer->address);
     }
-    probe(e, &e->group, SC_LANE_CONTROL, NULL, now);
+    probe(e, &e->group, NULL, now);
 }
 
 static int has_forwards(const sc_engine *e, const sc_peer *peer) {
@@ -52,8 +52,8 @@ int sc_owes_ack(const sc_engine *e, const sc_peer *peer) {
 /* A member has installed this view, perhaps much later than this one: it has dropped earlier packets. */
 void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
     if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && sc_tx_probes(&e->config, &e->group))
-        say_probe(e, &e->group, SC_LANE_UNICAST, &peer->address);
-    if (has_forwards(e, peer)) say_probe(e, &e->forward, SC_LANE_UNICAST, &peer->address);
+        say_probe(e, &e->group, &peer->address);
+    if (has_forwards(e, peer)) say_probe(e, &e->forward, &peer->address);
 }
 
 /* The receiver may have dropped earlier packets: nobody waits for it. */
@@ -78,12 +78,12 @@ void sc_flow_tick(sc_engine *e, int64_t now) {
             if (sc_rx_of(peer, s)->ack_due <= now) sc_ack(e, peer, s);
         sc_tx_stream *of_pair[] = {peer->unicast_tx, peer->state_tx};
         for (int i = 0; i < 2; i++)
-            if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], SC_LANE_UNICAST, &peer->address, now);
+            if (of_pair[i] && of_pair[i]->probe_due <= now) probe(e, of_pair[i], &peer->address, now);
     }
     if (e->group.probe_due <= now) probe_group(e, now);
     if (e->credit.yield_due <= now) sc_flow_yield(e);
     if (e->forward.probe_due <= now && e->order.forward_to >= 0)
-        probe(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, now);
+        probe(e, &e->forward, &e->peers[e->order.forward_to]->address, now);
 }
 
 int64_t sc_flow_deadline(const sc_engine *e) {

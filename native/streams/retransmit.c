@@ -51,7 +51,8 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
         return NULL;
     }
     /* A second member lacks it too, and the first answer has not left yet: one multicast serves both. */
-    sc_again *first = fresh && stream == SC_STREAM_GROUP ? waiting(e, packet) : NULL;
+    int shared = stream == SC_STREAM_GROUP && !e->config.unicast;
+    sc_again *first = fresh && shared ? waiting(e, packet) : NULL;
     if (first && first->owner == e->config.member && first->stream == stream && first->seqno == seqno) {
         first->multicast = 1;
         packet->retransmitted_to = UINT32_MAX;

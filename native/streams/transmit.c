@@ -58,7 +58,7 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     while (e->out.first && k < max) {
         sc_out *o = sc_out_pop(e);
         sc_wire_seal(o->p, o->len);
-        run_start(&out[k], o->lane, &o->to);
+        run_start(&out[k], o->to.len ? SC_LANE_UNICAST : SC_LANE_CONTROL, &o->to);
         run_add(&out[k], o->p, o->len);
         count_run(e, &out[k++]);
         o->next = e->lent.spent;
@@ -171,18 +171,12 @@ static void prepare(sc_engine *e, int64_t now, int all) {
     if (e->order.held && !e->cut.set) e->order.ops->work->settle(e, now);
 }
 
-/* Among two there is one receiver: unicasts reach it sooner, and nobody else. Heartbeats show that multicasts would. */
-static int transmit_group(sc_engine *e, sc_tx *out, int max, int64_t now) {
-    if (e->view.n != 2) return transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out, max, now);
-    return transmit_stream(e, &e->group, SC_LANE_UNICAST, &e->peers[!e->view.rank]->address, out, max, now);
-}
-
 int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (e->in_view) prepare(e, now, all);
     int k = transmit_out(e, out, max);
     if (!e->in_view) return k;
     k += transmit_again(e, out + k, max - k, now);
-    k += transmit_group(e, out + k, max - k, now);
+    k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
     if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);
         k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, out + k, max - k,

@@ -233,11 +233,14 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
 
 uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
 
-int sc_engine_others(const sc_engine *e, sc_address *out) {
-    int n = 0;
+int sc_engine_targets(const sc_engine *e, sc_targets *out) {
+    uint64_t view = sc_engine_view(e);
+    if (view == out->view) return 0;
+    out->view = view;
+    out->n = 0;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
-        if (r != e->view.rank) out[n++] = e->view.addresses[r];
-    return n;
+        if (r != e->view.rank) out->to[out->n++] = e->view.addresses[r];
+    return 1;
 }
 
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker) {

@@ -57,7 +57,9 @@ enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STR
  * heartbeat nothing arrived in order or was taken. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
  * total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy decides).
  * SC_FLAG_EVEN is set in data packets: all whole messages are of the same length, and there are no offsets. SC_FLAG_STANDING is
- * set in CONTROL: the frame is repeated for the sake of others than the members of its sender's view, to whom it is no news. */
+ * set in CONTROL: the frame is repeated for the sake of others than the members of its sender's view, to whom it is no news.
+ * SC_FLAG_GROUP is set in all but data packets, RECORD among them: the datagram is for the whole group. A member that gets such
+ * datagrams is reached by the way that messages to the group take; packets have no flag, as a repair has the same bytes. */
 enum {
     SC_FLAG_CONT_IN = 1,
     SC_FLAG_CONT_OUT = 2,
@@ -65,7 +67,8 @@ enum {
     SC_FLAG_BESIDE = 8,
     SC_FLAG_RECORDED = 16,
     SC_FLAG_EVEN = 32,
-    SC_FLAG_STANDING = 64
+    SC_FLAG_STANDING = 64,
+    SC_FLAG_GROUP = 128
 };
 
 /* Bytes of an integer, wherever it stands. */

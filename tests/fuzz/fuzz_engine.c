@@ -85,7 +85,7 @@ static void receive(world *w, const uint8_t *p, size_t n, size_t segment, uint64
     CHECK(copy);
     memcpy(copy, p, n);
     sc_wire_check(copy, n, GROUP);
-    sc_engine_receive(w->engine, slab, copy, n, segment, &address, (int)(n % 3), w->now);
+    sc_engine_receive(w->engine, slab, copy, n, segment, &address, w->now);
     if (slab)
         sc_slab_unref(slab);
     else

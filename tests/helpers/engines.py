@@ -90,7 +90,7 @@ class Net:
                 targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != src]
                 for dst in targets:
                     if not self.drop(src, dst, lane, datagram):
-                        self.engines[dst].receive(datagram, bytes([src + 1]), self.now, lane)
+                        self.engines[dst].receive(datagram, bytes([src + 1]), self.now)
                         moved += 1
         if take:
             for i in range(len(self.engines)):

@@ -27,6 +27,8 @@ def changed(field):
         return config.replace(**{field.name: next(other for other in among if other != value)})
     if isinstance(value, bool):
         return config.replace(**{field.name: not value})
+    if field.name == "seeds":
+        return config.replace(transport="unicast", seeds="a.example")
     if isinstance(value, str):
         return config.replace(**{field.name: "239.1.2.3"})
     low, high = field.metadata["low"], field.metadata["high"]

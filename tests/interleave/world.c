@@ -409,6 +409,6 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
 }
 
 int sc_io_refused(sc_io *io, sc_address *to, int max) { return (void)io, (void)to, (void)max, 0; }
-void sc_io_loop(sc_io *io, const sc_address *others, int n) { (void)io, (void)others, (void)n; }
+void sc_io_aim(sc_io *io, const sc_targets *targets) { io->targets = targets; }
 int sc_io_look(const sc_io *io) { return (void)io, 0; }
 int sc_io_mend(sc_io *io, sc_io_error *error) { return (void)io, (void)error, 0; }

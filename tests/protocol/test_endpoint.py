@@ -456,8 +456,8 @@ def test_a_joiner_of_another_protocol_version_is_told_so():
     stage.named("x", 1000)
     stage.refuse = lambda source, node, frame: isinstance(frame, Join)
     stage.until(1001)
-    said = refusal(stage, b'{"kind":"join","version":9,"nonce":"%x"}', stage.nodes[-1])
-    assert f"speaks protocol version {PROTOCOL_VERSION}, not 9" in said
+    said = refusal(stage, b'{"kind":"join","version":99,"nonce":"%x"}', stage.nodes[-1])
+    assert f"speaks protocol version {PROTOCOL_VERSION}, not 99" in said
 
 
 def test_a_state_of_another_boundary_is_not_the_groups():

@@ -158,6 +158,8 @@ def test_every_setting_changes_what_engine_control_plane_or_sockets_are_given(fi
     if field.name == "blocked_queue_bytes":
         own = own.replace(send_while_blocked="queue")
         assert given(own) != given(Config(send_while_blocked="queue"))
+    if field.name == "seeds":
+        assert given(own) != given(Config(transport="unicast"))
     if field.name.startswith("gossip_"):
         own = own.replace(reliability="gossip")
         assert given(own) != given(Config(reliability="gossip"))

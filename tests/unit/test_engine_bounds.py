@@ -10,7 +10,7 @@ from engines import MS, Net, make_engine, of_sender
 from hostile import forge
 from hostile.forge import Forger, sealed
 
-from seqcast._native.engine import AGAIN, LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT, Sending
+from seqcast._native.engine import AGAIN, LANE_CONTROL, SENT, Sending
 
 F = Forger(7)
 B = bytes([2])  # the address of member 101
@@ -38,7 +38,7 @@ def test_acknowledgements_that_find_no_room_are_sent_later() -> None:
     for message in sent:
         assert net.engines[0].send(message) == SENT
     for _, _, datagram in net.engines[0].transmit(net.now):
-        net.engines[1].receive(datagram, bytes([1]), net.now, LANE_DATA)
+        net.engines[1].receive(datagram, bytes([1]), net.now)
     net.take(1)
     for _ in range(5):
         net.now += MS
@@ -196,6 +196,6 @@ def with_key(datagram: bytes) -> bytes:
 def test_what_does_not_fit_is_counted_and_does_nothing(counter: str, datagram: bytes) -> None:
     net = Net(2)
     net.engines[0].transmit(net.now)
-    net.engines[0].receive(datagram, B, net.now, LANE_UNICAST)
+    net.engines[0].receive(datagram, B, net.now)
     assert counted(net, 0, counter) >= 1
     assert net.engines[0].transmit(net.now) == [] and net.engines[0].events() == []

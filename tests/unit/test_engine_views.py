@@ -8,7 +8,7 @@ import random
 import pytest
 from engines import Net, Traffic, change_view, feed, make_engine, messages, of_sender
 
-from seqcast._native.engine import AGAIN, LANE_DATA, LANE_UNICAST, SENT, Engine, Sending
+from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.orders import by_name
 
 DATA = 1
@@ -565,24 +565,11 @@ def test_what_was_not_ordered_is_not_sent_again_across_a_merge(order):
     assert net.got == [[(net.ids[1], b"of the merged view")]] * 3
 
 
-def test_among_two_members_nothing_of_the_group_is_multicast() -> None:
-    """Those that were told of another view take part in it, by multicast while there are more of them."""
-    net, lanes = Net(3), []
-    net.drop = lambda src, dst, lane, datagram: datagram[2] == DATA and bool(lanes.append(lane))
-    sent = {i: [] for i in range(3)}
-
-    def say(members: list[int]) -> set[int]:
-        lanes.clear()
-        for i in members:
-            sent[i].append(b"%d" % len(sent[i]))
-            assert net.engines[i].send(sent[i][-1]) == SENT
-        net.run(20)
-        return set(lanes)
-
-    assert say([0, 1, 2]) == {LANE_DATA}
+def test_the_targets_of_the_group_are_the_other_members_of_the_view() -> None:
+    net = Net(3)
+    assert [engine.targets() for engine in net.engines] == [[b"\2", b"\3"], [b"\1", b"\3"], [b"\1", b"\2"]]
     change_view(net, [0, 2], [0, 2], sequencer=-1, tag=2)
-    assert say([0, 2]) == {LANE_UNICAST}
-    net.install([0, 1, 2], sequencer=-1, tag=3, marker=3, base=[2, 1, 2], cuts={0: [2, 2], 2: [2, 2]})
-    assert say([0, 1, 2]) == {LANE_DATA}
-    for i in (0, 2):
-        assert of_sender(net, i, 2 - i) == sent[2 - i]
+    assert net.engines[0].targets() == [b"\3"]
+    assert net.engines[2].targets() == [b"\1"]
+    net.engines[2].close_view(None, 9)
+    assert net.engines[2].targets() == []

@@ -7,7 +7,7 @@ from engines import Net, feed
 from hostile import forge
 from hostile.forge import CONT_IN, CONT_OUT, EVEN, Forger
 
-from seqcast._native.engine import LANE_DATA, SENT, Batch, Engine, SendingArray
+from seqcast._native.engine import SENT, Batch, Engine, SendingArray
 
 F = Forger(7)
 B = bytes([2])  # the address of member 101
@@ -137,7 +137,7 @@ WRONG = {
 def test_an_even_packet_that_cannot_be_is_dropped(what):
     pieces, even, flags = WRONG[what]
     net = Net(2)
-    net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1, pieces, rank=1, even=even, flags=flags), B, 0, LANE_DATA)
+    net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1, pieces, rank=1, even=even, flags=flags), B, 0)
     net.take(0)
     assert net.engines[0].counters()["drop_field"] == 1 and not net.got[0]
 
@@ -145,9 +145,9 @@ def test_an_even_packet_that_cannot_be_is_dropped(what):
 def test_an_even_packet_without_room_for_what_it_says_is_dropped():
     net = Net(2)
     whole = F.packet(forge.DATA, 101, 1, 1, [b"x" * 60] * 3, rank=1, even=(60, 60))
-    net.engines[0].receive(forge.sealed(whole[:-1]), B, 0, LANE_DATA)
+    net.engines[0].receive(forge.sealed(whole[:-1]), B, 0)
     assert net.engines[0].counters()["drop_short"] == 1
-    net.engines[0].receive(whole, B, 0, LANE_DATA)
+    net.engines[0].receive(whole, B, 0)
     net.take(0)
     assert [payload for _, payload in net.got[0]] == [b"x" * 60] * 3
 
@@ -162,7 +162,7 @@ def test_parts_at_both_ends_of_an_even_packet_have_any_length():
         (5, [b"f" * 4], (4, 0), CONT_IN),
     ):
         packet = F.packet(forge.DATA, 101, 1, seqno, pieces, rank=1, even=even, flags=flags)
-        net.engines[0].receive(packet, B, 0, LANE_DATA)
+        net.engines[0].receive(packet, B, 0)
     net.take(0)
     expected = [b"a" * 9, b"b" * 75, b"c" * 9, b"d" * 9, b"e" * 104, b"f" * 5]
     assert [payload for _, payload in net.got[0]] == expected

@@ -29,7 +29,16 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Wait
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
-from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.merging import (
+    Beacon,
+    MergeAsk,
+    MergeCancel,
+    MergeGo,
+    MergeReady,
+    MergeRefused,
+    MergeTaken,
+    Met,
+)
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import TOKEN_JOINERS_MAX, Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
@@ -88,6 +97,9 @@ FRAMES = [
     StateWanted(TOP),
     Beacon("orders", "total", 1, VIEW.view_id),
     Beacon("orders", "total", 1, VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
+    Beacon("orders", "total", 1, VIEW.view_id, members=(b"at", b"there")),
+    Met((b"at",)),
+    Met(()),
     Unblock("orders", 1, None),
     Unblock("orders", 1, Side(TOP, (1, 0))),
     BlockedSide(1, Side(TOP, (1, 0)), "a", ("a", "b"), ("c",), True),

@@ -7,7 +7,7 @@ from engines import MS, Net, make_engine
 from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 
-from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT
+from seqcast._native.engine import SENT
 from seqcast.core.orders import by_name
 
 F = Forger(7)
@@ -39,17 +39,17 @@ def counters(net, rank=0):
 def test_a_member_is_believed_only_from_its_own_address(datagram):
     net = Net(3)
     net.engines[0].transmit(net.now)
-    assert net.engines[0].receive(datagram, STRANGER, net.now, LANE_DATA) == 0
+    assert net.engines[0].receive(datagram, STRANGER, net.now) == 0
     assert counters(net)["drop_address"] == 1
     assert net.engines[0].events() == [] and net.engines[0].transmit(net.now) == []
-    net.engines[0].receive(datagram, B, net.now, LANE_DATA)
+    net.engines[0].receive(datagram, B, net.now)
     assert counters(net)["drop_address"] == 1
 
 
 def test_another_member_serves_only_what_it_was_asked_for():
     net = Net(3)
     ahead = F.packet(forge.DATA, 101, 1, 1, rank=1)
-    net.engines[0].receive(ahead, C, net.now, LANE_UNICAST)
+    net.engines[0].receive(ahead, C, net.now)
     net.take(0)
     assert net.got[0] == [] and counters(net)["drop_address"] == 1
     net.drop = lambda src, dst, lane, datagram: src == 1 and dst == 0 and datagram[2] == forge.DATA
@@ -62,7 +62,7 @@ def test_what_no_sequencer_can_have_stamped_is_dropped_and_the_real_packet_asked
     net = Net(3, sequencer=0)
     net.run(5)
     forged = F.packet(forge.DATA, 100, 1, 1, origin=SEQNO_MAX, rank=2, place=1)
-    net.engines[1].receive(forged, A, net.now, LANE_DATA)
+    net.engines[1].receive(forged, A, net.now)
     for rank in range(3):
         assert net.engines[rank].send(b"%d" % rank) == SENT
         net.run(20)
@@ -77,14 +77,14 @@ def test_what_the_sequencer_stamps_again_is_delivered_once():
     net = Net(3, sequencer=0)
     for seqno in (1, 2):
         stamped = F.packet(forge.DATA, 100, 1, seqno, origin=1, rank=2, place=seqno)
-        net.engines[1].receive(stamped, A, net.now, LANE_DATA)
+        net.engines[1].receive(stamped, A, net.now)
     net.take(1)
     assert net.got[1] == [(102, b"forged")] and counters(net, 1)["packets_duplicate"] == 1
 
 
 def test_a_packet_beyond_the_ring_takes_no_slot_of_a_packet_before_it():
     net = Net(2, ring_packets=64)
-    net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1 + 64, rank=1), B, net.now, LANE_DATA)
+    net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1 + 64, rank=1), B, net.now)
     assert counters(net)["drop_window"] == 1
     assert net.engines[1].send(b"real") == SENT
     net.run(20)
@@ -95,9 +95,9 @@ def test_a_packet_behind_a_gap_that_comes_again_holds_no_more_slabs():
     net = Net(2, slabs_max=64, window=64 << 10)
     first, second = (F.packet(forge.DATA, 101, 1, seqno, [bytes(1300)], rank=1, stable=0) for seqno in (1, 2))
     for _ in range(1000):
-        net.engines[0].receive(second, B, net.now, LANE_DATA)
+        net.engines[0].receive(second, B, net.now)
     assert counters(net)["packets_duplicate"] == 999 and counters(net)["slabs_in_use"] < 4
-    net.engines[0].receive(first, B, net.now, LANE_DATA)
+    net.engines[0].receive(first, B, net.now)
     net.take(0)
     assert net.got[0] == [(101, bytes(1300))] * 2 and counters(net)["drop_share"] == 0
 
@@ -108,7 +108,7 @@ def test_an_acknowledgement_of_another_view_is_none():
     net.drop = lambda src, dst, lane, datagram: dst == 1
     assert net.engines[0].send(b"first") == SENT
     net.step()
-    net.engines[0].receive(F.ack(101, 2, 0, 1, 1, 1), B, net.now, LANE_UNICAST)
+    net.engines[0].receive(F.ack(101, 2, 0, 1, 1, 1), B, net.now)
     net.step()
     assert net.engines[0].stream(0)[2] == 0 and counters(net)["drop_view"] == 1
     net.drop = lambda src, dst, lane, datagram: False
@@ -122,7 +122,7 @@ def test_only_the_sequencer_acknowledges_forwards():
     net.drop = lambda src, dst, lane, datagram: datagram[2] == forge.FORWARD
     assert net.engines[1].send(b"forwarded") == SENT
     net.step()
-    net.engines[1].receive(F.ack(102, 1, 2, 1, 1, 0), C, net.now, LANE_UNICAST)
+    net.engines[1].receive(F.ack(102, 1, 2, 1, 1, 0), C, net.now)
     net.drop = lambda src, dst, lane, datagram: False
     net.run(200)
     assert net.got[2] == [(101, b"forwarded")] and counters(net, 1)["drop_field"] == 1
@@ -133,11 +133,11 @@ def test_packets_in_slots_that_are_never_stable_leave_slabs_for_others():
     net = Net(3, slabs_max=64, window=512 << 10, ring_packets=8192)
     for number in range(300):
         packet = F.packet(forge.DATA, 101, 1, 1 + number, [bytes(800)], rank=1)
-        net.engines[0].receive(packet, B, net.now, LANE_DATA, in_slot=True)
+        net.engines[0].receive(packet, B, net.now, in_slot=True)
         for other in range(70):
             seqno = 70 * number + other + 1
             packet = F.packet(forge.DATA, 102, 1, seqno, [bytes(800)], rank=2, stable=seqno - 1)
-            net.engines[0].receive(packet, C, net.now, LANE_DATA, in_slot=True)
+            net.engines[0].receive(packet, C, net.now, in_slot=True)
             net.take(0)
     assert counters(net)["drop_slabs"] == 0 and 30 < counters(net)["slabs_in_use"] < 48
     assert net.got[0].count((101, bytes(800))) == 300 and net.got[0].count((102, bytes(800))) == 21_000
@@ -147,7 +147,7 @@ def test_unicasts_beyond_a_gap_leave_slabs_for_everybody_else():
     net = Net(3, slabs_max=64, unicast_bytes=1 << 20, window=256 << 10, packet=65_000)
     for number in range(2000):
         packet = F.packet(forge.UNICAST, 101, 1, 2 + number, [bytes(60_000 if number % 2 else 10)])
-        net.engines[0].receive(packet, B, net.now, LANE_UNICAST)
+        net.engines[0].receive(packet, B, net.now)
     assert counters(net)["drop_share"] > 1000 and counters(net)["slabs_in_use"] < 20
     for number in range(200):
         assert net.engines[2].send(b"%d" % number) == SENT
@@ -161,10 +161,10 @@ def test_small_packets_that_are_never_stable_hold_no_slabs_of_others():
     """One packet in each slab that all share would hold all slabs."""
     net = Net(3, slabs_max=64, window=64 << 10, ring_packets=8192)
     for number in range(3000):
-        net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1 + number, [b"x"], rank=1), B, net.now, LANE_DATA)
+        net.engines[0].receive(F.packet(forge.DATA, 101, 1, 1 + number, [b"x"], rank=1), B, net.now)
         for other in range(8):
             packet = F.packet(forge.DATA, 102, 1, 8 * number + other + 1, [bytes(1300)], rank=2, stable=8 * number)
-            net.engines[0].receive(packet, C, net.now, LANE_DATA)
+            net.engines[0].receive(packet, C, net.now)
         net.take(0)
     assert counters(net)["drop_slabs"] == 0 and counters(net)["slabs_in_use"] < 16
     assert sum(sender == 102 for sender, _ in net.got[0]) == 24_000
@@ -180,7 +180,7 @@ def test_few_small_packets_hold_few_slabs_when_each_comes_alone(what):
         stable = {"stable": number} if what == "group" else {}
         kind, rank = {"group": (forge.DATA, 1), "unicast": (forge.UNICAST, 0), "forward": (forge.FORWARD, 1)}[what]
         packet = F.packet(kind, 101, 1, 1 + number, [b"x"], rank=rank, **stable)
-        net.engines[0].receive(packet, B, net.now, LANE_UNICAST)
+        net.engines[0].receive(packet, B, net.now)
         if what == "forward":
             net.engines[0].transmit(net.now)
     assert counters(net)["drop_slabs"] == 0 and counters(net)["slabs_in_use"] <= before + 4
@@ -197,7 +197,7 @@ def test_what_a_sequencer_multicasts_for_others_holds_no_slab_once_it_is_stable(
     before = counters(net)["slabs_in_use"]
     for number in range(300):
         packet = F.packet(forge.FORWARD, 101, 1, 1 + number, [bytes(1000)], rank=1)
-        net.engines[0].receive(packet, B, net.now, LANE_UNICAST)
+        net.engines[0].receive(packet, B, net.now)
     net.take(0)
     assert counters(net)["slabs_in_use"] > before + 4
     net.run(300)
@@ -209,7 +209,7 @@ def test_a_sender_that_ignores_its_credit_fills_its_own_share_only():
     net = Net(3, slabs_max=64, window=256 << 10, packet=65_000)
     for number in range(500):
         packet = F.packet(forge.DATA, 101, 1, 1 + number, [bytes(60_000)], rank=1, stable=number)
-        net.engines[0].receive(packet, B, net.now, LANE_DATA)  # and its application takes nothing
+        net.engines[0].receive(packet, B, net.now)  # and its application takes nothing
     assert counters(net)["drop_share"] > 400 and counters(net)["slabs_in_use"] < 20
 
 
@@ -223,7 +223,7 @@ def test_a_nak_costs_no_more_than_a_ring_and_draws_nothing_that_was_acknowledged
     before = counters(net)["packets_retransmitted"]
     nak = F.nak(101, 1, 100, 0, [(1, SEQNO_MAX)] * 64)
     for _ in range(100):
-        net.engines[0].receive(nak, B, net.now, LANE_UNICAST)
+        net.engines[0].receive(nak, B, net.now)
         net.engines[0].transmit(net.now)
     assert counters(net)["packets_retransmitted"] == before, "all of it was acknowledged"
 
@@ -239,11 +239,11 @@ def test_what_a_member_may_have_sent_again_is_bounded_by_what_was_sent_to_it():
     again = 0
     for _ in range(1000):
         net.now += MS
-        net.engines[0].receive(nak, B, net.now, LANE_UNICAST)
+        net.engines[0].receive(nak, B, net.now)
         again += sum(len(datagram) for _, to, datagram in net.engines[0].transmit(net.now) if to == B)
     assert 0 < again < (4 << 20) + 500_000_000 / 64 + 1e5
     assert counters(net)["retransmit_limited"] > 0
-    net.engines[0].receive(F.nak(102, 1, 100, 0, [(1, 3)]), C, net.now, LANE_UNICAST)
+    net.engines[0].receive(F.nak(102, 1, 100, 0, [(1, 3)]), C, net.now)
     assert sum(to == C for _, to, _ in net.engines[0].transmit(net.now)) == 3, "another has its own share"
 
 
@@ -259,13 +259,13 @@ def test_a_flood_of_frames_costs_its_source_its_share_and_nobody_else():
     for _ in range(1000):  # for a second, 50 frames a millisecond
         net.now += MS
         for _ in range(50):
-            engine.receive(flood, STRANGER, net.now, LANE_CONTROL)
-        engine.receive(F.control(101, b"{}", 1), B, net.now, LANE_CONTROL)
+            engine.receive(flood, STRANGER, net.now)
+        engine.receive(F.control(101, b"{}", 1), B, net.now)
         heard = [event[1] for event in control_events(engine)]
         assert 101 in heard
         taken += heard.count(999)
     assert 100 < taken < 800
-    assert engine.receive(F.control(998, b"{}"), b"\x64", net.now, LANE_CONTROL) == 1, "another stranger"
+    assert engine.receive(F.control(998, b"{}"), b"\x64", net.now) == 1, "another stranger"
     assert counters(net)["drop_rate"] > 49_000
 
 
@@ -273,9 +273,9 @@ def test_strangers_fill_at_most_half_of_the_queue_of_frames():
     net = Net(2, control_bytes_max=100_000)
     engine = net.engines[0]
     for number in range(200):
-        engine.receive(F.control(999, bytes(1000)), bytes([200, number]), net.now, LANE_CONTROL)
+        engine.receive(F.control(999, bytes(1000)), bytes([200, number]), net.now)
     for _ in range(20):
-        assert engine.receive(F.control(101, bytes(1000), 1), B, net.now, LANE_CONTROL) == 1
+        assert engine.receive(F.control(101, bytes(1000), 1), B, net.now) == 1
     heard = [event[1] for event in control_events(engine)]
     assert heard.count(101) == 20 and 0 < heard.count(999) < 60
 
@@ -284,7 +284,7 @@ def test_pings_of_strangers_are_answered_in_bounded_rate():
     net = Net(2)
     engine = net.engines[0]
     for _ in range(5000):
-        engine.receive(F.ping(forge.PING, 999, 0, 100, 999), STRANGER, net.now, LANE_UNICAST)
+        engine.receive(F.ping(forge.PING, 999, 0, 100, 999), STRANGER, net.now)
     assert 0 < sum(to == STRANGER for _, to, _ in engine.transmit(net.now)) < 1500
 
 
@@ -312,7 +312,7 @@ def test_heartbeats_of_another_view_are_counted_by_their_addresses():
     engine = net.engines[0]
     for number in range(5):
         beat = F.heartbeat(900 + number, 77, 0, 0, [(0, 0)] * 5)
-        engine.receive(beat, bytes([90 + number % 3]), net.now, LANE_CONTROL)
+        engine.receive(beat, bytes([90 + number % 3]), net.now)
     assert engine.strangers(77) == 3 and engine.strangers(78) == 0
     net.run(1000)
     assert engine.strangers(77) == 0
@@ -363,7 +363,7 @@ def test_a_member_takes_as_many_places_as_it_asked_for_and_of_the_sequencer_only
 @pytest.mark.parametrize(("number", "count"), [(0, 1), (1, 0)])
 def test_a_request_without_a_number_or_for_nothing_gets_no_answer(number, count):
     net = Net(3, sequencer=0, mechanism=by_name("grant").number)
-    net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, count), b"\3", net.now, LANE_UNICAST)
+    net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, count), b"\3", net.now)
     assert net.engines[0].counters()["drop_field"] == 1
     assert not any(datagram[2] == forge.GRANT for _, _, datagram in net.engines[0].transmit(net.now))
 
@@ -372,7 +372,7 @@ def test_a_request_without_a_number_or_for_nothing_gets_no_answer(number, count)
 def test_a_request_whose_reserved_field_is_not_zero_gets_no_answer(reserved, dropped):
     net = Net(3, sequencer=0, mechanism=by_name("grant").number)
     body = struct.pack("<QQII", 1, 0, 1, reserved)
-    net.engines[0].receive(F.datagram(forge.WANT, net.ids[2], 1, body), b"\3", net.now, LANE_UNICAST)
+    net.engines[0].receive(F.datagram(forge.WANT, net.ids[2], 1, body), b"\3", net.now)
     assert net.engines[0].counters()["drop_field"] == dropped
     assert any(datagram[2] == forge.GRANT for _, _, datagram in net.engines[0].transmit(net.now)) == (not dropped)
 
@@ -406,7 +406,7 @@ def test_a_member_that_keeps_its_places_without_using_them_is_reported_by_name()
     """It asks twenty times. Another member's message waits behind its places until it is gone."""
     net = Net(3, sequencer=0, mechanism=by_name("grant").number, suspect_ns_max=800 * MS)
     for number in range(1, 21):
-        net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 4096), b"\3", net.now, LANE_UNICAST)
+        net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 4096), b"\3", net.now)
     assert net.engines[0].counters()["drop_field"] == 0
     net.engines[1].send(b"waits")
     net.run(700)
@@ -419,7 +419,7 @@ def test_a_member_that_keeps_its_places_without_using_them_is_reported_by_name()
 def test_a_request_is_not_answered_while_too_many_answers_are_open():
     net = Net(3, sequencer=0, mechanism=by_name("grant").number)
     for number in range(1, 600):
-        net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 1), b"\3", net.now, LANE_UNICAST)
+        net.engines[0].receive(F.grant(forge.WANT, net.ids[2], 1, number, 1), b"\3", net.now)
     assert net.engines[0].counters()["stamped"] == 512
 
 

@@ -29,6 +29,12 @@ cdef extern from "io/sockets.h" nogil:
         SC_IO_ADDRESS_OTHER
         SC_IO_ROUTED
 
+    ctypedef struct sc_transport:
+        pass
+
+    const sc_transport sc_transport_multicast
+    const sc_transport sc_transport_unicast
+
     ctypedef struct sc_io_config:
         int family
         char *wanted_interface
@@ -36,6 +42,8 @@ cdef extern from "io/sockets.h" nogil:
         uint16_t port
         int ttl
         uint16_t unicast_port
+        uint16_t port_range
+        const sc_transport *transport
         int dscp
         int rcvbuf
         int sndbuf

@@ -79,6 +79,8 @@ class Driver:
         port: int,
         ttl: int,
         unicast_port: int,
+        port_range: int,
+        unicast: bool,
         dscp: int,
         rcvbuf: int,
         sndbuf: int,

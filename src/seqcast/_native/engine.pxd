@@ -82,6 +82,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t group
         uint32_t deliver_own
         uint32_t receive
+        uint32_t unicast
         uint32_t pulled
         uint32_t slabs_max
         uint64_t ring_bytes
@@ -118,6 +119,11 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t bytes
         const uint8_t **p
         uint32_t *len
+
+    ctypedef struct sc_targets:
+        uint64_t view
+        uint32_t n
+        sc_address *to
 
     ctypedef struct sc_send_state:
         uint64_t done
@@ -222,11 +228,12 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
-                          const sc_address *source, int lane, int64_t now)
+                          const sc_address *source, int64_t now)
     void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now)
     void sc_engine_tick(sc_engine *e, int64_t now)
     int64_t sc_engine_deadline(const sc_engine *e)
     int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)
+    int sc_engine_targets(const sc_engine *e, sc_targets *out)
     uint64_t sc_engine_unsent(const sc_engine *e)
     uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets,
                                   uint64_t first, uint64_t n, sc_send_state *state, int64_t wall, int *result)
@@ -286,6 +293,7 @@ cdef extern from "engine/engine.h" nogil:
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_links(sc_engine *e, bint unicast, uint64_t *pairs, size_t max)
     size_t sc_engine_strangers(const sc_engine *e, uint64_t tag)
+    void sc_engine_show(sc_engine *e, const sc_address *to)
     void sc_engine_beat(sc_engine *e, int64_t now)
     uint64_t sc_engine_gate_close(sc_engine *e, int unicasts)
     void sc_engine_pause(sc_engine *e)

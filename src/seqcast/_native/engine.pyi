@@ -135,6 +135,7 @@ class Engine:
         group_tag: int,
         deliver_own: bool,
         receive: bool,
+        unicast: bool,
         pulled: bool,
         slabs_max: int,
         ring_bytes: int,
@@ -161,9 +162,7 @@ class Engine:
         seed: int,
     ) -> None: ...
     # The world (the simulator; the socket driver calls the C functions).
-    def receive(
-        self, datagram: bytes, address: bytes, now_ns: int, lane: int = ..., segment: int = 0, in_slot: bool = False
-    ) -> int:
+    def receive(self, datagram: bytes, address: bytes, now_ns: int, segment: int = 0, in_slot: bool = False) -> int:
         """Takes in one received buffer; returns how many of its datagrams were accepted.
 
         Args:
@@ -177,7 +176,7 @@ class Engine:
     def deadline(self) -> int:
         """Monotonic ns at which ``tick`` is due; 2**63 - 1: never."""
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
-        """(lane, address or b"", datagram) of each datagram to send now.
+        """(lane, address, datagram) of each datagram to send now; the address is b"" for those to the group.
 
         Args:
             all: closes open packets and sends them too; otherwise they stay open for later messages.
@@ -185,6 +184,8 @@ class Engine:
         """
     def lent(self) -> list[tuple[int, bytes, bytes]]:
         """Copies again what the last ``transmit`` returned: its memory must not change until the next one."""
+    def targets(self) -> list[bytes]:
+        """Whom transmissions to the group are for: addresses of the other members."""
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     # The control plane.
@@ -223,6 +224,8 @@ class Engine:
         """Pings a member, or a stranger, at once."""
     def beat(self, now_ns: int) -> None:
         """Sends the next heartbeat now, so that other views learn that this one has members."""
+    def show(self, address: bytes) -> None:
+        """Sends a heartbeat to somebody outside the view."""
     def gate_close(self, unicasts: bool = False) -> int:
         """Closes the send gate and returns the last own seqno. ``unicasts``: the cut is reached only when survivors
         have the unicasts that were sent to them."""

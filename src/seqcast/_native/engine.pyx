@@ -154,8 +154,7 @@ cdef class Engine:
 
     # ---- the world -----------------------------------------------------------------------------------------------
 
-    def receive(self, bytes datagram, bytes address, int64_t now_ns, int lane=SC_LANE_DATA, size_t segment=0,
-                bint in_slot=False):
+    def receive(self, bytes datagram, bytes address, int64_t now_ns, size_t segment=0, bint in_slot=False):
         cdef sc_address source
         cdef size_t n = len(datagram)
         cdef int accepted
@@ -175,7 +174,7 @@ cdef class Engine:
             sc_mutex_unlock(&self.lock)
             raise MemoryError()
         memcpy(copy, <const char *>datagram, n)
-        accepted = sc_engine_receive(self.e, slab, copy, n, segment, &source, lane, now_ns)
+        accepted = sc_engine_receive(self.e, slab, copy, n, segment, &source, now_ns)
         if slab != NULL:
             sc_slab_unref(slab)
         else:
@@ -219,6 +218,15 @@ cdef class Engine:
         for i in range(self.n_runs):
             copy_run(out, &self.runs[i])
         return out
+
+    def targets(self):
+        cdef sc_targets targets
+        cdef uint32_t i
+        targets.view = targets.n = 0
+        sc_mutex_lock(&self.lock)
+        sc_engine_targets(self.e, &targets)
+        sc_mutex_unlock(&self.lock)
+        return [get_address(&targets.to[i]) for i in range(targets.n)]
 
     def unsent(self):
         return self.ask(sc_engine_unsent)
@@ -332,6 +340,13 @@ cdef class Engine:
         put_address(&to, address)
         sc_mutex_lock(&self.lock)
         sc_engine_greet(self.e, member, &to)
+        sc_mutex_unlock(&self.lock)
+
+    def show(self, bytes address):
+        cdef sc_address to
+        put_address(&to, address)
+        sc_mutex_lock(&self.lock)
+        sc_engine_show(self.e, &to)
         sc_mutex_unlock(&self.lock)
 
     def beat(self, int64_t now_ns):

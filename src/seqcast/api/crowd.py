@@ -17,7 +17,7 @@ from seqcast.config.crowd import CrowdSettings
 from seqcast.core.gossip.datagrams import PAYLOAD_MAX, address_of
 from seqcast.core.gossip.member import HistoryEnd
 from seqcast.core.gossip.streams import Delivered, Missed
-from seqcast.errors import UsageError
+from seqcast.errors import ConfigError, UsageError
 from seqcast.net.crowd import CrowdRunner
 from seqcast.net.errors import only_loopback
 
@@ -88,6 +88,8 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     """
     check_threads()
     check_name("cluster", cluster)
+    if "transport" in changes or "seeds" in changes:
+        raise ConfigError("crowds need multicast: their members do not know each other, so that none can send to each")
     names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
     settings = dataclasses.replace(settings or CrowdSettings(), **changes)
     runner = CrowdRunner(cluster, settings)

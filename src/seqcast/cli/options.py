@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from seqcast.commandline import Parser, positive, seconds, whole
-from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, Config, derive
+from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, TRANSPORTS, Config, derive
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
 
@@ -82,6 +82,13 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--address", help="multicast address of the group (default: derived from its name)")
     target.add_argument("--ip-version", type=int, choices=(4, 6), help="version of IP (4)")
+    target.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (multicast)")
+    target.add_argument(
+        "--seeds", metavar="HOST,...", help="with --transport unicast: where other members may be, perhaps with :PORT"
+    )
+    target.add_argument(
+        "--port-range", type=lambda text: whole(text, 0, 1000), metavar="N", help="with it: ports after --port (4)"
+    )
     target.add_argument("--ttl", type=lambda text: whole(text, 0, 255), metavar="N", help="networks to cross (1)")
 
 

@@ -73,6 +73,10 @@ def clashes(config: Any) -> None:
             f"unicast_port={config.unicast_port} must be another one than port={config.port} and the next one, which "
             "are for multicasts"
         )
+    if config.transport == "multicast" and config.seeds:
+        raise ConfigError('seeds= need transport="unicast": by multicast members find each other without')
+    if config.transport == "unicast":
+        _without_multicast(config)
     if config.address:
         _multicast(config.address, config.ip_version)
         scope, named = config.address.partition("%")[2], config.interface.rpartition("%")[2]
@@ -80,6 +84,32 @@ def clashes(config: Any) -> None:
             raise ConfigError(
                 f"address={config.address} names another interface than interface={config.interface}: leave one out"
             )
+
+
+def _without_multicast(config: Any) -> None:
+    for name, void in (("address", ""), ("unicast_port", 0), ("gossip_multicast", False)):
+        if getattr(config, name) != void:
+            raise ConfigError(f'{name}={getattr(config, name)!r} has no meaning with transport="unicast": leave it out')
+    for seed in config.seeds.split(",") if config.seeds else ():
+        split_seed(seed)
+
+
+def split_seed(seed: str) -> tuple[str, int]:
+    """Host and port of a seed; port 0: it has none.
+
+    Raises:
+        ConfigError: it has neither of the forms ``host``, ``host:port``, ``[v6]:port``.
+    """
+    text = seed.strip()
+    host, colon, port = text.rpartition(":") if text.count(":") == 1 or text.startswith("[") else (text, "", "")
+    if text.startswith("[") and text.endswith("]"):
+        host, colon, port = text, "", ""
+    if host.startswith("["):
+        host = host[1:-1] if host.endswith("]") else ""
+    good = not colon or (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
+    if not host or any(each.isspace() or each in "[]/" for each in host) or not good:
+        raise ConfigError(f"seeds: {seed!r} is none; give host, host:port or [v6]:port")
+    return host, int(port or 0)
 
 
 def _multicast(text: str, ip_version: int) -> None:

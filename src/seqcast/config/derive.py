@@ -26,13 +26,16 @@ CORE = (
     "flush_unicasts", "safe", "membership", "partition",
 )  # fmt: skip
 DRIVER = (
-    "interface", "port", "unicast_port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
+    "interface", "port", "unicast_port", "port_range", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
     "packet_bytes", "gso", "gro", "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
-NETWORK = ("interface", "port", "address", "ip_version", "ttl")
+NETWORK = ("interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range")
 """Settings that decide whom a member, or a command, can reach; all but the first are the same at all members."""
-SHARED = ("heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability")
-"""Settings that every member must set to the same value: a slower heartbeat would trigger suspicion; a member that
+SHARED = (
+    "heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability", "transport",
+)  # fmt: skip
+"""Settings that every member must set to the same value: a member that sends or hears no multicasts would be excluded
+from a group that needs them; a slower heartbeat would trigger suspicion; a member that
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
 excluded; a token that some members do not pass on never comes back; either all members end a view with its unicasts or
 none does; a member that acknowledges nothing would stop those that wait for it. A joiner with another value is refused,
@@ -56,6 +59,7 @@ def nanoseconds(seconds: float) -> int:
 def engine_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Engine``."""
     return _named(config, ENGINE) | {
+        "unicast": config.transport == "unicast",
         "pulled": config.reliability == "gossip",
         "slabs_max": config.slabs_max + 2 * config.receive_batch,  # the driver's buffers are slabs, or lie in others
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
@@ -80,6 +84,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "capacity": capacity(config, rcvbuf),
             "packet_bytes": packet_bytes(config, mtu, rcvbuf),
             "reach": reach(config),
+            "unicast": config.transport == "unicast",
             "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
             "verify_ns": 2 * nanoseconds(config.heartbeat_s),
             "link_ns": 2 * nanoseconds(config.suspect_s),
@@ -134,7 +139,10 @@ def _meeting_times(config: Config) -> dict[str, int]:
 
 def driver_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Driver``, without the group's address."""
-    return _named(config, DRIVER) | {"family": config.ip_version, "tick_ns": nanoseconds(config.standby_s)}
+    unicast = config.transport == "unicast"
+    return _named(config, DRIVER) | {
+        "family": config.ip_version, "tick_ns": nanoseconds(config.standby_s), "unicast": unicast
+    }  # fmt: skip
 
 
 def capacity(config: Config, rcvbuf: int) -> int:

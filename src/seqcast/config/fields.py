@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 PACKET_BYTES_MAX = 65_000
 PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
+TRANSPORTS = ("multicast", "unicast")
 SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 MEMBERSHIPS = ("coordinated", "token-ring")
@@ -115,9 +116,35 @@ class Config:
     port: int = _knob(
         47310,
         "UDP port",
-        "UDP port of the data lane; the control lane uses the next port. It must be the same on every member.",
+        "UDP port of the data lane; the control lane uses the next port. Without multicast: the only port. It must be "
+        "the same on every member.",
         low=1,
         high=65534,
+    )
+    transport: str = _knob(
+        "multicast",
+        "",
+        "How messages to the group travel. multicast: the network copies each for all members. unicast: each goes to "
+        "every member by itself, for networks that carry no multicast, such as most clouds, containers and VPNs; a "
+        "sender transmits a copy for each other member, and members find each other by `seeds`. It must be the same on "
+        "every member.",
+        among=TRANSPORTS,
+    )
+    seeds: str = _knob(
+        "",
+        "addresses",
+        "Without multicast: where other members may be, as a list, or separated by commas: `host`, `host:port`, "
+        "`[v6]:port`. A name stands for all its addresses, and is resolved again and again. Without a port, `port` and "
+        "those of `port_range` are meant. The list need not be complete, and may name processes that do not run, or "
+        "this one: members tell each other whom they know, and remember for an hour whom they lost.",
+    )
+    port_range: int = _knob(
+        4,
+        "ports",
+        "Without multicast: a member whose `port` is taken, as by another member on its host, takes the first "
+        "free one of so many after it. It must be the same on every member.",
+        low=0,
+        high=1000,
     )
     unicast_port: int = _knob(
         0,
@@ -781,6 +808,8 @@ class Config:
                 value = _computed(field, self)
             if hints[field.name] is str and (value is None or isinstance(value, Path)):
                 value = str(value or "")
+            if field.name == "seeds" and isinstance(value, list | tuple):
+                value = ",".join(map(str, value))
             object.__setattr__(self, field.name, check.field_value(field, hints[field.name], value))
         if not self.interface:
             object.__setattr__(self, "interface", self.address.partition("%")[2])

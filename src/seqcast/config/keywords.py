@@ -5,6 +5,7 @@ Made from the fields of ``Config`` by docs/render.py; do not edit. What they mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -19,6 +20,9 @@ class Settings(TypedDict, total=False):
     ip_version: Literal[4, 6]
     address: str
     port: int
+    transport: Literal["multicast", "unicast"]
+    seeds: str | Sequence[str]
+    port_range: int
     unicast_port: int
     ttl: int
     dscp: int

@@ -103,6 +103,7 @@ class EndpointSettings:
         partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
             member.
+        unicast: what is for the group, or for everyone who listens, goes to each known address by itself.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader continues without the subgroups that are not ready after this time.
         merge_lease_ns: a follower of a merge continues alone when the leader has been silent for this long.
@@ -152,6 +153,7 @@ class EndpointSettings:
     membership: str
     safe: bool = False
     partition: str
+    unicast: bool = False
     beacon_ns: int
     gossip: dict[str, Any] | None = None
     merge_deadline_ns: int
@@ -159,6 +161,10 @@ class EndpointSettings:
     merge_back_off_ns: int
     merge_back_off_ns_max: int
     elsewhere_ns: int
+
+
+NAMED_MAX = 16
+"""Members that an answer to a stranger names: so many that it is not much longer than the question."""
 
 
 @dataclass(slots=True)
@@ -219,6 +225,10 @@ class Context:
     @property
     def members(self) -> tuple[Member, ...]:
         return self.view.members if self.view else ()
+
+    def addresses(self, doubted: Collection[int] = ()) -> tuple[bytes, ...]:
+        """Of members of the view, for others to find them: a part of them, first of the one whose turn it is to act."""
+        return tuple(member.address for member in self.members if member.id not in doubted)[:NAMED_MAX]
 
     def send(self, frame: Frame, member_id: int, address: bytes = b"") -> None:
         """Queues a frame for a member of the view, or for a stranger at ``address``."""

@@ -15,11 +15,11 @@ from typing import Any
 from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import Refused, Wait
+from seqcast.core.frames.joining import Join, Refused, Wait
 from seqcast.core.frames.kinds import Frame, dump, load
 from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
-from seqcast.core.frames.view import Declined, Installed
+from seqcast.core.frames.view import Declined, Installed, NewView
 from seqcast.core.holdups import Holdups
 from seqcast.core.installer import Installer
 from seqcast.core.log import LogLines
@@ -52,6 +52,7 @@ from seqcast.core.vocabulary import (
     PauseGroup,
     PauseOver,
     ResumeGroup,
+    SeedsFound,
     Send,
     SendersHeld,
     SendsDrained,
@@ -301,7 +302,8 @@ class Endpoint:
                 case Unicast():
                     self._transmit(what.frame, what.address)
                 case Multicast():
-                    self._transmit(what.frame, b"")
+                    for address in self._audience(what.frame):
+                        self._transmit(what.frame, address)
                     self._router.route(what.frame, me.id, me.address)
                 case Stand():
                     self._stand(what)
@@ -321,6 +323,19 @@ class Endpoint:
                     self.log.effect(what)
                     context.effects.append(what)
         return True
+
+    def _audience(self, frame: Frame) -> list[bytes]:
+        """Where a frame for all goes: to everyone who listens; without multicast to the members of our view, and to
+        others whom it concerns. (The members of the view that a VIEW closes are ours until we enter it.)"""
+        context = self.context
+        if not context.settings.unicast:
+            return [b""]
+        addresses = {info.address for info in context.infos.values()}
+        if isinstance(frame, Join):
+            addresses.update(self.machines.book.all())
+        elif isinstance(frame, NewView):
+            addresses.update(info.address for info in frame.members)
+        return sorted(addresses - {context.me.address})
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
         assert address or not isinstance(frame, _TO_ONE), "no address"
@@ -349,6 +364,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason, each.provider),
     InterfaceSeen: lambda e, each: e.machines.interface.look(each),
     SocketsMended: Endpoint._sockets_mended,
+    SeedsFound: lambda e, each: e.machines.book.seeds(each.addresses, e.context.now),
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,
     MemberAlive: Endpoint._member_alive,

@@ -72,6 +72,9 @@ class Installer:
         context.view, context.allowed, context.history = view, None, frame.history
         context.entered = frame
         self._note_departed(frame)
+        if context.settings.unicast:
+            gone = [info.address for info in context.infos.values() if not frame.has(info.id)]
+            machines.book.former(gone, context.now)
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
         context.effects.append(ViewInstalled(view))

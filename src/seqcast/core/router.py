@@ -27,6 +27,7 @@ from seqcast.core.frames.merging import (
     MergeReady,
     MergeRefused,
     MergeTaken,
+    Met,
 )
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
@@ -134,6 +135,7 @@ class Router:
 
     def wait(self, frame: Wait, _: int, __: bytes) -> None:
         """lifecycle: a group exists, so none is formed"""
+        self.machines.book.named(frame.members, self.context.now)
         self.machines.lifecycle.heard_group(frame.blocked)
 
     def refused(self, frame: Refused, _: int, __: bytes) -> None:
@@ -292,6 +294,7 @@ class Router:
         PEER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
 
     def heed_peer(self, frame: Join, _refused: object) -> None:
+        self.machines.book.named([frame.info.address], self.context.now)
         self.machines.lifecycle.heard_peer(frame)
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
@@ -306,7 +309,9 @@ class Router:
 
     def say_wait(self, frame: Join, _refusal: Refused | None) -> None:
         blocked = clipped(self.machines.participant.minority, WAIT_BYTES_MAX)
-        self.context.send(Wait(self.context.tag, blocked, frame.nonce), frame.info.id, frame.info.address)
+        context, doubted = self.context, self.machines.membership.doubted()
+        members = context.addresses(doubted) if context.settings.unicast else ()
+        context.send(Wait(context.tag, blocked, frame.nonce, members), frame.info.id, frame.info.address)
 
     # ---- START, and DONE of a view that we left: guards
 
@@ -362,7 +367,8 @@ class Router:
 
     # ---- BEACON: actions
 
-    def note_group(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
+    def note_group(self, frame: Beacon, _sender: int, address: bytes) -> None:
+        self.machines.book.named([address, *frame.members], self.context.now)
         self.machines.lifecycle.heard_group()
 
     def note_member(self, _frame: Beacon, sender: int, _address: bytes) -> None:
@@ -370,6 +376,11 @@ class Router:
 
     def tell_successor(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
+
+    def meet(self, frame: Met, _: int, __: bytes) -> None:
+        """book: tries those that it names"""
+        for address in frame.members:
+            self.machines.book.answered(address, self.context.now)
 
     def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.machines.merger.beacon(frame, sender, address)
@@ -661,6 +672,7 @@ ROUTES = (
     Route(StateWanted, Of.OURS, By.ANYONE, R.state_wanted),
     Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
     Route(Beacon, Of.ANY, By.OTHERS, BEACON),
+    Route(Met, Of.INSIDE, By.OTHERS, R.meet),
     Route(Unblock, Of.INSIDE, By.ANYONE, UNBLOCK),
     Route(BlockedSide, Of.ANY, By.ANYONE, R.pass_over),
     *(Route(frame, Of.OURS, By.MEMBERS, RING) for frame in (Token, TokenHeld, Confirm, Confirmed, Unconfirmed)),

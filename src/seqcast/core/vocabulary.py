@@ -120,6 +120,13 @@ class SocketsMended:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class SeedsFound:
+    """The seeds are at these addresses now; told when that changes."""
+
+    addresses: tuple[bytes, ...]
+
+
 # ---- inputs: the engine ------------------------------------------------------------------------------------------
 
 
@@ -237,6 +244,7 @@ Input = (
     | StateRefused
     | InterfaceSeen
     | SocketsMended
+    | SeedsFound
     | Report
 )
 """Inputs of a step."""

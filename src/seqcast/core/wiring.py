@@ -7,6 +7,7 @@ from typing import Protocol
 
 from seqcast.core.context import NEVER, Context
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.machines.initiator import Initiator
@@ -35,6 +36,7 @@ class Machines:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.lineage = Lineage(context.me.id)
+        self.book = Book(context.me.address, context.settings.beacon_ns)
         self.blocker = Blocker(context)
         self.lifecycle = Lifecycle(context, self.blocker)
         self.taker = StateTaker(context)
@@ -42,7 +44,7 @@ class Machines:
         self.pause_owner = PauseOwner(context)
         self._begin(None)
         self.initiator = Initiator(context, self.participant, self.membership, self.lineage)
-        self.merger = Merger(context, self.initiator, self.lineage)
+        self.merger = Merger(context, self.initiator, self.lineage, self.book)
 
     def timed(self) -> Iterator[Timed]:
         """The machines with timers, in the order in which these run. Each is looked up only at its turn, because the

@@ -58,7 +58,7 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
             f"another port= on every member (`ss -ulpn` shows which one)"
         )
     elif step == "ports" or (step == "bind unicast" and code == errno.EADDRINUSE):
-        text = no_unicast_port(config.unicast_port if step != "ports" else 0)
+        text = no_unicast_port(0) if step == "ports" else _port_taken(config)
     elif step in ("route", "join", "multicast") and code in (errno.ENETUNREACH, errno.ENODEV, errno.EADDRNOTAVAIL):
         text = f"no multicast route to {address} by {interface}: choose another interface=, {remedy}"
     elif code in (errno.EMFILE, errno.ENFILE):
@@ -68,6 +68,15 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     else:
         text = f"the sockets could not be opened ({step}: {reason}) for {address} port {config.port} on {interface}"
     return ConfigError(text)
+
+
+def _port_taken(config: Config) -> str:
+    if config.transport == "multicast":
+        return no_unicast_port(config.unicast_port)
+    return (
+        f"the ports {config.port} to {config.port + config.port_range} are in use on this address, by members or other "
+        "programs (`ss -uanp` shows by which ones): raise port_range= on all members, or choose another port="
+    )
 
 
 def no_unicast_port(port: int) -> str:

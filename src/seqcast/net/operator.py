@@ -13,6 +13,7 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
+from seqcast.net.discovery import Discovery
 from seqcast.net.runner import group_tag, open_driver, warn_of
 
 SLICE_NS = 100_000_000
@@ -36,7 +37,13 @@ class OperatorRunner:
         self.engine = Engine(
             member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
         )
-        self.driver: Driver = open_driver(self.engine, cluster, member_id, config)
+        self.audience: tuple[bytes, ...] = (b"",)  # addresses; an empty one: everyone who listens
+        discovery: Discovery | None = None
+        if config.transport == "unicast":
+            discovery = Discovery(config, "unblock", lambda _: None)
+            discovery.look()
+            self.audience = discovery.addresses
+        self.driver: Driver = open_driver(self.engine, cluster, member_id, config, discovery)
         warn_of(self.driver, cluster, config)
         self.operator = Operator(cluster, secrets.randbits(52), nanoseconds(ask_s), nanoseconds(allow_s), now_ns())
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
@@ -62,7 +69,8 @@ class OperatorRunner:
 
     def _round(self) -> None:
         for frame in self.operator.run_timers(now_ns()):
-            self.engine.control_send(dump(frame))
+            for address in self.audience:
+                self.engine.control_send(dump(frame), address)
             self.driver.poke()
         self.driver.wait_control(min(self.operator.due(), now_ns() + SLICE_NS))
         for report in reports(self.engine.events()):

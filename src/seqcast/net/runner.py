@@ -49,6 +49,7 @@ from seqcast.core.vocabulary import (
     Minority,
     PauseHeld,
     PauseOver,
+    SeedsFound,
     Send,
     StateHeld,
     StateLost,
@@ -59,6 +60,7 @@ from seqcast.core.vocabulary import (
 )
 from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
+from seqcast.net.discovery import Discovery
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, is_empty_bridge, only_loopback
 from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
@@ -157,7 +159,16 @@ class Runner:
         if policies.order is not None:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         self.engine = Engine(member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **settings_of_engine)
-        self.driver, listener = self._open(cluster, name, member_id)
+        self._requests: deque[Input] = deque()
+        self.discovery: Discovery | None = None
+        if config.transport == "unicast":
+            self.discovery = Discovery(config, name, self._seeds_found)
+            self.discovery.start()
+        try:
+            self.driver, listener = self._open(cluster, name, member_id)
+        except BaseException:
+            self._stop_discovery()
+            raise
         warn_of(self.driver, cluster, config)
         self.member = Member(name, member_id, self.driver.address)
         settings = self._endpoint_settings(name)
@@ -179,7 +190,7 @@ class Runner:
         self.guard: Guard | None = None
         if listener is not None:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
-        self._requests: deque[Input] = deque([JoinGroup()])
+        self._requests.append(JoinGroup())
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
@@ -202,7 +213,7 @@ class Runner:
     def _open(self, cluster: str, name: str, member_id: int) -> tuple[Driver, socket.socket | None]:
         """The sockets; with ``guard`` also a listener. The other members derive its TCP port from the UDP address, so
         if that port is taken, another UDP port must be."""
-        driver = open_driver(self.engine, cluster, member_id, self.config)
+        driver = open_driver(self.engine, cluster, member_id, self.config, self.discovery)
         for left in reversed(range(PORTS_TRIED if self.config.guard else 0)):
             try:
                 return driver, listen(driver.address)
@@ -217,8 +228,18 @@ class Runner:
                     )  # fmt: skip
                     break
             driver.close()
-            driver = open_driver(self.engine, cluster, member_id, self.config)
+            driver = open_driver(self.engine, cluster, member_id, self.config, self.discovery)
         return driver, None
+
+    def _seeds_found(self, addresses: tuple[bytes, ...]) -> None:
+        """Of the thread that looks the seeds up, perhaps before the sockets are open."""
+        self._requests.append(SeedsFound(addresses))
+        if (driver := getattr(self, "driver", None)) is not None:
+            driver.kick_control()
+
+    def _stop_discovery(self) -> None:
+        if self.discovery is not None:
+            self.discovery.stop()
 
     def _gone(self, member: Member) -> None:
         """A guard connection shows that a process has ended: this counts as much as a refused UDP port."""
@@ -286,6 +307,10 @@ class Runner:
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {self.endpoint.lacks}. "
                 f"{self._what_to_check()}"
             )
+        if not ended and self.discovery is not None:
+            raise JoinTimeout(
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {self._what_to_check()}"
+            )
         if not ended:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s on {self.driver.interface}: members "
@@ -335,6 +360,8 @@ class Runner:
 
     def _what_to_check(self) -> str:
         """What to check if no other member is heard."""
+        if self.discovery is not None:
+            return self._what_to_check_of_seeds(self.discovery)
         interface = self.driver.interface
         if is_empty_bridge(interface):  # with carrier or without
             return (
@@ -347,6 +374,15 @@ class Runner:
             "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
             f"interface {interface}: theirs must be in the same network. Check that firewalls pass UDP to "
             "and from multicast addresses, and that switches with IGMP snooping have a querier"
+        )
+
+    def _what_to_check_of_seeds(self, discovery: Discovery) -> str:
+        first, last = self.config.port, self.config.port + self.config.port_range
+        trouble = fault(self.driver)
+        return (
+            f"{trouble + '. ' if trouble else ''}This member is at {describe_address(self.driver.address)}, and "
+            f"{discovery.said()}. Are the other members running, with the same cluster name, transport, port and "
+            f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member"
         )
 
     # ---- pauses of the group
@@ -434,6 +470,7 @@ class Runner:
             self.request(CloseGroup())
             self.wait_over(1.0)
         self.driver.stop()
+        self._stop_discovery()
         if self.guard is not None:
             self.guard.stop()
         if self.callbacks is not None:
@@ -564,8 +601,13 @@ def _left_early() -> NotMember:
     return NotMember("the group was left before the join was complete")
 
 
-def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) -> Driver:
+def open_driver(
+    engine: Engine, cluster: str, member_id: int, config: Config, discovery: Discovery | None = None
+) -> Driver:
     """Sockets in the network of a cluster, around an engine.
+
+    Args:
+        discovery: without multicast: the seeds, which decide the interface if none is configured.
 
     Raises:
         ConfigError: they cannot be opened.
@@ -573,6 +615,9 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
     import ipaddress
 
     address = config.address or group_address(cluster, config.ip_version)
+    settings = driver_settings(config)
+    if discovery is not None and not config.interface:
+        settings["interface"] = discovery.host()
     until = time.monotonic() + TENTATIVE_S
     while True:
         try:
@@ -581,7 +626,7 @@ def open_driver(engine: Engine, cluster: str, member_id: int, config: Config) ->
                 member_id=member_id,
                 group=ipaddress.ip_address(address).packed,
                 look_ns=LOOK_NS,
-                **driver_settings(config),
+                **settings,
             )
         except OSError as error:
             if error.args[1] != "tentative" or time.monotonic() > until:
@@ -596,7 +641,7 @@ def warn_of(driver: Driver, cluster: str, config: Config) -> None:
         warnings.warn(FOUNDS_ALONE, RuntimeWarning, stacklevel=5)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         warnings.warn(clipped, ClippedBuffer, stacklevel=5)
-    if driver.loopback and not config.interface:
+    if driver.loopback and not config.interface and config.transport == "multicast":
         warnings.warn(
             only_loopback(config.address or group_address(cluster, config.ip_version)), RuntimeWarning, stacklevel=5
         )

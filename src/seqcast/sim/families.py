@@ -172,6 +172,17 @@ def _founders(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _fanout(rng: random.Random) -> Drawn:
+    """No multicast anywhere: members find each other by what they are told, name to each other, and remember."""
+    return calm(
+        transport="unicast", members=rng.choice((2, 3, 4, 5)), duration_ns=rng.choice((1, 3)) * SECOND, rate=100,
+        spread_ns=rng.choice((0, 500 * MS)), loss=rng.choice((0.0, 0.02, 0.1)), crashes=rng.choice((0, 1)),
+        restarts=rng.choice((0, 1)), leaves=rng.choice((0, 1)), partitions=rng.choice((0, 1, 2)), rejoins=8,
+        one_way=rng.choice((0, 0, 1)), doubts=rng.choice((0, 3)), apart_ns=rng.choice((0, 0, 800 * MS)),
+        partition=rng.choice(("merge", "merge", "primary")), state=rng.random() < 0.3,
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -190,8 +201,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "mute": _mute,
     "namesakes": _namesakes,
     "founders": _founders,
+    "fanout": _fanout,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

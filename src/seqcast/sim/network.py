@@ -160,6 +160,7 @@ class Network:
 
     def multicasts(self, source: int, target: int) -> bool:
         """Do filters, and the kernels' group memberships, let a multicast through from one to the other?"""
+        assert self.options.transport != "unicast", "a multicast where there is none"
         if self.forgotten and (source in self.forgotten or target in self.forgotten):
             return False
         return source not in self.filtered_out and target not in self.filtered_in

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any, Protocol
 
 from seqcast._native.engine import Engine
@@ -30,7 +30,10 @@ class World(Protocol):
 
     @property
     def by_address(self) -> MutableMapping[bytes, Any]: ...
+    @property
+    def nodes(self) -> Sequence[Any]: ...
     def multicast(self, source: OperatorProcess, datagram: bytes) -> None: ...
+    def unicast(self, source: OperatorProcess, to: bytes, datagram: bytes) -> None: ...
     def trace(self, node: None, text: str) -> None: ...
 
 
@@ -45,6 +48,7 @@ class OperatorProcess:
         settings = engine_settings(config(world.options))
         self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, seed=1, **settings)
         self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
+        self.unicast = world.options.transport == "unicast"
         self.over = False
         world.by_address[self.address] = self
         self.wake()
@@ -61,12 +65,19 @@ class OperatorProcess:
             self.choose()
             frames += operator.run_timers(now)
         for frame in frames:
-            self.engine.control_send(dump(frame))
-        for _, _, datagram in self.engine.transmit(now):
-            world.multicast(self, datagram)
+            for address in self._audience():
+                self.engine.control_send(dump(frame), address)
+        for _, to, datagram in self.engine.transmit(now):
+            if to:
+                world.unicast(self, to, datagram)
+            else:
+                world.multicast(self, datagram)
         self.over = self.over or operator.over
         if not self.over:
             world.clock.at(operator.due(), self.wake)
+
+    def _audience(self) -> list[bytes]:
+        return [node.address for node in self.world.nodes if node.up] if self.unicast else [b""]
 
     def choose(self) -> None:
         operator, world = self.operator, self.world

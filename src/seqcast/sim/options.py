@@ -104,6 +104,8 @@ class Options:
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
         membership, partition: see ``EndpointSettings``.
         reliability: "nak" or "gossip".
+        transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
+            that were ever started.
         apart_ns: the first half of the processes and the second do not hear each other for so long: two groups.
         split: of a primary partition: into how many sides the network splits after the other faults, until each member
             has continued or knows that it is blocked; 0: it does not.
@@ -198,6 +200,7 @@ class Options:
     apart_ns: int = 0
     split: int = 0
     falling_leader: bool = False
+    transport: str = "multicast"
     family: str = ""
     filtered: str = ""
 
@@ -267,6 +270,9 @@ class Options:
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         if seed > PINNED:
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
+            if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
+                alone = random.Random(f"transport {seed}").random() < 0.25
+                drawn["transport"] = "unicast" if alone else drawn.get("transport", "multicast")
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

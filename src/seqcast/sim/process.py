@@ -29,6 +29,7 @@ from seqcast.core.vocabulary import (
     MendSockets,
     Minority,
     PauseOver,
+    SeedsFound,
     Send,
     StateHeld,
     StatePlan,
@@ -49,6 +50,8 @@ from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
 from seqcast.types import Member, View, ViewId
 
+SEEDS_NS = 1000 * MS
+"""Between two looks at where others are."""
 STEPS_MAX = 5
 """Steps that the control plane may request in a row without time between them."""
 
@@ -212,10 +215,26 @@ class Process:
     # ---- the wire
 
     def start(self) -> None:
-        self.step(JoinGroup())
+        self.step(*self._seeds(), JoinGroup())
+        if self.options.transport == "unicast":
+            self.clock.at(self.clock.now + SEEDS_NS, self._look_for_seeds)
         self.clock.at(self.clock.now, self.application.sender.produce)
         if self.options.interfaces:
             self.interface.start()
+
+    def _seeds(self) -> tuple[Input, ...]:
+        """Where all are that were ever started, as a name says that stands for all of them."""
+        if self.options.transport != "unicast":
+            return ()
+        return (SeedsFound(tuple(sorted(node.address for node in self.world.nodes if node is not self))),)
+
+    def _look_for_seeds(self) -> None:
+        if not self.up:
+            return
+        if self.can_run:
+            self.step(*self._seeds())
+            self.service()
+        self.clock.at(self.clock.now + SEEDS_NS, self._look_for_seeds)
 
     def receive(self, datagram: bytes, address: bytes, lane: int = LANE_DATA) -> None:
         if self.up:

@@ -40,6 +40,7 @@ def config(options: Options) -> Config:
         "reliability": options.reliability,
         "partition": options.partition,
         "found": options.found,
+        "transport": options.transport,
         **dict(options.settings),
     }
     return Config(**settings)

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from seqcast._native.engine import LANE_UNICAST, SLAB_BYTES, Engine
+from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SLAB_BYTES, Engine
 from seqcast.sim.network import GROUP, MESSAGES, SENDER, SEQNO, TYPE, VIEW_TAG, Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.record import Record
@@ -114,14 +114,14 @@ class Sockets:
     def _receive(self, datagrams: list[Datagram]) -> None:
         engine, now, paths = self.machine.engine, self.machine.now, self.machine.record.paths
         for run in runs(datagrams) if self.options.together else ([each] for each in datagrams):
-            lane, address, buffer = run[0]
+            _, address, buffer = run[0]
             segment = 0
             if len(run) > 1:
                 paths["merged datagrams"] += len(run)
                 buffer, segment = b"".join(datagram for _, _, datagram in run), len(buffer)
             if len(buffer) >= KEPT_BYTES:
                 paths["buffers that the engine may keep"] += 1
-            engine.receive(buffer, address, now, lane, segment)
+            engine.receive(buffer, address, now, segment)
 
     # ---- out
 
@@ -155,7 +155,7 @@ class Sockets:
             self._transmit_rounds()
             return
         machine = self.machine
-        datagrams, self.all = machine.engine.transmit(machine.now, self.all), False
+        datagrams, self.all = self._aimed(machine.engine.transmit(machine.now, self.all)), False
         for run in runs(datagrams) if self.options.together else (datagrams,):
             self._leave(run)
 
@@ -165,7 +165,7 @@ class Sockets:
         while machine.record.up:
             if not self.rest:
                 self.lent = None
-                self.rest = list(runs(machine.engine.transmit(machine.now, self.all, RUNS)))
+                self.rest = list(runs(self._aimed(machine.engine.transmit(machine.now, self.all, RUNS))))
             if not self.rest:
                 self.all = False
                 return
@@ -175,6 +175,21 @@ class Sockets:
                 machine.clock.at(machine.clock.now + 1 + int(FULL_NS_MAX * self.rng.random() ** 4), self._go_on)
                 return
             self._leave(self.rest.pop(0))
+
+    def _aimed(self, datagrams: list[Datagram]) -> list[Datagram]:
+        """As the transport does: to the group by multicast; the packets of a group of two, and all where there is no
+        multicast, to each target by unicast."""
+        targets = self.machine.engine.targets() if datagrams else []
+        alone = self.options.transport == "unicast"
+        if not alone and len(targets) != 1:
+            return datagrams
+        aimed: list[Datagram] = []
+        for run in runs(datagrams):
+            if run[0][0] == LANE_DATA or (alone and run[0][0] != LANE_UNICAST):
+                aimed += [(LANE_UNICAST, target, datagram) for target in targets for _, _, datagram in run]
+            else:
+                aimed += run
+        return aimed
 
     def _go_on(self) -> None:
         """The kernel has room again."""

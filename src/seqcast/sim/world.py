@@ -153,7 +153,7 @@ class World:
             if node is not source and self.network.multicasts(source.index, node.index):
                 self.network.carry(source.index, node.index, node.receive, datagram, source.address)
 
-    def unicast(self, source: Process, to: bytes, datagram: bytes) -> None:
+    def unicast(self, source: Process | OperatorProcess, to: bytes, datagram: bytes) -> None:
         node = self.by_address.get(to)
         if node is None:
             return

@@ -6,9 +6,20 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from seqcast.core.frames.codec import choice, listed, prose
-from seqcast.core.frames.fields import MECHANISM, Cluster, Count, Flag, Id, MemberInfo, OrderName, Reason, Shared
+from seqcast.core.frames.fields import (
+    MECHANISM,
+    Addresses,
+    Cluster,
+    Count,
+    Flag,
+    Id,
+    MemberInfo,
+    OrderName,
+    Reason,
+    Shared,
+)
 
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
 """Causes of a refusal; see ``Refused``."""
@@ -56,11 +67,17 @@ class OtherVersion:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Member to joiner: a group exists, do not form one; ``blocked``: why it admits nobody now, or empty."""
+    """Member to joiner: a group exists, do not form one.
+
+    Args:
+        blocked: why it admits nobody now, or empty.
+        members: without multicast: addresses of some members, first of the one that admits joiners.
+    """
 
     view: Id
     blocked: Annotated[str, prose(WAIT_BYTES_MAX, 0)] = ""
     nonce: Id = 1
+    members: Addresses = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from seqcast.core.frames.merging import (
     MergeRefused,
     MergeTaken,
     Merging,
+    Met,
 )
 from seqcast.core.frames.pausing import Pausing, Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
@@ -56,6 +57,7 @@ _KINDS: dict[str, type[Any]] = {
     "resumed": Resumed,
     "state_wanted": StateWanted,
     "beacon": Beacon,
+    "met": Met,
     "unblock": Unblock,
     "blocked": BlockedSide,
     "merge_ask": MergeAsk,

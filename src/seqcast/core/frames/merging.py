@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from seqcast.core.frames.codec import integer, prose
-from seqcast.core.frames.fields import Cluster, HistoryField, Id, Mechanism, MergeId, OrderName, Shared, ViewIdField
+from seqcast.core.frames.fields import (
+    Addresses,
+    Cluster,
+    HistoryField,
+    Id,
+    Mechanism,
+    MergeId,
+    OrderName,
+    Shared,
+    ViewIdField,
+)
 from seqcast.core.frames.view import Nested, Shortfalls
 from seqcast.types import MEMBERS_MAX
 
@@ -19,6 +29,7 @@ class Beacon:
     ``mechanism``: as in a VIEW.
     ``shared``: settings that must be the same on every member, by name.
     ``history``: of the group, up to now; see ``core/rules/history.py``.
+    ``members``: without multicast: addresses of some members of the view, first of its sender.
     """
 
     cluster: Cluster
@@ -28,6 +39,15 @@ class Beacon:
     primary: Annotated[int, integer("count", 0, MEMBERS_MAX)] | None = None
     shared: Shared = ()
     history: HistoryField = 0
+    members: Addresses = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Member to one that it heard, or to its own view, without multicast: there are processes of this cluster at these
+    addresses."""
+
+    members: Addresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +98,4 @@ class MergeCancel:
 
 
 MergeFrame = MergeAsk | MergeRefused | MergeReady | MergeGo | MergeTaken | MergeCancel
-Merging = Beacon | MergeFrame
+Merging = Beacon | Met | MergeFrame

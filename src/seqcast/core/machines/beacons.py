@@ -7,17 +7,24 @@ Primary partitions never merge: no minority continues, so any other group was fo
 history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
 messages, an operator must decide, and both groups only warn. If neither has, there is nothing to lose: the smaller
 group gives way, and a blocked group gives way to one that is not blocked.
+
+Without multicast a beacon goes to the addresses of the book (``book.py``) that are not in our view, a few at a time. A
+member that hears one answers whose turn it is in its own view, so that the coordinators meet, whichever members the
+book has. Heartbeats, which show that the members of a view exist, are sent to the same addresses; in a primary
+partition, where they are counted, by all members.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context
-from seqcast.core.frames.merging import Beacon
+from seqcast.core.frames.joining import NOBODY
+from seqcast.core.frames.merging import Beacon, Met
 from seqcast.core.frames.view import NewView
+from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import difference
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.rules.history import History, history_of
@@ -65,8 +72,8 @@ class Apart:
 
 
 class Beacons:
-    def __init__(self, context: Context, initiator: Initiator) -> None:
-        self.context, self.initiator = context, initiator
+    def __init__(self, context: Context, initiator: Initiator, book: Book) -> None:
+        self.context, self.initiator, self.book = context, initiator, book
         self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
         self.said_ns = -NEVER  # when our last beacon was made, and sent first
@@ -100,6 +107,8 @@ class Beacons:
                 return False
             # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
         self.found = False
+        if self.context.settings.unicast and frame.cluster == self.context.cluster:
+            self._meet(frame, sender, address)
         self.BEACON.take(self, self.context.edges, frame, sender, address)
         return self.found
 
@@ -122,12 +131,22 @@ class Beacons:
         self.context.elder_ns = -NEVER
 
     def due(self) -> int:
-        """The others have no timer, so that their threads sleep; what makes one of them coordinator is an input."""
-        return self.due_ns if self.context.view and self.initiator.membership.acting() else NEVER
+        """The others have no timer, so that their threads sleep; what makes one of them coordinator is an input.
+        (Without multicast all members of a primary partition have one, and show themselves.)"""
+        context = self.context
+        if context.view is None:
+            return NEVER
+        acts = self.initiator.membership.acting()
+        if context.settings.unicast:
+            return max(self.due_ns, self.book.due(self._inside())) if acts or context.primary else NEVER
+        return self.due_ns if acts else NEVER
 
     def run_timers(self) -> None:
         context = self.context
         if context.now < self.due():
+            return
+        if context.settings.unicast:
+            self._say_to_some()
             return
         times = 1 if context.primary else REPEATS  # what those of a primary partition say changes
         self.due_ns = context.now + times * context.settings.beacon_ns
@@ -287,6 +306,46 @@ class Beacons:
             self.warned[sender] = None
             context.emit(Warn(NEITHER_GIVES_WAY))
 
+    # ---- without multicast
+
+    def show(self, addresses: Iterable[bytes]) -> None:
+        """Lets others know that our view has members, by a heartbeat; where there is multicast they hear it anyway."""
+        if self.context.settings.unicast:
+            for address in addresses:
+                self.context.plane.show(address)
+
+    def _inside(self) -> set[bytes]:
+        return {info.address for info in self.context.infos.values()}
+
+    def _say_to_some(self) -> None:
+        """Our beacon to the next ones of the book."""
+        context = self.context
+        self.due_ns = context.now + context.settings.beacon_ns
+        tried = self.book.take(self._inside(), context.now)
+        self.show(tried)
+        if self.initiator.membership.acting():
+            own = self._own_beacon()
+            for address in tried:
+                context.send(own, NOBODY, address)
+
+    def _meet(self, frame: Beacon, sender: int, address: bytes) -> None:
+        """Notes the sender and those whom it names, tells our members of it where each of them counts, and, if it is
+        another member's turn, tells the sender so."""
+        context, membership = self.context, self.initiator.membership
+        if sender in context.infos or context.now - self.told_ns.get(sender, -NEVER) < context.settings.beacon_ns // 2:
+            return
+        if len(self.told_ns) >= 2 * MEMBERS_MAX:
+            del self.told_ns[next(iter(self.told_ns))]
+        self.told_ns[sender] = context.now
+        self.book.answered(address, context.now)
+        self.book.named(frame.members, context.now)
+        if not membership.acting():
+            context.send(Met(context.addresses(membership.doubted())), sender, address)
+        elif context.primary:
+            for member, info in context.infos.items():
+                if member != context.me.id:
+                    context.send(Met((address,)), member, info.address)
+
     # ---- the rest
 
     def _greet(self, member: int, address: bytes) -> None:
@@ -327,7 +386,9 @@ class Beacons:
         assert context.view is not None
         history = history_of(context) if context.primary else 0
         view_id, shared = context.view.view_id, settings.shared
-        return Beacon(context.cluster, settings.order, self.context.mechanism, view_id, primary, shared, history)
+        members = context.addresses(self.initiator.membership.doubted()) if settings.unicast else ()
+        mechanism = context.mechanism
+        return Beacon(context.cluster, settings.order, mechanism, view_id, primary, shared, history, members)
 
     def _shun(self, tag: int, seen: bool = False) -> None:
         """Ignores this view for a time: no merge with it, and its coordinator does not count in the election either.

@@ -27,6 +27,7 @@ from seqcast.core.frames.merging import (
 )
 from seqcast.core.frames.view import SUBGROUPS_MAX, NewView
 from seqcast.core.machines.beacons import Beacons, Others
+from seqcast.core.machines.book import Book
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
 from seqcast.core.rules.lineage import Lineage
 from seqcast.core.rules.merged import check_part, checked, continues, merged_view, why_apart
@@ -67,12 +68,12 @@ _LEADS = (S.LEADING, S.GOING)
 
 
 class Merger(Machine):
-    def __init__(self, context: Context, initiator: Initiator, lineage: Lineage) -> None:
+    def __init__(self, context: Context, initiator: Initiator, lineage: Lineage, book: Book) -> None:
         super().__init__(S.APART, context.edges)
         self.context = context
         self.initiator = initiator
         self.lineage = lineage
-        self.beacons = Beacons(context, initiator)
+        self.beacons = Beacons(context, initiator, book)
         settings = context.settings
         self.repeats = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
         self.deadline_ns = NEVER
@@ -277,6 +278,7 @@ class Merger(Machine):
         self.number += 1
         self.merge = (self.context.me.id, self.number)
         self.asked, self.ready = dict(sorted(others.items())[: SUBGROUPS_MAX - 1]), {}
+        self.beacons.show(address for _, address in self.asked.values())
         self._time(self.context.settings.merge_deadline_ns)
 
     def say_ask(self, *_: object) -> None:

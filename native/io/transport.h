@@ -1,0 +1,27 @@
+/* Transports: by which way runs of datagrams reach those they are for. What a datagram is, packet or control, is the engine's matter
+ * and the same on every way; the engine names a member, or the group. Receiving is common to all: from the sockets that a transport
+ * has opened. To add a transport, fill in this table, and name it in sc_io_config. */
+#pragma once
+
+#include "io/sockets_internal.h"
+
+struct sc_transport {
+    /* Opens the sockets of one member at its address `own`. 0, or -1 with *error: what is open is closed by the caller. */
+    int (*open)(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
+    /* Makes the sockets use the interface with this index from now on, which has our address `own`. They keep their numbers, as other
+     * threads use them meanwhile. 0, or -1 with *error. */
+    int (*mend)(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
+    /* `io->targets` are others now. */
+    void (*aim)(sc_io *io);
+    void (*send)(sc_io *io, const sc_tx *runs, int n);
+};
+
+/* What a transport's `send` is made of: a run on its way to one address. */
+typedef struct {
+    const sc_tx *run;
+    const sc_address *to; /* NULL: to which the socket is connected */
+    sc_fd by;
+} sc_aimed;
+/* Sends them; where the system can, in one call for each row of those that leave by one socket. Runs that are on their way to several
+ * addresses stand one behind the other. */
+void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n);

@@ -1,0 +1,56 @@
+/* The transport for networks without multicast: what is for the group goes to each target, the same bytes in as few calls as the system
+ * allows. All datagrams, packets or not, come to one port, so that a firewall needs one rule. */
+#include "io/transport.h"
+
+static int open_port(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
+    for (unsigned i = 0;; i++) {
+        unsigned port = io->config.port + i;
+        if (sc_open_unicast(io, own, (uint16_t)port, error) == 0) return 0;
+        int taken = error->code == SC_IN_USE && i < io->config.port_range && port < 65535;
+        if (!taken) return -1;
+        sc_close_fd(io->fd[SC_LANE_UNICAST]);
+        io->fd[SC_LANE_UNICAST] = SC_NO_FD;
+    }
+}
+
+static int open_one(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
+    if (open_port(io, own, error) != 0) return -1;
+    io->granted /= 2; /* the buffer is of twice the size: see sc_open_unicast */
+    return 0;
+}
+
+/* Routes find the interface, except for an address of one link alone, to which the socket is bound with the interface's old index. */
+static int mend(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
+    int of_link = io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
+    if (of_link && index != (unsigned)sc_load(&io->index)) return sc_io_fail(error, "interface", SC_NO_ADDRESS);
+    sc_store(&io->index, index);
+    return 0;
+}
+
+static void aim(sc_io *io) { io->turn = 0; }
+
+/* Another target is the first each time, so that none always gets the packets last. */
+static int aim_at(sc_io *io, const sc_tx *run, sc_aimed *aimed) {
+    uint32_t n = io->targets ? io->targets->n : 0;
+    if (run->lane == SC_LANE_UNICAST) {
+        aimed[0] = (sc_aimed){.run = run, .to = &run->to, .by = io->fd[SC_LANE_UNICAST]};
+        return 1;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        aimed[i] = (sc_aimed){.run = run, .to = &io->targets->to[(i + io->turn) % n], .by = io->fd[SC_LANE_UNICAST]};
+    io->turn = n ? (io->turn + 1) % n : 0;
+    return (int)n;
+}
+
+static void send_runs(sc_io *io, const sc_tx *runs, int n) {
+    sc_aimed aimed[2 * SC_MEMBERS_MAX];
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        k += aim_at(io, &runs[i], aimed + k);
+        if (k < SC_MEMBERS_MAX && i + 1 < n) continue;
+        if (k) sc_send_aimed(io, aimed, k);
+        k = 0;
+    }
+}
+
+const sc_transport sc_transport_unicast = {.open = open_one, .mend = mend, .aim = aim, .send = send_runs};

@@ -1,0 +1,135 @@
+"""The address book of a member that cannot multicast: where others may be, and whom it tries next.
+
+It knows addresses from three sources: the seeds, as they were resolved last; those that others named; and members of
+its former views, by which partitions heal even if no seed is on the other side. All of them are hints: silence costs a
+datagram now and then, and nothing waits for an answer. While a member seeks a group, its JOIN goes to all of them; in a
+view it tries a few at a time, each one less often the longer it tries in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+from seqcast.core.context import NEVER
+
+BOOK_MAX = 256
+TRIED_AT_ONCE = 8
+TRIED_NS_MAX = 50
+"""The longest wait between two tries of an address, in beacon intervals: 5 s, with the preset "wan" 20 s."""
+KEPT_NS = 3_600_000_000_000
+"""How long a former member, or one that others named, stays in the book."""
+
+
+class Source(IntEnum):
+    """Why an address is in the book. If it is full, those of the lowest source make room."""
+
+    NAMED = 0
+    FORMER = 1
+    SEED = 2
+
+
+@dataclass(slots=True)
+class Place:
+    """One address.
+
+    Args:
+        source: the best of its sources.
+        since_ns: when that source named it last.
+        next_ns: it is tried next.
+        wait_ns: and then again after this time.
+    """
+
+    source: Source
+    since_ns: int
+    next_ns: int
+    wait_ns: int
+
+
+class Book:
+    """The address book of one member.
+
+    Args:
+        own: its own address, which is never in the book.
+        beacon_ns: the shortest wait between two tries of an address.
+    """
+
+    def __init__(self, own: bytes, beacon_ns: int) -> None:
+        self.own, self.beacon_ns = own, beacon_ns
+        self.places: dict[bytes, Place] = {}
+        self.refused = 0  # addresses for which there was no room
+
+    def seeds(self, addresses: Collection[bytes], now: int) -> None:
+        """The seeds are at these addresses now. One that is named anew is tried at once."""
+        for address, place in list(self.places.items()):
+            if place.source is Source.SEED and address not in addresses:
+                place.source = Source.NAMED
+        for address in addresses:
+            known = self.places.get(address)
+            if known is None or known.source is not Source.SEED:
+                self._note(address, Source.SEED, now)
+
+    def named(self, addresses: Iterable[bytes], now: int) -> None:
+        """Others say that members, or joiners, are at these addresses: those not known yet are tried at once."""
+        for address in addresses:
+            if address not in self.places:
+                self._note(address, Source.NAMED, now)
+            else:
+                self.places[address].since_ns = now
+
+    def answered(self, address: bytes, now: int) -> None:
+        """There is somebody who is not in our view: it is tried again at once, and often from then on."""
+        self._note(address, Source.NAMED, now)
+
+    def former(self, addresses: Iterable[bytes], now: int) -> None:
+        """These members are no longer in our view."""
+        for address in addresses:
+            self._note(address, Source.FORMER, now)
+
+    def all(self) -> tuple[bytes, ...]:
+        """Whom a JOIN goes to."""
+        return tuple(self.places)
+
+    def take(self, inside: Collection[bytes], now: int) -> list[bytes]:
+        """Those to be tried now, a few at most.
+
+        Args:
+            inside: addresses of our view's members, which need no tries.
+            now: ns.
+        """
+        self._forget(now)
+        due = sorted((place.next_ns, address) for address, place in self.places.items() if place.next_ns <= now)
+        tried = [address for _, address in due if address not in inside][:TRIED_AT_ONCE]
+        for address in tried:
+            place = self.places[address]
+            place.next_ns = now + place.wait_ns
+            place.wait_ns = min(2 * place.wait_ns, TRIED_NS_MAX * self.beacon_ns)
+        return tried
+
+    def due(self, inside: Collection[bytes]) -> int:
+        """When the next one is to be tried; ``NEVER``: there is none."""
+        return min((place.next_ns for address, place in self.places.items() if address not in inside), default=NEVER)
+
+    def _note(self, address: bytes, source: Source, now: int) -> None:
+        known = self.places.get(address)
+        if known is None and (address == self.own or not self._has_room(source)):
+            self.refused += address != self.own
+            return
+        best = source if known is None else max(source, known.source)
+        self.places[address] = Place(best, now, now, self.beacon_ns)
+
+    def _has_room(self, source: Source) -> bool:
+        if len(self.places) < BOOK_MAX:
+            return True
+        worst = min(self.places, key=lambda address: (self.places[address].source, self.places[address].since_ns))
+        if self.places[worst].source > source:
+            return False
+        del self.places[worst]
+        return True
+
+    def _forget(self, now: int) -> None:
+        old = now - KEPT_NS
+        gone = [a for a, place in self.places.items() if place.source is not Source.SEED and place.since_ns < old]
+        for address in gone:
+            del self.places[address]

@@ -1,0 +1,118 @@
+"""The seeds of a member without multicast: resolved on a thread of its own, again and again, as names may get other
+addresses at any time, and may not exist yet when the first members start."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable
+
+from seqcast.config import Config
+from seqcast.config.check import split_seed
+
+REFRESH_S = 5.0
+"""Between two looks at the seeds, in seconds."""
+FIRST_S = 2.0
+"""So long a member waits for the first answer before it opens its socket, whose interface the seeds decide."""
+FAILURES_TOLD = 3
+"""A seed that could not be resolved so many times in a row is told, once."""
+ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
+"""Addresses that nobody has: by which interface would a datagram to the world leave?"""
+LOOPBACK = {4: "127.0.0.1", 6: "::1"}
+
+log = logging.getLogger("seqcast")
+
+
+class Discovery:
+    """Looks the seeds up.
+
+    Args:
+        config: its ``seeds``, ``port``, ``port_range`` and ``ip_version``.
+        name: of the member, for the log.
+        tell: called by the thread with the addresses, as the engine has them, when they were found or have changed.
+    """
+
+    def __init__(self, config: Config, name: str, tell: Callable[[tuple[bytes, ...]], object]) -> None:
+        self.config, self.name, self.tell = config, name, tell
+        self.seeds = [each.strip() for each in config.seeds.split(",")] if config.seeds else []
+        self.found: dict[str, tuple[bytes, ...]] = {}  # by seed: where it was found last
+        self.failed: dict[str, tuple[int, str]] = {}  # by seed: how often in a row it was not, and why
+        self.addresses: tuple[bytes, ...] = ()
+        self._looked, self._stopped = threading.Event(), threading.Event()
+        self.thread = threading.Thread(target=self._run, name=f"seqcast-seeds-{name}", daemon=True)
+
+    def start(self) -> None:
+        """Begins, and waits a moment for the first answers."""
+        self.thread.start()
+        self._looked.wait(FIRST_S)
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def look(self) -> None:
+        """Looks all seeds up once. What cannot be resolved now is where it was before."""
+        for seed in self.seeds:
+            try:
+                self.found[seed] = tuple(sorted(_resolved(seed, self.config)))
+            except OSError as error:
+                self._note_failure(seed, error.strerror or str(error))
+            else:
+                self.failed.pop(seed, None)
+        self.addresses = tuple(sorted({address for each in self.found.values() for address in each}))
+
+    def host(self) -> str:
+        """Our address on the way to the seeds: to one that is on another machine, if there is any."""
+        version = self.config.ip_version
+        hosts = sorted({ipaddress.ip_address(each[3:]) for each in self.addresses}, key=lambda host: host.is_loopback)
+        ways = [str(host) for host in hosts] or [ELSEWHERE[version]]
+        return next(filter(None, (_source(way, version) for way in ways)), LOOPBACK[version])
+
+    def said(self) -> str:
+        """What became of the seeds, for an error or a warning."""
+        if not self.seeds:
+            return "there are no seeds: give seeds= with the hosts of other members"
+        lost = [f"{seed} cannot be resolved ({self.failed[seed][1]})" for seed in self.failed if seed not in self.found]
+        asked = [seed for seed in self.seeds if seed in self.found]
+        return "; ".join([*([f"nobody answers at {', '.join(asked)}"] if asked else []), *lost])
+
+    def _note_failure(self, seed: str, why: str) -> None:
+        times = self.failed.get(seed, (0, ""))[0] + 1
+        self.failed[seed] = times, why
+        if times == FAILURES_TOLD:
+            kept = "it is tried where it was before" if seed in self.found else "it is left out until then"
+            log.warning("%s: the seed %s cannot be resolved (%s): %s", self.name, seed, why, kept)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            before = self.addresses
+            self.look()
+            if self.addresses != before:
+                self.tell(self.addresses)
+            self._looked.set()
+            self._stopped.wait(REFRESH_S)
+
+
+def _resolved(seed: str, config: Config) -> Iterable[bytes]:
+    """All addresses of a seed, as the engine has them.
+
+    Raises:
+        OSError: it cannot be resolved.
+    """
+    host, port = split_seed(seed)
+    ports = [port] if port else range(config.port, min(config.port + config.port_range, 65535) + 1)
+    family = socket.AF_INET if config.ip_version == 4 else socket.AF_INET6
+    found = {info[4][0] for info in socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)}
+    packed = [ipaddress.ip_address(str(each).partition("%")[0]).packed for each in found]
+    return {bytes([config.ip_version]) + each.to_bytes(2, "big") + address for address in packed for each in ports}
+
+
+def _source(host: str, version: int) -> str:
+    """Our address on the way to a host; "": there is no way. Nothing is sent."""
+    with socket.socket(socket.AF_INET if version == 4 else socket.AF_INET6, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.connect((host, 9))
+            return str(asked.getsockname()[0])
+        except OSError:
+            return ""

@@ -1,0 +1,154 @@
+"""Groups without multicast, on real sockets: their members find each other by seeds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pytest
+from members import LIMIT_S, cluster, environment, join, payloads, wait_until
+
+import seqcast
+from seqcast import ConfigError, JoinTimeout, NameTaken
+
+MEMBER = """
+import sys, seqcast
+cluster, name, port, seeds = sys.argv[1:]
+with seqcast.join(cluster, name=name, transport="unicast", port=int(port), port_range=8, seeds=seeds) as group:
+    print("in", flush=True)
+    while (batch := group.recv_batch()) is not None:
+        print(*[payload.decode() for payload in batch.tolist()], sep=chr(10), flush=True)
+"""
+
+
+def free_port() -> int:
+    """A UDP port of loopback that is free, as most likely are those after it."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.bind(("127.0.0.1", 0))
+        return min(int(asked.getsockname()[1]), 60_000)
+
+
+HERE = ("127.0.0.1",)
+
+
+def alone(name: str, member: str, port: int, seeds: Sequence[str] = HERE, **settings: object) -> seqcast.Group:
+    """Joins without multicast on loopback."""
+    place = {"transport": "unicast", "port": port, "port_range": 8, "interface": "127.0.0.1"}
+    return seqcast.join(name, name=member, **{**place, "seeds": list(seeds), "join_timeout_s": LIMIT_S, **settings})
+
+
+def settled(*groups: seqcast.Group) -> None:
+    """Waits until these are in one view, alone."""
+    wait_until(lambda: all(len(each.view.members) == len(groups) for each in groups))
+
+
+def packets_by_multicast(name: str, said: str, groups: list[seqcast.Group]) -> int:
+    """Packets with messages that a socket that listens to the group's multicasts receives while each member sends."""
+    from seqcast.net.runner import group_address
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
+        heard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        group = group_address(name, 4)
+        heard.bind((group, 47310))
+        member = socket.inet_aton(group) + socket.inet_aton("127.0.0.1")
+        heard.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        heard.setblocking(False)
+        for number, each in enumerate(groups):
+            each.send(f"{said} {number}".encode())
+        for each in groups:
+            assert len(payloads(each, len(groups))) == len(groups)
+        count = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                count += heard.recv(65_536)[2] in (1, 14)
+        return count
+
+
+def test_where_there_is_multicast_two_members_send_each_other_unicasts_and_three_multicast():
+    name = cluster()
+    with join(name, "a") as a, join(name, "b") as b:
+        settled(a, b)
+        assert packets_by_multicast(name, "two", [a, b]) == 0
+        with join(name, "c") as c:
+            settled(a, b, c)
+            assert packets_by_multicast(name, "three", [a, b, c]) > 0
+
+
+@pytest.mark.parametrize("order", ["total", "fifo", "causal", "grant", "sequencer", "total-1999"])
+def test_messages_of_a_group_without_multicast_reach_all_members_in_one_order(order):
+    name, port = cluster(), free_port()
+    with alone(name, "a", port, order=order) as a, alone(name, "b", port, order=order) as b:
+        with alone(name, "c", port, order=order) as c:
+            settled(a, b, c)
+            for number in range(100):
+                for member, each in zip("abc", (a, b, c), strict=True):
+                    each.send(f"{member} {number}".encode())
+            came = [payloads(each, 300) for each in (a, b, c)]
+            assert sorted(came[0]) == sorted(came[1]) == sorted(came[2])
+            if order not in ("fifo", "causal"):
+                assert came[0] == came[1] == came[2]
+        settled(a, b)  # c has left
+
+
+def test_a_member_that_is_killed_is_noticed_and_one_that_knows_a_single_seed_comes_back():
+    name, port = cluster(), free_port()
+    arguments = [sys.executable, "-c", MEMBER, name]
+    with alone(name, "a", port) as a, alone(name, "b", port) as b:
+        settled(a, b)
+        for _ in range(2):
+            with subprocess.Popen(
+                [*arguments, "c", str(port), f"127.0.0.1:{port + 1}"],
+                stdout=subprocess.PIPE, text=True, env=environment(),
+            ) as c:  # fmt: skip
+                try:
+                    assert c.stdout is not None
+                    assert c.stdout.readline() == "in\n"
+                    wait_until(lambda: len(a.view.members) == 3)
+                    a.send(b"hello")
+                    assert c.stdout.readline() == "hello\n"
+                finally:
+                    os.kill(c.pid, signal.SIGKILL)
+            settled(a, b)
+
+
+def test_two_groups_merge_once_a_seed_of_one_names_the_other():
+    """As after two starts of which neither knew the other: the second member of one has a seed, not its coordinator."""
+    name, port, other = cluster(), free_port(), free_port()
+    quick = {"discovery_s": 0.2}
+    with alone(name, "a", port, (), **quick) as a, alone(name, "b", other, (), **quick) as b:
+        assert len(a.view.members) == len(b.view.members) == 1
+        with alone(name, "c", port, [f"127.0.0.1:{port}", f"127.0.0.1:{other}"]) as c:
+            settled(a, b, c)
+
+
+def test_a_joiner_whose_seeds_do_not_answer_says_which():
+    name, port = cluster(), free_port()
+    settings = {"found": 2, "join_timeout_s": 1.0}
+    with pytest.raises(JoinTimeout) as error:
+        alone(name, "a", port, ["127.0.0.1:9", "no-such-host.invalid"], **settings)
+    assert "127.0.0.1:9" in str(error.value) and "no-such-host.invalid cannot be resolved" in str(error.value)
+    assert f"ports {port} to {port + 8}" in str(error.value)
+
+
+def test_a_name_that_is_taken_is_refused():
+    name, port = cluster(), free_port()
+    with alone(name, "a", port):
+        with pytest.raises(NameTaken):
+            alone(name, "a", port, name_taken_s=0.5, suspect_s=0.5, discovery_s=0.5)
+
+
+def test_where_all_ports_are_taken_a_member_says_what_to_do():
+    name, port = cluster(), free_port()
+    with alone(name, "a", port, port_range=0):
+        with pytest.raises(ConfigError, match="raise port_range="):
+            alone(name, "b", port, port_range=0)
+
+
+def test_a_crowd_without_multicast_is_refused_by_name():
+    with pytest.raises(ConfigError, match="crowds need multicast"):
+        seqcast.join_crowd(cluster(), transport="unicast")

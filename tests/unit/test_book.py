@@ -1,0 +1,148 @@
+"""The address book of a member without multicast, and its seeds."""
+
+from __future__ import annotations
+
+import socket
+from itertools import pairwise
+
+import pytest
+
+from seqcast.config import Config
+from seqcast.config.check import split_seed
+from seqcast.core.context import NEVER
+from seqcast.core.machines.book import BOOK_MAX, KEPT_NS, TRIED_AT_ONCE, TRIED_NS_MAX, Book
+from seqcast.errors import ConfigError
+from seqcast.net.discovery import Discovery
+
+MS = 1_000_000
+BEACON_NS = 100 * MS
+
+
+def address(number: int) -> bytes:
+    return b"at" + number.to_bytes(2, "big")
+
+
+def book(*seeds: int) -> Book:
+    made = Book(address(0), BEACON_NS)
+    made.seeds([address(number) for number in seeds], 0)
+    return made
+
+
+def test_an_address_is_tried_less_and_less_often():
+    made, now, tried = book(1), 0, []
+    while now < 60_000 * MS:
+        if made.take((), now):
+            tried.append(now)
+        now = made.due(())
+    waits = [(later - earlier) // BEACON_NS for earlier, later in pairwise(tried)]
+    assert waits[:7] == [1, 2, 4, 8, 16, 32, TRIED_NS_MAX]
+    assert set(waits[7:]) == {TRIED_NS_MAX}
+
+
+def test_one_that_is_named_anew_or_answers_is_tried_at_once():
+    made, now = book(1), 0
+    for _ in range(8):
+        made.take((), now)
+        now = made.due(())
+    now -= 10
+    made.seeds([address(1)], now)
+    assert made.take((), now) == []
+    made.seeds([], now)
+    made.seeds([address(1)], now)  # a name has the address again
+    assert made.take((), now) == [address(1)]
+    made.answered(address(1), now)
+    assert made.take((), now) == [address(1)]
+
+
+def test_no_member_and_not_oneself_is_tried_and_only_a_few_at_a_time():
+    made = book(*range(20))
+    assert address(0) not in made.all()
+    assert len(made.take((), 0)) == TRIED_AT_ONCE
+    inside = {address(number) for number in range(20)}
+    assert made.take(inside, 0) == []
+    assert made.due(inside) == NEVER
+
+
+def test_a_full_book_forgets_the_worst_first_and_never_a_seed_for_less():
+    made = book(*range(1, 101))
+    made.former([address(number) for number in range(101, 201)], 1)
+    made.named([address(number) for number in range(201, 1000)], 2)
+    assert len(made.all()) == BOOK_MAX
+    assert {address(number) for number in range(1, 201)} <= set(made.all())
+    made.former([address(5000)], 3)
+    assert address(5000) in made.all()
+    made.seeds([address(number) for number in range(1, 400)], 4)
+    assert len(made.all()) == BOOK_MAX
+    before = made.refused
+    made.named([address(7000)], 5)
+    assert made.refused == before + 1
+
+
+def test_those_that_are_no_seeds_are_forgotten_in_time():
+    made = book(1)
+    made.former([address(2)], 0)
+    made.named([address(3)], 0)
+    made.take((), KEPT_NS)
+    assert len(made.all()) == 3
+    made.take((), KEPT_NS + 1)
+    assert made.all() == (address(1),)
+
+
+@pytest.mark.parametrize(
+    ("seed", "parts"),
+    [
+        ("a", ("a", 0)),
+        (" a.example:5 ", ("a.example", 5)),
+        ("10.0.0.1", ("10.0.0.1", 0)),
+        ("fe80::1", ("fe80::1", 0)),
+        ("[::1]:47310", ("::1", 47310)),
+        ("[::1]", ("::1", 0)),
+    ],
+)
+def test_a_seed_is_a_host_perhaps_with_a_port(seed, parts):
+    assert split_seed(seed) == parts
+
+
+@pytest.mark.parametrize("seed", ["", " ", ":5", "a:", "a:0", "a:65536", "a:x", "[::1", "a b", "[]:5", "file:/x"])
+def test_anything_else_is_no_seed(seed):
+    with pytest.raises(ConfigError, match="host:port"):
+        split_seed(seed)
+
+
+def test_a_name_without_a_port_means_all_its_addresses_at_all_ports(monkeypatch):
+    hosts = {"one": ["10.0.0.1"], "many": ["10.0.0.1", "10.0.0.2"]}
+
+    def resolve(host, _port, family, kind):
+        assert (family, kind) == (socket.AF_INET, socket.SOCK_DGRAM)
+        if host not in hosts:
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(family, kind, 17, "", (each, 0)) for each in hosts[host] for _ in range(2)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    config = Config(transport="unicast", seeds=["one:7", "many", "gone"], port=100, port_range=1)
+    made = Discovery(config, "a", print)
+    made.look()
+    parts = [(each[0], int.from_bytes(each[1:3], "big"), socket.inet_ntoa(each[3:])) for each in made.addresses]
+    hosts_and_ports = [("10.0.0.1", 7), *((f"10.0.0.{host}", port) for port in (100, 101) for host in (1, 2))]
+    assert sorted(parts) == sorted((4, port, host) for host, port in hosts_and_ports)
+    assert made.said() == "nobody answers at one:7, many; gone cannot be resolved (Name or service not known)"
+    hosts["gone"], hosts["many"] = ["10.0.0.9"], ["10.0.0.3"]
+    del hosts["one"]
+    made.look()
+    kept = {socket.inet_ntoa(each[3:]) for each in made.addresses}
+    assert kept == {"10.0.0.1", "10.0.0.3", "10.0.0.9"}, "what cannot be resolved now is where it was"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"seeds": ["a"]}, "transport=\"unicast\""),
+        ({"transport": "unicast", "address": "239.1.2.3"}, "address='239.1.2.3' has no meaning"),
+        ({"transport": "unicast", "unicast_port": 7}, "unicast_port=7 has no meaning"),
+        ({"transport": "unicast", "seeds": "a,"}, "host:port"),
+        ({"transport": "carrier pigeon"}, "must be one of"),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_the_transport_are_refused(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        Config(**settings)
