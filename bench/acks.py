@@ -47,18 +47,18 @@ class Net:
             targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != source]
             for target in targets:
                 self.sent += 1
-                heapq.heappush(self.on_the_way, (at + LATENCY_NS, self.sent, source, target, lane, datagram))
+                heapq.heappush(self.on_the_way, (at + LATENCY_NS, self.sent, source, target, datagram))
 
     def arrive(self) -> None:
         while self.on_the_way and self.on_the_way[0][0] <= self.now:
-            _, _, source, target, lane, datagram = heapq.heappop(self.on_the_way)
-            self.inbox[target].append((source, lane, datagram))
+            _, _, source, target, datagram = heapq.heappop(self.on_the_way)
+            self.inbox[target].append((source, datagram))
 
     def turn(self, member: int) -> None:
         """One turn of a member's thread."""
         engine = self.engines[member]
-        for source, lane, datagram in self.inbox[member]:
-            engine.receive(datagram, bytes([source + 1]), self.now, lane)
+        for source, datagram in self.inbox[member]:
+            engine.receive(datagram, bytes([source + 1]), self.now)
         self.inbox[member].clear()
         while engine.deliver(now_ns=self.now) is not None:
             pass

@@ -15,7 +15,7 @@ from enum import Enum
 from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodType
 from typing import Any
 
-from seqcast._native.engine import LANE_DATA, Engine
+from seqcast._native.engine import Engine
 from seqcast.sim.network import CONTROL, TYPE
 
 NEAR_NS = 1 << 37
@@ -39,13 +39,13 @@ class Remembering(Engine):
         """Something that changes it, behind what changed it before."""
         self.past = hashlib.blake2b(self.past + repr(what).encode(), digest_size=8).digest()
 
-    def receive(self, buffer: bytes, address: bytes, now_ns: int, lane: int = LANE_DATA, segment: int = 0) -> Any:
+    def receive(self, buffer: bytes, address: bytes, now_ns: int, segment: int = 0) -> Any:
         if buffer[TYPE] == CONTROL:  # it passes: a sign of life, in whatever order several come at one moment
-            sign = hashlib.blake2b(repr((address, lane, now_ns)).encode(), digest_size=8).digest()
+            sign = hashlib.blake2b(repr((address, now_ns)).encode(), digest_size=8).digest()
             self.heard ^= int.from_bytes(sign, "big")
         else:
-            self.remember("receive", buffer, address, now_ns, lane, segment)
-        return super().receive(buffer, address, now_ns, lane, segment)
+            self.remember("receive", buffer, address, now_ns, segment)
+        return super().receive(buffer, address, now_ns, segment)
 
 
 def _remembered(name: str) -> Any:

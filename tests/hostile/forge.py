@@ -299,7 +299,7 @@ class Drawer:
             "promised": self.generation,
             "source": self.member,
             "leader": self.member,
-            "members": self.ids,
+            "members": self.addresses if kind in ("wait", "beacon", "met") else self.ids,
             "visited": self.ids,
             "lost": self.ids,
             "joiners": lambda: (self.info(),) * rng.choice((0, 0, 1)),
@@ -315,6 +315,11 @@ class Drawer:
             "result": self._leasts,
         }
         return draw[field]() if field in draw else self._by_schema(SCHEMAS[kind][1][field])
+
+    def addresses(self) -> tuple[bytes, ...]:
+        """Of some members, or of nobody."""
+        known = [info.address for info in self.known.infos]
+        return tuple(self.rng.choice((*known, b"\x7f\x00\x00\x01\x00\x09")) for _ in range(self.rng.randrange(4)))
 
     def _by_schema(self, schema: Any) -> Any:
         """For a field of which nothing is known but its schema: what that takes of some simple values."""

@@ -97,7 +97,7 @@ def test_an_application_that_gets_no_state_leaves_after_the_step_that_says_so():
     assert not result.violations, result.violations[0]
 
 
-@pytest.mark.parametrize(("order", "seed"), [("sequencer", 13), ("total-1999", 8)])
+@pytest.mark.parametrize(("order", "seed"), [("sequencer", 1), ("total-1999", 8)])
 def test_what_a_block_callback_sends_is_delivered_in_the_view_that_closes(order, seed):
     """FLU-13: datagrams are lost, so that the gate closed before the sequencer had all of it."""
     options = Options(seed=seed, order=order, loss=0.2, blocks=1.0, rate=50, leaves=2, unicasts=0.0, spread_ns=SECOND)

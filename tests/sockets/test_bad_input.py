@@ -83,7 +83,7 @@ def test_of_two_that_start_with_different_orders_one_gets_in_and_the_other_is_to
 OTHER_PROTOCOL = """
 import sys, seqcast
 import seqcast.core.machines.lifecycle, seqcast.core.frames.kinds
-seqcast.core.machines.lifecycle.PROTOCOL_VERSION = seqcast.core.frames.kinds.PROTOCOL_VERSION = 9
+seqcast.core.machines.lifecycle.PROTOCOL_VERSION = seqcast.core.frames.kinds.PROTOCOL_VERSION = 99
 try:
     seqcast.join(sys.argv[1], name="x", interface=sys.argv[2])
 except seqcast.JoinRefused as error:
@@ -95,7 +95,7 @@ def test_a_joiner_of_another_protocol_version_is_refused():
     assert issubclass(seqcast.JoinRefused, seqcast.JoinTimeout), "for programs that know only the older error"
     with group_of(2) as groups, unharmed(groups):
         said = output(script(OTHER_PROTOCOL, groups[0].cluster, LOOPBACK))
-        assert f"speaks protocol version {PROTOCOL_VERSION}, not 9: use one release" in said
+        assert f"speaks protocol version {PROTOCOL_VERSION}, not 99: use one release" in said
 
 
 class OtherWire:

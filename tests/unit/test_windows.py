@@ -52,8 +52,8 @@ class Room(Net):
     def come_late(self) -> None:
         for due in [each for each in self.late if each[0] <= self.now]:
             self.late.remove(due)
-            _, src, dst, lane, datagram = due
-            self.engines[dst].receive(datagram, bytes([src + 1]), self.now, lane)
+            _, src, dst, _, datagram = due
+            self.engines[dst].receive(datagram, bytes([src + 1]), self.now)
 
     def take_some(self, member: int, most: int = 1 << 20) -> None:
         while isinstance(batch := self.engines[member].deliver(most, self.now), (Batch, int)):

@@ -71,7 +71,8 @@ cdef inline int64_t slice_end(int64_t deadline) noexcept nogil:
 @cython.no_gc_clear  # __dealloc__ returns slabs to the engine, which must outlive the driver even in a cycle
 cdef class Driver:
     def __cinit__(self, Engine engine, *, uint64_t member_id, int family, str interface, bytes group, uint16_t port,
-                  uint16_t unicast_port, uint16_t port_range, bint unicast, int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch,
+                  uint16_t unicast_port, uint16_t port_range, bint unicast,
+                  int ttl, int dscp, int rcvbuf, int sndbuf, int send_batch,
                   int receive_batch, int packet_bytes,
                   bint gso, bint gro, bint mmsg, int64_t busy_poll_ns, uint64_t flush_bytes, int64_t flush_ns_min,
                   int64_t flush_ns_max, int64_t tick_ns, int64_t nap_ns, int64_t look_ns):

@@ -51,7 +51,9 @@ cdef seqcast_member *embed_open(object group) except NULL:
     cdef Receiver receiver
     cdef handle *h
     if isinstance(group, AsyncSender):
-        raise UsageError("a group of seqcast.aio has no handle: join with seqcast.join, and let the event loop watch `descriptor`")
+        raise UsageError(
+            "a group of seqcast.aio has no handle: join with seqcast.join, and let the event loop watch `descriptor`"
+        )
     if not isinstance(group, Receiver):
         raise UsageError(f"a seqcast.Group is wanted, not {type(group).__name__}")
     receiver = group
