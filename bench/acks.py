@@ -36,11 +36,11 @@ class Net:
     now: int = 0
     link_free: dict[int, float] = field(default_factory=dict)
     on_the_way: list[tuple[float, int, int, int, int, bytes]] = field(default_factory=list)
-    inbox: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
+    inbox: list[list[tuple[int, bytes]]] = field(default_factory=list)
     sent: int = 0
 
     def transmit(self, source: int) -> None:
-        for lane, address, datagram in self.engines[source].transmit(self.now):
+        for _, address, datagram in self.engines[source].transmit(self.now):
             at = max(self.link_free.get(source, 0.0), self.now) + len(datagram) / self.link_bytes_per_s * 1e9
             if len(datagram) > DATA_BYTES_MIN:
                 self.link_free[source] = at
