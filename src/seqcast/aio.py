@@ -23,7 +23,7 @@ from seqcast.api.base import Uncopied
 from seqcast.api.own_thread import on_own_thread
 from seqcast.api.pausing import too_early
 from seqcast.api.receiving import Event
-from seqcast.arguments import listed, nanoseconds
+from seqcast.arguments import deadline_of, left_until, listed
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
@@ -278,7 +278,7 @@ class Group(driver.AsyncSender, Uncopied):
             send: function of the seconds to wait, and of the number of messages that this call has sent before.
             timeout: seconds for the whole call; None: no limit.
         """
-        deadline = _deadline(timeout)
+        deadline = deadline_of(timeout)
         done = 0
         if not self._waiting_sends:
             try:
@@ -308,7 +308,7 @@ class Group(driver.AsyncSender, Uncopied):
                     raise
                 done = full.sent
             await asyncio.sleep(POLL_S)
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        left = left_until(deadline)
         await on_own_thread(functools.partial(send, left, done))
 
     async def _turn(self, timeout: float | None, done: int) -> None:
@@ -386,7 +386,7 @@ class Group(driver.AsyncSender, Uncopied):
 
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         """What ``take`` returns, as soon as it returns something; None after ``timeout`` seconds."""
-        deadline = _deadline(timeout)
+        deadline = deadline_of(timeout)
         if time.monotonic_ns() - self._turned_ns > driver.HOLD_NS:
             await asyncio.sleep(0)
             self._turned_ns = time.monotonic_ns()
@@ -496,12 +496,3 @@ async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-def _deadline(timeout: float | None) -> float | None:
-    """Monotonic seconds.
-
-    Raises:
-        UsageError: ``timeout`` is not seconds.
-    """
-    return None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9

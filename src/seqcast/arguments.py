@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import time
 import types
 from collections.abc import Iterable
 from numbers import Real
@@ -53,6 +54,20 @@ def nanoseconds(seconds: float) -> int:
     if not (type(seconds) in (float, int) or isinstance(seconds, Real)) or not seconds >= 0:
         raise UsageError(f"timeout={seconds!r} must be a number of seconds, 0 or more, or None for no limit")
     return int(seconds * 1e9) if seconds < 4e9 else 1 << 62
+
+
+def deadline_of(timeout: float | None) -> float | None:
+    """The end of a wait that begins now, in monotonic seconds; None: it has none.
+
+    Raises:
+        UsageError: ``timeout`` is not seconds.
+    """
+    return None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+
+
+def left_until(deadline: float | None) -> float | None:
+    """Seconds until a deadline of ``deadline_of``, 0 if it has passed; None: there is none."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
 
 
 def id_of(to: Member) -> int:

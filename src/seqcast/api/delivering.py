@@ -12,7 +12,7 @@ from seqcast.abandoned import still_wanted
 from seqcast.api.receiving import Receiving
 from seqcast.api.sending import Sending
 from seqcast.api.sought import Place, Sought
-from seqcast.arguments import nanoseconds
+from seqcast.arguments import deadline_of, left_until
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout, Undecided, UsageError
 from seqcast.net.runner import Runner
@@ -80,7 +80,7 @@ class Delivering(Sending, Receiving):
             UsageError: as for ``send``; or the settings leave nothing that decides (``safe``, ``receive``,
                 ``deliver_own``, ``send_while_blocked``), or a callback of the group calls this.
         """
-        deadline = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+        deadline = deadline_of(timeout)
         sought = self._seek(payload)
         try:
             with self._deliveries:
@@ -149,7 +149,7 @@ class Delivering(Sending, Receiving):
         message = sought.message
         if message is None or message.transitional:
             return
-        if self.wait_consumed(None if deadline is None else max(0.0, deadline - time.monotonic())):
+        if self.wait_consumed(left_until(deadline)):
             if self.sending_view.view_id == message.view_id:
                 sought.decided = message
             else:

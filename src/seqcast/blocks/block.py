@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from seqcast.blocks.closing import Closing
 from seqcast.blocks.log import Machine
 from seqcast.blocks.replica import Guarantee, Replica, replicate
 from seqcast.errors import UsageError
@@ -21,7 +21,7 @@ _SIZE = struct.Struct("<Q")
 PARTS_MAX = 256
 
 
-class Block:
+class Block(Closing):
     """A machine with methods that call it. Join with it alone (``ReplicatedDict("kv", name="a", found=2)``, in
     ``with``), or pass it to ``replicate``, by itself or with others (`Parts`).
 
@@ -71,14 +71,6 @@ class Block:
         """Leaves the group, if the block has joined it by itself."""
         if self._owned is not None:
             self._owned.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Parts:

@@ -6,9 +6,9 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from seqcast.blocks.closing import Closing
 from seqcast.blocks.replica import Replica
 from seqcast.events import Blocked, Unblocked
 from seqcast.types import View
@@ -40,7 +40,7 @@ def on_leader(
     return Leader(replica, start, stop or (lambda: None))
 
 
-class Leader:
+class Leader(Closing):
     """What ``on_leader`` returns."""
 
     def __init__(self, replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object]) -> None:
@@ -63,14 +63,6 @@ class Leader:
         self._news.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _take(self, event: Event | None) -> None:
         """The next event of the replica; None: its membership has ended. On its thread."""

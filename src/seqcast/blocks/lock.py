@@ -6,11 +6,10 @@ import contextlib
 import secrets
 import struct
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from seqcast.arguments import nanoseconds
+from seqcast.arguments import deadline_of, left_until
 from seqcast.blocks.block import Block
 from seqcast.blocks.replica import Guarantee
 from seqcast.errors import NotReady, SeqcastError, Undecided
@@ -73,11 +72,11 @@ class Lock(Block):
             NotReady: not within ``timeout``; this process does not have it.
             Undecided: the same, and the group does not answer. The request is withdrawn as soon as it does.
         """
-        end = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+        end = deadline_of(timeout)
         while True:
             request = self._member(end), secrets.randbits(62)
             try:
-                (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_ACQUIRE, *request), _left(end)))
+                (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_ACQUIRE, *request), left_until(end)))
                 if answer == _QUEUED:
                     answer = self._wait(request, end)
             except BaseException:
@@ -138,7 +137,7 @@ class Lock(Block):
 
     def _member(self, end: float | None) -> int:
         replica = self.replica
-        if not replica.wait_ready(_left(end)):
+        if not replica.wait_ready(left_until(end)):
             raise NotReady(f"the lock cannot be had: {replica.why}")
         return replica.group.member.id
 
@@ -154,7 +153,7 @@ class Lock(Block):
                     return fence
                 if request not in self._queue:
                     return _GONE
-                left = _left(end)
+                left = left_until(end)
                 if left is not None and left <= 0:
                     break
                 self._changed.wait(left)
@@ -223,7 +222,3 @@ class Lock(Block):
             self._present = frozenset(struct.unpack(f"<{present}Q", read(8 * present) if present else b""))
             self._queue = [_REQUEST.unpack(read(_REQUEST.size)) for _ in range(requests)]
             self._note()
-
-
-def _left(end: float | None) -> float | None:
-    return None if end is None else max(0.0, end - time.monotonic())

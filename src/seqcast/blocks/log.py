@@ -309,4 +309,3 @@ class Log:
         (count,) = unpack(_COUNT)
         self.view = unpack(struct.Struct(f"<{count}Q"))
         self.machine.restore(read)
-

@@ -9,14 +9,14 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from seqcast._native.engine import Message
 from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
 from seqcast.api.group import Group, join
-from seqcast.arguments import check_name, nanoseconds
+from seqcast.arguments import check_name, deadline_of, nanoseconds
+from seqcast.blocks.closing import Closing
 from seqcast.blocks.log import FORGOTTEN, Answer, Applied, Counters, Log, Machine
 from seqcast.blocks.outbox import Call, Outbox
 from seqcast.config import Config
@@ -107,7 +107,7 @@ def _settings(config: Config, settings: dict[str, Any]) -> Config:
     return config.replace(**{"ack_delay_s": min(config.ack_delay_s, ACK_DELAY_S), **settings, **NEEDED})
 
 
-class Replica(Generic[M]):
+class Replica(Closing, Generic[M]):
     """A replica of a state machine. Made by ``replicate``. Every method may be called from several threads.
 
     Attributes:
@@ -172,7 +172,7 @@ class Replica(Generic[M]):
         Raises:
             SeqcastError: it never will be: it was closed, or refused.
         """
-        end = None if timeout is None else time.monotonic() + nanoseconds(timeout) / 1e9
+        end = deadline_of(timeout)
         while not self.ready:
             with self._lock:
                 self._refuse_failed()
@@ -221,9 +221,7 @@ class Replica(Generic[M]):
         """
         return self._result(self._wait_for(self._checked(operation), False, timeout))
 
-    def read(
-        self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0
-    ) -> T:
+    def read(self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0) -> T:
         """Reads the machine, between two operations.
 
         Args:
@@ -335,14 +333,6 @@ class Replica(Generic[M]):
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(self._config.leave_timeout_s)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<seqcast.Replica {self.cluster!r}{'' if self.ready else f' not ready: {self.why}'}>"

@@ -274,7 +274,7 @@ class Config:
         1,
         "members",
         "How many processes that join, this one included, must hear each other before they found a group; until then "
-        "they wait. With `partition=\"primary\"`, set it to a majority of the intended members on all of them: "
+        'they wait. With `partition="primary"`, set it to a majority of the intended members on all of them: '
         "otherwise a process that restarts while it is cut off founds a second group; and one with another number is "
         "refused. 0: this process founds no group, and joins a running one, whatever the members of that have.",
         low=0,
