@@ -55,7 +55,7 @@ class Search:
         states_max: the search stops there, and is not complete.
     """
 
-    def __init__(self, make: Callable[[], SmallWorld], depth: int = 0, states_max: int = PLACES // 4 * 3) -> None:
+    def __init__(self, make: Callable[[], SmallWorld], depth: int = 0, states_max: int = PLACES) -> None:
         self.make, self.depth, self.states_max = make, depth, min(states_max, PLACES // 4 * 3)
         self.table = np.frombuffer(mmap.mmap(-1, 8 * PLACES), dtype=np.uint64)
         self.counts = np.frombuffer(mmap.mmap(-1, 64), dtype=np.int64)

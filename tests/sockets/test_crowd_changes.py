@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until
-from netns import lonely, network, python  # noqa: F401
-from test_interface import remake
+from netns import lonely, network, python, remake  # noqa: F401
 
 from seqcast.core.machines.interface import OFFER
 

@@ -8,27 +8,12 @@ from dataclasses import replace
 
 import pytest
 from members import wait_until
-from netns import lonely, network, python  # noqa: F401
+from netns import lonely, network, python, remake  # noqa: F401
 from talkers import await_, talkers
 
 from seqcast.core.machines.interface import OFFER
 
 pytestmark = pytest.mark.netns
-
-
-def remake(place, seconds="", hardware="the same"):
-    """The interface is deleted and made again with the same name and address, as by a restarted VPN or container."""
-    number = place.port.removeprefix("member")
-    same = ["address", place.run("ip", "-brief", "link", "show", "dev", "eth0").split()[2]]
-    place.run("ip", "link", "delete", "eth0")
-    if seconds:
-        place.run("sleep", seconds)
-    made = ["link", "add", place.port, "type", "veth", "peer", "name", "eth0", "netns", place.namespace]
-    place.run("ip", "-n", place.bridge, *made, *(same if hardware == "the same" else ()))
-    place.run("ip", "-n", place.bridge, "link", "set", place.port, "master", "bridge", "up")
-    place.run("ip", "address", "add", f"10.99.0.{number}/24", "dev", "eth0")
-    place.run("ip", "link", "set", "eth0", "up")
-    place.run("ip", "route", "add", "224.0.0.0/4", "dev", "eth0")
 
 
 ADDRESSES = {"global": "fd99::", "link-local": "fe80::99:"}

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from journal_data import Row, journal, member, view
-from test_follow import partitioned, union
+from partition_story import partitioned, union
 
 from seqcast.journal import manifest
 from seqcast.journal.schema import JournalError

@@ -14,9 +14,9 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 from journal_data import Row, batch_of, journal, member, view, wait_for_rows
+from partition_story import partitioned, union
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from stream_query import Query, Tagged, followed_by
-from test_follow import partitioned, union
 
 from seqcast.errors import UsageError
 from seqcast.journal.schema import JournalError

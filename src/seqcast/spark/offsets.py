@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from seqcast.config.check import closest
 from seqcast.errors import UsageError
 
 Check = Callable[[Any], bool]
@@ -78,8 +78,8 @@ def read_offset(option: str, text: str, others: str = "") -> dict[str, Any]:
     offset.pop(REPORTED, None)
     for name, value in offset.items():
         if name not in FIELDS:
-            close = difflib.get_close_matches(name, FIELDS, 1)
-            hint = f"did you mean {close[0]}?" if close else "another version of seqcast wrote it, so use that one"
+            close = closest(name, list(FIELDS))
+            hint = f"did you mean {close}?" if close else "another version of seqcast wrote it, so use that one"
             raise UsageError(f"{option}: an offset has no field {name!r}: {hint}")
         if not FIELDS[name](value):
             raise UsageError(f"{option}: {name} cannot be {json.dumps(value)[:80]}: give the offset as it was printed")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from seqcast.config.check import closest
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ class Payload:
         """
         name = (kind or BINARY).lower()
         if name not in KINDS:
-            close = difflib.get_close_matches(name, KINDS, 1)
-            hint = f"did you mean {close[0]!r}?" if close else f"give {', '.join(map(repr, KINDS))}"
+            close = closest(name, KINDS)
+            hint = f"did you mean {close!r}?" if close else f"give {', '.join(map(repr, KINDS))}"
             raise UsageError(f"payload={kind!r}: {hint}")
         if (name == JSON) != bool(schema):
             raise UsageError(
@@ -203,8 +203,8 @@ class _Parser:
             return Type(name)
         if name not in ("array", "struct"):
             known = (*SIMPLE, *ALSO, "array", "struct")
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"give one of {', '.join(known)}, and cast it in the query"
+            close = closest(name, known)
+            hint = f"did you mean {close}?" if close else f"give one of {', '.join(known)}, and cast it in the query"
             raise self._wrong(f"{of} cannot be {given}: {hint}")
         self._sign("<", f"{name}<...>")
         if name == "struct":

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from seqcast.config.check import closest
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, Segment
@@ -192,8 +192,8 @@ def check_columns(where: str, names: Sequence[str]) -> None:
     """
     for name in names:
         if name not in SCHEMA:
-            close = difflib.get_close_matches(name, SCHEMA, 1)
-            hint = f"did you mean {close[0]}?" if close else f"give some of {', '.join(SCHEMA)}"
+            close = closest(name, list(SCHEMA))
+            hint = f"did you mean {close}?" if close else f"give some of {', '.join(SCHEMA)}"
             raise UsageError(f"{where}: there is no column {name!r}; {hint}")
     if len(set(names)) != len(names):
         raise UsageError(f"{where}: give each column once")
