@@ -27,7 +27,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
-    uint32_t unicast; /* 1: what is for the group goes to each member by unicast */
+    uint32_t unicast; /* 1: group traffic goes to each member by unicast */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */

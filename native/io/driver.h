@@ -53,7 +53,7 @@ typedef struct { /* transmit.c */
     sc_targets targets; /* under `lock` */
 } sc_transmitter;
 
-/* What a caller waits for: one of them. */
+/* Reasons of a caller to wait; each has one of them. */
 enum { SC_WANT_DELIVERY = 1, SC_WANT_SENDABLE = 2, SC_WANT_STATE = 4, SC_WANT_ANY = 7, SC_WANTS = 3 };
 enum { SC_ROLE_FREE = 0, SC_ROLE_IO = 1, SC_ROLE_CALLER = 2 };
 enum { SC_IO_AWAKE = 0, SC_IO_POLLING = 1, SC_IO_STANDBY = 2, SC_IO_DEEP = 3 };

@@ -79,7 +79,7 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     return sc_set_nonblocking(fd);
 }
 
-/* What a socket that sends needs, */
+/* Options of a socket that sends, */
 static void set_sending(sc_io *io, sc_fd fd) {
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
     if (io->config.family == 4) sc_io_set_int(fd, IPPROTO_IP, IP_TOS, io->config.dscp << 2);
@@ -89,7 +89,7 @@ static void set_sending(sc_io *io, sc_fd fd) {
 #endif
 }
 
-/* and what one that multicasts needs besides. 0, or not. */
+/* and of one that multicasts besides. 0, or not. */
 static int set_multicast(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     int failed = sc_io_multicast_from(io, fd, own);
     if (io->config.family == 4)

@@ -117,7 +117,7 @@ enum {
 };
 int sc_io_look(const sc_io *io);
 /* Makes the sockets send through, and joins the groups on, the interface that has the name now. They keep their numbers, so that
- * other threads may use them meanwhile; who polls them has to begin anew. 0, or -1 with *error. One thread at a time. */
+ * other threads may use them meanwhile; their pollers must start again. 0, or -1 with *error. One thread at a time. */
 int sc_io_mend(sc_io *io, sc_io_error *error);
 
 /* Waits until a socket or the wake-up is readable, at most `timeout_ns` (< 0: no limit). Returns a bit per lane, and

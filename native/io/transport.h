@@ -1,5 +1,5 @@
-/* Transports: by which way runs of datagrams reach those they are for. What a datagram is, packet or control, is the engine's matter
- * and the same on every way; the engine names a member, or the group. Receiving is common to all: from the sockets that a transport
+/* Transports: how runs of datagrams reach their receivers. The engine decides the kind of a datagram, packet or control, and names a
+ * member, or the group, as its target, whatever the transport. Receiving is common to all: from the sockets that a transport
  * has opened. To add a transport, fill in this table, and name it in sc_io_config. */
 #pragma once
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from seqcast.config.check import closest
 from seqcast.errors import UsageError
 from seqcast.spark.offsets import read_offset
 
@@ -50,7 +50,8 @@ OPTIONS = (
     ),
     Option(
         "payloadSchema", READ, "DDL, such as `id bigint, name string`",
-        "for `json`: fields of column `payload`; what does not fit is null there, what is no JSON is null as a whole",
+        "for `json`: fields of column `payload`; a value that does not fit is null, and so is a payload that is not "
+        "JSON",
     ),
     Option(
         "copies", (TABLE,), "`all`, `one`",
@@ -197,8 +198,8 @@ def check_names(options: Mapping[str, str], known: Sequence[str], of: str) -> No
     names = {name.lower(): name for name in known}
     for option in options:
         if option.lower() not in names:
-            close = difflib.get_close_matches(option.lower(), names, 1)
-            hint = f"did you mean {names[close[0]]}?" if close else f"it has {', '.join(sorted(known, key=str.lower))}"
+            close = closest(option.lower(), list(names))
+            hint = f"did you mean {names[close]}?" if close else f"it has {', '.join(sorted(known, key=str.lower))}"
             raise UsageError(f"{of} has no option {option!r}: {hint}")
 
 
