@@ -169,10 +169,10 @@ static void use_offloads(sc_io *io) {
 
 int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     sc_sockaddr source;
-    if (sc_open_unicast(io, own, io->config.unicast_port, error) != 0) return -1;
-    if (set_multicast(io, io->fd[SC_LANE_UNICAST], own) != 0) return sc_io_fail(error, "multicast", sc_errno());
-    if (open_multicast(io, SC_LANE_DATA, own, error) != 0 || open_multicast(io, SC_LANE_CONTROL, own, error) != 0)
+    if (open_multicast(io, SC_LANE_DATA, own, error) != 0 || open_multicast(io, SC_LANE_CONTROL, own, error) != 0 ||
+        sc_open_unicast(io, own, io->config.unicast_port, error) != 0)
         return -1;
+    if (set_multicast(io, io->fd[SC_LANE_UNICAST], own) != 0) return sc_io_fail(error, "multicast", sc_errno());
     if (sc_io_routed_source(io, own, &source) != 0 && sc_errno() != SC_NO_PORTS)
         return sc_io_fail(error, "route", sc_errno());
     sc_io_filter_own(io, SC_LANE_DATA);

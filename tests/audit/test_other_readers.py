@@ -153,7 +153,7 @@ def test_the_sparks_page_reads_journals_as_it_says(
 ) -> None:
     monkeypatch.setattr("seqcast.spark.open_session", lambda: spark)
     top = documented.parents[1].resolve()  # a session resolves relative paths from where its Java was started
-    pages = blocks("spark.md")[0], blocks("spark.md")[1], blocks("../README.md")[1]
+    pages = blocks("spark.md")[0], blocks("spark.md")[2], blocks("../README.md")[1]
     table, stream, readme = (re.sub(r'"(journals|checkpoint|table)"', rf'"{top}/\1"', code) for code in pages)
     names: dict[str, Any] = {}
     exec(table, names)

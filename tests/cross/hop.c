@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../helpers/settings.h"
+#include "../helpers/driver_settings.h"
 
 #define MEMBERS 2
 #define HOPS 200

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../helpers/settings.h"
+#include "../helpers/driver_settings.h"
 #include "io/driver_internal.h"
 #include "world.h"
 

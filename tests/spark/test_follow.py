@@ -525,6 +525,25 @@ def test_members_that_are_killed_one_after_the_other_leave_one_stream(tmp_path: 
 # ---- partitions ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("rows_max", [0, 7])
+@pytest.mark.parametrize("followed", ["a", "b", "c"])
+def test_a_stream_whose_sides_never_met_again_gives_each_row_once_and_stands_still(
+    tmp_path: Path, stores: Any, followed: str, rows_max: int
+) -> None:
+    """The side without messages begins where the other one begins, too: its place must not lead there once more."""
+    old, other = rows("old", 30), rows("other", 20, (B, C))
+    stories = {A: [(OLD, old), (APART, [])], B: [(OLD, old), (OTHER, other)], C: [(OLD, old), (OTHER, other)]}
+    for who, story in stories.items():
+        journal(tmp_path, who, story, payload="full")
+    query = followed_by(followed, Tagged, *stores)
+    before = None
+    while query.log[-1] != before:
+        before = query.log[-1]
+        query.step(rows_max)
+        assert len(query.rows) <= 50
+    assert sorted(query.rows) == union(stories)
+
+
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("rows_max", [0, 7])
 @pytest.mark.parametrize("followed", ["a", "b"])

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../helpers/settings.h"
+#include "../helpers/driver_settings.h"
 
 #define MEMBERS 2
 #define THREADS 8

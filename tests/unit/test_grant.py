@@ -136,7 +136,7 @@ def test_a_datagram_that_comes_twice_and_late_grants_nothing_again() -> None:
         net.engines[1].send(b"%d" % k)
         net.run(5)
     for src, dst, datagram in [*seen, *reversed(seen)]:
-        net.engines[dst].receive(datagram, bytes([src + 1]), net.now, 2)
+        net.engines[dst].receive(datagram, bytes([src + 1]), net.now)
     net.engines[2].send(b"last")
     net.run(10)
     assert [payload for _, payload in net.got[0]] == [b"0", b"1", b"2", b"3", b"4", b"last"]
@@ -347,7 +347,7 @@ def test_places_that_are_granted_after_the_gate_has_closed_are_not_taken() -> No
     net.run(2)
     member, sequencer, grant = late[0]
     assert member == 1
-    net.engines[member].receive(grant, bytes([sequencer + 1]), net.now, 2)
+    net.engines[member].receive(grant, bytes([sequencer + 1]), net.now)
     net.drop = lambda src, dst, lane, datagram: False
     net.engines[0].send(b"of the sequencer")
     net.run(2)

@@ -27,7 +27,7 @@ from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError
 from seqcast.spark.branches import Graph, Left, Missing, Range, pending
 from seqcast.spark.members import order_of
-from seqcast.spark.sides import Way, excluding, is_apart, way_out
+from seqcast.spark.sides import Way, excluding, is_apart, lefts, way_out
 from seqcast.spark.stores import Found, Part, Store
 from seqcast.types import ViewId
 
@@ -307,6 +307,7 @@ class Follower:
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
         why: JournalError | None = None
+        left = {each.view for each in lefts(offset)}
         for each in sorted(self.all(), key=lambda each: each.ended):
             if f"{each.id:016x}" != offset["member"]:
                 try:
@@ -316,6 +317,8 @@ class Follower:
                 except JournalError as error:
                     why = error
                     continue
+                if any(view.tag in left and view.idx >= at for view in each.journal.views):
+                    continue  # the stream has been on that side, and gave out its rows
                 if at < each.journal.end_idx or not each.ended:  # else the stream would circle among ended journals
                     return each, at
         if why is not None:
