@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,14 @@ def before(first: Installed, journals: list[Journal]) -> set[int]:
 
 def run(query: Tagged, rows_max: int) -> None:
     """Reads to the end, with restarts."""
+    been = [json.dumps(query.log[-1], sort_keys=True)]
     for batch in itertools.count(1):
-        offset = query.log[-1]
         query.step(rows_max)
-        if query.log[-1] == offset:
+        offset = json.dumps(query.log[-1], sort_keys=True)
+        if offset == been[-1]:
             return
+        assert offset not in been, f"the stream goes round: {offset}"
+        been.append(offset)
         if batch % 5 == 0:
             query.again()
 

@@ -284,8 +284,7 @@ class Follower:
         member, idx = int(offset["member"], 16), int(offset["idx"])
         followed = self.find(member)
         if followed is not None:
-            more = idx < followed.journal.end_idx or pending(followed.journal, idx, merged_into(offset)) is not None
-            if more:
+            if _has_more(followed, idx, merged_into(offset)):
                 self._missed.pop(member, None)
                 self._missed.pop(0, None)
                 return followed, idx
@@ -303,6 +302,9 @@ class Follower:
             if followed is None or not is_apart(followed.journal, idx, found):
                 raise
             other = None  # the rows in which its side differs come once, as at a merge
+        idle = other is not None and not _has_more(*other, merged_into(offset))
+        if idle and followed is not None and not followed.ended:
+            other = None  # else two members of which nothing new comes would pass the stream to each other for ever
         return other or ((followed, idx) if followed is not None else None)
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
@@ -473,6 +475,11 @@ def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
     assert view.end is not None
     ends = [each.end for each in lost.journal.views if each.tag == view.tag] if lost is not None else []
     return min([view.end.stable, *(end.stable for end in ends if end is not None), *([] if apart is None else [apart])])
+
+
+def _has_more(found: Found, idx: int, merged: int) -> bool:
+    """Whether a journal has something behind a position: rows, or branches before a view."""
+    return idx < found.journal.end_idx or pending(found.journal, idx, merged) is not None
 
 
 def _newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int, Found]]:
