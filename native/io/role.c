@@ -229,10 +229,11 @@ static void look_after_unsent(sc_driver *d) {
 static void hold_role(sc_driver *d) {
     d->role.holder = SC_ROLE_IO;
     while (d->role.callers == 0 && !d->role.loop && !sc_load(&d->stop)) {
-        int hot = sc_load(&d->tx.flush_asked) != 0;
+        int asked = sc_load(&d->tx.flush_asked) != 0;
+        int hot = asked || sc_load(&d->tx.handed); /* by itself, too: nobody kicks a thread that is awake */
         d->role.io_state = hot ? SC_IO_AWAKE : SC_IO_POLLING;
         sc_mutex_unlock(&d->role.lock);
-        if (hot) look_after_unsent(d);
+        if (asked) look_after_unsent(d);
         has_or_deadline(d, 0, 0); /* for the deadline */
         sc_round_run(d, hot ? 0 : SC_NEVER, !hot);
         sc_mutex_lock(&d->role.lock);

@@ -104,10 +104,10 @@ static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *ur
     d->round.deadline = sc_engine_deadline(d->engine);
     sc_mutex_unlock(d->lock);
     end = sc_earlier(end, d->round.deadline);
-    int64_t left = end - sc_now();
     sc_store(&d->waits.untimed, end);
     if (end < sc_load(&d->waits.minded_from)) sc_store(&d->waits.untimed, 0);
     int untimed = sc_load(&d->waits.untimed) != 0;
+    int64_t left = end - sc_now(); /* read last: a thread that loses its core after this sleeps too long by that time */
     int lanes = sc_io_poll(&d->io, left < 0 ? 0 : untimed ? -1 : left);
     if (left > 0 && !untimed) slept(d, end);
     sc_store(&d->waits.untimed, 0);
