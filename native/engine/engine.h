@@ -190,6 +190,13 @@ uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
 /* 1 if a quarter of the window of the own messages, or more, is on the way to members that have not taken it yet. */
 int sc_engine_ahead(const sc_engine *e);
+/* A member for whose application, or machine, senders to the group wait now. */
+typedef struct {
+    uint64_t member; /* also this one, whose own application has to take its messages */
+    int64_t since; /* as of the heartbeats; SC_NEVER: since the last one */
+} sc_stall;
+/* Returns how many there are, at most SC_MEMBERS_MAX. None while a view change or a pause is why they wait. */
+size_t sc_engine_stalls(const sc_engine *e, sc_stall *out);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 

@@ -129,11 +129,17 @@ static int has_marks(const sc_driver *d, sc_sending *s) {
     return !has_more(s) || s->next < s->end || take_marks(s, d->config.flush_bytes);
 }
 
-static void wait_for_credit(sc_driver *d, int has_role, uint64_t mark, int64_t until) {
+/* Credit may come only when this thread has received: its caller does that first. */
+static int must_receive(sc_driver *d, const sc_sending *s) {
+    return s->receives && sc_driver_has(d, SC_WANT_DELIVERY, 0);
+}
+
+static void wait_for_credit(sc_driver *d, const sc_sending *s, int has_role, uint64_t mark, int64_t until) {
+    int want = s->receives ? SC_WANT_SENDABLE | SC_WANT_DELIVERY : SC_WANT_SENDABLE;
     if (has_role)
-        sc_role_rounds(d, SC_WANT_SENDABLE, mark, until);
+        sc_role_rounds(d, want, mark, until);
     else
-        sc_drive(d, SC_WANT_SENDABLE, mark, until);
+        sc_drive(d, want, mark, until);
 }
 
 /* A sender that must wait for another's turn gives up the role: that turn may end only with acks. */
@@ -165,7 +171,8 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
         }
         if (result == SC_AGAIN && sc_load(&d->stop)) result = SC_NO_VIEW;
         if (result != SC_AGAIN || now >= until) break;
-        if (s->owner) wait_for_credit(d, has_role, mark, until);
+        if (s->owner) wait_for_credit(d, s, has_role, mark, until);
+        if (must_receive(d, s)) break;
     }
     if (has_role) sc_role_leave(d);
     return result;

@@ -188,13 +188,14 @@ typedef struct sc_sending {
     sc_send_state state;
     int owner; /* it was `first` when it was packed last */
     int answer; /* to messages that this thread has taken: it leaves at once */
+    int receives; /* nobody receives but this thread: it does not wait while there is something to receive */
     int ahead; /* of its receivers: sc_engine_ahead */
 } sc_sending;
 
 /* Offsets of an array decrease, or lie outside its data; `next` messages were sent before. */
 enum { SC_BAD_OFFSETS = 16 };
-/* Packs until everything is packed (SC_SENT), until the time `until` or the driver's end (SC_AGAIN: call again, or give
- * up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
+/* Packs until everything is packed (SC_SENT), until the time `until`, the driver's end or, if `receives`, something to receive
+ * (SC_AGAIN: call again, or give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 /* The same, for what can be packed at once; the caller holds the engine's lock and must call sc_driver_packed afterwards. A message
  * that it began (SC_AGAIN) must be finished by sc_driver_send or sc_driver_send_end. */

@@ -16,6 +16,8 @@ typedef struct {
     int64_t looked; /* time of the last look */
     int64_t awaited; /* when another member last said that its senders wait for us; 0: they do not */
     int64_t awaited_since; /* when it began to say so */
+    int64_t stalled
+        [SC_MEMBERS_MAX]; /* by rank: since when, at each look, our senders had to wait for it; 0: they had not */
     uint64_t delivered; /* messages to our application when its rate was last computed */
     int64_t rated; /* and when that was */
     uint64_t rate; /* messages per second */

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         NotReady,
         RemoteProtocolError,
         SendTimeout,
+        SendWouldBlock,
         SeqcastError,
         SuspendTimeout,
         Undecided,
@@ -88,6 +89,7 @@ __all__ = [
     "RemoteProtocolError",
     "Replica",
     "SendTimeout",
+    "SendWouldBlock",
     "SeqcastError",
     "SequencerPolicy",
     "StateHandler",
@@ -117,7 +119,8 @@ _NAMES = {
     "seqcast.api.crowd": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.embed": "get_include",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError MachineError NameTaken "
-    "NotInView NotMember NotReady RemoteProtocolError SendTimeout SeqcastError SuspendTimeout Undecided UsageError",
+    "NotInView NotMember NotReady RemoteProtocolError SendTimeout SendWouldBlock SeqcastError SuspendTimeout "
+    "Undecided UsageError",
     "seqcast.events": "Blocked Excluded InterfaceChanged Lost Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",

@@ -12,6 +12,7 @@ import functools
 import inspect
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -181,6 +182,8 @@ class Group(driver.AsyncSender, Uncopied):
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()
         self._waiters = []
+        self._current_task = asyncio.current_task
+        self._senders: Counter[asyncio.Task[Any] | None] = Counter()  # tasks for which sends wait
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._watched = self._driver.watch_open()
         try:
@@ -288,6 +291,8 @@ class Group(driver.AsyncSender, Uncopied):
                     raise
                 done = full.sent
         self._waiting_sends += 1
+        task = asyncio.current_task()
+        self._senders[task] += 1
         try:
             await self._turn(timeout, done)
             try:
@@ -296,6 +301,7 @@ class Group(driver.AsyncSender, Uncopied):
                 self._slow.release()
         finally:
             self._waiting_sends -= 1
+            self._senders -= Counter([task])
 
     async def _send_rest(self, send: Callable[[float | None, int], None], deadline: float | None, done: int) -> None:
         """Sends on a thread of its own. While the interpreter shuts down, when none can be started, tries again and
@@ -309,7 +315,26 @@ class Group(driver.AsyncSender, Uncopied):
                 done = full.sent
             await asyncio.sleep(POLL_S)
         left = left_until(deadline)
-        await on_own_thread(functools.partial(send, left, done))
+
+        def stand_in() -> None:
+            """On a thread: if the task that receives waits, too, what arrives is kept for it."""
+            thread = threading.get_ident()
+            self.sync._stand_ins[thread] = self._receives_nothing
+            try:
+                send(left, done)
+            finally:
+                del self.sync._stand_ins[thread]
+
+        await on_own_thread(stand_in)
+
+    def _receives_nothing(self) -> bool:
+        """Of a thread that sends for a task: does the task that receives wait for a send, so that no task receives?"""
+        if not self._waiters:
+            return self._receiver in self._senders
+        if self.sync._backlog:  # it was kept just before these began to wait
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._wake)
+        return False
 
     async def _turn(self, timeout: float | None, done: int) -> None:
         """Waits behind earlier sends. ``done``: messages that this call has sent."""
@@ -340,6 +365,10 @@ class Group(driver.AsyncSender, Uncopied):
     def sent_seqno(self) -> int:
         """As ``seqcast.Group.sent_seqno``."""
         return self.sync.sent_seqno
+
+    def stalls(self) -> list[tuple[Member, float]]:
+        """As ``seqcast.Group.stalls``."""
+        return self.sync.stalls()
 
     @property
     def consumed(self) -> int:
@@ -387,6 +416,7 @@ class Group(driver.AsyncSender, Uncopied):
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
         """What ``take`` returns, as soon as it returns something; None after ``timeout`` seconds."""
         deadline = deadline_of(timeout)
+        self._receiver = asyncio.current_task()
         if time.monotonic_ns() - self._turned_ns > driver.HOLD_NS:
             await asyncio.sleep(0)
             self._turned_ns = time.monotonic_ns()

@@ -54,7 +54,21 @@ class NotInView(SeqcastError):
 
 class SendTimeout(SeqcastError):
     """``send`` waited for credit, or for a view change, longer than its ``timeout``. The first ``sent`` messages of the
-    call were sent, the others were not."""
+    call were sent, the others were not.
+
+    Attributes:
+        waiting_for: names of the members for which it waited, as they had not taken what was sent before; this one's
+            own, if its application had not. Empty: for a view change, a pause, or earlier sends.
+    """
+
+    waiting_for: tuple[str, ...] = ()
+
+
+class SendWouldBlock(SendTimeout):
+    """``send`` in the thread that receives could only wait for ever: as much has arrived as may be kept meanwhile
+    (``kept_bytes``), and what the ``send`` waits for comes only once some of it is received. Either this member's own
+    messages fill the room, or other members wait in the same way. Receive, then send again; or receive in a thread of
+    its own, and send fewer messages for each that is received."""
 
 
 class Undecided(SeqcastError):

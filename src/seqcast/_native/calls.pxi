@@ -26,7 +26,7 @@ cdef class Sender:
         Args:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
-                credit too: beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+                credit too: beyond ``unicast_bytes`` the call waits until some of them are received.
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
                 half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
                 its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
@@ -41,6 +41,8 @@ cdef class Sender:
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
+            SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
+                receives waits here, what arrives is kept for it, up to ``kept_bytes``, and so much is kept.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
                 message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
                 message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
@@ -53,7 +55,7 @@ cdef class Sender:
         cdef int64_t wait = wait_of(timeout)
         cdef int result
         try:
-            result = self._driver.send_message(payload, receiver, wait, ordered)
+            result = self._driver.send_message(payload, receiver, wait, ordered, self)
             if result != SC_SENT:
                 raise Refused(result, 0)
         except Refused as refused:
@@ -87,7 +89,7 @@ cdef class Sender:
     cdef int send_arrays(self, data, offsets, timeout, bint ordered, Py_ssize_t done) except -1:
         cdef int64_t wait = wait_of(timeout)
         try:
-            return self._driver.send_batch(data, offsets, wait, ordered, done)
+            return self._driver.send_batch(data, offsets, wait, ordered, done, self)
         except Refused as refused:
             raise self._refusal(refused, None, timeout, done) from None
         except (TypeError, AttributeError, BufferError, ValueError) as error:
@@ -100,7 +102,7 @@ cdef class Sender:
         cdef uint64_t receiver = self.receiver_of(to)
         cdef int result
         try:
-            result = self._driver.send_message(payload, receiver, 0, ordered)
+            result = self._driver.send_message(payload, receiver, 0, ordered, None)
             if result != SC_SENT and result != SC_AGAIN:
                 raise Refused(result, 0)
         except Refused as refused:
@@ -113,6 +115,8 @@ cdef class Sender:
 
 cdef extern from "pythread.h" nogil:
     PyLockStatus PyThread_acquire_lock_timed(PyThread_type_lock lock, long long microseconds, int intr_flag)
+    unsigned long PyThread_get_thread_ident()
+
 
 
 class Ended(Exception):
@@ -256,6 +260,7 @@ cdef class Receiver(Sender):
         if self._forked:
             raise self._not_member()
         self.refuse_beside_c()
+        self._taker = PyThread_get_thread_ident()
         if not self.take_lock(wait):
             return False
         try:
@@ -340,6 +345,8 @@ cdef class Receiver(Sender):
         if self._backlog:
             item = self._backlog.popleft()
             self._untaken = True
+            if self._kept:
+                self._unkeep(item)
         else:
             item = self._driver.deliver(self._batch_bytes, wait, self._delivered_view)
             if self._seekers and isinstance(item, Batch):
@@ -593,6 +600,7 @@ cdef class NextMessage:
                 return give(message, result)
             if sc_now() - group._turned_ns > HOLD:
                 return self.leave_it(result)
+        group._receiver = group._current_task()
         while True:
             message = group.sync.next_message(0)
             if message is not None:

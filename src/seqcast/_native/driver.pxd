@@ -133,6 +133,7 @@ cdef extern from "io/driver.h" nogil:
         sc_send_state state
         int owner
         int answer
+        int receives
 
     int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config)
     int sc_driver_mend(sc_driver *d, sc_io_error *error)
@@ -186,13 +187,15 @@ cdef class Driver:
     cdef int check(self) except -1
     cdef int lock_engine(self) except -1
     cdef int pack(self, sc_sending *s) except -1
-    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered) except -1
+    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered, object group) except -1
     cdef int flush(self, int what, int64_t now) except -1
     cdef Py_ssize_t pack_list(self, list items, Py_ssize_t i, sc_sending *s, int *result) except -1
-    cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1
-    cdef int send_batch(self, data, offsets, int64_t timeout_ns, bint ordered, Py_ssize_t done) except -1
+    cdef int finish(self, sc_sending *s, int result, int64_t deadline, object group) except -1
+    cdef int send_batch(
+        self, data, offsets, int64_t timeout_ns, bint ordered, Py_ssize_t done, object group
+    ) except -1
     cdef int send_array(
-        self, Py_buffer *data, Py_buffer *offsets, Py_ssize_t done, int64_t timeout_ns, bint ordered
+        self, Py_buffer *data, Py_buffer *offsets, Py_ssize_t done, int64_t timeout_ns, bint ordered, object group
     ) except -1
 
 
@@ -207,9 +210,12 @@ cdef class Sender:
 cdef class Receiver(Sender):
     cdef public bint _forked  # in a child process: the group is the parent's
     cdef PyThread_type_lock taking  # the lock of the stream
+    cdef readonly unsigned long _taker  # the thread that took last, or that waits for it; 0: none yet
     # Under `taking`:
     cdef public uint64_t _batch_bytes
-    cdef public object _backlog  # deque of what was delivered before `join` returned
+    cdef public object _backlog  # deque of what was delivered before it was asked for, as before `join` returned
+    cdef public int64_t _stuck_ns  # a send that may keep no more gives up after so long without progress
+    cdef public uint64_t _kept  # bytes of what was put there since
     cdef public object _meanings  # deque, of the marker that was taken last
     cdef public object _delivered_view
     cdef public bint _untaken  # a batch was taken, and senders that wait in `wait_consumed` have not been told yet
@@ -241,4 +247,6 @@ cdef class AsyncSender:
     cdef public object _loop
     cdef public object _watched  # descriptor; None: the loop watches none
     cdef public list _waiters  # futures of the calls that wait for something to take
+    cdef public object _current_task  # asyncio's function
+    cdef public object _receiver  # the task that took last, or waits for it; None: none yet
     cdef public int64_t _turned_ns  # when the loop last ran other tasks while a call of this group waited

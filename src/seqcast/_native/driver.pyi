@@ -4,7 +4,7 @@ The C contracts are native/io/sockets.h and native/io/driver.h. Every method may
 wait release the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
 """
 
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop, Future, Task
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +32,10 @@ LIST_CHANGED: int
 NOT_BYTES: int
 ENDED: int
 UNSURE: int
+KEPT_FULL: int
+ELSEWHERE: int
+KEEPS: int
+FULL: int
 HOLD_NS: int
 EMBED_TABLE: object
 KINDS: dict[str, int]
@@ -148,8 +152,13 @@ class Driver:
         """Closes the sockets, after ``stop`` and once ``run`` has returned. Received messages remain deliverable."""
     def after_fork(self) -> None:
         """In a child process: closes its copies of the sockets and touches nothing else."""
-    def send(self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
-    def send_many(self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True) -> None: ...
+    def send(
+        self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None
+    ) -> None:
+        """If ``group`` is a ``Receiver`` from which this thread receives, what comes while the call waits is kept."""
+    def send_many(
+        self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None
+    ) -> None: ...
     def deliver(self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False) -> Batch | int | None:
         """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
         is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken yet."""
@@ -201,7 +210,7 @@ class Sender:
         Args:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
-                credit too: beyond ``unicast_bytes`` the call waits until another thread has received some of them.
+                credit too: beyond ``unicast_bytes`` the call waits until some of them are received.
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
                 half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
                 its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
@@ -216,6 +225,8 @@ class Sender:
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
+            SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
+                receives waits here, what arrives is kept for it, up to ``kept_bytes``, and so much is kept.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
                 message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
                 message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
@@ -260,9 +271,13 @@ class Receiver(Sender):
     """The part of a group that receives. A subclass sets the attributes of the contents page (driver.pxd), and has
     the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
     are merged (``_wait_merged``), if nothing came (``_refuse_over``), for an event that a call for messages passes over
-    (``_skipped``), and before it waits for the lock (``_refuse_handler``); ``_ends_quietly`` says how it ended."""
+    (``_skipped``), before it waits for the lock (``_refuse_handler``), and while a send waits (``_keep``,
+    ``_waits_for_itself``; ``_unkeep`` when what was kept is taken); ``_ends_quietly`` says how it ended."""
 
     _begun: Batch | None
+    _taker: int
+    _kept: int
+    _stuck_ns: int
     _embedded: bool
     def __iter__(self) -> Iterator[Message]:
         """The messages, until this member has left.
@@ -320,6 +335,8 @@ class AsyncSender:
     _watched: int | None
     _waiters: list[Future[None]]
     _turned_ns: int
+    _current_task: Callable[[], Task[Any] | None]
+    _receiver: Task[Any] | None
     async def send(
         self, payload: Buffer, *, to: Member | str | None = None, timeout: float | None = None, ordered: bool = True
     ) -> None:

@@ -21,7 +21,8 @@ from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
     SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE, SC_ENDED,
-    sc_batch_clear, sc_batch_flatten, sc_batch_message, sc_engine_give_back, sc_engine_unsent, sc_mutex_lock,
+    sc_batch_clear, sc_batch_flatten, sc_batch_message, sc_engine_give_back, sc_engine_sendable, sc_engine_unsent,
+    sc_mutex_lock,
     sc_mutex_unlock, sc_run,
     sc_taking_begin, sc_taking_end,
 )
@@ -39,8 +40,16 @@ from seqcast.arguments import id_of, nanoseconds
 from seqcast.errors import NotMember, UsageError
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
+DEF WATCH_NS = 5_000_000  # the same of a sender that looks for what it must receive
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
-LIST_CHANGED, NOT_BYTES, UNSURE = 17, 18, 19  # beside the results of native/engine/engine.h and native/io/driver.h
+LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20  # beside the results of native/engine/engine.h and native/io/driver.h
+
+
+# What `Receiver._keep` returns: another thread receives; what comes is kept; so much is that nothing more may be.
+cdef enum:
+    RECEIVED_ELSEWHERE
+    KEPT
+    KEPT_TO_THE_BRIM
 
 
 class Refused(Exception):
@@ -269,13 +278,30 @@ cdef class Driver:
                 sc_driver_flush(self.d, what == SC_FLUSH_ALL, now)
         return 0
 
-    cdef int finish(self, sc_sending *s, int result, int64_t deadline) except -1:
-        """Waits for the rest to be sent."""
+    cdef int finish(self, sc_sending *s, int result, int64_t deadline, group) except -1:
+        """Waits for the rest to be sent. Where this thread is the one that receives from ``group``, keeps what comes
+        meanwhile: else nobody takes it, and this send may wait for just that."""
+        cdef Receiver receiver = group if isinstance(group, Receiver) else None
+        cdef int64_t until, moved = 0
+        cdef uint64_t sendable = 0
+        cdef int kept = RECEIVED_ELSEWHERE
         try:
             while result == SC_AGAIN:
+                if receiver is not None:
+                    kept = receiver._keep()
+                s.receives = kept == KEPT
+                if kept != KEPT_TO_THE_BRIM:
+                    moved = 0
+                elif not moved or sc_engine_sendable(self.engine.e) != sendable:
+                    moved, sendable = sc_now(), sc_engine_sendable(self.engine.e)
+                elif not s.state.packed and (sc_now() - moved > receiver._stuck_ns or receiver._waits_for_itself()):
+                    return KEPT_FULL
                 # A completely packed large forward waits to come back, even beyond the deadline: it may be ordered.
+                until = slice_end(INT64_MAX if s.state.packed else deadline)
+                if kept != RECEIVED_ELSEWHERE:
+                    until = min(until, sc_now() + WATCH_NS)
                 with nogil:
-                    result = sc_driver_send(self.d, s, slice_end(INT64_MAX if s.state.packed else deadline))
+                    result = sc_driver_send(self.d, s, until)
                 PyErr_CheckSignals()
                 if result == SC_AGAIN and not s.state.packed and (sc_now() >= deadline or is_abandoned()):
                     break
@@ -283,7 +309,7 @@ cdef class Driver:
             sc_driver_send_end(self.d, s)
         return UNSURE if result != SC_SENT and s.state.packed else result
 
-    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered) except -1:
+    cdef int send_message(self, payload, uint64_t to, int64_t timeout_ns, bint ordered, group) except -1:
         """Returns SC_SENT, or why the message was not sent."""
         cdef sc_sending s
         cdef Py_buffer buffer
@@ -298,7 +324,7 @@ cdef class Driver:
             s.len = PyBytes_GET_SIZE(payload)
             result = self.pack(&s)
             if result == SC_AGAIN:
-                result = self.finish(&s, result, deadline_after(timeout_ns))
+                result = self.finish(&s, result, deadline_after(timeout_ns), group)
         else:
             try:
                 PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
@@ -309,13 +335,13 @@ cdef class Driver:
                 s.len = buffer.len
                 result = self.pack(&s)
                 if result == SC_AGAIN:
-                    result = self.finish(&s, result, deadline_after(timeout_ns))
+                    result = self.finish(&s, result, deadline_after(timeout_ns), group)
             finally:
                 PyBuffer_Release(&buffer)
         return result
 
-    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True):
-        cdef int result = self.send_message(payload, to, timeout_ns, ordered)
+    def send(self, payload, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True, group=None):
+        cdef int result = self.send_message(payload, to, timeout_ns, ordered, group)
         if result != SC_SENT:
             raise Refused(result, 0)
 
@@ -348,7 +374,7 @@ cdef class Driver:
             self.flush(sc_driver_packed(self.d, unsent, s.answer, now), now)
         return i
 
-    def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True):
+    def send_many(self, messages, uint64_t to=0, int64_t timeout_ns=-1, bint ordered=True, group=None):
         cdef list source = messages if type(messages) is list else list(messages)
         cdef list items = []  # the next few items of `source`, which other threads may change whenever this one waits
         cdef Py_ssize_t i = 0, n = len(source), base = 0, stop = 0, start
@@ -369,35 +395,35 @@ cdef class Driver:
                     raise Refused(LIST_CHANGED, i)
             i = base + self.pack_list(items, i - base, &s, &result)
             if result == SC_AGAIN:
-                result = self.finish(&s, result, deadline)
+                result = self.finish(&s, result, deadline, group)
                 i += result == SC_SENT
             if result != SC_SENT:
                 raise Refused(result, i)
             if i == start:  # not a bytes object
                 try:
                     left = max(0, deadline - sc_now()) if deadline != INT64_MAX else -1
-                    self.send(items[i - base], to, left, ordered)
+                    self.send(items[i - base], to, left, ordered, group)
                 except Refused as refused:
                     raise Refused(refused.args[0], i, *refused.args[2:]) from None
                 i += 1
             if i & 0xffff == 0:
                 PyErr_CheckSignals()
 
-    cdef int send_batch(self, data, offsets, int64_t timeout_ns, bint ordered, Py_ssize_t done) except -1:
+    cdef int send_batch(self, data, offsets, int64_t timeout_ns, bint ordered, Py_ssize_t done, group) except -1:
         cdef Py_buffer bytes_, marks
         self.check()
         get_bytes(data, &bytes_)
         try:
             get_offsets(offsets, &marks)
             try:
-                return self.send_array(&bytes_, &marks, done, timeout_ns, ordered)
+                return self.send_array(&bytes_, &marks, done, timeout_ns, ordered, group)
             finally:
                 PyBuffer_Release(&marks)
         finally:
             PyBuffer_Release(&bytes_)
 
     cdef int send_array(self, Py_buffer *data, Py_buffer *offsets, Py_ssize_t done, int64_t timeout_ns,
-                        bint ordered) except -1:
+                        bint ordered, group) except -1:
         cdef sc_sending s
         cdef Py_ssize_t n = offsets.len // offsets.itemsize - done
         cdef bint bad
@@ -420,7 +446,7 @@ cdef class Driver:
         if s.marks == NULL:
             raise MemoryError()
         try:
-            result = self.finish(&s, SC_AGAIN, deadline_after(timeout_ns))
+            result = self.finish(&s, SC_AGAIN, deadline_after(timeout_ns), group)
         finally:
             free(s.marks)
         if result != SC_SENT:
@@ -661,5 +687,6 @@ def look_at(str interface, int index, bytes address, bytes unrouted=b""):
 
 SENT, AGAIN, NO_VIEW, NO_MEMBER = SC_SENT, SC_AGAIN, SC_NO_VIEW, SC_NO_MEMBER
 TOO_LARGE, ENDED, BAD_OFFSETS = SC_TOO_LARGE, SC_ENDED, SC_BAD_OFFSETS
+ELSEWHERE, KEEPS, FULL = RECEIVED_ELSEWHERE, KEPT, KEPT_TO_THE_BRIM
 GONE, REMADE, DOWN, NO_CARRIER = SC_IO_GONE, SC_IO_REMADE, SC_IO_DOWN, SC_IO_NO_CARRIER
 ADDRESS_GONE, ADDRESS_OTHER, ROUTED = SC_IO_ADDRESS_GONE, SC_IO_ADDRESS_OTHER, SC_IO_ROUTED

@@ -267,6 +267,11 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n, int64_t now)
     uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting)
     void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out)
+    ctypedef struct sc_stall:
+        uint64_t member
+        int64_t since
+    size_t sc_engine_stalls(const sc_engine *e, sc_stall *out)
+    uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)
     uint64_t sc_engine_deliverable(const sc_engine *e)
     void sc_engine_taken(sc_engine *e)

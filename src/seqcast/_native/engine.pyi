@@ -336,6 +336,9 @@ class Engine:
         """
     def unacknowledged(self) -> list[int]:
         """By rank: the number of unicast messages that the member has not acknowledged."""
+    def stalls(self, now_ns: int) -> list[tuple[int, int]]:
+        """(id, ns) of each member for which senders to the group wait now, and for how long, as of the heartbeats; none
+        while a view change or a pause is why they wait."""
     def view(self) -> int:
         """Tag of the view to which messages sent now belong; 0 outside a view."""
     def deliverable(self) -> int: ...

@@ -321,6 +321,14 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return [ids[i] for i in range(n)]
 
+    def stalls(self, int64_t now_ns):
+        cdef sc_stall[SC_MEMBERS_MAX] found
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_stalls(self.e, found)
+        sc_mutex_unlock(&self.lock)
+        return [(found[i].member, max(0, now_ns - found[i].since)) for i in range(n)]
+
     def links(self, bint unicast=False):
         cdef uint64_t pairs[2 * LINKS_MAX]
         cdef size_t n, i

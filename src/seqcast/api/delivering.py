@@ -7,9 +7,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from seqcast._native.engine import Batch, Message
+from seqcast._native.engine import Message
 from seqcast.abandoned import still_wanted
-from seqcast.api.receiving import Receiving
+from seqcast.api.keeping import Keeping
 from seqcast.api.sending import Sending
 from seqcast.api.sought import Place, Sought
 from seqcast.arguments import deadline_of, left_until
@@ -17,7 +17,6 @@ from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout, Undecided, UsageError
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
-from seqcast.types import View
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 SLICE_S = 0.005
 """How long a call of ``deliver`` waits for a thread that receives before it looks whether to receive itself."""
-KEPT_MAX = 4096
-"""So many batches and events, at most, are kept for those that receive."""
 
 
 def check_deliver(config: Config) -> None:
@@ -46,7 +43,7 @@ def check_deliver(config: Config) -> None:
         )
 
 
-class Delivering(Sending, Receiving):
+class Delivering(Sending, Keeping):
     """Sends messages of which the sender learns that they are decided."""
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
@@ -135,7 +132,7 @@ class Delivering(Sending, Receiving):
             left = SLICE_S if deadline is None else min(SLICE_S, deadline - time.monotonic())
             if left <= 0:
                 return
-            if not self._under_lock(functools.partial(self._keep_next, int(left * 1e9)), 0):
+            if not self._under_lock(functools.partial(self._receive_one, int(left * 1e9)), 0):
                 sought.changed.wait(left)
             sought.changed.clear()
 
@@ -165,23 +162,10 @@ class Delivering(Sending, Receiving):
         why = self.status.reason or "a member is slow, or its application does not receive"
         raise _undecided(f"{what} {wait}: {why}", sought)
 
-    # ---- receiving, where nobody else does
-
-    def _keep_next(self, wait: int) -> None:
-        """Takes the next entry of the stream, and leaves it for those that receive. Under the stream's lock."""
-        if self._end is not None or self._stop is not None or len(self._backlog) >= KEPT_MAX:
-            return
-        waiting = [*self._meanings, *self._backlog]
-        view = next((each for each in reversed(waiting) if isinstance(each, View)), self._delivered_view)
-        item = self._driver.deliver(self._batch_bytes, wait, view, True)
-        if isinstance(item, Batch):
-            self._backlog.append(item)
-            self._saw_batch(item)
-        elif item is not None:
-            meanings = self._runner.endpoint.marker(item)
-            self._backlog.extend(meanings)
-            self._saw(meanings)
-        elif not waiting:
+    def _receive_one(self, wait: int) -> None:
+        """Keeps the next entry of the stream. Under the stream's lock."""
+        waiting = bool(self._backlog or self._meanings or self._end is not None or self._stop is not None)
+        if not self._keep_next(wait) and not waiting:
             self._refuse_over()
 
 

@@ -138,7 +138,7 @@ def join(
         try:
             group._runner.join()
             if state is not None:
-                group._backlog = take_state(group._runner, state, config)
+                group._begin_with(take_state(group._runner, state, config))
             if min_members > 1:
                 group._runner.wait_members(min_members)
         except BaseException:  # also Ctrl-C; the other members may have this one in their view already

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native import driver
 from seqcast.api.base import GroupBase
 from seqcast.arguments import id_of, listed, nanoseconds
-from seqcast.errors import NotInView, NotMember, SendTimeout, SeqcastError, UsageError
+from seqcast.errors import NotInView, NotMember, SendTimeout, SendWouldBlock, SeqcastError, UsageError
 from seqcast.types import Member
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Sending(driver.Sender, GroupBase):
         wait = -1 if timeout is None else nanoseconds(timeout)
         receiver = 0 if to is None else id_of(self._named(to) if isinstance(to, str) else to)
         try:
-            self._driver.send_many(payloads[done:] if done else payloads, receiver, wait, ordered)
+            self._driver.send_many(payloads[done:] if done else payloads, receiver, wait, ordered, self)
         except driver.Refused as refused:
             raise self._refusal(refused, to, timeout, done, "payloads[{}]") from None
 
@@ -127,6 +127,36 @@ class Sending(driver.Sender, GroupBase):
         except driver.Refused:
             raise self._not_member() from None
 
+    # ---- whom sends wait for
+
+    def stalls(self) -> list[tuple[Member, float]]:
+        """The members for which sends to the group would wait now: they have taken so little of what this member sent
+        that it may send no more. One may be this member itself, if its own application takes too little.
+
+        Returns:
+            For each of them, how long that has lasted, in seconds, as far as is known from a look at each heartbeat.
+            Empty: a send would not wait, or would wait for a view change or a pause (``status``).
+
+        Raises:
+            NotMember: in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        members = {member.id: member for member in self.view}
+        found = self._runner.engine.stalls(driver.now_ns())
+        return [(members[member], ns / 1e9) for member, ns in found if member in members]
+
+    def _waited_for(self, to: Member | str | None) -> tuple[str, ...]:
+        """Names of the members for which a send waits."""
+        if to is None:
+            return tuple(member.name for member, _ in self.stalls())
+        return (to if isinstance(to, str) else to.name,)
+
+    def _not_taken(self, names: tuple[str, ...]) -> str:
+        others = [name for name in names if name != self.member.name]
+        who = [*others, "this member itself"] if len(others) < len(names) else others
+        verb = "has" if len(who) == 1 else "have"
+        return f"{' and '.join(who) or 'a receiver'} {verb} not taken what was sent before"
+
     def _refusal(
         self,
         refused: driver.Refused,
@@ -148,9 +178,21 @@ class Sending(driver.Sender, GroupBase):
         sent += done
         error: SeqcastError
         if result == driver.AGAIN:
+            names = self._waited_for(to)
             why = "a receiver is slower than this sender, or a view change takes long: wait longer, or send less"
+            if names:
+                why = f"{self._not_taken(names)}: receive there, wait longer, or send less"
             why = self._runner.minority or why
             error = SendTimeout(f"no credit within {timeout:g} s ({sent} messages of this call were sent): {why}")
+            error.waiting_for = names
+        elif result == driver.KEPT_FULL:
+            names = self._waited_for(to)
+            error = SendWouldBlock(
+                f"this thread receives, and waits here to send ({sent} messages of this call were sent), as "
+                f"{self._not_taken(names)}; meanwhile {self.config.kept_bytes} bytes have arrived (kept_bytes), and no "
+                "more may be kept. Receive first, or in another thread; or send less for each message received"
+            )
+            error.waiting_for = names
         elif result == driver.TOO_LARGE:
             error = UsageError(
                 f"the message is larger than message_bytes_max={self.config.message_bytes_max}: split it, or raise "

@@ -29,6 +29,7 @@ class Settings(TypedDict, total=False):
     deliver_own: bool
     receive: bool
     batch_bytes: int
+    kept_bytes: int
     message_bytes_max: int
     journal: str | Path | None
     journal_payload: Literal["full", "hash"]

@@ -1,0 +1,262 @@
+"""Programs that answer in the thread or task that receives: what arrives while a send waits is kept in its place."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, wait_until
+
+import seqcast
+import seqcast.aio
+from seqcast.api.keeping import cost
+
+QUICK = {"preset": "fast"}  # a send that is stuck gives up after a second
+
+
+def ask(group, n):
+    for i in range(n):
+        group.send(b"%07d" % i)
+
+
+def answers(group, n):
+    """The payloads of the messages of others."""
+    came = []
+    for message in group:
+        if message.sender != group.member:
+            came.append(message.payload)
+            if len(came) == n:
+                return came
+
+
+def answer(group, size, kept=None):
+    """Answers each message with one of this size; what it is delivered, in order."""
+    came = []
+    for message in group:
+        came.append((message.global_seqno, message.sender.name, message.payload[:7]))
+        if message.sender != group.member:
+            group.send(message.payload.ljust(size))
+            if kept is not None:
+                kept.append(group._kept)
+    return came
+
+
+def serving(group, size, kept=None):
+    """Runs `answer` on a thread; what to call for its result."""
+    came = []
+    thread = threading.Thread(target=lambda: came.extend(answer(group, size, kept)), daemon=True)
+    thread.start()
+
+    def end():
+        group.leave()
+        thread.join(LIMIT_S)
+        assert not thread.is_alive()
+        return came
+
+    return end
+
+
+@pytest.mark.parametrize("order", ["total", "sequencer", "fifo"])
+@pytest.mark.parametrize(("n", "size"), [(50, 1_000_000), (2000, 10_000)])
+def test_a_server_that_answers_in_the_thread_that_receives_never_hangs(order, n, size):
+    with group_of(2, order=order) as (a, b):
+        kept = []
+        end = serving(b, size, kept)
+        ask(a, n)
+        assert [each[:7] for each in answers(a, n)] == [b"%07d" % i for i in range(n)]
+        came = end()
+        assert max(kept) > 0, "nothing was kept: the test does not show what it is for"
+        if order != "fifo":
+            assert [place for place, _, _ in came] == list(range(1, len(came) + 1))
+        for name in "ab":
+            assert [payload for _, sender, payload in came if sender == name] == [b"%07d" % i for i in range(n)]
+
+
+def flood(group, errors):
+    """Answers each message with four."""
+    came = []
+    try:
+        for message in group:
+            came.append(message.global_seqno)
+            for _ in range(4):
+                group.send(bytes(1000))
+    except seqcast.SendWouldBlock as error:
+        errors.append((group.member.name, error))
+    return came
+
+
+def test_two_members_that_answer_each_message_with_four_are_told_why_they_cannot_send():
+    with group_of(2, kept_bytes=1 << 20, **QUICK) as groups:
+        errors, came = [], {group: [] for group in groups}
+        threads = [
+            threading.Thread(target=lambda g=group: came[g].extend(flood(g, errors)), daemon=True) for group in groups
+        ]
+        for thread in threads:
+            thread.start()
+        groups[0].send(b"go")
+        wait_until(lambda: errors)
+        name, error = errors[0]
+        assert isinstance(error, seqcast.SendTimeout) and "kept_bytes" in str(error) and "receive" in str(error).lower()
+        assert set(error.waiting_for) <= {"a", "b"} and error.waiting_for
+        stuck = next(group for group in groups if group.member.name == name)
+        seen = came[stuck]
+        wait_until(lambda: seen)
+        while (message := stuck.recv(0.5)) is not None:  # what was kept comes first, in its order
+            seen.append(message.global_seqno)
+        assert seen == list(range(1, len(seen) + 1))
+        wait_until(lambda: not threads[0].is_alive() or not threads[1].is_alive())
+
+
+def test_a_member_whose_own_messages_fill_what_may_be_kept_is_told_at_once():
+    with join(cluster(), "a", kept_bytes=1 << 20) as a:
+        errors = []
+        a.send(b"go")
+        began = time.monotonic()
+        flood(a, errors)
+        assert time.monotonic() - began < 3
+        ((_, error),) = errors
+        assert error.waiting_for == ("a",) and "this member itself has not taken" in str(error)
+
+
+def test_nothing_is_kept_while_another_thread_receives():
+    with group_of(2) as (a, b):
+        kept = []
+        end = serving(a, 7, kept)
+        b.send(b"one")
+        wait_until(lambda: kept)  # that thread received last
+        thread = threading.Thread(target=lambda: [b.recv(0.05) for _ in range(10)], daemon=True)
+        thread.start()
+        thread.join()
+        with pytest.raises(seqcast.SendTimeout) as raised:
+            while True:
+                b.send(bytes(100_000), timeout=0.3)
+        assert raised.value.waiting_for == ("b",) and not isinstance(raised.value, seqcast.SendWouldBlock)
+        assert b._kept == 0 and not b._backlog
+        stalls = b.stalls()
+        assert [member.name for member, _ in stalls] == ["b"] and stalls[0][1] >= 0.2
+        b.recv_batch(LIMIT_S)
+        end()
+
+
+def test_what_is_kept_does_not_count_as_taken_by_the_application():
+    with group_of(2) as (a, b):
+        a.send(b"go")
+        assert b.recv(LIMIT_S).payload == b"go"
+        a.recv(LIMIT_S)
+
+        def fill():
+            with pytest.raises(seqcast.NotMember):
+                while True:
+                    b.send(bytes(100_000))
+
+        thread = threading.Thread(target=fill, daemon=True)
+        taker = b._taker
+        assert taker == threading.get_ident()
+        b._stand_ins = AlwaysStandsIn()
+        thread.start()
+        wait_until(lambda: a.wait_deliverable(0) and b.stalls())
+        a.send(b"kept")
+        wait_until(lambda: any(b"kept" in batch.tolist() for batch in list(b._backlog) if hasattr(batch, "tolist")))
+        assert not a.wait_consumed(0.3), "only the driver has taken it"
+        before = b._kept
+        assert before >= sum(map(cost, list(b._backlog))) > 0
+        while b.recv(LIMIT_S).payload != b"kept":
+            a.recv_batch(0)
+        b.leave(0.1)
+        thread.join(LIMIT_S)
+
+
+class AlwaysStandsIn(dict):
+    """Every thread sends for the one that receives."""
+
+    def get(self, _thread):
+        return lambda: True
+
+
+def test_views_keep_their_place_among_what_is_kept():
+    name = cluster()
+    with join(name, "a") as a, join(name, "b") as b:
+        seen = {"a": [], "b": []}
+
+        def watch(group, answers_each):
+            for event in group.events():
+                if isinstance(event, seqcast.Message):
+                    seen[group.member.name].append((event.view_id.counter, event.global_seqno))
+                    if answers_each and event.sender != group.member:
+                        group.send(bytes(300_000))
+                elif isinstance(event, seqcast.View):
+                    seen[group.member.name].append((event.view_id.counter, len(event)))
+
+        threads = [threading.Thread(target=watch, args=(group, group is b), daemon=True) for group in (a, b)]
+        for thread in threads:
+            thread.start()
+        for i in range(300):
+            a.send(b"%d" % i)
+            if i == 150:
+                c = join(name, "c", receive=False)
+        wait_until(lambda: len(seen["a"]) >= 600)
+        wait_until(lambda: len(seen["a"]) == len(seen["b"]) + 1)  # a was there before b
+        c.leave()
+        b.leave()
+        a.leave()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        at_a = seen["a"][seen["a"].index(seen["b"][0]) :]
+        assert at_a[: len(seen["b"])] == seen["b"]
+
+
+# ---- asyncio
+
+
+async def async_pair(**settings):
+    name = cluster()
+    a = await seqcast.aio.join(name, name="a", interface=LOOPBACK, **settings)
+    return a, await seqcast.aio.join(name, name="b", interface=LOOPBACK, **settings)
+
+
+@pytest.mark.parametrize(("n", "size"), [(50, 1_000_000), (2000, 10_000)])
+def test_a_task_that_answers_what_it_receives_never_hangs(n, size):
+    async def server(group):
+        async for message in group:
+            if message.sender != group.member:
+                await group.send(message.payload + bytes(size - 7))
+
+    async def client(group):
+        for i in range(n):
+            await group.send(b"%07d" % i)
+        came = []
+        async for message in group:
+            if message.sender != group.member:
+                came.append(message.payload[:7])
+                if len(came) == n:
+                    return came
+
+    async def main():
+        a, b = await async_pair()
+        async with a, b:
+            serving = asyncio.create_task(server(b))
+            assert await asyncio.wait_for(client(a), LIMIT_S) == [b"%07d" % i for i in range(n)]
+            await b.leave()
+            await serving
+
+    asyncio.run(main())
+
+
+def test_two_tasks_that_answer_each_message_with_four_are_told_why_they_cannot_send():
+    async def flood(group):
+        async for _ in group:
+            for _ in range(4):
+                await group.send(bytes(1000))
+
+    async def main():
+        a, b = await async_pair(kept_bytes=1 << 20, **QUICK)
+        async with a, b:
+            tasks = [asyncio.create_task(flood(group)) for group in (a, b)]
+            await a.send(b"go")
+            (first, *_), _ = await asyncio.wait(tasks, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+            assert isinstance(first.exception(), seqcast.SendWouldBlock) and first.exception().waiting_for
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(main())
