@@ -126,6 +126,41 @@ def test_with_rare_heartbeats_one_look_is_no_evidence_and_the_sequencer_is_not_b
     assert ("stuck", 2) in stream.reports[0] and "over" not in [how for each in stream.reports for how, _ in each]
 
 
+def stalls(net, i):
+    """(member, ms) as the engine of ``i`` says."""
+    return [(net.ids.index(member), ns // MS) for member, ns in net.engines[i].stalls(net.now)]
+
+
+@pytest.mark.parametrize("stuck", [(2,), (1, 2), (0,), (0, 3)])
+def test_a_sender_names_all_that_have_not_taken_what_it_sent_and_for_how_long(stuck):
+    stream = Stream(4)
+    assert stalls(stream.net, 0) == []
+    stream.run(2 * SECOND_MS, dict.fromkeys(stuck, 0))
+    named = stalls(stream.net, 0)
+    assert tuple(member for member, _ in named) == stuck
+    assert all(2 * SECOND_MS - 4 * HEARTBEAT_MS < ms <= 2 * SECOND_MS for _, ms in named)
+    assert [stalls(stream.net, i) for i in (1, 2, 3)] == [[], [], []], "they do not send"
+    stream.net.engines[0].gate_close()
+    assert stalls(stream.net, 0) == [], "now senders wait for the view"
+
+
+def test_a_stall_is_over_when_its_member_takes_again():
+    stream = Stream(3)
+    stream.run(SECOND_MS, {2: 0})
+    assert [member for member, _ in stalls(stream.net, 0)] == [2]
+    stream.run(SECOND_MS, {}, senders=())
+    assert stalls(stream.net, 0) == []
+    stream.run(SECOND_MS // 2, {2: 0})
+    ((member, ms),) = stalls(stream.net, 0)
+    assert member == 2 and ms <= SECOND_MS // 2, "counted anew"
+
+
+def test_who_sends_by_way_of_the_sequencer_waits_for_the_member_for_which_that_one_waits():
+    stream = Stream(4, sequencer=0)
+    stream.run(4 * SECOND_MS, {2: 0}, senders=(0, 1))
+    assert [[member for member, _ in stalls(stream.net, i)] for i in (0, 1)] == [[2], [2]]
+
+
 def test_a_view_ends_what_was_said():
     stream = Stream(3)
     stream.run(2 * SECOND_MS, {2: 4})
