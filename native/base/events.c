@@ -1,6 +1,18 @@
 /* The engine's reports to the control plane: received frames, and its own findings. */
 #include "engine/internal.h"
 
+static const char *const NOTED[] = {[SC_EVENT_SUSPECT] = "suspected",       [SC_EVENT_ALIVE] = "heard again",
+                                    [SC_EVENT_STARVED] = "no slabs left",   [SC_EVENT_SLOW] = "holds up all",
+                                    [SC_EVENT_HOLDUP] = "senders wait for", [SC_EVENT_LINKS] = "links changed",
+                                    [SC_EVENT_CUT_REACHED] = "cut reached", [SC_EVENT_DRAINED] = "all is sent"};
+
+/* On the board, even if no Python runs that would read the event. */
+static void note(sc_engine *e, int kind, uint64_t member) {
+    size_t kinds = sizeof NOTED / sizeof *NOTED;
+    const char *text = (size_t)kind < kinds ? NOTED[kind] : NULL;
+    if (text && e->posts.board) sc_board_note(e->posts.board, e->posts.events, e->now, member, text, strlen(text));
+}
+
 sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,
                         const uint8_t *p, size_t len) {
     sc_event_node *node = NULL;
@@ -15,9 +27,10 @@ sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_t
         node = NULL;
     }
     if (!node) {
-        e->counters.drop_control_full++;
+        e->counters->drop_control_full++;
         return NULL;
     }
+    note(e, kind, sender);
     node->event.kind = kind;
     node->event.sender = sender;
     node->event.view_tag = view_tag;

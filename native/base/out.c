@@ -5,7 +5,7 @@
 uint8_t *sc_out_new(sc_engine *e, const sc_address *to, uint8_t type, size_t len) {
     sc_out *o = e->out.bytes + len > e->config.control_bytes_max ? NULL : malloc(sizeof *o + len);
     if (!o) {
-        e->counters.drop_control_full++;
+        e->counters->drop_control_full++;
         return NULL;
     }
     o->next = NULL;

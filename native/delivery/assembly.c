@@ -47,7 +47,7 @@ void sc_assembly_release(sc_engine *e, sc_assembly *a) { /* a large message leav
 }
 
 void sc_assembly_drop(sc_engine *e, sc_assembly *a) {
-    if (a->active) e->counters.drop_partial_message++;
+    if (a->active) e->counters->drop_partial_message++;
     sc_assembly_close(e, a);
     sc_assembly_release(e, a);
 }
@@ -73,7 +73,7 @@ int sc_assembly_keep(sc_engine *e, sc_assembly *a, const sc_piece *pieces, uint3
 
 static void skip(sc_engine *e, sc_assembly *a) {
     a->skip = 1;
-    e->counters.drop_message_too_large++;
+    e->counters->drop_message_too_large++;
     sc_assembly_release(e, a);
 }
 

@@ -146,7 +146,7 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
     sc_assembly *a = sc_assembly_of(e, d->sender, d->stream == SC_STREAM_UNICAST);
     if (t->owner && t->owner != a) tail_spill(e, b, t, 1);
     if (!a) {
-        e->counters.drop_partial_message++;
+        e->counters->drop_partial_message++;
         return 0;
     }
     if (!(flags & SC_FLAG_CONT_IN) && a->active) { /* the sender abandoned a message midway */
@@ -164,7 +164,7 @@ static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t byte
     if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
     if (bytes < BORROW_BYTES) return 0;
     if (!sc_borrow(e, d->slab)) {
-        e->counters.batch_copies++;
+        e->counters->batch_copies++;
         return 0;
     }
     b->slabs[b->n_slabs++] = d->slab;
@@ -218,7 +218,7 @@ static void continue_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, u
         if (a->len) memcpy(b->data + b->data_len, a->p, a->len);
         end_message(b, n, a->len);
     } else {
-        e->counters.drop_message_too_large++;
+        e->counters->drop_message_too_large++;
     }
 }
 
@@ -227,7 +227,7 @@ static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, ta
                              uint32_t *n, sc_place *place) {
     uint32_t end = sc_piece_at(d->p, 1);
     if (!a->active) {
-        e->counters.drop_partial_message++; /* its beginning was in a closed view */
+        e->counters->drop_partial_message++; /* its beginning was in a closed view */
     } else if (continue_tail(e, b, d, end, t)) {
         if (whole) end_tail(b, t, n, place);
     } else {
@@ -316,7 +316,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
                                     .index = whole - (n - b->n),
                                     .unicast = d->stream == SC_STREAM_UNICAST,
                                     .transitional = d->transitional};
-    e->counters.messages_delivered += n - b->n;
+    e->counters->messages_delivered += n - b->n;
     b->n = n;
 }
 

@@ -155,7 +155,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
     if (d->stream == SC_STREAM_GROUP && d->carrier != e->view.rank) peer = e->peers[d->carrier];
     if (peer && peer != sc_self(e)) sc_rx_of(peer, d->stream)->queue_bytes += d->len;
     if (is_to_self(e, d)) e->queue.self_bytes += d->len;
-    e->counters.packets_delivered++;
+    e->counters->packets_delivered++;
     if (!wanted) {
         sc_delivery skipped = *d;
         skipped.epoch = e->epoch;
@@ -190,7 +190,7 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
             sc_slab_unref(slab);
             return;
         }
-        e->counters.drop_slabs++; /* without memory */
+        e->counters->drop_slabs++; /* without memory */
     }
     sc_flow_self(e, seqno);
 }

@@ -11,7 +11,7 @@ static void answer(sc_engine *e, sc_peer *peer) {
     uint8_t *p = sc_out_new(e, &peer->address, SC_TYPE_TAKEN, SC_TAKEN_LEN);
     if (!p) return; /* it asks again */
     sc_put_taken_seqno(p, peer->taken.taken);
-    e->counters.taken_sent++;
+    e->counters->taken_sent++;
     if (peer->taken.taken >= peer->taken.asked) peer->taken.asked = 0;
 }
 
@@ -81,7 +81,7 @@ static void ask(sc_engine *e, int64_t now) {
         uint8_t *p = peer->cut.lost ? NULL : sc_out_new(e, &peer->address, SC_TYPE_ASK, SC_TAKEN_LEN);
         if (!p) continue;
         sc_put_taken_seqno(p, last);
-        e->counters.asks_sent++;
+        e->counters->asks_sent++;
     }
     e->taken.ask_due = lacking || e->taken.waits ? now + e->taken.ask_wait : SC_NEVER;
     if (!lacking || e->taken.ask_wait >= e->config.probe_ns_max)
@@ -97,7 +97,7 @@ static void ask_soon(sc_engine *e, int64_t now) {
 void sc_on_taken(sc_engine *e, sc_peer *peer, const uint8_t *p) {
     uint64_t seqno = sc_get_taken_seqno(p);
     if (seqno > last_sent(e)) {
-        e->counters.drop_field++;
+        e->counters->drop_field++;
         return;
     }
     if (seqno <= peer->taken.took) return;

@@ -80,7 +80,7 @@ void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.refused || !sc_same_address(to, &peer->address)) continue;
-        e->counters.ports_refused++;
+        e->counters->ports_refused++;
         if (!peer->detect.doubted) peer->detect.pings = 0;
         peer->detect.doubted = 1;
         peer->detect.refused = peer->detect.ping_due = now;
@@ -95,7 +95,7 @@ static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t targe
     if (!p) return;
     sc_put_ping_target(p, target);
     sc_put_ping_origin(p, origin);
-    e->counters.pings_sent += type == SC_TYPE_PING;
+    e->counters->pings_sent += type == SC_TYPE_PING;
 }
 
 static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
@@ -121,7 +121,7 @@ void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_
     }
     const sc_peer *peer = sc_find_peer(e, target);
     if (!sender || !peer || sender->id != origin) { /* only the origin itself may ask for a relay: no chains */
-        e->counters.drop_stranger++;
+        e->counters->drop_stranger++;
         return;
     }
     say(e, SC_TYPE_PING, &peer->address, target, origin);
@@ -135,7 +135,7 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
         if (target == sender->id) say(e, SC_TYPE_PONG, &peer->address, target, origin);
         return;
     }
-    e->counters.vouched++;
+    e->counters->vouched++;
     peer->detect.vouched = now;
     peer->detect.refused = 0;
     if (peer->detect.silent) links_changed(e);
@@ -192,7 +192,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to) {
     }
     sc_put_heartbeat_unheard(p, unheard);
     sc_put_heartbeat_mute(p, mutes);
-    e->counters.heartbeats_sent++;
+    e->counters->heartbeats_sent++;
 }
 
 static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
@@ -283,7 +283,7 @@ size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
 
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     if (sc_get_heartbeat_n(p) != e->view.n) {
-        e->counters.drop_field++;
+        e->counters->drop_field++;
         return;
     }
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -296,7 +296,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         int unheard = hears_not(peer, e->view.rank);
         memcpy(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard);
         if (hears_not(peer, e->view.rank) && !unheard) {
-            e->counters.unheard_by_others++;
+            e->counters->unheard_by_others++;
             health_worse(e, now);
         }
         links_changed(e);
@@ -323,7 +323,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
 /* This member did not run for `late`: it has no evidence against others for that time. By now it has read what arrived
  * meanwhile. */
 static void was_late(sc_engine *e, int64_t late, int64_t now) {
-    e->counters.late++;
+    e->counters->late++;
     health_worse(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
@@ -344,7 +344,7 @@ static void judge(sc_engine *e, sc_peer *peer, int64_t now) {
     if (peer->detect.suspected || (now - last < limit && !refused)) return;
     peer->detect.suspected = 1;
     if (peer->detect.silent) links_changed(e);
-    e->counters.suspicions++;
+    e->counters->suspicions++;
     sc_event *event = sc_push_event(e, SC_EVENT_SUSPECT, peer->id, e->view.tag, NULL, NULL, 0);
     if (event) event->evidence = refused ? peer->detect.refused_by : SC_EVIDENCE_SILENCE;
 }
@@ -379,7 +379,7 @@ void sc_detect_tick(sc_engine *e, int64_t now) {
             links_changed(e);
         }
         if (!peer->detect.doubted && now - peer->detect.heard >= doubt_after(e)) {
-            e->counters.doubts++;
+            e->counters->doubts++;
             peer->detect.doubted = 1;
             peer->detect.pings = 0;
             peer->detect.ping_due = now;

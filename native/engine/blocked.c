@@ -8,7 +8,7 @@ int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc
     if (!e->cut.gate_closed && !e->cut.paused) return SC_AGAIN; /* queued messages go first */
     uint64_t bytes = sizeof(sc_blocked) + len;
     if (e->blocked.bytes + bytes > e->blocked.bytes_max) {
-        if (e->blocked.bytes_max && !e->blocked.full) e->counters.blocked_queue_full++;
+        if (e->blocked.bytes_max && !e->blocked.full) e->counters->blocked_queue_full++;
         e->blocked.full = 1;
         return SC_AGAIN;
     }
@@ -26,8 +26,8 @@ int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc
     e->blocked.last = &b->next;
     e->blocked.bytes += bytes;
     e->blocked.messages++;
-    e->counters.blocked_queued++;
-    e->counters.blocked_queued_bytes += len;
+    e->counters->blocked_queued++;
+    e->counters->blocked_queued_bytes += len;
     return SC_SENT;
 }
 
@@ -73,7 +73,7 @@ sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e) {
 uint64_t sc_engine_blocked_end(sc_engine *e) {
     uint64_t n = e->blocked.messages - (sc_engine_blocked_oldest(e) != SC_OLDEST_NOT_PACKED);
     e->blocked.bytes_max = 0;
-    e->counters.blocked_queue_lost += n;
+    e->counters->blocked_queue_lost += n;
     while (e->blocked.first) pop(e);
     return n;
 }

@@ -8,6 +8,7 @@ sc_engine *sc_engine_new(const sc_config *config) {
     sc_engine *e = calloc(1, sizeof *e);
     if (!e) return NULL;
     e->config = *config;
+    e->counters = &e->uncovered;
     e->random = config->seed * 0x9E3779B97F4A7C15u + config->member;
     sc_out_init(e);
     sc_events_init(e);
@@ -48,14 +49,11 @@ void sc_engine_free(sc_engine *e) {
 
 sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }
 
-uint64_t sc_engine_stamped(const sc_engine *e) { return e->counters.stamped; }
+uint64_t sc_engine_stamped(const sc_engine *e) { return e->counters->stamped; }
 
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n) {
-    sc_counters counters = e->counters;
-    counters.slabs_in_use = sc_slab_pool_in_use(e->pool);
-    counters.slabs_exhausted = sc_slab_pool_exhausted(e->pool);
-    counters.own_closed_bytes = e->queue.closed_bytes;
-    counters.window_bytes = e->in_view ? (e->group.window ? e->group.window : e->forward.window) : 0;
+    sc_counters counters = *e->counters;
+    sc_counters_now(e, &counters);
     size_t i = 0;
 #define X(name)                                                                                                        \
     if (i < n) {                                                                                                       \
@@ -105,6 +103,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_detect_tick(e, now);
         sc_taken_tick(e, now);
         sc_stand_tick(e, now);
+        sc_posts_tick(e, now);
         if (order_deadline(e) <= now) sc_settle(e, now);
     }
 }
@@ -124,7 +123,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
 
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (sc_transmit_return(e)) {
-        e->counters.lent_stalls++;
+        e->counters->lent_stalls++;
         sc_may_send(e);
         sc_settle(e, now);
     }

@@ -574,6 +574,13 @@ typedef struct {
 /* Names and values, at most `n`; returns how many there are. */
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n);
 
+/* The memory of a board (native/board/board.h): the counters are there from now on, and at each heartbeat gauges and a row for
+ * each member are written. It must outlive the engine. -1 without room. */
+struct sc_board;
+int sc_engine_board(sc_engine *e, struct sc_board *board);
+/* An event for the board's flight recorder; `member`: id of the one that it is about, or 0. */
+void sc_engine_note(sc_engine *e, uint64_t member, const char *text, size_t len, int64_t now);
+
 /* State of one stream at this member, for status and tests: highest delivered, highest received, stable. */
 typedef struct {
     uint64_t delivered, received, stable;

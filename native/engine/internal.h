@@ -14,6 +14,7 @@
 #include "delivery/taken.h"
 #include "detect/detect.h"
 #include "engine/engine.h"
+#include "engine/posts.h"
 #include "engine/receive.h"
 #include "engine/send.h"
 #include "order/order.h"
@@ -56,7 +57,9 @@ typedef struct sc_peer {
 struct sc_engine {
     sc_config config;
     sc_slab_pool *pool;
-    sc_counters counters;
+    sc_counters *counters; /* on the board, or `uncovered` */
+    sc_counters uncovered;
+    sc_posts posts; /* engine/posts.c */
     uint64_t random;
     int64_t now; /* of the last receive or tick */
     int64_t wall; /* of the last send */

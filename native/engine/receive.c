@@ -3,15 +3,15 @@
 
 static void count_drop(sc_engine *e, sc_wire_result result) {
     switch (result) {
-    case SC_WIRE_SHORT: e->counters.drop_short++; break;
-    case SC_WIRE_MAGIC_BAD: e->counters.drop_magic++; break;
+    case SC_WIRE_SHORT: e->counters->drop_short++; break;
+    case SC_WIRE_MAGIC_BAD: e->counters->drop_magic++; break;
     case SC_WIRE_VERSION_BAD:
-        if (e->counters.drop_version++ < SC_FOREIGN_SIGNS) sc_push_event(e, SC_EVENT_FOREIGN, 0, 0, NULL, NULL, 0);
+        if (e->counters->drop_version++ < SC_FOREIGN_SIGNS) sc_push_event(e, SC_EVENT_FOREIGN, 0, 0, NULL, NULL, 0);
         break;
-    case SC_WIRE_GROUP_BAD: e->counters.drop_group++; break;
-    case SC_WIRE_KEY_BAD: e->counters.drop_key++; break;
-    case SC_WIRE_CRC_BAD: e->counters.drop_crc++; break;
-    default: e->counters.drop_field++; break;
+    case SC_WIRE_GROUP_BAD: e->counters->drop_group++; break;
+    case SC_WIRE_KEY_BAD: e->counters->drop_key++; break;
+    case SC_WIRE_CRC_BAD: e->counters->drop_crc++; break;
+    default: e->counters->drop_field++; break;
     }
 }
 
@@ -91,10 +91,10 @@ static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, 
 
 /* Does the receive ring have a free slot for it? */
 static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
-    if (seqno < rx->next) return drop(&e->counters.packets_duplicate);
-    if (seqno >= rx->first + e->config.ring_packets) return drop(&e->counters.drop_window);
-    if (!sc_rx_ready(e, rx)) return drop(&e->counters.drop_slabs);
-    return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters.packets_duplicate) : 1;
+    if (seqno < rx->next) return drop(&e->counters->packets_duplicate);
+    if (seqno >= rx->first + e->config.ring_packets) return drop(&e->counters->drop_window);
+    if (!sc_rx_ready(e, rx)) return drop(&e->counters->drop_slabs);
+    return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters->packets_duplicate) : 1;
 }
 
 /* Passes contiguous packets on: to the order, which puts them in the delivery queue, or to the reader of the stream. The order
@@ -117,20 +117,20 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     uint64_t seqno = sc_get_seqno(p);
     if (!sc_of_pair((uint64_t)stream) && !e->order.ops->accepts(e, peer, stream, p))
-        return drop(&e->counters.drop_field);
-    if (is_frozen(e, peer, stream, seqno)) return drop(&e->counters.drop_frozen);
+        return drop(&e->counters->drop_field);
+    if (is_frozen(e, peer, stream, seqno)) return drop(&e->counters->drop_frozen);
     if (stream == SC_STREAM_GROUP) sc_flow_claim(rx, sc_get_claim(p));
     if (direct)
         sc_rx_stable(e, rx, sc_get_stable(p));
     else if (!sc_gaps_asked(rx, seqno))
-        return drop(&e->counters.drop_address);
+        return drop(&e->counters->drop_address);
     if (!has_place(e, rx, seqno)) return 0;
-    if (beyond_share(e, rx, stream, seqno, len)) return drop(&e->counters.drop_share);
+    if (beyond_share(e, rx, stream, seqno, len)) return drop(&e->counters->drop_share);
     if (!sc_rx_put(e, rx, seqno, p, len, slab)) {
         sc_detect_starved(e, now);
-        return drop(&e->counters.drop_slabs);
+        return drop(&e->counters->drop_slabs);
     }
-    e->counters.packets_received++;
+    e->counters->packets_received++;
     sc_gaps_came(e, rx, seqno, now);
     uint64_t before = rx->next;
     sc_rx_extend(e, rx);
@@ -178,14 +178,14 @@ static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, 
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
     if (peer && !sc_same_address(from, &peer->address) &&
         ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !is_members(e, from)))
-        return drop(&e->counters.drop_address);
+        return drop(&e->counters->drop_address);
     int limited = type == SC_TYPE_CONTROL || (type == SC_TYPE_PING && !peer);
-    return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters.drop_rate) : 1;
+    return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters->drop_rate) : 1;
 }
 
 /* A datagram of a type that belongs to one order. */
 static int hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
-    if (peer->cut.lost || !e->order.ops->hear) return drop(&e->counters.drop_field);
+    if (peer->cut.lost || !e->order.ops->hear) return drop(&e->counters->drop_field);
     e->order.ops->hear(e, peer, p, now);
     return 1;
 }
@@ -215,7 +215,7 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
 static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
                            int current) {
     uint64_t standing = current && sc_get_flags(p) & SC_FLAG_STANDING ? (uint64_t)1 << 32 | sc_get_crc(p) : 0;
-    if (standing && peer->standing == standing) return drop(&e->counters.drop_repeated);
+    if (standing && peer->standing == standing) return drop(&e->counters->drop_repeated);
     int told = sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), sc_get_view_tag(p), from, p + SC_COMMON_HEADER,
                              len - SC_COMMON_HEADER) != NULL;
     if (peer) peer->standing = told ? standing : 0;
@@ -236,24 +236,24 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
         return 1;
     }
     if (type == SC_TYPE_HEARTBEAT && !current) sc_detect_stranger(e, tag, from, now);
-    if (!peer) return drop(&e->counters.drop_stranger);
+    if (!peer) return drop(&e->counters->drop_stranger);
     if (type == SC_TYPE_PONG && alive) {
         sc_on_pong(e, peer, p, now);
         return 1;
     }
-    return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters.drop_view);
+    return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters->drop_view);
 }
 
 static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
-    e->counters.datagrams_received++;
-    e->counters.bytes_received += len;
+    e->counters->datagrams_received++;
+    e->counters->bytes_received += len;
     sc_wire_result result = sc_wire_check(p, len, e->config.group);
     if (result != SC_WIRE_OK) {
         count_drop(e, result);
         return 0;
     }
     uint64_t sender = sc_get_sender(p);
-    if (sender == e->config.member) return drop(&e->counters.drop_own);
+    if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);
     if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
     return receive_valid(e, peer, slab, p, len, from, now);

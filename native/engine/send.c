@@ -12,7 +12,7 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
     do {
         uint64_t take = len - done < most ? len - done : most;
         if (e->queue.self_bytes && e->queue.self_bytes + take > window) {
-            e->counters.credit_stalls++;
+            e->counters->credit_stalls++;
             return SC_AGAIN;
         }
         size_t at = sc_wire_offsets((uint32_t)take);
@@ -45,7 +45,7 @@ static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *
         *progress = done += take;
     } while (done < len);
     e->self_seqno++;
-    e->counters.messages_sent++;
+    e->counters->messages_sent++;
     return SC_SENT;
 }
 

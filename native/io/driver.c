@@ -1,10 +1,15 @@
 /* The life cycle of a driver: its parts start and stop together. */
+#include <stddef.h>
+
+#include "board/board.h"
 #include "io/driver_internal.h"
 
 int sc_driver_init(sc_driver *d, sc_engine *engine, sc_mutex *lock, const sc_drive_config *config) {
     d->config = *config;
     d->engine = engine;
     d->lock = lock;
+    d->counters = &d->uncovered;
+    d->io.counters = &d->io.uncovered;
     sc_role_init(&d->role);
     sc_cond_init(&d->turn.free);
     sc_waits_init(&d->waits);
@@ -71,8 +76,26 @@ void sc_driver_poke(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
+/* In the order of their fields. */
+#define SOCKETS "io_sends io_receives io_gso_refused io_send_errors io_receive_errors io_truncated io_refused "
+#define THREADS "io_turns io_rounds io_polls io_naps io_nap_bytes io_kicks "
+
+int sc_driver_board(sc_driver *d, struct sc_board *board) {
+    sc_board_part *sockets = sc_board_add(board, "sockets", SOCKETS, sizeof *d->io.counters, 1);
+    sc_board_part *threads = sc_board_add(board, "threads", THREADS, sizeof *d->counters, 1);
+    if (!sockets || !threads) return -1;
+    sc_io_counters *io = (sc_io_counters *)sc_board_at(board, sockets, 0);
+    sc_drive_counters *drive = (sc_drive_counters *)sc_board_at(board, threads, 0);
+    *io = *d->io.counters;
+    *drive = *d->counters;
+    d->io.counters = io;
+    d->counters = drive;
+    sockets->used = threads->used = 1;
+    return 0;
+}
+
 void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive) {
-#define READ(to, of, name) (to)->name = sc_counted(&(of).name)
+#define READ(to, of, name) (to)->name = sc_counted(&(of)->name)
     READ(io, d->io.counters, sends);
     READ(io, d->io.counters, receives);
     READ(io, d->io.counters, gso_refused);

@@ -144,7 +144,8 @@ typedef struct sc_driver {
     sc_turn turn;
     sc_atomic stop;
     int closed; /* under the engine's lock */
-    sc_drive_counters counters; /* read by sc_driver_counters */
+    sc_drive_counters *counters; /* on the board, or `uncovered`; read by sc_driver_counters */
+    sc_drive_counters uncovered;
 } sc_driver;
 
 /* `io` is open. 0, or -1 without memory. */
@@ -155,6 +156,9 @@ void sc_driver_stop(sc_driver *d);
 void sc_driver_close(sc_driver *d);
 void sc_driver_free(sc_driver *d);
 
+/* The counters are on this board from now on; called before any thread uses the driver. -1 without room. */
+struct sc_board;
+int sc_driver_board(sc_driver *d, struct sc_board *board);
 /* Of all threads, without a lock. */
 void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counters *drive);
 

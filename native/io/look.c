@@ -4,7 +4,7 @@
 /* Have sends failed since the last look, or are segments no longer taken? */
 static int refuses_sends(sc_driver *d) {
     sc_looks *looks = &d->looks;
-    uint64_t errors = sc_counted(&d->io.counters.send_errors);
+    uint64_t errors = sc_counted(&d->io.counters->send_errors);
     int segments = (int)sc_load(&d->io.gso), refused = errors != looks->send_errors || segments < looks->segments;
     looks->send_errors = errors;
     looks->segments = segments;

@@ -52,7 +52,7 @@ int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
 static void become_holder(sc_driver *d) {
     d->role.holder = SC_ROLE_CALLER;
     d->role.turns++;
-    sc_count(&d->counters.turns, 1);
+    sc_count(&d->counters->turns, 1);
 }
 
 /* Under `role.lock`. */

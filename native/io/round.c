@@ -38,9 +38,9 @@ static void nap(sc_driver *d, int64_t until) {
     int64_t now = sc_now(), came = (int64_t)d->round.came;
     int64_t end = sc_pace_nap(pace, came, sc_earlier(until, d->round.deadline), now);
     if (d->round.cut_short || !end) return;
-    sc_count(&d->counters.naps, 1);
-    uint64_t most = sc_counted(&d->counters.nap_bytes);
-    if (pace->nap_bytes > most) sc_count(&d->counters.nap_bytes, pace->nap_bytes - most);
+    sc_count(&d->counters->naps, 1);
+    uint64_t most = sc_counted(&d->counters->nap_bytes);
+    if (pace->nap_bytes > most) sc_count(&d->counters->nap_bytes, pace->nap_bytes - most);
     sc_sleep(end - now);
     slept(d, end);
 }
@@ -88,7 +88,7 @@ static uint64_t spin(sc_driver *d, int64_t ns, int64_t until, int *urgent) {
 static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
     if (!sc_pace_polls(&d->round.pace, until, sc_now())) return 0;
     uint64_t bytes = spin(d, SC_PACE_POLL_NS, until, urgent);
-    sc_count(&d->counters.polls, 1);
+    sc_count(&d->counters->polls, 1);
     sc_pace_polled(&d->round.pace, bytes > 0);
     return bytes;
 }
@@ -124,7 +124,7 @@ static void measure(sc_driver *d, int64_t now) {
 
 int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     int urgent = 0, woken = 0;
-    sc_count(&d->counters.rounds, 1);
+    sc_count(&d->counters->rounds, 1);
     if (may_nap && d->round.pace.nap_ns > 0) nap(d, until);
     int64_t spins = d->config.busy_poll_ns;
     uint64_t bytes = spins > 0 ? spin(d, spins, until, &urgent) : poll_briefly(d, until, &urgent);

@@ -79,7 +79,7 @@ static void receive_error(sc_io *io, int code) {
         return;
     }
 #endif
-    sc_count(&io->counters.receive_errors, 1);
+    sc_count(&io->counters->receive_errors, 1);
 }
 
 #if defined(__linux__)
@@ -111,7 +111,7 @@ static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
 static int receive_single(sc_io *io, int lane, sc_io_datagram *in) {
     sc_sockaddr from;
     ssize_t len = receive_from(io->fd[lane], in->whole, SC_SLAB_BYTES, &from);
-    sc_count(&io->counters.receives, 1);
+    sc_count(&io->counters->receives, 1);
     if (len < 0) {
         receive_error(io, errno);
         return 0;
@@ -165,7 +165,7 @@ __attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_
                                                 .msg_controllen = gro ? sizeof r.control[i] : 0};
     }
     int got = receive_messages(io, io->fd[lane], r.messages, n);
-    sc_count(&io->counters.receives, 1);
+    sc_count(&io->counters->receives, 1);
     if (got < 0) {
         receive_error(io, errno);
         return 0;
@@ -174,7 +174,7 @@ __attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_
         in[i].len = r.messages[i].msg_len;
         in[i].segment = gro ? gro_segment(&r.messages[i].msg_hdr) : 0;
         if (r.messages[i].msg_hdr.msg_flags & MSG_TRUNC) {
-            sc_count(&io->counters.truncated, 1);
+            sc_count(&io->counters->truncated, 1);
             in[i].len = 0;
         }
         locate(&in[i], room);
@@ -198,7 +198,7 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
         sc_sockaddr from;
         socklen_t len = sizeof from;
         long bytes = recvfrom(io->fd[lane], (char *)in[got].whole, SC_SLAB_BYTES, SC_MSG_DONTWAIT, &from.any, &len);
-        sc_count(&io->counters.receives, 1);
+        sc_count(&io->counters->receives, 1);
         if (bytes < 0) {
             receive_error(io, sc_errno());
             break;
@@ -233,7 +233,7 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
             if (!of_ip) continue;
             memcpy(&error, CMSG_DATA(c), sizeof error);
             if (error.ee_errno != ECONNREFUSED) continue;
-            sc_count(&io->counters.refused, 1);
+            sc_count(&io->counters->refused, 1);
             sc_address_from(&to[n++], &about);
         }
     }
@@ -297,10 +297,10 @@ static void send_one_by_one(sc_io *io, const sc_aimed *aimed) {
     for (uint32_t i = 0; i < run->n; i++) {
         int tries = 3;
         for (;;) {
-            sc_count(&io->counters.sends, 1);
+            sc_count(&io->counters->sends, 1);
             if (known && send_datagram(by, run->p[i], run->len[i], &to, len) >= 0) break;
             if (!known || tries-- == 0 || !send_again(io, by, sc_errno())) {
-                sc_count(&io->counters.send_errors, 1);
+                sc_count(&io->counters->send_errors, 1);
                 break;
             }
         }
@@ -325,7 +325,7 @@ static int is_gso_refusal(int code) { return code == EINVAL || code == EIO || co
 static void flush_messages(sc_io *io, sc_sending *out) {
     int done = 0, tries = 3;
     while (done < out->n) {
-        sc_count(&io->counters.sends, 1);
+        sc_count(&io->counters->sends, 1);
         int sent = sendmmsg(out->by, out->messages + done, (unsigned)(out->n - done), 0);
         if (sent > 0) {
             done += sent;
@@ -335,8 +335,8 @@ static void flush_messages(sc_io *io, sc_sending *out) {
         int code = errno;
         struct msghdr *first = &out->messages[done].msg_hdr;
         if (first->msg_controllen != 0 && is_gso_refusal(code)) {
-            sc_count(&io->counters.gso_refused, 1);
-            if (io->counters.gso_refused >= 8) sc_store(&io->gso, 0); /* not this path, this device or this kernel */
+            sc_count(&io->counters->gso_refused, 1);
+            if (io->counters->gso_refused >= 8) sc_store(&io->gso, 0); /* not this path, this device or this kernel */
             send_one_by_one(io, out->aimed[done]);
             done++;
         } else if (code == ENOSYS) {
@@ -344,7 +344,7 @@ static void flush_messages(sc_io *io, sc_sending *out) {
             for (; done < out->n; done++) /* a run of datagrams may be several messages */
                 if (done == 0 || out->aimed[done] != out->aimed[done - 1]) send_one_by_one(io, out->aimed[done]);
         } else if (tries-- == 0 || !send_again(io, out->by, code)) {
-            sc_count(&io->counters.send_errors, out->packets[done]);
+            sc_count(&io->counters->send_errors, out->packets[done]);
             done++;
             tries = 3;
         }
@@ -374,7 +374,7 @@ static void add_message(sc_io *io, sc_sending *out, const sc_aimed *aimed, uint3
     int i = out->n, known;
     socklen_t len = destination(io, aimed, &out->to[i], &known);
     if (!known) {
-        sc_count(&io->counters.send_errors, n);
+        sc_count(&io->counters->send_errors, n);
         return;
     }
     int laid = i && n == run->n && out->aimed[i - 1]->run == run; /* as a whole, on its way to another address */

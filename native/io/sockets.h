@@ -92,7 +92,8 @@ typedef struct sc_io {
     const sc_targets *targets; /* whom the group's datagrams are for; NULL: nobody yet. Of the sending thread */
     sc_atomic last_code; /* of the last send error */
     sc_atomic troubled; /* an error about an earlier datagram was reported: sc_io_refused tells more */
-    sc_io_counters counters;
+    sc_io_counters *counters; /* on the board, or `uncovered` */
+    sc_io_counters uncovered;
 } sc_io;
 
 /* These are the targets from now on, of which there may be others at each call. Called by the sending thread. */

@@ -118,7 +118,7 @@ void sc_wake_caller(sc_driver *d, int what) {
 }
 
 void sc_kick_io(sc_driver *d) {
-    sc_count(&d->counters.kicks, 1);
+    sc_count(&d->counters->kicks, 1);
     if (d->role.io_state == SC_IO_POLLING)
         sc_io_wake(&d->io);
     else if (d->role.io_state != SC_IO_AWAKE)

@@ -60,11 +60,11 @@ static void tell(sc_engine *e) {
         uint32_t entries = fill(e, p);
         if (!entries) return;
         if (!sc_record_put(e, &s->sharing, p, entries)) {
-            e->counters.drop_slabs++;
+            e->counters->drop_slabs++;
             break;
         }
         for (uint32_t i = 0; i < entries; i++) s->told[sc_get_record_rank(p, i)] += sc_get_record_count(p, i);
-        e->counters.records++;
+        e->counters->records++;
     }
     s->overdue = 1;
 }

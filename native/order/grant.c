@@ -142,7 +142,7 @@ static void refuse_past(sc_engine *e, uint32_t rank) {
     const granting *s = e->order.state;
     uint64_t place = place_of(e, rank);
     if (rank == e->view.rank || !place || place >= s->place_next) return;
-    e->counters.drop_field++;
+    e->counters->drop_field++;
     sc_rx_refuse(e, &e->peers[rank]->group);
 }
 
@@ -181,7 +181,7 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
     packet->own = tx->next - 1;
     sc_own_packet(e, packet->own, packet->messages);
     s->packed++;
-    e->counters.stamped += (uint64_t)sc_is_sequencer(e);
+    e->counters->stamped += (uint64_t)sc_is_sequencer(e);
     uint64_t place = sc_is_sequencer(e) ? s->granted++ : take_place(s);
     if (!place) {
         e->order.held++;
@@ -220,7 +220,7 @@ static void say_want(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     say(e, e->peers[e->view.sequencer], SC_TYPE_WANT, &(answer){.number = s->number, .count = s->count});
     s->ask_due = sc_back_off(e, &s->ask_wait, now);
-    e->counters.wants_sent++;
+    e->counters->wants_sent++;
 }
 
 /* A new request: for waiting packets, and, while nobody else sends, for those that will probably be packed until it and the next
@@ -255,7 +255,7 @@ static int put_void(sc_engine *e, places each) {
     sc_put_record_rank(p, 0, (uint16_t)e->view.rank);
     sc_put_record_count(p, 0, (uint16_t)count_of(each));
     if (!sc_record_put(e, &s->sharing, p, 1)) return 0;
-    e->counters.places_void += count_of(each);
+    e->counters->places_void += count_of(each);
     return 1;
 }
 
@@ -336,14 +336,14 @@ static int answer_want(sc_engine *e, const sc_peer *peer, const uint8_t *p) {
     uint64_t number = sc_get_grant_number(p);
     uint32_t count = sc_get_grant_count(p);
     if (!sc_is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
-    if (number <= last->number) e->counters.packets_duplicate++;
+    if (number <= last->number) e->counters->packets_duplicate++;
     if (number < last->number || e->cut.gate_closed) return 1;
     if (number > last->number && s->n_open == ANSWERS_MAX) return 1; /* it will be repeated */
     if (number > last->number) {
         *last = (answer){.number = number, .count = count, .first = s->granted};
         note_granted(s, peer->rank, last);
         s->granted += count;
-        e->counters.stamped += count;
+        e->counters->stamped += count;
     }
     say(e, peer, SC_TYPE_GRANT, last);
     return 1;
@@ -354,7 +354,7 @@ static int take_grant(sc_engine *e, const sc_peer *peer, const uint8_t *p, int64
     places got = {sc_get_grant_place(p), sc_get_grant_place(p) + sc_get_grant_count(p)};
     if (peer->rank != (uint32_t)e->view.sequencer || sc_get_grant_number(p) > s->number) return 0;
     if (!s->asks || sc_get_grant_number(p) != s->number) {
-        e->counters.packets_duplicate++;
+        e->counters->packets_duplicate++;
         return 1;
     }
     if (count_of(got) != s->count || got.first < s->place_next || got.first < s->hand[0].end) return 0;
@@ -371,7 +371,7 @@ static int take_grant(sc_engine *e, const sc_peer *peer, const uint8_t *p, int64
 static void hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     uint8_t type = sc_get_type(p);
     if (type == SC_TYPE_WANT ? answer_want(e, peer, p) : type == SC_TYPE_GRANT && take_grant(e, peer, p, now)) return;
-    e->counters.drop_field++;
+    e->counters->drop_field++;
 }
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */

@@ -206,7 +206,7 @@ static uint32_t deliver_come(sc_engine *e, uint32_t rank, uint64_t most) {
 static uint32_t begin_record(sc_engine *e, uint32_t rank, uint64_t most) {
     recording *s = e->order.state;
     if (!sc_tx_may_insert(e, &e->group, SC_RECORD_LEN(1), SC_RECORD_RESERVE(e->group.window))) {
-        e->counters.credit_stalls++;
+        e->counters->credit_stalls++;
         return 0;
     }
     sc_rx_packet record = {.len = SC_RECORD_LEN(1)};
@@ -220,7 +220,7 @@ static uint32_t begin_record(sc_engine *e, uint32_t rank, uint64_t most) {
     s->newest = e->group.next;
     sc_tx_insert(e, &e->group, &record, 0, 0, e->own.last);
     pass_own(e);
-    e->counters.records++;
+    e->counters->records++;
     return count;
 }
 
@@ -257,7 +257,7 @@ static int order_stream(sc_engine *e, uint32_t rank, uint64_t most) {
         uint8_t *p = unsent_record(e);
         uint32_t count = p ? continue_record(e, p, rank, most) : begin_record(e, rank, most);
         if (!count) return 0;
-        e->counters.stamped += count;
+        e->counters->stamped += count;
         most -= count;
     }
     return 1;
@@ -304,7 +304,7 @@ static size_t offer(sc_engine *e, sc_offer *out, uint64_t *batch) {
             if (p) describe(&out[n++], p, at[r]++, r);
         }
     }
-    if (n) s->batch = *batch = ++e->counters.policy_batches;
+    if (n) s->batch = *batch = ++e->counters->policy_batches;
     return n;
 }
 
@@ -315,7 +315,7 @@ static int decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n)
     s->due = SC_NEVER;
     s->planned = s->carried_out = 0;
     if (!ranks) {
-        e->counters.policy_failed++;
+        e->counters->policy_failed++;
         if (!e->cut.gate_closed) order_all(e);
         return 1;
     }
@@ -352,7 +352,7 @@ static void order_by_policy(sc_engine *e, int64_t now) {
         s->due = now + e->config.policy_ns;
         sc_push_event(e, SC_EVENT_OFFERS, 0, e->view.tag, NULL, NULL, 0);
     } else if (now >= s->due) {
-        e->counters.policy_late++;
+        e->counters->policy_late++;
         s->batch = 0;
         s->due = SC_NEVER;
         order_all(e);

@@ -27,7 +27,7 @@ static uint64_t stamp(sc_engine *e, uint8_t *p, uint32_t rank, uint64_t origin, 
     sc_put_global_seqno(p, global);
     if (global) s->global_next += messages;
     e->order.returned[rank] = origin; /* E-01: the forward stream is FIFO without gaps, so each is one higher */
-    e->counters.stamped++;
+    e->counters->stamped++;
     return global;
 }
 
@@ -115,7 +115,7 @@ static void stamp_forwards(sc_engine *e, int64_t now) {
         }
         sc_tx_close(e, &e->group); /* the own open packet comes first, and takes its slot in the ring */
         if (!may_take(e, sc_rx_at(e, rx, rx->queued)->len)) {
-            e->counters.credit_stalls++;
+            e->counters->credit_stalls++;
             return;
         }
         idle = 0;
@@ -162,12 +162,12 @@ void sc_stamping_advance(sc_engine *e, sc_peer *peer) {
         uint32_t rank = sc_get_origin_rank(p);
         uint64_t number = sc_get_origin_seqno(p), *returned = &e->order.returned[rank];
         if (number > *returned + 1) { /* stamping leaves no gap (E-01): the packet is not the sequencer's */
-            e->counters.drop_field++;
+            e->counters->drop_field++;
             sc_rx_refuse(e, rx);
             return;
         }
         if (number <= *returned) { /* SEQ-18 */
-            e->counters.packets_duplicate++;
+            e->counters->packets_duplicate++;
             pass_over(e, peer);
             continue;
         }

@@ -127,7 +127,7 @@ static void hear(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     else if (header == SC_TOTAL_SEQ_ACK && sc_is_sequencer(e) && id < e->group.unsent)
         sc_flow_received(peer, id);
     else
-        e->counters.drop_field++;
+        e->counters->drop_field++;
 }
 
 static void settle(sc_engine *e, int64_t now) {

@@ -27,7 +27,7 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
     rx->acked_charged = rx->charged;
     rx->acked_consumed = rx->consumed;
     rx->ack_at = 0;
-    e->counters.acks_sent++;
+    e->counters->acks_sent++;
 }
 
 /* Which of the receivers of this member's multicasts we are: 0 to n - 2. */
@@ -123,10 +123,10 @@ void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     sc_tx_stream *tx = sc_tx_of(e, peer, (int)sc_get_ack_stream(p));
     int others = tx == &e->forward && (int32_t)peer->rank != e->order.forward_to; /* only their receiver has forwards */
     if (!tx || others || !tx->packets || consumed > delivered || delivered >= tx->unsent || received >= tx->unsent) {
-        e->counters.drop_field++;
+        e->counters->drop_field++;
         return;
     }
-    e->counters.acks_received++;
+    e->counters->acks_received++;
     if (tx == &e->group)
         sc_credit_group(e, peer, p);
     else

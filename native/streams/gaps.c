@@ -7,7 +7,7 @@ static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
 
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
     if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out the packets held inside it */
-        e->counters.gaps_full++;
+        e->counters->gaps_full++;
         sc_gap *last = &rx->gaps[SC_GAPS_MAX - 1];
         if (hi > last->hi) last->hi = hi;
         return;
@@ -172,7 +172,7 @@ static int send_nak(sc_engine *e, const sc_peer *target, const sc_peer *owner, i
         sc_put_nak_lo(p, k, missing->pairs[2 * k]);
         sc_put_nak_hi(p, k, missing->pairs[2 * k + 1]);
     }
-    e->counters.naks_sent++;
+    e->counters->naks_sent++;
     return 1;
 }
 

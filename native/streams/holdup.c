@@ -181,8 +181,8 @@ static void note_stalls(sc_engine *e, int64_t now) {
 static void rate(sc_engine *e, int64_t now) {
     sc_holdup *h = &e->holdup;
     if (now - h->rated < SECOND) return;
-    h->rate = per_second(e->counters.messages_delivered - h->delivered, now - h->rated);
-    h->delivered = e->counters.messages_delivered;
+    h->rate = per_second(e->counters->messages_delivered - h->delivered, now - h->rated);
+    h->delivered = e->counters->messages_delivered;
     h->rated = now;
 }
 

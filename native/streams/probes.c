@@ -11,7 +11,7 @@ static void say_probe(sc_engine *e, const sc_tx_stream *tx, const sc_address *to
     sc_put_probe_stream(p, (uint64_t)tx->stream);
     sc_put_probe_highest(p, tx->unsent - 1);
     sc_put_probe_stable(p, tx->stable);
-    e->counters.probes_sent++;
+    e->counters->probes_sent++;
 }
 
 static void probe(sc_engine *e, sc_tx_stream *tx, const sc_address *to, int64_t now) {

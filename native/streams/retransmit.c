@@ -41,13 +41,13 @@ static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
 static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, uint64_t seqno, int64_t now) {
     sc_tx_stream *tx = sc_tx_of(e, requester, stream);
     if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
-        e->counters.retransmit_missing++;
+        e->counters->retransmit_missing++;
         return NULL;
     }
     sc_tx_packet *packet = sc_tx_at(tx, seqno);
     int fresh = packet->retransmitted_to && now - packet->retransmitted_at < e->config.retransmit_hold_ns;
     if (fresh && (packet->retransmitted_to == requester->rank + 1 || packet->retransmitted_to == UINT32_MAX)) {
-        e->counters.retransmit_held++;
+        e->counters->retransmit_held++;
         return NULL;
     }
     /* A second member lacks it too, and the first answer has not left yet: one multicast serves both. */
@@ -67,7 +67,7 @@ static const sc_rx_packet *held_packet(sc_engine *e, uint64_t owner, int stream,
     const sc_rx_stream *rx = peer ? &peer->group : NULL;
     if (rx && rx->packets && seqno >= rx->first && seqno <= rx->highest && sc_rx_at(e, rx, seqno)->p)
         return sc_rx_at(e, rx, seqno);
-    e->counters.retransmit_missing++;
+    e->counters->retransmit_missing++;
     return NULL;
 }
 
@@ -79,7 +79,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
     if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
-        e->counters.retransmit_limited++;
+        e->counters->retransmit_limited++;
         return 0;
     }
     if (sent) {
@@ -122,10 +122,10 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     uint64_t owner = sc_get_nak_owner(p);
     int stream = (int)sc_get_nak_stream(p);
     uint32_t n = sc_get_nak_n(p);
-    e->counters.naks_received++;
+    e->counters->naks_received++;
     uint64_t least_held, end; /* the seqnos that can be held: only these are looked up */
     if (!held_of(e, peer, owner, stream, &least_held, &end)) {
-        e->counters.retransmit_missing++;
+        e->counters->retransmit_missing++;
         return;
     }
     /* Between two NAKs for one range no member can lack more than a ring holds. */
@@ -135,13 +135,13 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     }
     for (uint32_t i = 0; i < n; i++) {
         uint64_t lo = sc_get_nak_lo(p, i), hi = sc_get_nak_hi(p, i);
-        if (lo < least_held || hi >= end) e->counters.retransmit_missing++;
+        if (lo < least_held || hi >= end) e->counters->retransmit_missing++;
         if (lo < least_held) lo = least_held;
         if (hi >= end) hi = end - 1;
         for (uint64_t seqno = lo; seqno <= hi; seqno++) {
             if (peer->again.naks_left-- <= 0) {
                 peer->again.naks_left = 0;
-                e->counters.retransmit_limited++;
+                e->counters->retransmit_limited++;
                 return;
             }
             if (!again(e, peer, owner, stream, seqno, now)) return;

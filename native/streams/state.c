@@ -13,8 +13,8 @@ int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t l
     tx->ended = 0;
     uint64_t before = *done;
     int result = sc_tx_pack(e, tx, p, len, done, wall, 0);
-    e->counters.state_bytes_sent += *done - before;
-    if (result == SC_SENT) e->counters.messages_sent--; /* state is not a message */
+    e->counters->state_bytes_sent += *done - before;
+    if (result == SC_SENT) e->counters->messages_sent--; /* state is not a message */
     return result;
 }
 
@@ -76,6 +76,6 @@ size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t le
         peer->reading.at += (uint32_t)take;
         if (take == left) next_packet(e, peer);
     }
-    e->counters.state_bytes_read += done;
+    e->counters->state_bytes_read += done;
     return done;
 }

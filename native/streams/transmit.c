@@ -49,8 +49,8 @@ static void run_add(sc_tx *run, const uint8_t *p, uint32_t len) {
 }
 
 static void count_run(sc_engine *e, const sc_tx *run) {
-    e->counters.datagrams_sent += run->n;
-    e->counters.bytes_sent += run->bytes;
+    e->counters->datagrams_sent += run->n;
+    e->counters->bytes_sent += run->bytes;
 }
 
 static int transmit_out(sc_engine *e, sc_tx *out, int max) {
@@ -97,7 +97,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         uint32_t len = 0;
         const uint8_t *p = again_bytes(e, a, &len, now);
         if (!p) {
-            e->counters.retransmit_missing++;
+            e->counters->retransmit_missing++;
             continue;
         }
         int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
@@ -105,7 +105,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
         if (!joins || !run_fits(&out[k - 1], len)) run_start(&out[k++], lane, to);
         run_add(&out[k - 1], p, len);
-        e->counters.packets_retransmitted++;
+        e->counters->packets_retransmitted++;
     }
     sc_again_pop(e, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
@@ -136,7 +136,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             run_add(&out[k], packet->p, packet->len);
             lend(e, tx, packet);
             sc_tx_sent(e, tx, packet->len);
-            e->counters.packets_sent++;
+            e->counters->packets_sent++;
             tx->unsent++;
         }
         e->lent.first_bytes += out[k].bytes;

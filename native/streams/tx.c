@@ -171,7 +171,7 @@ static int has_credit(sc_engine *e, sc_tx_stream *tx) {
     int allowed = sc_tx_allows(e, tx, charge, 0);
     tx->starved_until = allowed ? 0 : e->now + STARVED_NS;
     if (allowed && leaves_own(e, tx, charge)) return 1;
-    e->counters.credit_stalls++;
+    e->counters->credit_stalls++;
     return 0;
 }
 
@@ -181,7 +181,7 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
     else if (!has_credit(e, tx))
         return 0;
     if (!force && tx == &e->group && sc_own_closed_full(e)) {
-        e->counters.own_closed_stalls++;
+        e->counters->own_closed_stalls++;
         return 0;
     }
     uint32_t spare = tx == &e->group ? e->order.spare : 0;
@@ -343,7 +343,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
         if (*done == len) {
             tx->in_message = 0;
             tx->open_messages++;
-            e->counters.messages_sent++;
+            e->counters->messages_sent++;
             return SC_SENT;
         }
         tx->open_flags |= SC_FLAG_CONT_OUT;
@@ -410,7 +410,7 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
                                : pack_uneven(e, tx, data, offsets + first, n - first);
     tx->open_pieces += (uint32_t)k;
     tx->open_messages += (uint32_t)k;
-    e->counters.messages_sent += k;
+    e->counters->messages_sent += k;
     return k;
 }
 

@@ -77,7 +77,7 @@ int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
         uint64_t done = 0;
         sc_tx_beside(e, e->order.own, r->beside[i] && e->order.ops->beside);
         if (sc_tx_pack(e, e->order.own, r->data + start, r->ends[i] - start, &done, wall, 1) != SC_SENT) return -1;
-        e->counters.messages_sent--; /* counted when it was first sent */
+        e->counters->messages_sent--; /* counted when it was first sent */
         start = r->ends[i];
     }
     return 0;

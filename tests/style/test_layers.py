@@ -402,6 +402,8 @@ READS = re.compile(
 )
 OTHER_READS = {
     "files.py": "the one way to read files of others",
+    "board/place.py": "a new file, which is written",
+    "board/read.py": "/proc",
     "journal/roll.py": "a member's own file, which it has just written",
     "cli/__init__.py": "/dev/null, in place of a standard stream that is closed",
     "cli/send.py": "what is sent may come from a FIFO",

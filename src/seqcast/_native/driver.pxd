@@ -3,6 +3,7 @@ from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
 from seqcast._native.engine cimport (
+    sc_board,
     Batch, Engine, sc_address, sc_batch, sc_engine, sc_mutex, sc_send_state, sc_taking,
 )
 
@@ -119,6 +120,8 @@ cdef extern from "io/driver.h" nogil:
         sc_io io
         sc_mutex *lock
         sc_atomic stop
+
+    int sc_driver_board(sc_driver *d, sc_board *board)
 
     ctypedef struct sc_sending:
         uint64_t to

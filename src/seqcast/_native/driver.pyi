@@ -131,6 +131,8 @@ class Driver:
     def mend(self) -> None:
         """Makes the same sockets use the interface that has the name now. Raises OSError(errno, step)."""
     def counters(self) -> dict[str, int]: ...
+    def use_board(self) -> None:
+        """The counters are on the engine's board from now on. Called before any thread uses the driver."""
     def run(self) -> None:
         """The I/O thread: returns after ``stop``."""
     def wait_control(self, until_ns: int, each_look: bool = False) -> bool:

@@ -188,6 +188,14 @@ cdef class Driver:
             "io_flushes_left": drive.flushes_left, "io_flushes_handed": drive.flushes_handed,
         }
 
+    def use_board(self):
+        cdef int result = -1
+        if self.engine.board.buf != NULL:
+            sc_mutex_lock(&self.engine.lock)
+            result = sc_driver_board(self.d, <sc_board *>self.engine.board.buf)
+            sc_mutex_unlock(&self.engine.lock)
+        assert result == 0, "the engine has a board with room for the driver's counters"
+
     @property
     def last_send_error(self):
         return sc_load(&self.d.io.last_code)

@@ -43,6 +43,23 @@ cdef extern from "order/order.h" nogil:
     const sc_order_ops *sc_order_of(uint32_t mechanism)
 
 
+cdef extern from "board/board.h" nogil:
+    enum:
+        SC_BOARD_BYTES
+    ctypedef struct sc_board_part:
+        uint64_t used
+        uint32_t n
+        uint32_t entry
+    ctypedef struct sc_board:
+        pass
+    void sc_board_begin(sc_board *b)
+    void sc_board_open(sc_board *b)
+    sc_board_part *sc_board_add(sc_board *b, const char *name, const char *fields, uint32_t entry, uint32_t n)
+    uint64_t *sc_board_at(sc_board *b, const sc_board_part *part, uint32_t i)
+    void sc_board_write(sc_board_part *part)
+    void sc_board_written(sc_board_part *part, uint64_t used)
+
+
 cdef extern from "engine/engine.h" nogil:
     enum:
         SC_ADDRESS_MAX
@@ -331,6 +348,8 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker)
     uint64_t sc_engine_view(const sc_engine *e)
     size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n)
+    int sc_engine_board(sc_engine *e, sc_board *board)
+    void sc_engine_note(sc_engine *e, uint64_t member, const char *text, size_t n, int64_t now)
     int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out)
 
 
@@ -346,6 +365,8 @@ cdef class Engine:
     cdef sc_tx runs[8]  # that the last transmit gave; their bytes do not change until the next
     cdef int n_runs
     cdef sc_sharing slots  # of datagrams that were received into shared slabs
+    cdef Py_buffer board  # `buf` is NULL if there is none
+    cdef sc_board_part *about  # of it: text
     cdef bint forked  # in a child process: a thread that does not exist here may hold the lock
 
     cdef uint64_t ask(self, count question)

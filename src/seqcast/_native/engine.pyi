@@ -352,6 +352,14 @@ class Engine:
     def stream(self, rank: int) -> tuple[int, int, int]:
         """(highest delivered, highest received, stable) of the group stream of ``rank``."""
     def counters(self) -> dict[str, int]: ...
+    # The board.
+    def use_board(self, memory: Any) -> None:
+        """From now on the counters are in ``memory``, a writable buffer of zeros, and it shows the state of the engine.
+        Called before the driver is made. The buffer is kept until the engine is gone."""
+    def board_note(self, text: bytes, member: int, now_ns: int) -> None:
+        """An event for the flight recorder; ``text`` is cut. Without a board nothing."""
+    def board_about(self, text: bytes) -> bool:
+        """Replaces the board's text about the member; False: it is too long, or there is no board."""
 
 class TakenWait:
     """A wait until the applications of all others have taken what has been sent to the group so far."""

@@ -6,7 +6,7 @@ The contract is engine.pyi; the words are those of native/engine/engine.h.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.buffer cimport PyBuffer_FillInfo
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -32,6 +32,7 @@ DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
 DEF RUNS = 8  # as the driver
 DEF OWN_MAX = 1 << 24
+DEF ABOUT_BYTES = 48 << 10
 
 
 def order_name(uint32_t mechanism):
@@ -124,6 +125,8 @@ cdef class Engine:
         for i in range(self.n_spare):
             sc_batch_clear(&self.spare[i])
         sc_mutex_destroy(&self.lock)
+        if self.board.buf != NULL:
+            PyBuffer_Release(&self.board)
 
     cdef Batch new_batch(self):
         """An empty batch, in the buffers of one that was given back."""
@@ -726,6 +729,40 @@ cdef class Engine:
         if result:
             raise ValueError(f"no member has rank {rank}")
         return state.delivered, state.received, state.stable
+
+    def use_board(self, memory):
+        cdef sc_board *board
+        cdef int result
+        if self.board.buf != NULL:
+            raise ValueError("this engine has a board already")
+        PyObject_GetBuffer(memory, &self.board, PyBUF_WRITABLE)
+        if self.board.len != SC_BOARD_BYTES or <size_t>self.board.buf % 8:
+            PyBuffer_Release(&self.board)
+            raise ValueError(f"a board has {SC_BOARD_BYTES} bytes")
+        board = <sc_board *>self.board.buf
+        sc_mutex_lock(&self.lock)
+        sc_board_begin(board)
+        result = sc_engine_board(self.e, board)
+        self.about = sc_board_add(board, b"about", b"", 8, ABOUT_BYTES // 8)
+        sc_board_open(board)
+        sc_mutex_unlock(&self.lock)
+        assert result == 0 and self.about != NULL, "a board has room for all its parts"
+
+    def board_note(self, bytes text, uint64_t member, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        sc_engine_note(self.e, member, text, len(text), now_ns)
+        sc_mutex_unlock(&self.lock)
+
+    def board_about(self, bytes text):
+        cdef size_t n = len(text)
+        if self.about == NULL or n > ABOUT_BYTES:
+            return False
+        sc_mutex_lock(&self.lock)
+        sc_board_write(self.about)
+        memcpy(sc_board_at(<sc_board *>self.board.buf, self.about, 0), <const char *>text, n)
+        sc_board_written(self.about, n)
+        sc_mutex_unlock(&self.lock)
+        return True
 
     def counters(self):
         cdef const char *names[128]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from seqcast._native import driver
@@ -137,15 +138,19 @@ class GroupBase(Uncopied):
         """
         self._refuse_forked()
         counters = self._runner.engine.counters() | self._driver.counters()
-        counters |= {f"control_{key}": value for key, value in self._runner.endpoint.counters.items()}
-        if self._runner.guard is not None:
-            counters |= {f"guard_{key}": value for key, value in self._runner.guard.counters.items()}
+        counters |= self._runner.python_counters()
         if self._journal is not None:
             counters |= {f"journal_{key}": value for key, value in self._journal.counters().items()}
         return counters
 
     if counters.__doc__:  # there is none under -OO
         counters.__doc__ += explained()
+
+    @property
+    def board(self) -> Path | None:
+        """The file in memory in which this member shows its state (setting ``board``) until it leaves; None: there is
+        none. `seqcast probe`, `top` and `metrics` read it, and ``seqcast.metrics.Collector``."""
+        return self._runner.posting.path
 
     def __repr__(self) -> str:
         return f"<seqcast.Group {self.cluster!r} member {self.member.name!r}>"

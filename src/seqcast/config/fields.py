@@ -209,6 +209,13 @@ class Config:
         low=1,
         high=1 << 30,
     )
+    board: bool = _knob(
+        True,
+        "",
+        "Whether this member shows its state to `seqcast probe`, `top` and `metrics`: counters, the view, what it "
+        "knows of the other members, and its last events. It is a file of 128 KiB in memory, which only this user and "
+        "root can read, in `$XDG_RUNTIME_DIR/seqcast` or else `/dev/shm/seqcast-<uid>`. Not on Windows.",
+    )
     journal: str = _knob(
         "",
         "directory",

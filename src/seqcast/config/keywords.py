@@ -31,6 +31,7 @@ class Settings(TypedDict, total=False):
     batch_bytes: int
     kept_bytes: int
     message_bytes_max: int
+    board: bool
     journal: str | Path | None
     journal_payload: Literal["full", "hash"]
     journal_required: bool

@@ -29,6 +29,7 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
 from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.log import PARTS
 from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.port import reports, transmit
@@ -66,6 +67,7 @@ from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
+from seqcast.net.posting import Posting
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 log = logging.getLogger("seqcast")
@@ -159,6 +161,7 @@ class Runner:
         if policies.order is not None:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         self.engine = Engine(member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **settings_of_engine)
+        self.posting = Posting(config.board, cluster, member_id, name, self.engine)
         self._requests: deque[Input] = deque()
         self.discovery: Discovery | None = None
         if config.transport == "unicast":
@@ -168,7 +171,9 @@ class Runner:
             self.driver, listener = self._open(cluster, name, member_id)
         except BaseException:
             self._stop_discovery()
+            self.posting.remove()
             raise
+        self.posting.opened(self.driver, order=order, transport=config.transport)
         warn_of(self.driver, cluster, config)
         self.member = Member(name, member_id, self.driver.address)
         settings = self._endpoint_settings(name)
@@ -481,6 +486,7 @@ class Runner:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
         self.driver.close()
+        self.posting.remove()
 
     # ---- the control thread
 
@@ -491,7 +497,8 @@ class Runner:
                 if not self._requests and self.driver.wait_control(self.endpoint.deadline(), each_look):
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
-                lines.told, lines.debugged = parts_read(logging.INFO), parts_read(logging.DEBUG)
+                lines.told = PARTS if self.posting.on else parts_read(logging.INFO)
+                lines.debugged = parts_read(logging.DEBUG)
                 asked = [self._requests.popleft()] if self._requests else []
                 effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
                 for effect in effects:
@@ -499,9 +506,10 @@ class Runner:
                 if self.ordering is not None:
                     self.ordering.look(self.endpoint.view_tagged)
                 self.driver.poke()
+                self._post()
                 if self._segments and not self.driver.gso:
                     self._segments = False
-                    log.warning("%s: %s", self.member.name, NO_SEGMENTS)
+                    self._warn(NO_SEGMENTS)
         except BaseException as error:
             log.exception("the control plane of %s failed; the group is closed", self.member.name)
             self.error = SeqcastError(f"the control plane failed, which is a bug: {error!r}; the group is closed")
@@ -510,7 +518,23 @@ class Runner:
             with self.changed:
                 self.over = True
                 self.changed.notify_all()
+            self._post()
             self.driver.stop()
+
+    def _post(self) -> None:
+        status = self.status
+        self.posting.post(self.view, status, status.reason, self.python_counters)
+
+    def python_counters(self) -> dict[str, int]:
+        """Counters of the control plane and, if there are any, of guard connections."""
+        counters = {f"control_{key}": value for key, value in self.endpoint.counters.items()}
+        if self.guard is not None:
+            counters |= {f"guard_{key}": value for key, value in self.guard.counters.items()}
+        return counters
+
+    def _warn(self, text: str, level: int = logging.WARNING) -> None:
+        log.log(level, "%s: %s", self.member.name, text)
+        self.posting.note(text)
 
     def _keep_vote(self) -> None:
         """Side by side, two primary groups would each believe that they alone go on; others merge."""
@@ -525,8 +549,10 @@ class Runner:
         match effect:
             case Send():
                 transmit(self.engine, effect, self.endpoint.counters)
-            case Log():
+            case Log(debug=debug):
                 write(effect)
+                if self.posting.on and not debug:
+                    self.posting.note((effect.text % effect.args).removeprefix(f"{self.member.name}: "))
             case MendSockets():
                 self._requests.append(mend(self.driver))
             case _:
@@ -544,10 +570,10 @@ class Runner:
                         self.guard.view(view.members)
                 case Minority(reason):
                     self.minority = reason
-                    log.warning("%s: blocked: %s", self.member.name, reason)
+                    self._warn(f"blocked: {reason}")
                 case Waiting(reason):
                     self.waiting = reason
-                    log.warning("%s: the join waits because the group is blocked: %s", self.member.name, reason)
+                    self._warn(f"the join waits because the group is blocked: {reason}")
                 case JoinFailed(error, cause):
                     self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):
@@ -561,11 +587,11 @@ class Runner:
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
                 case StateLost(error, inside=True):
-                    log.error("%s: leaves, as it cannot have the state of the group: %s", self.member.name, error)
+                    self._warn(f"leaves, as it cannot have the state of the group: {error}", logging.ERROR)
                 case TakeState() | StateHeld() | StateLost():
                     self.state_news.append(effect)
                 case Warn(text):
-                    log.warning("%s: %s", self.member.name, text)
+                    self._warn(text)
             self.changed.notify_all()
 
     def _tell_alone(self) -> None:

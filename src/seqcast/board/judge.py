@@ -1,0 +1,133 @@
+"""What is wrong with a group, by the board of one of its members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import seqcast.codes as codes
+from seqcast.board.read import Board
+from seqcast.codes import Code
+
+LATE_NS = 3 * 10**9
+"""A control thread, or an engine, that has written nothing for so long does not run."""
+BITS = 64
+
+
+class Finding(NamedTuple):
+    """A condition, here and now.
+
+    Args:
+        code: of the condition.
+        fact: one sentence.
+        remedy: what to do about it.
+    """
+
+    code: Code
+    fact: str
+    remedy: str
+
+
+def finding(code: Code, fact: str, remedy: str = "") -> Finding:
+    """A finding whose remedy is the code's if it has no better one."""
+    return Finding(code, fact, remedy or code.remedy)
+
+
+def way(board: Board, listener: int, speaker: int) -> str:
+    """How the member of rank ``listener`` hears the one of rank ``speaker``: "m" by multicast, "u" by unicast, "." not
+    at all, "?" not known yet."""
+    row = board.members[listener]
+    if not row["present"]:
+        return "?"
+    if not _bit(row, "unheard", speaker):
+        return "u" if board.about.get("transport") == "unicast" else "m"
+    return "." if _bit(row, "mute", speaker) or not _recent(board, listener, speaker) else "u"
+
+
+def _bit(row: dict[str, int], name: str, rank: int) -> bool:
+    return bool(row[f"{name}_{rank // BITS}"] >> rank % BITS & 1)
+
+
+def _recent(board: Board, listener: int, speaker: int) -> bool:
+    """This member, if it is the listener, has heard the other one lately; for others that is not known."""
+    if listener != board.gauges["rank"]:
+        return True
+    silence = board.gauges["posted"] - board.members[speaker]["heard"]
+    return silence < 20 * max(board.gauges["heartbeat_ns"], 1)
+
+
+def name_at(board: Board, rank: int) -> str:
+    """The name of the member of a rank."""
+    return board.name_of(board.members[rank]["id"])
+
+
+def troubles(board: Board, stall_s: float) -> list[Finding]:
+    """What is wrong.
+
+    Args:
+        board: of one member, which is judged too.
+        stall_s: senders may wait so long for one member, in seconds.
+    """
+    name, now, gauges = board.name, board.read_ns, board.gauges
+    if not board.alive:
+        ago = max(0.0, (now - gauges["posted"]) / 1e9)
+        text = f"the process of {name} ({board.about['pid']}) has ended; last seen {ago:.1f} s ago"
+        return [finding(codes.ENDED, text)]
+    found = []
+    if gauges["posted"] and now - gauges["posted"] > LATE_NS + 3 * gauges["heartbeat_ns"]:
+        late = (now - gauges["posted"]) / 1e9
+        found.append(finding(codes.NOT_RUNNING, f"{name} (process {board.about['pid']}) has not run for {late:.1f} s"))
+    elif now - board.about["updated"] > LATE_NS:
+        late = (now - board.about["updated"]) / 1e9
+        text = f"Python of {name} (process {board.about['pid']}) has not run for {late:.1f} s"
+        found.append(finding(codes.PYTHON_HANGS, text))
+    status = board.about["status"]
+    if status["name"] == "blocked":
+        found.append(finding(codes.BLOCKED, f"{name} is blocked: {status['reason']}"))
+    if gauges["held_by"] and now - gauges["held_since"] > stall_s * 1e9:
+        whose = board.name_of(gauges["held_by"])
+        took = (now - gauges["held_since"]) / 1e9
+        found.append(finding(codes.SLOW_RECEIVER, f"senders of {name} have waited for {whose} for {took:.1f} s"))
+    if gauges["awaited_since"] and now - gauges["awaited_since"] > stall_s * 1e9:
+        took = (now - gauges["awaited_since"]) / 1e9
+        found.append(finding(codes.AWAITED, f"senders have waited for {name} for {took:.1f} s"))
+    return found + _cut_links(board)
+
+
+def _cut_links(board: Board) -> list[Finding]:
+    found = []
+    for listener, row in enumerate(board.members):
+        for speaker in range(len(board.members)):
+            if listener == speaker:
+                continue
+            one, other, how = name_at(board, listener), name_at(board, speaker), way(board, listener, speaker)
+            if how == ".":
+                found.append(finding(codes.DEAF, f"{one} does not hear {other} at all"))
+            elif how == "u" and board.about.get("transport") != "unicast":
+                found.append(finding(codes.DEAF_TO_MULTICAST, f"{one} hears {other} by unicast only"))
+            elif _bit(row, "mute", speaker):
+                found.append(finding(codes.MUTE, f"unicasts from {other} do not reach {one}"))
+    return found
+
+
+def readiness(found: Sequence[Board], members: int, stall_s: float) -> str:
+    """Why the members on this machine are not ready; "": they are.
+
+    Args:
+        found: their boards.
+        members: the view must have so many.
+        stall_s: senders may wait so long for one member, in seconds.
+    """
+    living = [board for board in found if board.alive]
+    if not living:
+        return "no member runs on this machine"
+    for board in living:
+        status, view = board.about["status"], board.about["view"]
+        if status["name"] != "member":
+            return f"{board.name} is {status['name']}" + (f": {status['reason']}" if status["reason"] else "")
+        if len(view["members"]) < members:
+            there = ", ".join(each["name"] for each in view["members"])
+            return f"the view of {board.name} has {len(view['members'])} of {members} members: {there}"
+        if wrong := [each for each in troubles(board, stall_s) if each.code is not codes.DEAF_TO_MULTICAST]:
+            return f"{wrong[0].fact} ({wrong[0].code.number})"
+    return ""

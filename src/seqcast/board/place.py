@@ -1,0 +1,153 @@
+"""Where boards are, making one, and removing those of processes that have ended.
+
+A board is a mapped file, and must lie in memory: a page of a file on a disk is written back now and then, and the
+process that counts on it waits for the disk. So the directory is the user's own one in ``$XDG_RUNTIME_DIR``, or else in
+``/dev/shm``; macOS, which has neither, has a temporary directory for each user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+BYTES = 128 << 10
+"""``SC_BOARD_BYTES``."""
+ENDING = ".board"
+KEPT = 32
+"""Boards of processes that ended without removing theirs, at most, and for how long, in seconds."""
+KEPT_S = 3600.0
+NAME_MAX = 80  # characters of a cluster's or a member's name in a file's name
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+class Made:
+    """A member's board.
+
+    Attributes:
+        path: of the file.
+        memory: its bytes, mapped.
+    """
+
+    def __init__(self, path: Path, memory: mmap.mmap) -> None:
+        self.path, self.memory = path, memory
+
+    def remove(self) -> None:
+        """Removes the file; the memory stays as long as somebody uses it."""
+        with contextlib.suppress(OSError):
+            self.path.unlink()
+
+
+def make(cluster: str, name: str, member_id: int) -> Made:
+    """A new board, all zeros, readable by this user only. Old ones of processes that have ended are removed.
+
+    Raises:
+        OSError: it cannot be made; the text says why.
+    """
+    if sys.platform == "win32":
+        raise OSError("Windows keeps mapped files for ever")
+    folder = _own_folder()
+    remove_old(folder)
+    named = f"{quote(cluster[:NAME_MAX], safe='')}.{quote(name[:NAME_MAX], safe='')}"[: 3 * NAME_MAX]
+    path = folder / f"{named}.{os.getpid()}-{member_id & 0xFFFFFFFF:08x}{ENDING}"
+    number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        # Written, not only made as long: without room for a page, a store into it would end the process.
+        if os.write(number, bytes(BYTES)) != BYTES:
+            raise OSError(f"{folder} is full")
+        return Made(path, mmap.mmap(number, BYTES))
+    except BaseException:
+        path.unlink()
+        raise
+    finally:
+        os.close(number)
+
+
+def folders() -> Iterator[Path]:
+    """The directories that may have boards that this user may read: root reads those of all users."""
+    if sys.platform == "win32":
+        return
+    yield from _candidates()
+    if os.geteuid() == 0:
+        yield from sorted(_SHARED_MEMORY.glob("seqcast-*"))
+        yield from sorted(Path("/run/user").glob("*/seqcast"))
+
+
+def files() -> list[Path]:
+    """The boards on this machine."""
+    found: dict[Path, None] = {}
+    for folder in folders():
+        with contextlib.suppress(OSError):
+            _check(folder, mine=os.geteuid() != 0)
+            found.update(dict.fromkeys(sorted(folder.glob(f"*{ENDING}"))))
+    return list(found)
+
+
+def remove_old(folder: Path) -> None:
+    """Removes boards of processes that have ended: those older than ``KEPT_S``, and the oldest beyond ``KEPT``."""
+    ended = []
+    for path in folder.glob(f"*{ENDING}"):
+        pid = path.name.removesuffix(ENDING).rpartition(".")[2].partition("-")[0]
+        with contextlib.suppress(OSError):
+            if pid.isdecimal() and not runs(int(pid)):
+                ended.append((path.lstat().st_mtime, path))
+    ended.sort(reverse=True)
+    for at, (changed, path) in enumerate(ended):
+        if at >= KEPT - 1 or time.time() - changed > KEPT_S:
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def runs(pid: int) -> bool:
+    """A process has this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        pass
+    return True
+
+
+def _candidates() -> list[Path]:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    shared = _SHARED_MEMORY if sys.platform.startswith("linux") else Path(tempfile.gettempdir())
+    own = shared / f"seqcast-{os.geteuid()}"
+    return [Path(runtime) / "seqcast", own] if os.path.isabs(runtime) else [own]
+
+
+def _own_folder() -> Path:
+    """The first directory that can be had.
+
+    Raises:
+        OSError: none can; the text says why not the last one.
+    """
+    trouble: OSError | None = None
+    for folder in _candidates():
+        try:
+            with contextlib.suppress(FileExistsError):
+                folder.mkdir(mode=0o700)
+            _check(folder, mine=True)
+            return folder
+        except OSError as error:
+            trouble = error
+    raise trouble or OSError("there is no place for it")
+
+
+def _check(folder: Path, *, mine: bool) -> None:
+    """
+    Raises:
+        OSError: it is no directory, is another user's, or others may write to it.
+    """
+    seen = folder.lstat()
+    if not stat.S_ISDIR(seen.st_mode):
+        raise OSError(f"{folder} is no directory")
+    if mine and (seen.st_uid != os.geteuid() or seen.st_mode & 0o077):
+        raise OSError(f"{folder} is not this user's alone (chmod 700)")

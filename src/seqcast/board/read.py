@@ -1,0 +1,291 @@
+"""Reading boards. Their bytes are checked: the file may be damaged, of another release, or no board at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqcast.board.place import BYTES, files, runs
+from seqcast.files import open_file
+
+MAGIC = b"seqcast\n"
+VERSION = 1
+_HEAD = struct.Struct("=8sIIII")
+_PART = struct.Struct("=16sIIIIIIqQ")
+PARTS_MAX = 8
+FIELDS_MAX = 256
+TRIES = 200
+PAUSE_S = 0.0005
+"""A part that is being written is read again so often, after a pause of so many seconds; it may stay so for ever, if
+its process was killed."""
+ELSEWHERE_NS = 60 * 10**9
+"""A process of another PID namespace runs if it wrote within this time."""
+COUNTED = ("counters", "sockets", "threads")
+"""Parts that hold counters."""
+
+
+class BoardError(ValueError):
+    """A file that is no board, or one that this release cannot read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of the flight recorder.
+
+    Args:
+        number: of the event, from 1.
+        at: monotonic ns.
+        member: id of the member that it is about, or 0.
+        text: one line.
+    """
+
+    number: int
+    at: int
+    member: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """What a board says.
+
+    Args:
+        path: of its file.
+        about: of the member: cluster, name, id, pid, version, interface, address, transport, order, status, view ...
+        counters: by name.
+        gauges: by name; see native/engine/posts.c.
+        members: a row for each member of the view, by rank.
+        events: the last ones, oldest first.
+        read_ns: monotonic ns, when it was read.
+        torn: parts that were being written whenever they were read: their process was killed at that.
+    """
+
+    path: Path
+    about: dict[str, Any]
+    counters: dict[str, int]
+    gauges: dict[str, int]
+    members: tuple[dict[str, int], ...]
+    events: tuple[Event, ...]
+    read_ns: int
+    torn: frozenset[str]
+
+    @property
+    def cluster(self) -> str:
+        return str(self.about["cluster"])
+
+    @property
+    def name(self) -> str:
+        return str(self.about["name"])
+
+    @property
+    def alive(self) -> bool:
+        """Its process runs. In another PID namespace (a container) that is not known: it wrote a moment ago."""
+        pid = self.about["pid"]
+        if self.about["pids"] == pid_namespace():
+            return pid > 0 and runs(pid) and self.about["started"] in ("", started(pid))
+        return self.read_ns - self.gauges["posted"] < ELSEWHERE_NS
+
+    def name_of(self, member_id: int) -> str:
+        """The name of a member, or its id in hexadecimal digits."""
+        for each in self.about["view"]["members"]:
+            if each["id"] == member_id:
+                return str(each["name"])
+        return f"{member_id:016x}"
+
+
+def boards(cluster: str = "") -> list[Board]:
+    """The boards on this machine, of this cluster or of all; files that are none are left out."""
+    found = []
+    for path in files():
+        try:
+            board = read(path)
+        except (OSError, BoardError):
+            continue
+        if cluster in ("", board.cluster):
+            found.append(board)
+    return sorted(found, key=lambda board: (board.cluster, board.name, board.path))
+
+
+def read(path: Path) -> Board:
+    """Reads a board.
+
+    Raises:
+        OSError: the file cannot be read.
+        BoardError: it is no board of a layout that this release knows.
+    """
+    with open_file(path) as file:
+        data, torn = _copy(file.fileno())
+    parts = _parts(data)
+    about = _about(_bytes(data, parts["about"]), torn="about" in torn)
+    counters = about.pop("counters")
+    for name in COUNTED:
+        counters |= next(iter(_rows(data, parts, name)), {})
+    return Board(
+        path,
+        about,
+        counters,
+        next(iter(_rows(data, parts, "gauges")), defaultdict(int)),
+        tuple(_rows(data, parts, "members")),
+        tuple(_events(data, parts)),
+        time.monotonic_ns(),
+        torn,
+    )
+
+
+def pid_namespace() -> str:
+    """Which process numbers are meant here; "": there is only one kind."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def started(pid: int) -> str:
+    """When a process began, in a unit of the system's: its number may be given to another one later; "": unknown."""
+    if not sys.platform.startswith("linux"):
+        return ""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
+
+
+# ---- the layout
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    at: int
+    entry: int
+    n: int
+    fields: tuple[str, ...]
+    lock: int
+    used: int
+
+
+def _copy(number: int) -> tuple[bytes, frozenset[str]]:
+    """The bytes of a file, in which each part is as it was at one moment, but for those that are named."""
+    for _ in range(TRIES):
+        data = os.pread(number, BYTES, 0)
+        before, after = _parts(data), _parts(os.pread(number, BYTES, 0), fields=False)
+        torn = frozenset(
+            name for name, part in before.items() if part.lock & 1 or after[name].lock != part.lock
+        )
+        if not torn:
+            break
+        time.sleep(PAUSE_S)
+    return data, torn
+
+
+def _parts(data: bytes, *, fields: bool = True) -> dict[str, _Part]:
+    if len(data) != BYTES:
+        raise BoardError(f"a board has {BYTES:,} bytes, and this file has {len(data):,}")
+    magic, version, size, n, _ = _HEAD.unpack_from(data)
+    if magic != MAGIC or size != BYTES or n > PARTS_MAX:
+        raise BoardError("this is no board of seqcast")
+    if version != VERSION:
+        raise BoardError(f"a board of layout {version}, and this release reads {VERSION}")
+    parts = {}
+    for i in range(n):
+        part = _PART.unpack_from(data, _HEAD.size + i * _PART.size)
+        name, at, entry, entries, names_at, names_len, _, lock, used = part
+        names = data[names_at : names_at + names_len].decode("ascii", "replace").split() if fields else []
+        if at % 8 or entry % 8 or at + entry * entries > BYTES or 8 * len(names) > entry or len(names) > FIELDS_MAX:
+            raise BoardError(f"part {name!r} does not fit the board")
+        parts[name.rstrip(b"\0").decode("ascii", "replace")] = _Part(at, entry, entries, tuple(names), lock, used)
+    if missing := {"about", "gauges", "members", "events", "counters"} - parts.keys():
+        raise BoardError(f"the board has no {', '.join(sorted(missing))}")
+    return parts
+
+
+def _rows(data: bytes, parts: dict[str, _Part], name: str) -> list[dict[str, int]]:
+    part = parts.get(name)
+    if part is None:
+        return []
+    unpack = struct.Struct(f"={len(part.fields)}Q").unpack_from
+    used = min(part.used, part.n)
+    return [
+        # What an older release does not write is 0.
+        defaultdict(int, zip(part.fields, unpack(data, part.at + i * part.entry), strict=True))
+        for i in range(used)
+    ]
+
+
+def _bytes(data: bytes, part: _Part) -> bytes:
+    return data[part.at : part.at + min(part.used, part.n * part.entry)]
+
+
+def _events(data: bytes, parts: dict[str, _Part]) -> list[Event]:
+    part = parts["events"]
+    found = []
+    for i, row in enumerate(_rows(data, parts, "events")):
+        at = part.at + i * part.entry + 8 * len(part.fields)
+        room = part.entry - 8 * len(part.fields)
+        text = data[at : at + min(row.get("length", 0), room)].decode("utf-8", "replace")
+        if row.get("number"):
+            found.append(Event(row["number"], row.get("at", 0), row.get("member", 0), _plain(text)))
+    return sorted(found, key=lambda event: event.number)
+
+
+def _plain(text: str) -> str:
+    """Without characters that would move a terminal's cursor."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+_TEXTS = ("cluster", "name", "pids", "started", "version", "interface", "address", "transport", "order")
+_NUMBERS = ("id", "pid", "began", "clock", "updated", "mtu", "rcvbuf")
+
+
+def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
+    """The text about the member, with all fields that readers expect, each of its type.
+
+    Raises:
+        BoardError: it is no object of JSON.
+    """
+    try:
+        said = json.loads(data) if data and not torn else {}
+    except (ValueError, RecursionError) as error:
+        raise BoardError(f"the text about the member is damaged: {error}") from None
+    if not isinstance(said, dict):
+        raise BoardError("the text about the member is no object")
+    about: dict[str, Any] = {name: _text(said, name) for name in _TEXTS}
+    about |= {name: _number(said, name) for name in _NUMBERS}
+    status, view, counters = (_object(said, name) for name in ("status", "view", "counters"))
+    about["status"] = {"name": _text(status, "name"), "reason": _text(status, "reason")}
+    about["counters"] = {_plain(name): value for name, value in counters.items() if type(value) is int}
+    members = view.get("members")
+    members = [each for each in members if isinstance(each, dict)] if isinstance(members, list) else []
+    about["view"] = {
+        "counter": _number(view, "counter"),
+        "coordinator": _text(view, "coordinator"),
+        "order": _text(view, "order"),
+        "mechanism": _text(view, "mechanism"),
+        "sequencer": _number(view, "sequencer"),
+        "members": [
+            {"id": _number(each, "id"), "name": _text(each, "name"), "address": _text(each, "address")}
+            for each in members
+        ],
+    }
+    return about
+
+
+def _text(of: dict[str, Any], name: str) -> str:
+    value = of.get(name)
+    return _plain(value) if isinstance(value, str) else ""
+
+
+def _number(of: dict[str, Any], name: str) -> int:
+    value = of.get(name)
+    return value if type(value) is int and abs(value) < 1 << 64 else 0
+
+
+def _object(of: dict[str, Any], name: str) -> dict[str, Any]:
+    value = of.get(name)
+    return value if isinstance(value, dict) else {}

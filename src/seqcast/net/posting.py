@@ -1,0 +1,116 @@
+"""The part of a member's board that its control thread writes: who it is, its view and status, counters of Python, and
+the lines of its log, which the flight recorder has at INFO whatever the loggers are set to."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from seqcast._native.driver import Driver, describe_address, now_ns
+from seqcast._native.engine import Engine
+from seqcast.board.place import Made, make
+from seqcast.board.read import pid_namespace, started
+from seqcast.types import Member, View
+
+log = logging.getLogger("seqcast")
+EVERY_NS = 10**9
+"""How often the text is written if nothing but counters changes."""
+
+
+class Posting:
+    """A member's board; does nothing if there is none.
+
+    Args:
+        board: setting ``board``.
+        counters: those of Python, by name.
+    """
+
+    def __init__(self, board: bool, cluster: str, member: int, name: str, engine: Engine) -> None:
+        self._made: Made | None = None
+        self._engine = engine
+        self._about: dict[str, Any] = {}
+        self._posted: tuple[object, ...] = ()
+        self._due = 0
+        if not board:
+            return
+        try:
+            self._made = make(cluster, name, member)
+        except OSError as error:
+            log.info("%s: no board, so `seqcast probe` and `top` do not see this member: %s", name, error)
+            return
+        engine.use_board(self._made.memory)
+        pid = os.getpid()
+        self._about = {
+            "cluster": cluster, "name": name, "id": member, "pid": pid, "pids": pid_namespace(),
+            "started": started(pid), "began": time.time_ns(), "clock": time.time_ns() - now_ns(),
+        }  # fmt: skip
+
+    @property
+    def path(self) -> Path | None:
+        """Of the board's file."""
+        return self._made.path if self._made is not None else None
+
+    @property
+    def on(self) -> bool:
+        """There is a board."""
+        return self._made is not None
+
+    def opened(self, driver: Driver, **about: object) -> None:
+        """The sockets are open.
+
+        Args:
+            about: more of the member, as the board shows it.
+        """
+        if self._made is None:
+            return
+        driver.use_board()
+        self._about |= {
+            **about, "interface": driver.interface, "address": describe_address(driver.address), "mtu": driver.mtu,
+            "gso": driver.gso, "gro": driver.gro, "rcvbuf": driver.rcvbuf_granted,
+        }  # fmt: skip
+
+    def note(self, text: str, member: int = 0) -> None:
+        """An event for the flight recorder."""
+        if self._made is not None:
+            self._engine.board_note(text.encode("utf-8", "replace"), member, now_ns())
+
+    def post(self, view: View | None, status: str, reason: str, counters: Callable[[], Mapping[str, int]]) -> None:
+        """Writes the text, if it is time or something has changed."""
+        now, shown = now_ns(), (view, status, reason)
+        if self._made is None or (shown == self._posted and now < self._due):
+            return
+        self._posted, self._due = shown, now + EVERY_NS
+        about = self._about | {
+            "updated": now,
+            "status": {"name": status, "reason": reason},
+            "view": _of(view),
+            "counters": dict(counters()),
+        }
+        self._engine.board_about(json.dumps(about, separators=(",", ":")).encode())
+
+    def remove(self) -> None:
+        """The member has left: nobody looks at its board any more."""
+        if self._made is not None:
+            self._made.remove()
+
+
+def _of(view: View | None) -> dict[str, Any]:
+    if view is None:
+        return {}
+    return {
+        "counter": view.view_id.counter,
+        "coordinator": view.coordinator.name,
+        "order": view.order,
+        "mechanism": view.mechanism,
+        "sequencer": view.sequencer,
+        "members": [_member(each) for each in view.members],
+    }
+
+
+def _member(member: Member) -> dict[str, Any]:
+    return {"id": member.id, "name": member.name, "address": describe_address(member.address)}

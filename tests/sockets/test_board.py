@@ -1,0 +1,185 @@
+"""Boards: what a member shows of itself in shared memory, read while it runs, hangs, and after it was killed."""
+
+import os
+import random
+import signal
+import stat
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from engines import make_engine
+from members import LOOPBACK, cluster, group_of, join, script, wait_until
+
+from seqcast.board import place
+from seqcast.board.judge import readiness, troubles, way
+from seqcast.board.read import Board, BoardError, boards, read
+
+
+@pytest.fixture(autouse=True)
+def runtime(tmp_path, monkeypatch):
+    """A directory for boards of this test alone, in memory."""
+    folder = Path("/dev/shm") / f"seqcast-test-{os.getpid()}-{random.randrange(10**9)}"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder / "seqcast"
+    import shutil
+
+    shutil.rmtree(folder)
+
+
+def board_of(group) -> Board:
+    return read(group.board)
+
+
+def test_a_board_shows_a_member_its_view_and_what_it_counts():
+    with group_of(2) as (a, b):
+        for _ in range(50):
+            a.send(b"x" * 100)
+        for _ in range(50):
+            b.recv(10)
+        wait_until(lambda: board_of(a).gauges["members"] == 2)
+        board = board_of(a)
+        assert board.counters["messages_sent"] == a.counters()["messages_sent"] == 50
+        assert board.counters["io_sends"] > 0 and "control_frames_sent" in board.counters
+        assert board.cluster == a.cluster and board.name == "a" and board.alive
+        assert [board.name_of(row["id"]) for row in board.members] == [each.name for each in a.view]
+        assert way(board, 0, 1) == way(board, 1, 0) == "m"
+        wait_until(lambda: board_of(a).members[1]["consumed"] == board_of(a).gauges["last"])
+        assert readiness(boards(a.cluster), 2, 1.0) == "" and troubles(board, 1.0) == []
+        assert "has 2 of 3 members" in readiness(boards(a.cluster), 3, 1.0)
+        assert any("joined" in event.text for event in board.events)
+
+
+def test_every_counter_is_on_the_board():
+    with group_of(1) as (a,):
+        wait_until(lambda: set(board_of(a).counters) >= set(a.counters()) - {"io_flushes_left", "io_flushes_handed"})
+
+
+def test_a_board_is_its_users_alone_and_removed_when_the_member_leaves(runtime):
+    with group_of(1) as (a,):
+        assert stat.S_IMODE(runtime.stat().st_mode) == 0o700
+        assert stat.S_IMODE(a.board.stat().st_mode) == 0o600 and a.board.parent == runtime
+    assert list(runtime.iterdir()) == [] and a.board is not None
+
+
+def test_without_a_place_there_is_no_board_and_one_line_says_why(runtime, caplog, monkeypatch):
+    runtime.mkdir(mode=0o755)
+    monkeypatch.setattr(place, "_SHARED_MEMORY", runtime / "nowhere")
+    with caplog.at_level("INFO", "seqcast"), group_of(1) as (a,):
+        assert a.board is None and a.counters()["datagrams_sent"] > 0
+    assert len([r for r in caplog.records if "no board" in r.getMessage()]) == 1
+
+
+def test_board_false_makes_none(runtime):
+    with group_of(1, board=False) as (a,):
+        assert a.board is None and not runtime.exists()
+
+
+HANG = """
+import ctypes, sys, threading, time, seqcast
+group = seqcast.join(sys.argv[1], name="hangs", interface=sys.argv[2])
+print(group.board, flush=True)
+sys.stdin.readline()
+ctypes.PyDLL(None).sleep(60)  # keeps the GIL
+"""
+
+
+def test_the_board_of_a_member_whose_python_hangs_and_is_killed_then():
+    name = cluster()
+    with join(name, "a") as a:
+        other = script(HANG, name, LOOPBACK)
+        path = Path(other.stdout.readline().strip())
+        wait_until(lambda: len(a.view.members) == 2)
+        wait_until(lambda: read(path).gauges["members"] == len(read(path).about["view"]["members"]) == 2)
+        other.stdin.write("\n")
+        other.stdin.flush()
+        wait_until(lambda: [each.code.number for each in troubles(read(path), 60.0)] == ["SC2206"])
+        before = read(path).counters["heartbeats_sent"]
+        wait_until(lambda: read(path).counters["heartbeats_sent"] > before)  # its engine goes on
+        other.send_signal(signal.SIGSTOP)
+        wait_until(lambda: [each.code.number for each in troubles(read(path), 60.0)] == ["SC2207"])
+        other.kill()
+        other.wait()
+        board = read(path)
+        assert not board.alive and [each.code.number for each in troubles(board, 60.0)] == ["SC3005"]
+        assert [board.name_of(row["id"]) for row in board.members] == ["a", "hangs"]
+        assert any("joined" in event.text for event in board.events)
+
+
+def test_a_reader_beside_a_writer_sees_no_torn_row():
+    """The writer gives every field of a row, and every letter of a text, one value."""
+    made = place.make("c", "n", 1)
+    member = make_engine()
+    member.use_board(made.memory)
+    stop = threading.Event()
+
+    def write():
+        for i in range(1 << 30):
+            if stop.is_set():
+                return
+            letter = chr(ord("a") + i % 26)
+            member.board_note((letter * 200).encode(), 0, i)
+            member.board_about(b'{"name":"%s"}' % (letter.encode() * (10 + i % 3000)))
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        until, n = time.monotonic() + 1.0, 0
+        while time.monotonic() < until:
+            board = read(made.path)
+            n += 1
+            assert len(set(board.name)) <= 1
+            assert all(len(set(event.text)) == 1 for event in board.events)
+            numbers = [event.number for event in board.events]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
+        assert n > 20
+    finally:
+        stop.set()
+        thread.join()
+        made.remove()
+
+
+def test_old_boards_of_processes_that_have_ended_are_removed(runtime):
+    runtime.mkdir(mode=0o700)
+    dead = 2**22 + 7  # more than Linux gives out
+    for i in range(40):
+        (runtime / f"c.n.{dead}-{i:08x}.board").touch()
+        os.utime(runtime / f"c.n.{dead}-{i:08x}.board", (0, time.time() - 60 * i))
+    stale = runtime / f"c.n.{dead}-ffffffff.board"
+    stale.touch()
+    os.utime(stale, (0, time.time() - 3601))
+    mine = runtime / f"c.n.{os.getpid()}-00000001.board"
+    mine.touch()
+    os.utime(mine, (0, 0))
+    made = place.make("c", "n", 2)
+    left = sorted(each.name for each in runtime.iterdir())
+    assert len(left) == 31 + 2 and mine.exists() and made.path.exists() and not stale.exists()
+    assert f"c.n.{dead}-{0:08x}.board" in left and f"c.n.{dead}-{39:08x}.board" not in left
+
+
+def test_damaged_boards_are_refused_or_read_and_never_break_the_reader(tmp_path):
+    made = place.make("c", "n", 1)
+    member = make_engine()
+    member.use_board(made.memory)
+    member.board_about(b'{"cluster":"c","name":"n","view":{"members":[{"id":1,"name":"n"}]},"status":{}}')
+    member.board_note(b"an event", 1, 5)
+    good = bytes(made.memory)
+    made.remove()
+    path = tmp_path / "x.board"
+    draw = random.Random(1)
+    refused = 0
+    for _ in range(600):
+        bad = bytearray(good)
+        for _ in range(draw.randrange(1, 8)):
+            at = draw.randrange(700) if draw.random() < 0.7 else draw.randrange(len(bad))
+            bad[at] = draw.randrange(256)
+        path.write_bytes(bad[: draw.choice([len(bad)] * 9 + [draw.randrange(len(bad))])])
+        try:
+            board = read(path)
+        except BoardError:
+            refused += 1
+            continue
+        troubles(board, 1.0), readiness([board], 2, 1.0)
+    assert 50 < refused < 600
