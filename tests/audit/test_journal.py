@@ -1143,7 +1143,7 @@ def test_of_a_large_segment_a_reader_holds_a_row_group_and_not_the_file(
 def test_a_journal_that_a_full_disk_ended_says_so_once_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line that the disk took in part is completed."""
+    """And the view that the disk did not take is there then."""
     monkeypatch.setattr(journal_writer, "RETRY_S", 0.02)
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
     number = writer._views_file.fileno()

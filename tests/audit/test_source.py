@@ -136,7 +136,7 @@ def test_a_part_of_a_segment_is_read_without_the_rest(
 def test_a_batch_of_a_stream_is_cut_where_segments_and_row_groups_begin(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqcast.spark.stores.PARTITION_ROWS", 100)
     rows = (30, 250, 40, 40, 500)
-    segments = tuple(SimpleNamespace(rows=n) for n in rows)
+    segments = tuple(SimpleNamespace(first_idx=1000 + sum(rows[:at]), rows=n) for at, n in enumerate(rows))
     told: Any = SimpleNamespace(first_idx=1000, segments=segments)
     assert list(pieces(told, 1000, 1860)) == [
         (1000, 1030), (1030, 1130), (1130, 1230), (1230, 1320), (1320, 1360), (1360, 1460), (1460, 1560), (1560, 1660),

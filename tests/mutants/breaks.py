@@ -1114,7 +1114,7 @@ BREAKS = (
          "        for thread in threads if at_view_end else ():\n            thread.join()\n",
          tests="tests/sockets/test_journal_end.py", why=SOCKETS),
     _one("a view records the clocks of the views before, too", "src/seqcast/journal/writer.py",
-         "            self._clocks = {}\n", "",
+         "        self._clocks = {}\n", "",
          tests="tests/audit/test_journal.py", why="seeds have no journals"),
     _one("the tap serves any peer that answers", "src/seqcast/journal/tap.py",
          "if not hmac.compare_digest(answer[:PROOF_BYTES], _proof(self._token, b\"client\", nonce)):",

@@ -314,6 +314,7 @@ class Receiving(driver.Receiver, GroupBase):
             member=self.member,
             payload=config.journal_payload,
             required=config.journal_required,
+            resume=config.journal_resume,
             deliver_own=config.deliver_own,
             safe=config.safe,
             segment_bytes=config.journal_segment_bytes,

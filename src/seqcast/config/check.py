@@ -66,6 +66,11 @@ def clashes(config: Any) -> None:
         raise ConfigError(
             f"packet_bytes={config.packet_bytes} must be 0 (derived from the MTU), or a multiple of 8 of at least 512"
         )
+    if config.journal_resume and config.journal_required:
+        raise ConfigError(
+            "journal_resume=True does not go with journal_required=True, which takes no message without a journal: "
+            "choose one of them"
+        )
     if config.journal and not config.receive:
         raise ConfigError("journal= needs receive=True: a member that receives no messages has nothing to journal")
     if config.unicast_port in (config.port, config.port + 1):

@@ -235,6 +235,13 @@ class Config:
         "missing. True: receiving raises JournalWriteError and takes nothing more, so that the application receives "
         "nothing that is not journaled, except what was already on its way to the disk.",
     )
+    journal_resume: bool = _knob(
+        False,
+        "",
+        "Whether a journal that could not be written goes on once it can be, for example because the disk has room "
+        "again. The rows between are lost (`journal_rows_lost`), and the journal records this gap. Not with "
+        "journal_required.",
+    )
     journal_segment_bytes: int = _knob(
         256 * _MIB,
         "bytes",

@@ -35,6 +35,7 @@ class Settings(TypedDict, total=False):
     journal: str | Path | None
     journal_payload: Literal["full", "hash"]
     journal_required: bool
+    journal_resume: bool
     journal_segment_bytes: int
     journal_segment_s: float
     journal_keep_bytes: int

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from seqcast.files import read_file
 from seqcast.journal import seals
+from seqcast.journal.records import RecordsFile
 from seqcast.journal.schema import JournalDamaged
 
 EVENTS_FILE: Final = "events.jsonl"
@@ -62,17 +63,16 @@ class EventsWriter:
         self._path, self._older = directory / EVENTS_FILE, directory / OLDER_FILE
         self._sample = sample
         self._before: Counters = {}
-        self._file = self._path.open("ab")
+        self._file = RecordsFile(self._path)
         self.due = time.monotonic() + EVERY_S if sample else float("inf")
 
     def write(self, record: dict[str, Any]) -> None:
         """Writes one line."""
-        if self._file.tell() >= FILE_BYTES:
+        if self._file.size >= FILE_BYTES:
             self._file.close()
             self._path.replace(self._older)
-            self._file = self._path.open("ab")
-        self._file.write(seals.seal(record).encode() + b"\n")
-        self._file.flush()
+            self._file = RecordsFile(self._path)
+        self._file.write(record)
 
     def look(self) -> None:
         """Writes how far the counters rose, if a line is due."""

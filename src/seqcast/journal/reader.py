@@ -16,6 +16,7 @@ from seqcast._native.engine import Message
 from seqcast.files import open_file, read_file
 from seqcast.journal import seals
 from seqcast.journal.events import read_events
+from seqcast.journal.gaps import Gap, gap_of, kept_parts
 from seqcast.journal.live import live_schema
 from seqcast.journal.manifest import Manifest, Rolled, load
 from seqcast.journal.schema import (
@@ -168,6 +169,8 @@ class Journal:
     first_idx: int = 0
     version: int = SCHEMA_VERSION
     safe: bool = False
+    gaps: tuple[Gap, ...] = ()
+    """Rows that it lacks, as a full disk did not take them; in their order."""
 
     @property
     def rows(self) -> int:
@@ -176,8 +179,16 @@ class Journal:
 
     @property
     def end_idx(self) -> int:
-        """Position behind the last row that can be read."""
-        return self.first_idx + self.rows
+        """Position behind the last row that can be read, or that a gap tells of."""
+        return self.first_idx + self.rows + sum(gap.rows for gap in self.gaps if gap.end > self.first_idx)
+
+    def kept(self, first: int, end: int) -> Iterator[tuple[int, int]]:
+        """The positions ``first`` to ``end`` - 1 without those in gaps, in ranges."""
+        return kept_parts(self.gaps, first, end)
+
+    def gap_in(self, first: int, end: int) -> Gap | None:
+        """The first gap with some of the positions ``first`` to ``end`` - 1."""
+        return next((gap for gap in self.gaps if gap.idx < end and first < gap.end), None)
 
     @property
     def torn(self) -> int:
@@ -312,7 +323,7 @@ def read(path: str | Path, *, open_segments: bool = True) -> Journal:
     kind = fields["payload"], fields["schema_version"]
     schema, stream = arrow_schema(*kind), live_schema(*kind)
     # The writer may be at work: a view is written before its rows, and the closing record after all of them.
-    closed = _views(_views_data(path), path)[1][0] is not None
+    closed = _views(_views_data(path), path)[2][0] is not None
     check = (
         (lambda segment: _check_schema(segment, stream if segment.live else schema))
         if open_segments
@@ -376,7 +387,7 @@ def assemble(
         JournalError: one of the parts is not a journal's.
     """
     fields = _header(header, path)
-    views, (reason, closed_idx), torn_records = _views(views_data, path)
+    views, gaps, (reason, closed_idx), torn_records = _views(views_data, path)
     if not closed:
         reason, closed_idx = None, -1
     failed = reason.removeprefix(FAILED) if reason and reason.startswith(FAILED) else ""
@@ -386,6 +397,7 @@ def assemble(
         raise JournalError(
             f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave it out"
         )
+    placed, gaps = _placed(path, segments, first_idx, gaps)
     return Journal(
         path=path,
         cluster=fields["cluster"],
@@ -393,7 +405,7 @@ def assemble(
         payload=fields["payload"],
         deliver_own=fields["deliver_own"],
         views=views,
-        segments=segments,
+        segments=placed,
         closed=None if failed else reason,
         failed=failed,
         closed_idx=closed_idx,
@@ -401,7 +413,31 @@ def assemble(
         first_idx=first_idx,
         version=fields["schema_version"],
         safe=fields.get("safe", False),
+        gaps=gaps,
     )
+
+
+def _placed(
+    path: Path, segments: Sequence[Segment], first_idx: int, gaps: Sequence[Gap]
+) -> tuple[tuple[Segment, ...], tuple[Gap, ...]]:
+    """The segments with the positions of their first rows, and the gaps between them: a later gap is newer than the
+    look at the segments.
+
+    Raises:
+        JournalDamaged: the segments have rows that a gap says are lost.
+    """
+    placed, at = list[Segment](), first_idx
+    left = [gap for gap in gaps if gap.end > first_idx]
+    known = len(gaps) - len(left)
+    for segment in (*segments, None):
+        while left and left[0].idx <= at and (segment is None or segment.rows):
+            if left[0].idx < at:
+                raise JournalDamaged(f"{path} has rows from {left[0].idx} on, which {VIEWS_FILE} says are lost")
+            at, known = left.pop(0).end, known + 1
+        if segment is not None:
+            placed.append(replace(segment, first_idx=at))
+            at += segment.rows
+    return tuple(placed), tuple(gaps[:known])
 
 
 def segment_batches(
@@ -700,9 +736,10 @@ def _views_data(path: Path) -> bytes:
 
 
 @functools.lru_cache(maxsize=16)  # a follower asks many times a second; views change rarely
-def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | None, int], int]:
+def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[Gap, ...], tuple[str | None, int], int]:
     lines = data.split(b"\n")
     views: list[Installed] = []
+    gaps: list[Gap] = []
     closed: tuple[str | None, int] = (None, -1)
     tail = lines.pop()  # after the last newline: empty, or a record that was torn
     for number, line in enumerate(lines, 1):
@@ -720,7 +757,14 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
                 raise ValueError("it closes another view than the last one")
             if seals.typed(record["idx"], int) < 0:
                 raise ValueError("its position is below 0")
-            if record["event"] == "close":
+            if record["event"] == "gap":
+                gap = gap_of(record)
+                if closes:
+                    raise ValueError("a gap closes no view")
+                if gap.idx < max([0, *(each.end for each in gaps[-1:]), *(view.idx for view in views[-1:])]):
+                    raise ValueError("it is before the record before")
+                gaps.append(gap)
+            elif record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
             else:
                 views.append(_installed(record))
@@ -728,7 +772,7 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[str | 
             raise JournalDamaged(f"{path / VIEWS_FILE}, line {number}, is not a view record: {_line(error)}") from error
     if tail and _is_sealed(tail[:-1]):  # what is torn has no more than a part of its line
         raise JournalDamaged(f"{path / VIEWS_FILE}, line {len(lines) + 1}, has an altered end")
-    return tuple(views), closed, int(bool(tail))
+    return tuple(views), tuple(gaps), closed, int(bool(tail))
 
 
 def _is_sealed(line: bytes) -> bool:

@@ -177,12 +177,14 @@ class _Finished:
     Args:
         size: bytes of its stream.
         since: when it was finished, monotonic seconds.
+        behind_gap: rows before it are missing, so it is not in one file with those before.
     """
 
     path: Path
     rows: int
     size: int
     since: float
+    behind_gap: bool
 
 
 class Roller:
@@ -225,10 +227,10 @@ class Roller:
         self.thread = threading.Thread(target=self._run, name="journal-roll", daemon=True)
         self.thread.start()
 
-    def add(self, path: Path, rows: int, size: int) -> None:
-        """A segment is finished, with so many rows in a stream of so many bytes."""
+    def add(self, path: Path, rows: int, size: int, *, behind_gap: bool = False) -> None:
+        """A segment is finished, with so many rows in a stream of so many bytes. ``behind_gap``: as of `_Finished`."""
         with self._condition:
-            self._waiting.append(_Finished(path, rows, size, time.monotonic()))
+            self._waiting.append(_Finished(path, rows, size, time.monotonic(), behind_gap))
             self._condition.notify()
 
     def close(self) -> None:
@@ -265,6 +267,8 @@ class Roller:
         """The streams that are to become one file now. Under the lock."""
         rows = size = 0
         for n, finished in enumerate(self._waiting, 1):
+            if finished.behind_gap and n > 1:
+                return [each.path for each in itertools.islice(self._waiting, n - 1)]
             rows, size = rows + finished.rows, size + finished.size
             if rows >= self._together_rows or size >= TOGETHER_BYTES or n == TOGETHER_SEGMENTS:
                 return [each.path for each in itertools.islice(self._waiting, n)]

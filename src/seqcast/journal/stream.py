@@ -55,7 +55,7 @@ class StreamWriter:
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self.rows = self.bytes = 0
+        self.rows = self.bytes = self._messages = 0
         self._sums = open(path.with_suffix(SUMS_SUFFIX), "wb", buffering=0)
         try:
             self._file = open(path, "wb", buffering=0)
@@ -81,6 +81,16 @@ class StreamWriter:
         self._write(_END, 0)
         self.close()
 
+    def cut(self) -> None:
+        """Cuts off what the disk took of a message in part, and closes the files.
+
+        Raises:
+            OSError: it cannot be cut off.
+        """
+        os.truncate(self._file.name, self.bytes)
+        os.truncate(self._sums.name, self._messages * SUM_BYTES)
+        self.close()
+
     def close(self) -> None:
         """Closes the files as they are."""
         self._file.close()
@@ -89,12 +99,18 @@ class StreamWriter:
     def _write(self, message: Any, rows: int) -> None:
         view = memoryview(message).cast("B")
         fields = (self.bytes, view.nbytes, rows, payload_hash(view))
-        _write_all(self._sums, _RECORD.pack(*fields, payload_hash(_FIELDS.pack(*fields))))
-        _write_all(self._file, view)
+        write_all(self._sums, _RECORD.pack(*fields, payload_hash(_FIELDS.pack(*fields))))
+        write_all(self._file, view)
         self.bytes += view.nbytes
+        self._messages += 1
 
 
-def _write_all(file: Any, data: bytes | memoryview) -> None:
+def write_all(file: Any, data: bytes | memoryview) -> None:
+    """Writes to an unbuffered file, which may take a part at a time.
+
+    Raises:
+        OSError: it could not take all; it may have taken a part.
+    """
     view = memoryview(data)
     while view.nbytes:
         view = view[file.write(view) :]

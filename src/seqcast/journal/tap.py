@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
+from seqcast.journal import seals
 from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read_again, read_texts, segment_batches
 from seqcast.journal.schema import (
     COLUMNS,
@@ -263,7 +264,8 @@ class Tap:
                     members = sorted(journal_files([self._directory], strict=request.get("strict") is True))
                     _send(connection, b"J", json.dumps([f"{member:016x}" for member in members]).encode())
                 case {"want": "journal", "member": str(member), "known": int(known)} if known >= 0:
-                    _send(connection, b"J", json.dumps(_description(self._path(member), known)).encode())
+                    described = _description(self._path(member), known, request.get("mark"))
+                    _send(connection, b"J", json.dumps(described).encode())
                 case {"want": "rows", "member": str(member), "first": int(first), "end": int(end), "columns": [*names]}:
                     self._rows(connection, self._path(member), first, end, names)
                 case _:
@@ -355,12 +357,11 @@ def rows_between(
     Raises:
         JournalDamaged, JournalGone: as for ``segment_batches``.
     """
-    at = journal.first_idx
     for segment in journal.segments:
+        at = segment.first_idx
         yield from segment_batches(
             segment, columns, batch_rows=batch_rows, batch_bytes=batch_bytes, first=first - at, end=end - at
         )
-        at += segment.rows
 
 
 def check_token(token: bytes) -> bytes:
@@ -384,12 +385,23 @@ def read_token(file: str | Path) -> bytes:
         raise UsageError(f"the token's file {file} cannot be read: {error.strerror}") from error
 
 
-def _description(path: Path, known: int = 0) -> dict[str, Any]:
-    """``known``: number of characters of the views that the reader has; the file only grows."""
+def _description(path: Path, known: int = 0, mark: Any = None) -> dict[str, Any]:
+    """
+    Args:
+        known: number of characters of the views that the reader has: of whole lines, which do not change.
+        mark: of the rolled segments that it has.
+    """
     journal = read_again(path)
     header, views = read_texts(path)
     closed = journal.closed is not None or bool(journal.failed)
-    return {"header": header, "views": views[known:], "rows": [journal.first_idx, journal.end_idx], "closed": closed}
+    rolled = [segment for segment in journal.segments if not segment.live]
+    live = [[segment.first_idx, segment.rows] for segment in journal.segments if segment.live]
+    # A rolled segment does not change, newer ones have higher numbers, and retention removes the oldest.
+    now = f"{len(rolled)} {rolled[0].hash} {rolled[-1].hash}" if rolled else ""
+    table = [[each.first_idx, each.rows, each.first_ns, each.last_ns] for each in rolled] if now != mark else None
+    segments = {"mark": now, "rolled": table, "live": live}
+    rows = [journal.first_idx, journal.end_idx]
+    return {"header": header, "views": views[known:], "rows": rows, "closed": closed, "segments": segments}
 
 
 def _end(reader: _Reader) -> None:
@@ -437,10 +449,11 @@ class TapClient:
         self._certificates = certificates
         client_context(certificates)  # raises now if something is wrong with them
         self._connection: socket.socket | None = None
-        self._views: dict[int, str] = {}  # by journal: what has arrived
+        self._views: dict[int, str] = {}  # by journal: what has arrived, and will not change
+        self._rolled: dict[int, tuple[str, list[Segment]]] = {}  # by journal: the tap's mark of them, and they
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_views": {}}
+        return {**self.__dict__, "_connection": None, "_views": {}, "_rolled": {}}
 
     def members(self, *, strict: bool = False) -> list[int]:
         """Ids of the members whose journals the tap serves.
@@ -469,20 +482,44 @@ class TapClient:
             JournalDamaged: the journal is damaged.
             JournalError, RemoteProtocolError: its answer does not describe a journal.
         """
-        known = self._views.get(member, "")
-        match self._json({"want": "journal", "member": f"{member:016x}", "known": len(known)}):
-            case {"header": str(header), "views": str(views), "rows": [int(first), int(end)], "closed": bool(closed)}:
+        known, (mark, rolled) = self._views.get(member, ""), self._rolled.get(member, ("", []))
+        request = {"want": "journal", "member": f"{member:016x}", "known": len(known), "mark": mark}
+        match self._json(request):
+            case {
+                "header": str(header), "views": str(views), "rows": [int(first), int(end)], "closed": bool(closed),
+                "segments": {"mark": str(mark), "rolled": table, "live": [*live]},
+            }:  # fmt: skip
                 path = Path(f"tap {self.address}", f"{member:016x}")
-                if not 0 <= first <= end:
-                    raise self._wrong("its description of a journal is invalid")
-                segments = (Segment(1, path, True, end - first, 0),)
-                journal = assemble(path, header, (known + views).encode(), first, segments, closed=closed)
-                self._views[member] = known + views
+                rolled = rolled if table is None else self._table(table)
+                segments = [*rolled, *self._table(live, live=True)]
+                segments.sort(key=lambda each: (each.first_idx, each.rows))
+                known += views
+                journal = assemble(path, header, known.encode(), first, tuple(segments), closed=closed)
+                self._rolled[member] = mark, rolled
+                self._views[member] = known[: known.rfind("\n") + 1]  # a full disk takes back a part of a line
             case _:
                 raise self._wrong("its description of a journal is invalid")
+        places = [(each.first_idx, each.rows) for each in segments]
+        if first < 0 or journal.end_idx != end or places != [(each.first_idx, each.rows) for each in journal.segments]:
+            raise self._wrong("its segments do not follow each other")
         if journal.member.id != member:
             raise self._wrong("it describes another journal than the one asked for")
         return journal
+
+    def _table(self, told: Any, *, live: bool = False) -> list[Segment]:
+        """Segments, of which a tap tells first position, rows, and earliest and latest time."""
+        try:
+            found = []
+            for first, rows, *times in told:
+                first_ns, last_ns = (0, 0) if live else times
+                numbers = [seals.typed(each, int) for each in (first, rows, first_ns, last_ns)]
+                if min(numbers[:2]) < 0:
+                    raise ValueError
+                path = Path(f"tap {self.address}")
+                found.append(Segment(0, path, live, rows, 0, first_idx=first, first_ns=first_ns, last_ns=last_ns))
+            return found
+        except (TypeError, ValueError):
+            raise self._wrong("its list of segments is invalid") from None
 
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows at positions ``first`` to ``end`` - 1 of a journal, all of them, in order.

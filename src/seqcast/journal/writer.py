@@ -15,8 +15,10 @@ from seqcast._native import columns
 from seqcast.errors import ConfigError, JournalWriteError, UsageError
 from seqcast.journal import seals
 from seqcast.journal.events import EventsWriter
+from seqcast.journal.gaps import OpenGap, scratch
 from seqcast.journal.live import live_schema, record_batch
 from seqcast.journal.manifest import ManifestWriter
+from seqcast.journal.records import RecordsFile
 from seqcast.journal.roll import TOGETHER_ROWS, Roller
 from seqcast.journal.schema import (
     FAILED,
@@ -47,7 +49,11 @@ BLOCK_ROOM = 2 * GROUP_RUNS, 2 * GROUP_MESSAGES, 2 * GROUP_BYTES
 """Room in a block: a batch of the usual size fits even into a nearly full one."""
 FOREVER = float("inf")
 RETRY_S = 1.0
-"""How often a journal that a write error ended tries to say so in its closing record."""
+"""How often a journal that a write error ended tries to say so in its closing record, and one that resumes to go on."""
+ROOM_BYTES = 1 << 20
+"""A journal goes on when the disk has so much room again: with less, the next rows would end it at once."""
+GAP_VIEWS_MAX = 4096
+"""A journal that waits for room keeps at most so many views, and ends with the next one."""
 SPARE_BLOCKS = 4
 """Blocks kept for reuse: their memory is mapped, and in the processor's cache."""
 
@@ -60,7 +66,7 @@ class JournalWriter:
     fetch them again from memory and hold the batch's buffer meanwhile, so delivery would continue in memory that is in
     no cache. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``). After a write error the
     journal stops: the error is logged once, rows that are not kept are counted (``rows_lost``), and what was written
-    before stays readable.
+    before stays readable. With ``resume`` it goes on once there is room, and records the gap (`seqcast.journal.gaps`).
 
     Args:
         directory: top directory; the member's own is made inside it.
@@ -72,6 +78,7 @@ class JournalWriter:
             survives a crash of the process; for a crash of the machine the journal does not wait (no fsync).
         required: after a write error every call raises `JournalWriteError`, so that nothing is delivered that is not
             journaled. Otherwise delivery continues without a journal.
+        resume: after a write error the journal goes on when rows can be written again. Not with ``required``.
         segment_rows, segment_bytes, segment_s: a live segment that reaches any of these (seconds: the age of its first
             row) is finished and rolled to Parquet.
         together_rows: finished segments with fewer rows together wait for the next ones, to be rolled into one file.
@@ -97,6 +104,7 @@ class JournalWriter:
         queue_bytes: int = 64 << 20,
         flush_s: float = 0.05,
         required: bool = False,
+        resume: bool = False,
         segment_rows: int = 1_000_000,
         segment_bytes: int = 256 << 20,
         segment_s: float = 3600.0,
@@ -112,6 +120,8 @@ class JournalWriter:
                 "queue_bytes, segment_rows, segment_bytes and segment_s must be positive, flush_s, keep_s and "
                 "keep_bytes not negative"
             )
+        if required and resume:
+            raise UsageError("required=True takes no message without a journal, so resume=True has nothing to record")
         try:
             import pyarrow.parquet  # noqa: F401  # now, as rolling would import it beside delivery, with the GIL
         except ImportError as error:
@@ -121,7 +131,7 @@ class JournalWriter:
         self._room = BLOCK_ROOM if payload == "full" else (*BLOCK_ROOM[:2], -1)
         self._member = member
         self._process = os.getpid()
-        self._required = required
+        self._required, self._resume = required, resume
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes, self._segment_s = segment_rows, segment_bytes, segment_s
         self._sample = sample
@@ -137,6 +147,7 @@ class JournalWriter:
         self._idx = 0
         self._closed = False
         self._error: str | None = None
+        self._gap: OpenGap | None = None  # while the disk is full
         self._counters = dict.fromkeys(
             (
                 "rows",
@@ -149,6 +160,7 @@ class JournalWriter:
                 "rolled",
                 "expired",
                 "rows_lost",
+                "gaps",
                 "roll_errors",
             ),
             0,
@@ -160,6 +172,9 @@ class JournalWriter:
         self._global_seqno = 0  # of the last message of the view
         self._transitional = 0  # of the first transitional message; 0: none
         # Of the writer thread only:
+        self._unwritten: list[dict[str, Any]] = []  # a record that the disk did not take
+        self._end_idx = 0  # behind the last row that was written, or lost in a gap
+        self._behind_gap = False  # the live segment is
         self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
         self._segment = self._segment_of(1)
         self._roller = Roller(
@@ -191,7 +206,13 @@ class JournalWriter:
             if not admitted:
                 return  # its batches are counted as lost
             self._hand_over()
-            self._queue.append({**record, "idx": self._idx, "closes": closes})
+            record = {**record, "idx": self._idx, "closes": closes}
+            if self._gap is None:
+                self._queue.append(record)
+            elif len(self._gap.views) < GAP_VIEWS_MAX:
+                self._gap.views.append(record)
+            else:
+                self._fail(f"{self._gap.why}, while {GAP_VIEWS_MAX} views were installed")
 
     def batch(self, batch: DeliveredBatch, view: View) -> None:
         """Journals a delivered batch of ``view``; waits while the queue is full.
@@ -209,7 +230,7 @@ class JournalWriter:
                 if not self._admit(rows, size):
                     return
             try:
-                added = self._add(batch, view)
+                added = self._add(batch, view) if self._gap is None else self._lose(self._gap, batch, view)
             except (ValueError, MemoryError) as error:
                 self._counters["rows_lost"] += rows
                 self._fail(str(error))
@@ -228,7 +249,7 @@ class JournalWriter:
             at_ns: wall clock, ns since 1970.
         """
         with self._lock:
-            if not self._closed and self._error is None:
+            if not self._closed and self._error is None and self._gap is None:
                 self._hand_over()
                 self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
@@ -267,8 +288,9 @@ class JournalWriter:
 
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), skipped (unicasts, and messages
-        beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, roll_errors,
-        and the current queued_bytes and unrolled (finished segments that wait to be rolled, small ones for others)."""
+        beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, gaps (behind
+        which the journal went on), roll_errors, and the current queued_bytes and unrolled (finished segments that wait
+        to be rolled, small ones for others)."""
         with self._lock:
             return {**self._counters, "queued_bytes": self._queued, "unrolled": self._roller.waiting()}
 
@@ -316,10 +338,24 @@ class JournalWriter:
         block = self._block
         self._queued += block.nbytes - before
         if added:
-            self._global_seqno = block.last_global_seqno
-            self._transitional = self._transitional or batch.transitional
+            self._delivered(block, batch)
         if block.runs >= GROUP_RUNS or block.messages >= GROUP_MESSAGES or block.payload_bytes >= GROUP_BYTES:
             self._hand_over()
+        return added
+
+    def _delivered(self, block: columns.Block, batch: DeliveredBatch) -> None:
+        """For the record of the view's end."""
+        self._global_seqno = block.last_global_seqno
+        self._transitional = self._transitional or batch.transitional
+
+    def _lose(self, gap: OpenGap, batch: DeliveredBatch, view: View) -> int:
+        """As `_add`, while the disk is full."""
+        block = scratch(batch, self._room[2] >= 0)
+        counter, tag = view.view_id.counter, signed(self._tag)
+        if added := block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag, total=self._total):
+            self._delivered(block, batch)
+            gap.lose(block, self._schema)
+            self._counters["rows_lost"] += added
         return added
 
     def _view_end(self) -> dict[str, Any] | None:
@@ -344,7 +380,7 @@ class JournalWriter:
         self._hand_over()
         self._counters["rows_lost"] += sum(item.messages for item in self._queue if not isinstance(item, dict))
         self._error = (
-            f"journal {self.path}: {why}; nothing is journaled from row {self._counters['rows']} on: free space or "
+            f"journal {self.path}: {why}; nothing is journaled from row {self._end_idx} on: free space or "
             "mend the directory, then join again"
         )
         if not self._required:  # else the caller is told
@@ -353,14 +389,41 @@ class JournalWriter:
         self._queued = 0
         self._condition.notify_all()
 
+    def _open_gap(self, why: str) -> None:
+        """The disk takes no rows."""
+        log.error(
+            "journal %s: %s; rows from %d on are not journaled, and counted in rows_lost, until there is room again: "
+            "free space or mend the directory",
+            self.path, why, self._end_idx,
+        )  # fmt: skip
+        self._unwritten = []
+        self._fill(OpenGap(self._end_idx, why))
+
+    def _fill(self, gap: OpenGap) -> None:
+        """What waits to be written is lost in a gap, but for views and the end."""
+        self._hand_over()
+        self._gap = gap
+        for item in self._queue:
+            if not isinstance(item, dict):
+                gap.lose(item, self._schema)
+                self._counters["rows_lost"] += item.messages
+            elif item["event"] == "view":
+                gap.views.append(item)
+        left = [item for item in self._queue if isinstance(item, dict) and item["event"] == "close"]
+        self._queue.clear()
+        self._queue.extend(left)
+        self._queued = 0
+        self._condition.notify_all()
+
     # ---- the writer thread --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            while self._step():
+            while self._goes_on():
                 pass
         except Exception as error:
             with self._lock:
+                self._gap = None
                 if self._error is None:
                     self._fail(str(error))
             with contextlib.suppress(Exception):
@@ -373,27 +436,91 @@ class JournalWriter:
         finally:
             self._roller.close()
 
+    def _goes_on(self) -> bool:
+        """A step, and after a write error the wait for room."""
+        try:
+            return self._step()
+        except OSError as error:
+            if not self._resume or self._error is not None:
+                raise
+            self._keep_whole()
+            with self._lock:
+                self._open_gap(str(error))
+            while not self._resumed():
+                pass
+            return True
+
+    def _keep_whole(self) -> None:
+        """Cuts off what the disk took in part."""
+        segment = self._segment
+        rows, size = segment.rows, segment.bytes
+        segment.cut()
+        if rows:
+            self._segment = self._segment_of(segment.number + 1)
+            self._ended(segment, rows, size)
+
+    def _resumed(self) -> bool:
+        """Whether there was room for a record of the gap. Waits for it for a while."""
+        with self._lock:
+            self._condition.wait_for(lambda: self._closed or self._error is not None, RETRY_S)
+            closed = self._closed
+        if not closed and not self._has_room():
+            return False
+        with self._lock:
+            if self._error is not None:
+                raise JournalWriteError(self._error)
+            gap, end = self._gap, self._idx
+            assert gap is not None
+            self._gap = None  # what is delivered from now on waits until the record is written
+        lost = end - gap.idx
+        try:
+            if lost:
+                self._views_file.write(gap.record(end))
+        except OSError:
+            with self._lock:
+                self._fill(gap)
+            if closed:
+                raise
+            return False
+        with self._lock:
+            self._end_idx = end
+            self._behind_gap = self._behind_gap or lost > 0
+            self._counters["gaps"] += lost > 0
+            self._queue.extendleft(reversed(gap.views))
+        log.warning("journal %s goes on with row %d, as there is room again: %d rows are missing", self.path, end, lost)
+        return True
+
+    def _has_room(self) -> bool:
+        """Whether rows can be written again, as far as the disk says."""
+        try:
+            disk = os.statvfs(self.path)
+        except OSError:
+            return False
+        return disk.f_bavail * disk.f_frsize >= ROOM_BYTES
+
     def _tell_failed(self, reason: str) -> None:
-        """Writes the closing record of a journal that a write error ended, as soon as there is room for it. What the
-        disk did not take stays in the file's buffer, so that a record that it took in part is completed."""
-        at = {"at_ns": time.time_ns(), "idx": self._counters["rows"]}
-        with contextlib.suppress(OSError):
-            self._views_file.write(seals.seal({"event": "close", "reason": reason, **at, "closes": None}) + "\n")
-        while True:
+        """Writes the closing record of a journal that a write error ended, as soon as there is room for it."""
+        close = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._end_idx, "closes": None}
+        left = deque([*self._unwritten, close])
+        while left:
             closed = self._closed
             try:
-                return self._views_file.flush()
+                self._views_file.write(left[0])
+                left.popleft()
             except OSError:
                 if closed:
                     raise
-            with self._lock:
-                self._condition.wait_for(lambda: self._closed, RETRY_S)
+                with self._lock:
+                    self._condition.wait_for(lambda: self._closed, RETRY_S)
 
     def _step(self) -> bool:
         item = self._next_item()
-        self._events.look()
+        with self._unless_resumed():
+            self._events.look()
         written = 0
         if isinstance(item, dict):
+            if item["event"] == "close":
+                self._finish_segment()  # first: if the disk does not take it, the journal is not closed yet
             self._write_record(item)
         elif item is not None and item.messages:  # none: there were only unicasts
             for sender, least_ns in item.clocks().items():
@@ -404,7 +531,6 @@ class JournalWriter:
             if self._error is None and item is not None:
                 self._written(item, written)
         if isinstance(item, dict) and item["event"] == "close":
-            self._finish_segment()
             self._views_file.close()
             self._events.close()
             return False
@@ -438,17 +564,31 @@ class JournalWriter:
 
     def _write_record(self, record: dict[str, Any]) -> None:
         if record["event"] != "event":
-            if record["closes"]:
-                clocks = [[f"{sender & (1 << 64) - 1:016x}", self._clocks[sender]] for sender in sorted(self._clocks)]
-                record = {**record, "closes": {**record["closes"], "clocks": clocks}}
-            self._clocks = {}
-            self._views_file.write(seals.seal(record) + "\n")
-            self._views_file.flush()
+            clocks = self._clocks
+            record = self._with_clocks(record)
+            self._unwritten = [record]
+            try:
+                self._views_file.write(record)
+            except OSError:
+                self._clocks = clocks  # a journal that resumes writes it later
+                raise
+            self._unwritten = []
         if record["event"] == "view":
             kept = ("event", "at_ns", "tag", "members", "joined", "left")
             record = {"counter": record["view_id"]["counter"], **{name: record[name] for name in kept}}
         if record["event"] != "close":
-            self._events.write(record)
+            with self._unless_resumed():
+                self._events.write(record)
+
+    def _unless_resumed(self) -> contextlib.AbstractContextManager[None]:
+        """For events: they end no journal that goes on without rows."""
+        return contextlib.suppress(OSError) if self._resume else contextlib.nullcontext()
+
+    def _with_clocks(self, record: dict[str, Any]) -> dict[str, Any]:
+        """A record that ends a view, with what is known of the clocks in that view."""
+        clocks = [[f"{sender & (1 << 64) - 1:016x}", self._clocks[sender]] for sender in sorted(self._clocks)]
+        self._clocks = {}
+        return {**record, "closes": {**record["closes"], "clocks": clocks}} if record["closes"] else record
 
     def _written(self, item: columns.Block | dict[str, Any], written: int) -> None:
         """Under the lock."""
@@ -457,6 +597,7 @@ class JournalWriter:
             self._counters["views"] += item["event"] == "view"
             return
         self._counters["rows"] += item.messages
+        self._end_idx += item.messages
         self._counters["batches"] += item.messages > 0
         self._counters["bytes"] += written
         self._queued -= item.nbytes
@@ -469,12 +610,17 @@ class JournalWriter:
         return _Segment(self.path, number, self._manifest, self._schema, self._segment_s)
 
     def _finish_segment(self) -> None:
-        finished, number = self._segment, self._segment.number
-        self._segment = self._segment_of(number + 1)
-        if finished.finish():
-            with self._lock:
-                self._counters["segments"] += 1
-            self._roller.add(finished.path, finished.rows, finished.bytes)
+        finished = self._segment
+        ended, rows, size = finished.finish(), finished.rows, finished.bytes
+        self._segment = self._segment_of(finished.number + 1)
+        if ended:
+            self._ended(finished, rows, size)
+
+    def _ended(self, segment: _Segment, rows: int, size: int) -> None:
+        with self._lock:
+            self._counters["segments"] += 1
+        self._roller.add(segment.path, rows, size, behind_gap=self._behind_gap)
+        self._behind_gap = False
 
     def _write_header(self, cluster: str, payload: str, deliver_own: bool, safe: bool) -> None:
         header = {
@@ -491,7 +637,7 @@ class JournalWriter:
             self.path.mkdir(parents=True)
             self._manifest = ManifestWriter(self.path)
             seals.replace(self.path / HEADER_FILE, header)
-            self._views_file = (self.path / VIEWS_FILE).open("a", encoding="utf-8")
+            self._views_file = RecordsFile(self.path / VIEWS_FILE)
             self._events = EventsWriter(self.path, self._sample)
         except FileExistsError as error:
             raise UsageError(f"{self.path} exists: a journal is written once, choose another directory") from error
@@ -532,6 +678,13 @@ class _Segment:
             return False
         self._stream.finish()
         return True
+
+    def cut(self) -> None:
+        """After a write error: keeps what was written whole, and begins the file anew if that is nothing."""
+        if self._stream is not None:
+            self._stream.cut()
+            self._stream = None
+            self.due = FOREVER
 
     def abandon(self) -> None:
         """Closes the file as it is, after a write error."""

@@ -109,10 +109,10 @@ def _last(sources: Sequence[Source], first: int) -> Last:
     last: dict[int, tuple[int, int]] = {}
     for found, view in sources:
         begin, end = view.idx + first, _end(found, view)
-        if begin < min(end, found.journal.first_idx):
+        if begin < min(end, found.journal.first_idx) or found.journal.gap_in(begin, end):
             raise JournalError(
-                f"{found.journal.path}: retention removed rows of view {view.tag:016x}, so the messages that only the "
-                "other side of a partition has cannot be told: read them with copies=all, or keep more "
+                f"{found.journal.path}: retention or a full disk took rows of view {view.tag:016x}, so the messages "
+                "that only the other side of a partition has cannot be told: read them with copies=all, or keep more "
                 "(journal_keep_s, journal_keep_bytes)"
             )
         for batch in found.store.rows(found.journal, begin, end, _MESSAGE):
@@ -130,7 +130,10 @@ def _completeness(source: Source) -> tuple[Any, ...]:
     """Sorts the most complete first."""
     found, view = source
     journal = found.journal
-    return max(0, journal.first_idx - view.idx), not journal.deliver_own, view.idx - _end(*source), journal.member.name
+    gone = max(0, journal.first_idx - view.idx) + sum(
+        max(0, min(gap.end, _end(*source)) - max(gap.idx, view.idx)) for gap in journal.gaps
+    )
+    return gone, not journal.deliver_own, view.idx - _end(*source), journal.member.name
 
 
 def _end(found: Found, view: Installed) -> int:

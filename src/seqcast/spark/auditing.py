@@ -399,6 +399,13 @@ def _note_absent(journals: Sequence[Journal], report: Report) -> None:
     expired = sorted(journal.member.name for journal in journals if journal.first_idx)
     if expired:
         report.notes.append(f"what retention removed is not checked: the first rows of {', '.join(expired)}")
+    for journal in journals:
+        if journal.gaps:
+            rows, whys = sum(gap.rows for gap in journal.gaps), sorted({gap.why for gap in journal.gaps})
+            report.notes.append(
+                f"{journal.member.name}'s journal lacks {rows:,} rows, in {len(journal.gaps)} gaps, which the disk did "
+                f"not take ({'; '.join(whys)}): views with a gap are compared behind it only"
+            )
     crashed = sorted(journal.member.name for journal in journals if journal.closed is None)
     if crashed:
         report.notes.append(f"without a closing record (crashed, or still writing): {', '.join(crashed)}")

@@ -181,7 +181,7 @@ class Graph:
 
         def rank(source: tuple[Found, Installed]) -> tuple[Any, ...]:
             journal, view = source[0].journal, source[1]
-            whole = journal.first_idx <= view.idx
+            whole = journal.first_idx <= view.idx and not journal.gap_in(view.idx, view.idx + _rows(*source))
             partly = not whole, not journal.deliver_own, -_rows(*source)
             return source[0].id != member, *partly, journal.member.name, source[0].id
 
@@ -311,11 +311,11 @@ def _messages(found: Found, view: Installed, first: int, end: int) -> Iterator[t
     """Place in the view, sender, seqno and index of the messages at some places.
 
     Raises:
-        Missing: retention removed some.
+        Missing: retention removed some, or the disk did not take them.
     """
     if first >= end:
         return
-    if view.idx + first < found.journal.first_idx:
+    if view.idx + first < found.journal.first_idx or found.journal.gap_in(view.idx + first, view.idx + end):
         raise Missing(view.tag)
     at = first
     for batch in found.store.rows(found.journal, view.idx + first, view.idx + end, _MESSAGE):

@@ -61,6 +61,7 @@ class View:
         due: journal -> by rank, up to which place it must have a cause: what a member that closed the view never had,
             no survivor had (or agreement is broken); of another one, which saw no cut, it is up to what these have.
         cut: journals of which retention removed the beginning of the view.
+        lacking: journals with a gap in the view: what they lack may have been in time.
     """
 
     senders: tuple[int, ...]
@@ -69,6 +70,7 @@ class View:
     last: dict[int, tuple[int, ...]]
     due: dict[int, tuple[int, ...]]
     cut: frozenset[int]
+    lacking: frozenset[int]
 
     def place(self, rank: int, key: int) -> int:
         return min(key - (self.bases[rank] << 16) + 1, BEYOND)
@@ -141,7 +143,12 @@ def _views(journals: Sequence[Journal], groups: Groups) -> dict[int, View]:
         bases = tuple(lowest.get((tag, sender), 0) for sender in senders)
         own = {signed(journals[number].member.id): number for number in at if journals[number].deliver_own}
         cut = frozenset(number for number, each in at.items() if each.idx < journals[number].first_idx)
-        view = View(senders, bases, tuple(own.get(sender, -1) for sender in senders), {}, {}, cut)
+        lacking = frozenset(
+            number
+            for number, each in at.items()
+            if journals[number].gap_in(each.idx, each.end.idx if each.end else BEYOND)
+        )
+        view = View(senders, bases, tuple(own.get(sender, -1) for sender in senders), {}, {}, cut, lacking)
         for number in at:
             keys = [last.get((number, tag, sender), -1) for sender in senders]
             view.last[number] = tuple(view.place(rank, key) if key >= 0 else 0 for rank, key in enumerate(keys))
@@ -289,7 +296,7 @@ class _Compare:
         if not own:
             return 0, 0
         messages, causes = (np.concatenate(part) for part in zip(*own, strict=True))
-        for number in sorted({number for number, _, _ in pieces} - {owner}):
+        for number in sorted({number for number, _, _ in pieces} - {owner} - view.lacking):
             places, vectors = (np.concatenate([piece[at] for piece in pieces if piece[0] == number]) for at in (1, 2))
             order = np.argsort(places, kind="stable")
             at = np.searchsorted(places[order], messages, side="right") - 1

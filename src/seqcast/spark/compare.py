@@ -205,22 +205,27 @@ def _delivers(journal: Journal, sender: int) -> bool:
 
 
 class Kept:
-    """Where the comparison starts in a view if retention removed its first rows at one member."""
+    """Where the comparison starts in a view if one member lacks rows: the first, which retention removed, or some in a
+    gap, behind the last of which it is compared."""
 
     def __init__(self, journals: Sequence[Journal], summaries: Iterable[tuple[int, Summary]]) -> None:
         self._cut = {
-            (number, signed(view.tag))
+            (number, signed(view.tag)): since
             for number, journal in enumerate(journals)
-            for view in journal.views
-            if view.idx < journal.first_idx
+            for view, end in zip(journal.views, [*(view.idx for view in journal.views[1:]), NOTHING], strict=False)
+            if (since := _complete_since(journal, view.idx, end)) > view.idx
         }
         self._first: dict[tuple[int, int], int] = {}
         self._keys: dict[tuple[int, int], int] = {}
         for number, summary in sorted(summaries, key=lambda each: (each[0], each[1].number)):
-            if journals[number].first_idx:
-                for run in summary.views:
+            if not journals[number].first_idx and not journals[number].gaps:
+                continue
+            for run in summary.views:
+                if run.idx >= self._cut.get((number, run.tag), 0):
                     self._first.setdefault((number, run.tag), run.first)
-                for sent in summary.senders:
+            last = _complete_since(journals[number], 0, NOTHING)
+            for sent in summary.senders:
+                if sent.idx >= last:
                     self._keys.setdefault((number, sent.sender), sent.first)
 
     def since(self, pair: Pair, sender: int) -> int:
@@ -231,6 +236,11 @@ class Kept:
                 first = self._first.get((number, pair.tag)) if pair.ordered else self._keys.get((number, sender))
                 lowest = max(lowest, NOTHING if first is None else first)
         return lowest
+
+
+def _complete_since(journal: Journal, first: int, end: int) -> int:
+    """From where on a journal has all rows of those at the positions ``first`` to ``end`` - 1."""
+    return max([first, min(journal.first_idx, end), *(gap.end for gap in journal.gaps if gap.idx < end)])
 
 
 def decided(summaries: Iterable[tuple[int, Summary]]) -> dict[tuple[int, int], int]:

@@ -26,10 +26,11 @@ from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
 from seqcast.journal.schema import JournalError
 from seqcast.spark.branches import Graph, Left, Missing, Range, pending
+from seqcast.spark.groups import newer, view_text
 from seqcast.spark.members import order_of
 from seqcast.spark.sides import Way, excluding, is_apart, lefts, way_out
+from seqcast.spark.stalls import Stalls
 from seqcast.spark.stores import Found, Part, Store
-from seqcast.types import ViewId
 
 IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
@@ -49,12 +50,6 @@ lower: the member may have been cut off, and closed the view apart."""
 
 class NotYet(Exception):
     """This journal cannot be continued now, but may be later."""
-
-
-def view_text(view_id: ViewId) -> str:
-    """The whole id of a view, for an offset."""
-    attempt, initiator = view_id.flush
-    return f"{view_id.counter}@{view_id.coordinator:016x}.{attempt}.{initiator:016x}"
 
 
 def merged_into(offset: Mapping[str, Any]) -> int:
@@ -137,7 +132,8 @@ def _stable_while_open(found: Found) -> int | None:
     view = journal.views[-1] if journal.views else None
     if view is None or view.end is not None or not _counted(journal, view) or order_of(view).prefix:
         return None
-    begin, end, width = max(view.idx, journal.first_idx), journal.end_idx, 1
+    begin = max([view.idx, journal.first_idx, *(gap.end for gap in journal.gaps)])
+    end, width = journal.end_idx, 1
     while True:  # from the end: transitional rows are the last of a view, and mostly there are none
         at = first = max(begin, end - width)
         for batch in found.store.rows(journal, first, end, ["transitional"]):
@@ -174,6 +170,7 @@ class Follower:
         self._told: dict[Any, tuple[list[Found], Mapping[str, Any], Any]] = {}
         self._behind: dict[str, dict[str, float]] = {}
         self._behind_of: list[Found] | None = None
+        self._stalls = Stalls(failover_s)
         self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
     def all(self) -> list[Found]:
@@ -244,15 +241,19 @@ class Follower:
         """
         now = time.monotonic()
         found = self.seen() if wait else self.all()
-        newer = self._of_the_look(_newer, offset, found)
-        if not newer:
+        founded = self._of_the_look(newer, offset, found)
+        if not founded:
             self._missed.pop(0, None)
             return None
         since = self._missed.setdefault(0, now)
         if wait and now < since + self.failover_s:
             return None
         del self._missed[0]
-        return min(newer, key=lambda each: each[0])[1]
+        return min(founded, key=lambda each: each[0])[1]
+
+    def waits(self, offset: Mapping[str, Any]) -> str:
+        """Why a stream may wait in vain of which nothing new comes, as of the last look; empty: nothing tells."""
+        return self._stalls.why(offset, self.seen())
 
     def _of_the_look(
         self, tell: Callable[[Mapping[str, Any], Sequence[Found]], T], offset: Mapping[str, Any], found: list[Found]
@@ -289,7 +290,7 @@ class Follower:
                 self._missed.pop(0, None)
                 return followed, idx
         found = self.seen() if wait else self.all()
-        if followed is None or not followed.ended:
+        if followed is None or not _stands(followed, idx):
             if followed is not None and not self._of_the_look(_without, offset, found):
                 self._missed.pop(member, None)
                 return followed, idx
@@ -303,7 +304,7 @@ class Follower:
                 raise
             other = None  # the rows in which its side differs come once, as at a merge
         idle = other is not None and not _has_more(*other, merged_into(offset))
-        if idle and followed is not None and not followed.ended:
+        if idle and followed is not None and not _stands(followed, idx):
             other = None  # else two members of which nothing new comes would pass the stream to each other for ever
         return other or ((followed, idx) if followed is not None else None)
 
@@ -321,7 +322,8 @@ class Follower:
                     continue
                 if any(view.tag in left and view.idx >= at for view in each.journal.views):
                     continue  # the stream has been on that side, and gave out its rows
-                if at < each.journal.end_idx or not each.ended:  # else the stream would circle among ended journals
+                # Else the stream would circle among ended journals, or those that lack the rows.
+                if each.journal.gap_in(at, at + 1) is None and (at < each.journal.end_idx or not each.ended):
                     return each, at
         if why is not None:
             raise why
@@ -343,7 +345,7 @@ class Follower:
         """
         member = int(offset["member"], 16)
         followed, now = self.find(member), time.monotonic()
-        if followed is None or not followed.ended:
+        if followed is None or not _stands(followed, int(offset["idx"])):
             since = self._missed.get(member)
             if since is None or (wait and now < since + self.failover_s):
                 return None
@@ -360,6 +362,33 @@ class Follower:
             return None if way is None else (way, [])
         ranges = self.branches(way.base, way.view, way.left, wait=wait)
         return None if ranges is None else (way, ranges)
+
+    def over_gap(self, offset: dict[str, Any], *, wait: bool) -> tuple[Found, int] | None:
+        """Where a stream continues whose next rows its journal lacks, and no other one gives. None: it is not at such a
+        place, or others may still show the rows.
+
+        Args:
+            wait: False: nothing is waited for.
+
+        Raises:
+            JournalError: they do not, and the stream is to have all rows.
+        """
+        member, idx, now = int(offset["member"], 16), int(offset["idx"]), time.monotonic()
+        followed = self.find(member)
+        gap = None if followed is None else followed.journal.gap_in(idx, idx + 1)
+        if followed is None or gap is None:
+            return None
+        if wait and now < self._missed.setdefault(member, now) + self.failover_s:
+            return None
+        if self._fail_on_data_loss:
+            raise JournalError(
+                f"{followed.journal.path} lacks rows {gap.idx} to {gap.end - 1} ({gap.why}), and no other journal that "
+                "can be read shows them at that place: load the journals of all members, or set failOnDataLoss=false "
+                "to go on without them"
+            )
+        self._missed.pop(member, None)
+        merge = pending(followed.journal, idx, merged_into(offset))
+        return followed, gap.end if merge is None else min(gap.end, merge.idx)
 
     def branches(self, base: int, into: Installed, left: Sequence[Left], *, wait: bool) -> list[Range] | None:
         """What the stream gives out before a view that it goes on with; None: not all of it is there yet.
@@ -461,6 +490,8 @@ class Follower:
             return False
         if view.idx + first < other.journal.first_idx or lost.journal.end_idx < begin + end:
             return False
+        if lost.journal.gap_in(begin + first, begin + end) or other.journal.gap_in(view.idx + first, view.idx + end):
+            return False
         rows = [
             [batch.to_pydict() for batch in each.store.rows(each.journal, at + first, at + end, IDENTITY)]
             for each, at in ((lost, begin), (other, view.idx))
@@ -479,20 +510,10 @@ def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
 
 def _has_more(found: Found, idx: int, merged: int) -> bool:
     """Whether a journal has something behind a position: rows, or branches before a view."""
-    return idx < found.journal.end_idx or pending(found.journal, idx, merged) is not None
-
-
-def _newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int, Found]]:
-    """Of each group that was founded after that of an offset: when, and its journal with the longest history."""
-    sides = [*_groups(found)]
-    ours = next((side for side in sides if _knows(side, offset)), [])
-    over_ns = max((view.at_ns for each in ours for view in each.journal.views), default=0)
-    clusters = {each.journal.cluster for each in ours} or {each.journal.cluster for each in found}
-    return [
-        (side[0].journal.views[0].at_ns, side[0])
-        for side in sides
-        if side is not ours and side[0].journal.views[0].at_ns > over_ns and side[0].journal.cluster in clusters
-    ]
+    merge = pending(found.journal, idx, merged)
+    if found.journal.gap_in(idx, idx + 1) is not None:
+        return merge is not None and merge.idx <= idx
+    return idx < found.journal.end_idx or merge is not None
 
 
 def _without(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
@@ -515,53 +536,33 @@ def _behind(found: Found, idx: int) -> dict[str, float]:
     idx = max(idx, journal.first_idx)
     if idx >= journal.end_idx:
         return {"messages": 0, "seconds": 0.0}
-    at, segment = journal.first_idx, journal.segments[0]
-    for segment in journal.segments:
-        if idx < at + segment.rows:
-            break
-        at += segment.rows
-    times = [segment.last_ns] if not segment.live else []
-    for batch in found.store.rows(journal, idx, idx + 1, ["delivered_ns"]) if segment.live else ():
-        times += batch["delivered_ns"].to_pylist()
-    seconds = max(0.0, time.time() - min(times, default=0) / 1e9)
-    return {"messages": journal.end_idx - idx, "seconds": round(seconds, 3)}
+    gap = journal.gap_in(idx, idx + 1)
+    first = idx if gap is None else gap.end
+    segment = next((each for each in journal.segments if first < each.first_idx + each.rows), None)
+    if segment is None:  # the gap is the end
+        since_ns = gap.at_ns if gap is not None else 0
+    elif segment.live:
+        first = max(first, segment.first_idx)  # behind several gaps
+        since_ns = next(_times(found, first, first + 1), 0)
+    else:
+        since_ns = segment.last_ns
+    return {"messages": journal.end_idx - idx, "seconds": round(max(0.0, time.time() - since_ns / 1e9), 3)}
 
 
 def _newest_ns(found: Found) -> int:
     """When the newest view or row of a journal was delivered."""
     journal = found.journal
-    newest = max((view.at_ns for view in journal.views[-1:]), default=0)
-    for batch in found.store.rows(journal, journal.end_idx - 1, journal.end_idx, ["delivered_ns"]):
-        newest = max([newest, *batch["delivered_ns"].to_pylist()])
-    return newest
+    end = journal.end_idx
+    last = [view.at_ns for view in journal.views[-1:]]
+    if (gap := journal.gap_in(end - 1, end)) is not None:
+        return max([gap.at_ns, *last])
+    return max([*_times(found, end - 1, end), *last], default=0)
 
 
-def _groups(found: Sequence[Found]) -> Iterator[list[Found]]:
-    """Journals that have views in common, directly or by others; of each group the longest history first."""
-    left = [each for each in found if each.journal.views]
-    while left:
-        side, views = [left.pop(0)], set[int]()
-        for each in side:
-            for view in each.journal.views:
-                views |= {view.tag, view.closes, *(tag for tag, _ in view.subgroups)} - {0}
-            joined = [
-                other
-                for other in left
-                if any(view.tag in views or view.closes in views for view in other.journal.views)
-                or any(tag in views for view in other.journal.views for tag, _ in view.subgroups)
-            ]
-            left = [other for other in left if other not in joined]
-            side += joined
-        yield sorted(side, key=lambda each: (each.journal.views[0].at_ns, each.id))
-
-
-def _knows(side: Sequence[Found], offset: Mapping[str, Any]) -> bool:
-    """Whether one of the journals is that of an offset, or has its view."""
-    return any(
-        f"{each.id:016x}" == offset["member"]
-        or any(view_text(view.view_id) == offset.get("view") for view in each.journal.views)
-        for each in side
-    )
+def _times(found: Found, first: int, end: int) -> Iterator[int]:
+    """When the rows at some positions were delivered."""
+    for batch in found.store.rows(found.journal, first, end, ["delivered_ns"]):
+        yield from batch["delivered_ns"].to_pylist()
 
 
 def _no_branch(view: int, merge: Installed) -> JournalError:
@@ -633,4 +634,10 @@ class Reserve:
 
 
 def _has(found: Found, first: int, end: int) -> bool:
-    return found.journal.first_idx <= first and end <= found.journal.end_idx
+    journal = found.journal
+    return journal.first_idx <= first and end <= journal.end_idx and journal.gap_in(first, end) is None
+
+
+def _stands(found: Found, idx: int) -> bool:
+    """Whether a journal gives no row at a position, and never will."""
+    return found.ended or found.journal.gap_in(idx, idx + 1) is not None

@@ -155,7 +155,11 @@ def runs_of(spark: SparkSession, journals: Sequence[Journal]) -> list[tuple[int,
     for number, journal in enumerate(journals):
         run: list[Segment] = []
         size = 0
+        behind = {gap.end for gap in journal.gaps}
         for segment in journal.segments:
+            if run and segment.first_idx in behind:  # summaries are stitched at gaps
+                runs.append((number, tuple(run)))
+                run, size = [], 0
             if run and size + segment.size > min(bound, TASK_BYTES):
                 runs.append((number, tuple(run)))
                 run, size = [], 0

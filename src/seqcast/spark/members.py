@@ -103,10 +103,13 @@ def stitch(number: int, journal: Journal, summaries: Sequence[Summary], names: N
     _check_positions(names.journal(number), journal, summaries, report)
     _check_views(number, journal, [run for summary in summaries for run in summary.views], names, report, doubts)
     highest: dict[int, int] = {}
+    behind = {gap.end for gap in journal.gaps}
     for summary in summaries:
         for run in summary.senders:
-            # If retention removed the first rows, nothing is known about what came before.
+            # If retention removed the first rows, or a gap is before them, nothing is known about what came before.
             before = highest.get(run.sender, run.first - 1 if journal.first_idx else -1)
+            if summary.first_idx in behind:
+                before = max(before, run.first - 1)
             if run.first <= before:
                 doubts.append(Doubt("key back", run.sender, run.idx, before, run.first))
             elif not follows(before, run.first):
@@ -174,6 +177,7 @@ def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], r
     expected = journal.first_idx
     for summary in summaries:
         breaks = Found(summary.breaks.count, list(summary.breaks.first))
+        expected = _over_gaps(journal, expected)
         if summary.first_idx != expected:
             breaks.count += 1
             breaks.first.insert(0, (summary.first_idx, expected - 1, summary.first_idx))
@@ -181,6 +185,7 @@ def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], r
             _, before, this = breaks.first[0]
             report.violation("gaps", f"{who}'s journal goes from row {before} to row {this}", breaks.count)
         expected = summary.last_idx + 1
+    expected = _over_gaps(journal, expected)
     if journal.closed_idx > expected:
         report.violation(
             "gaps",
@@ -198,6 +203,13 @@ def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], r
         report.notes.append(f"{told - expected} rows of {who}'s journal went with its tail")
 
 
+def _over_gaps(journal: Journal, at: int) -> int:
+    """The position behind the gaps that begin at one."""
+    for gap in journal.gaps:
+        at = gap.end if gap.idx == at else at
+    return at
+
+
 def _check_views(
     number: int, journal: Journal, runs: Sequence[ViewRun], names: Names, report: Report, doubts: list[Doubt]
 ) -> None:
@@ -206,6 +218,7 @@ def _check_views(
     spans = {signed(view.tag): (view, end) for view, end in zip(journal.views, ends, strict=False)}
     highest: dict[int, int] = {}
     late: dict[int, int] = {}
+    behind = {gap.end for gap in journal.gaps}
     tail = len(runs)  # the runs from here on are of views that no record names
     while tail and runs[tail - 1].tag not in spans:
         tail -= 1
@@ -229,6 +242,8 @@ def _check_views(
             continue
         # If retention removed the first rows of the view, nothing is known about what came before.
         before = highest.get(run.tag, run.first - 1 if view.idx < journal.first_idx else 0)
+        if run.idx in behind and run.idx > view.idx:  # the rows before it are in a gap
+            before = max(before, run.first - 1)
         doubts += _seqno_doubts(run, before, journal.deliver_own)
         highest[run.tag] = max(before, run.highest)
         _check_transitional(who, run, late.get(run.tag, 0), names, report)
@@ -289,6 +304,8 @@ def _check_ends(
         order = order_of(view)
         if view.end is None or not journal.first_idx < view.end.idx <= journal.end_idx or not order.total:
             continue  # retention, or a torn tail, removed its rows
+        if journal.gap_in(view.idx, view.end.idx):
+            continue
         last, first = highest.get(signed(view.tag), 0), late.get(signed(view.tag), 0)
         stable = first - 1 if first and not order.prefix else last
         if last == view.end.global_seqno and journal.version >= 7 and view.idx >= journal.first_idx:

@@ -53,8 +53,8 @@ def since(follower: Follower, time_ns: int) -> tuple[Found, int]:
 
 def _first_since(found: Found, time_ns: int) -> int:
     """Position of the first row that was delivered at a time or later."""
-    at = found.journal.first_idx
     for segment in found.journal.segments:
+        at = segment.first_idx
         if segment.live or segment.last_ns >= time_ns:
             row = at
             for batch in found.store.rows(found.journal, at, at + segment.rows, ["delivered_ns"]):
@@ -62,8 +62,7 @@ def _first_since(found: Found, time_ns: int) -> int:
                 if (later := next((n for n, each in enumerate(times) if each >= time_ns), None)) is not None:
                     return row + later
                 row += len(times)
-        at += segment.rows
-    return at
+    return found.journal.end_idx
 
 
 class Ending:

@@ -40,8 +40,8 @@ from seqcast.spark.follow import (
     merged_into,
     offset_at,
     offset_of,
-    view_text,
 )
+from seqcast.spark.groups import view_text
 from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Tabled, check_names, names_of
 from seqcast.spark.places import Ending, check_start, since
 from seqcast.spark.sides import lefts, still_left, told
@@ -147,7 +147,8 @@ class JournalReader(DataSourceReader):
                 found.setdefault(journal.member.id, Found(store, journal))
         every = sorted(found.values(), key=lambda each: (each.journal.member.name, each.id))
         for each, wanted, spans in self._rows_of(every):
-            for first, last in each.store.ranges(each.journal, spans, wanted):
+            kept = [part for span in spans for part in each.journal.kept(*span)]
+            for first, last in each.store.ranges(each.journal, kept, wanted):
                 part = each.store.part(each.journal, wanted, first, last)
                 parts.append(replace(part, reserve=Reserve(follower, each.id)))
         return parts
@@ -193,6 +194,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._wanted = wanted
         self._targets: dict[int, int] | None = None  # of Trigger.AvailableNow: member -> end of its journal then
         self._last: dict[str, Any] | None = None
+        self._waits = ""  # why nothing new comes
         self.idle_s = IDLE_S
 
     def initialOffset(self) -> dict[str, Any]:
@@ -222,6 +224,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             began = time.monotonic()
             end = _twice(lambda: self._next(start, limit))
+            if end != start:
+                self._waits = ""
             now = time.monotonic()
             if end != start or now >= until:
                 return end
@@ -247,6 +251,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._merge(start, followed, begin, merge, limit)
         if merge is not None:
             end = min(end, merge.idx)
+        if (gap := followed.journal.gap_in(begin, end)) is not None:
+            end = gap.idx
         first = max(begin, followed.journal.first_idx)
         if isinstance(limit, ReadMaxRows) and end > first + limit.max_rows:
             end = last_cut(followed.journal, first, first + limit.max_rows)
@@ -261,7 +267,11 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing new comes of the member: others may have gone on without it."""
         beside = self._follower.beside(start, wait=self._targets is None, ends=self._targets)
         if beside is None:
-            return self._anew(start)
+            over = self._follower.over_gap(start, wait=self._targets is None)
+            if over is None:
+                return self._anew(start)
+            self._last = {**offset_of(*over), **told(lefts(start))}
+            return self._last
         way, ranges = beside
         left = still_left(self._follower.all(), way.left, way.view.tag)
         offset = {**offset_of(way.other, way.idx, way.view.tag), **told(left)}
@@ -279,6 +289,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         found = self._follower.new_group(start, wait=self._targets is None)
         if found is None:
+            self._waits, self._last = self._follower.waits(start), self._last or start
             return start
         if not self._goes_on:
             raise JournalError(
@@ -331,7 +342,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found is None:
             return self._last
         latest = offset_at(found.journal, found.journal.end_idx, merged_into(self._last))
-        return {**latest, "behind": self._follower.behind(self._last)}
+        waits = {"waits": self._waits} if self._waits else {}
+        return {**latest, "behind": self._follower.behind(self._last), **waits}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}
@@ -366,7 +378,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.store.part(journal, self._wanted, first, last),
                 reserve=self._follower.reserve(found, first, until, end),
             )
-            for first, last in pieces(journal, max(begin, journal.first_idx), until)
+            for at, end_at in journal.kept(max(begin, journal.first_idx), until)
+            for first, last in pieces(journal, at, end_at)
         ]
 
     def _branch_parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
@@ -385,9 +398,17 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     "delivered, were removed by the journal's retention before this query read them: keep more "
                     "(journal_keep_s, journal_keep_bytes), or set failOnDataLoss=false to continue without them"
                 )
-            for at, last in pieces(found.journal, max(idx + begin, found.journal.first_idx), idx + stop):
-                part = found.store.part(found.journal, self._wanted, at, last)
-                parts.append(replace(part, reserve=Reserve(self._follower, found.id)))
+            gap = found.journal.gap_in(idx + begin, idx + stop)
+            if gap is not None and self._fail_on_data_loss:
+                raise JournalError(
+                    f"{found.journal.path} lacks rows {gap.idx} to {gap.end - 1} ({gap.why}) of view "
+                    f"{each.closing[0]:016x}, which another side of a partition delivered: load the journals of all "
+                    "members, or set failOnDataLoss=false to go on without them"
+                )
+            for span in found.journal.kept(max(idx + begin, found.journal.first_idx), idx + stop):
+                for at, last in pieces(found.journal, *span):
+                    part = found.store.part(found.journal, self._wanted, at, last)
+                    parts.append(replace(part, reserve=Reserve(self._follower, found.id)))
         return parts
 
     def _range(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Found, int, int]:

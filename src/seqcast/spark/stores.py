@@ -8,7 +8,7 @@ import os
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict
 
@@ -21,7 +21,7 @@ from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError
 from seqcast.journal.tables import names_in
 from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
-from seqcast.spark.wanted import Wanted
+from seqcast.spark.wanted import Wanted, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -229,11 +229,10 @@ class Folders:
 
 def _positions(journal: Journal, first: int, end: int) -> Iterator[tuple[int, Segment]]:
     """Each segment with some of the rows ``first`` to ``end`` - 1, with the position of its own first row."""
-    position = journal.first_idx
     for segment in journal.segments:
+        position = segment.first_idx
         if segment.rows and position < end and position + segment.rows > first:
             yield position, segment
-        position += segment.rows
 
 
 class Taps:
@@ -262,9 +261,11 @@ class Taps:
         return self._client.rows(journal, first, end, columns)
 
     def ranges(self, journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) -> Iterator[tuple[int, int]]:
-        for first, end in spans:
-            for at in range(first, end, PARTITION_ROWS):
-                yield at, min(at + PARTITION_ROWS, end)
+        segments = _positions(journal, journal.first_idx, journal.end_idx)
+        held = joined([(at, at + segment.rows) for at, segment in segments if wanted.holds(segment)])
+        for (first, end), (begin, stop) in product(spans, held):
+            for at in range(max(first, begin), min(end, stop), PARTITION_ROWS):
+                yield at, min(at + PARTITION_ROWS, end, stop)
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         return TapPart(**part_fields(journal, wanted, first, end), tap=self._client, journal=journal)
@@ -297,10 +298,10 @@ def last_cut(journal: Journal, first: int, end: int) -> int:
 
 def _cuts(journal: Journal, first: int, end: int) -> list[int]:
     """The positions between the two at which segments and their row groups begin."""
-    cuts, at = [], journal.first_idx
+    cuts = []
     for segment in journal.segments:
+        at = segment.first_idx
         cuts += [cut for cut in range(at, at + segment.rows, PARTITION_ROWS) if first < cut < end]
-        at += segment.rows
     return cuts
 
 

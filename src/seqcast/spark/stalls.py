@@ -1,0 +1,79 @@
+"""Streams that stand still while others go on: what a stream waits for may never come, and its query shows no error.
+
+A member whose disk is full journals nothing, and cannot say so in its journal. Two groups that were founded apart have
+nothing in common until they merge, also if their journals are in one place: the stream of one that dies does not go on
+in the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seqcast.spark.groups import apart
+from seqcast.spark.stores import Found
+
+log = logging.getLogger("seqcast.spark")
+
+
+class Stalls:
+    """Tells once, by a warning, why a stream may wait in vain.
+
+    Args:
+        after_s: a stream stands still after so long without anything new.
+    """
+
+    def __init__(self, after_s: float) -> None:
+        self._after_s = after_s
+        self._offset: Mapping[str, Any] = {}
+        self._since = 0.0
+        self._ends: dict[int, int] = {}
+        self._ahead: dict[int, float] = {}  # member -> since when its journal has more than at the beginning
+        self._seen: Sequence[Found] = ()
+        self._why = ""
+        self._told = ""
+
+    def why(self, offset: Mapping[str, Any], found: Sequence[Found]) -> str:
+        """Why the stream at an offset, of which nothing new comes, may wait in vain. Empty: nothing tells, or it has
+        not waited long enough."""
+        now = time.monotonic()
+        if offset != self._offset:
+            self._offset, self._since, self._seen, self._why = offset, now, (), ""
+            self._ends, self._ahead = {each.id: each.journal.end_idx for each in found}, {}
+        if found is not self._seen:  # once for each look at the journals
+            self._seen = found
+            for each in found:
+                if each.journal.end_idx > self._ends.setdefault(each.id, each.journal.end_idx):
+                    self._ahead.setdefault(each.id, now)
+            self._why = self._find(offset, found, now - self._after_s) if now >= self._since + self._after_s else ""
+            if self._why and self._why != self._told:
+                self._told = self._why
+                log.warning("%s", self._why)
+        return self._why
+
+    def _find(self, offset: Mapping[str, Any], found: Sequence[Found], ahead_s: float) -> str:
+        followed = next((each for each in found if f"{each.id:016x}" == offset["member"]), None)
+        if others := apart(offset, found):
+            return (
+                f"nothing new comes of the group that this query follows (member {offset['member']}), and "
+                f"{others[0].journal.path} is of another group {others[0].journal.cluster!r}, founded apart from it, "
+                "whose rows come only if both merge: give that group a directory and a query of its own, and found one "
+                "group the next time (found=N)"
+            )
+        if followed is None or followed.ended:
+            return ""
+        ahead = [
+            each.journal.member.name
+            for each in found
+            if self._ahead.get(each.id, ahead_s + 1) <= ahead_s
+            and any(member.id == followed.id for member in each.journal.views[-1].members)
+        ]
+        if followed.journal.member.name in ahead or not ahead:
+            return ""
+        return (
+            f"{followed.journal.path}, which this query follows, gets no rows, while {', '.join(ahead[:3])} of the "
+            "same view journal more: free space on its disk, or restart that member; when the others go on without it, "
+            "or its journal ends, the query goes on in theirs"
+        )
