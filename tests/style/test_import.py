@@ -44,7 +44,11 @@ LIGHT = {"seqcast", "cli", "cli.options", "cli.output", "commandline", "errors",
 """What the help of every command may load of the package; of a part, its own package too."""
 CONFIG = {"config", *(f"config.{name}" for name in ("check", "derive", "fields", "sources"))}
 PERF = ("arguments", "command", "paths", "processes", "report", "runs")
+BOARD = {"board", "board.judge", "board.place", "board.read", "codes"}
 OWN = {
+    "metrics": {"api", "api.counters", "cli.metrics", "metrics", *BOARD},
+    "probe": {"cli.probe", "cli.seen", *BOARD},
+    "top": {"cli.seen", "cli.top", *BOARD},
     "audit": {"spark", "spark.command"},
     "demo": {"cli.demo"},
     "perf": {"journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},

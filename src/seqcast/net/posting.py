@@ -35,7 +35,7 @@ class Posting:
         self._engine = engine
         self._about: dict[str, Any] = {}
         self._posted: tuple[object, ...] = ()
-        self._due = 0
+        self.due = 2**63 - 1  # monotonic ns, when the text is written again
         if not board:
             return
         try:
@@ -44,7 +44,7 @@ class Posting:
             log.info("%s: no board, so `seqcast probe` and `top` do not see this member: %s", name, error)
             return
         engine.use_board(self._made.memory)
-        pid = os.getpid()
+        pid, self.due = os.getpid(), 0
         self._about = {
             "cluster": cluster, "name": name, "id": member, "pid": pid, "pids": pid_namespace(),
             "started": started(pid), "began": time.time_ns(), "clock": time.time_ns() - now_ns(),
@@ -82,9 +82,9 @@ class Posting:
     def post(self, view: View | None, status: str, reason: str, counters: Callable[[], Mapping[str, int]]) -> None:
         """Writes the text, if it is time or something has changed."""
         now, shown = now_ns(), (view, status, reason)
-        if self._made is None or (shown == self._posted and now < self._due):
+        if self._made is None or (shown == self._posted and now < self.due):
             return
-        self._posted, self._due = shown, now + EVERY_NS
+        self._posted, self.due = shown, now + EVERY_NS
         about = self._about | {
             "updated": now,
             "status": {"name": status, "reason": reason},

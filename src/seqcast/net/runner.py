@@ -494,7 +494,8 @@ class Runner:
         try:
             while not self.endpoint.over:
                 each_look = not self.endpoint.machines.interface.sound
-                if not self._requests and self.driver.wait_control(self.endpoint.deadline(), each_look):
+                until = min(self.endpoint.deadline(), self.posting.due)
+                if not self._requests and self.driver.wait_control(until, each_look):
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
                 lines.told = PARTS if self.posting.on else parts_read(logging.INFO)

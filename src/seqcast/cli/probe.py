@@ -1,0 +1,79 @@
+"""``seqcast probe``: what the members of a group on this machine know of it, read from their boards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+
+from seqcast.board.judge import readiness, troubles
+from seqcast.board.read import boards
+from seqcast.cli import complain
+from seqcast.cli.seen import history, sketch, table
+from seqcast.commandline import Parser, positive, seconds
+
+NEEDS = ()
+BETWEEN_S = 0.25
+"""Time between the two looks from which rates are computed, s."""
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Prints the group as a member on this machine sees it."""
+    found = [board for board in boards(arguments.cluster) if arguments.member in ("", board.name)]
+    if arguments.ready:
+        why = readiness(found, arguments.members, arguments.stall)
+        if arguments.json:
+            print(json.dumps({"ready": not why, "why": why}))
+        else:
+            print(f"not ready: {why}" if why else "ready")
+        return 1 if why else 0
+    if not found:
+        whom = f"member {arguments.member} of " if arguments.member else ""
+        return complain(
+            f"no board of {whom}{arguments.cluster!r} on this machine: no member of it runs here as this user, or it "
+            "has board=False",
+            1,
+        )
+    before = {board.path: board for board in found}
+    time.sleep(BETWEEN_S)
+    found = [board for board in boards(arguments.cluster) if board.path in before] or found
+    seen_by = next((board for board in found if board.alive), found[0])
+    wrong = troubles(seen_by, arguments.stall)
+    if arguments.json:
+        print(json.dumps(sketch(seen_by, found, before, wrong)))
+    else:
+        for line in [*table(seen_by, found, before, wrong), *history(seen_by)]:
+            print(line)
+    return 1 if wrong else 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    result = Parser(
+        "probe",
+        "Show a group as its members on this machine see it: who hears whom (m by multicast, u by unicast, . not at\n"
+        "all), how many packets of this member each one lacks (lag) and has not taken (untaken), rates, and the last\n"
+        "views and warnings with their reasons. It reads the members' boards and asks no process, so it shows those\n"
+        "that hang too, and those that were killed within the last hour.",
+        "exit status: 0; 1 if a member does not hear another one, is blocked, or holds senders up; with --ready, 0 if\n"
+        "the members here are ready\n"
+        "example: seqcast probe orders --ready --members 3",
+    )
+    result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
+    result.add_argument("--member", default="", metavar="NAME", help="as this member on this machine sees it")
+    result.add_argument(
+        "--ready", action="store_true", help="only say in one line whether all members on this machine are ready"
+    )
+    result.add_argument(
+        "--members", type=positive, default=1, metavar="N", help="with --ready: the view has N members (%(default)s)"
+    )
+    result.add_argument(
+        "--stall",
+        type=seconds,
+        default=1.0,
+        metavar="S",
+        help="senders may wait so long for one member (%(default)g s)",
+    )
+    result.add_argument("--json", action="store_true", help="print one JSON object")
+    return result.parse_args(argv)

@@ -1,0 +1,151 @@
+"""A group as boards show it: as a table for people, and as an object of JSON."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqcast.board.judge import Finding, name_at, way
+from seqcast.board.read import Board
+
+MATRIX_MAX = 24
+"""Columns of the matrix of who hears whom; of more members only the rows with trouble are named."""
+HISTORY = 8
+STALL_S = 1.0
+RATES = (("sent/s", "messages_sent"), ("got/s", "messages_delivered"), ("resent/s", "packets_retransmitted"))
+
+
+def table(board: Board, found: Sequence[Board], before: Mapping[Path, Board], wrong: Sequence[Finding]) -> list[str]:
+    """The lines that `probe` prints.
+
+    Args:
+        board: of the member by which the group is seen.
+        found: the boards of the group on this machine.
+        before: the same, a moment ago.
+        wrong: findings, which follow the table.
+    """
+    cells = [headings(board), *rows(board, found, before)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = [summary(board), *("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)]
+    return lines + [f"{each.code.number}  {each.fact}. {each.remedy}" for each in wrong]
+
+
+def rows(board: Board, found: Sequence[Board], before: Mapping[Path, Board]) -> list[list[str]]:
+    """The cells of each member."""
+    return [_row(board, rank, _rates(board, rank, found, before)) for rank in range(len(board.members))]
+
+
+def of_groups(found: Sequence[Board]) -> list[Board]:
+    """The boards by which groups are shown: of each that of a member that runs, and those of members that ended."""
+    shown = []
+    for cluster in dict.fromkeys(board.cluster for board in found):
+        group = [board for board in found if board.cluster == cluster]
+        shown += [board for board in group if board.alive][:1] + [board for board in group if not board.alive]
+    return shown
+
+
+def summary(board: Board) -> str:
+    """The first line."""
+    about, view = board.about, board.about["view"]
+    if not view["members"]:
+        return f"{board.cluster}: {board.name} is {about['status']['name']}: {about['status']['reason']}"
+    members = view["members"]
+    by_rank = {rank: f", sequencer {member['name']}" for rank, member in enumerate(members)}
+    sequencer = by_rank.get(view["sequencer"], "")
+    status = about["status"]["name"]
+    here = f"{board.name} (here)" if board.alive else f"{board.name} (ended)"
+    return (
+        f"{board.cluster}  view {view['counter']}  {len(members)} members  order {view['order']} ({view['mechanism']}"
+        f"{sequencer})  {about['transport']} on {about['interface']}  seen by {here}, {status}"
+    )
+
+
+def headings(board: Board) -> list[str]:
+    """Of the columns."""
+    n = len(board.members)
+    hears = "hears " + " ".join(name_at(board, rank)[:1] for rank in range(n)) if n <= MATRIX_MAX else "hears all"
+    return ["member", "address", hears, "lag", "untaken", "silent ms", *(name for name, _ in RATES), "state"]
+
+
+def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
+    row, mine = board.members[rank], rank == board.gauges["rank"]
+    ways = [way(board, rank, other) if other != rank else "-" for other in range(len(board.members))]
+    if len(ways) > MATRIX_MAX:
+        hears = "no" if "." in ways else "yes"
+    else:
+        hears = "      " + " ".join(ways)
+    last = board.gauges["last"]
+    lag, untaken = ("-", "-") if mine else (str(last - row["delivered"]), str(last - row["consumed"]))
+    silent = "-" if mine or not row["heard"] else str(max(0, board.gauges["posted"] - row["heard"]) // 10**6)
+    return [name_at(board, rank), _address(board, row["id"]), hears, lag, untaken, silent, *rates, _state(board, row)]
+
+
+def _address(board: Board, member: int) -> str:
+    members = board.about["view"]["members"]
+    return next((each["address"] for each in members if each["id"] == member), "?")
+
+
+def _state(board: Board, row: Mapping[str, int]) -> str:
+    words = [word for word in ("suspected", "doubted", "slow") if row[word]]
+    if board.gauges["held_by"] == row["id"]:
+        words.append(f"holds up {board.name}")
+    if not row["present"]:
+        words.append("enters")
+    return ", ".join(words)
+
+
+def _rates(board: Board, rank: int, found: Sequence[Board], before: Mapping[Path, Board]) -> list[str]:
+    """Rates of a member whose board is here, too."""
+    own = next((each for each in found if each.about["id"] == board.members[rank]["id"]), None)
+    old = before.get(own.path) if own is not None else None
+    if own is None or old is None or own.read_ns <= old.read_ns:
+        return [""] * len(RATES)
+    seconds = (own.read_ns - old.read_ns) / 1e9
+    return [_short((own.counters.get(name, 0) - old.counters.get(name, 0)) / seconds) for _, name in RATES]
+
+
+def _short(rate: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if rate >= size:
+            return f"{rate / size:.1f} {unit}"
+    return f"{rate:.0f}"
+
+
+def history(board: Board, n: int = HISTORY) -> list[str]:
+    """The last events, oldest first, with the time of day."""
+    lines = []
+    for event in board.events[-n:]:
+        at = time.strftime("%H:%M:%S", time.localtime((event.at + board.about["clock"]) / 1e9))
+        whom = f" ({board.name_of(event.member)})" if event.member else ""
+        lines.append(f"{at}  {event.text}{whom}")
+    return lines
+
+
+def sketch(
+    board: Board, found: Sequence[Board], before: Mapping[Path, Board], wrong: Sequence[Finding]
+) -> dict[str, Any]:
+    """The same as an object."""
+    n = len(board.members)
+    members = []
+    for rank, row in enumerate(board.members):
+        rates = _rates(board, rank, found, before)
+        members.append(
+            {
+                "name": name_at(board, rank),
+                "address": _address(board, row["id"]),
+                "hears": {name_at(board, other): way(board, rank, other) for other in range(n) if other != rank},
+                "rates": dict(zip((name for name, _ in RATES), rates, strict=True)),
+                **row,
+            }
+        )
+    return {
+        "about": board.about,
+        "alive": board.alive,
+        "gauges": board.gauges,
+        "counters": board.counters,
+        "members": members,
+        "findings": [{"code": each.code.number, "fact": each.fact, "remedy": each.remedy} for each in wrong],
+        "events": [{"at": each.at, "member": each.member, "text": each.text} for each in board.events],
+    }

@@ -1,0 +1,61 @@
+"""``seqcast top``: the groups of this machine, live."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+
+from seqcast.board.judge import troubles
+from seqcast.board.read import Board, boards
+from seqcast.cli.seen import STALL_S, history, of_groups, table
+from seqcast.commandline import Parser, positive, seconds
+
+NEEDS = ()
+CLEAR = "\x1b[H\x1b[2J"
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Prints the tables until it is interrupted, or ``--count`` times."""
+    if not arguments.plain:
+        from seqcast.cli.top_live import live
+
+        return live(arguments.cluster, arguments.every)
+    before: list[Board] = boards(arguments.cluster)
+    left = arguments.count
+    try:
+        while left:
+            time.sleep(arguments.every)
+            found = boards(arguments.cluster)
+            if sys.stdout.isatty():
+                print(CLEAR, end="")
+            print("\n".join(page(found, before)), flush=True)
+            before, left = found, left - 1
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+def page(found: Sequence[Board], before: Sequence[Board]) -> list[str]:
+    """The lines of one look: a table for each group on this machine."""
+    old = {board.path: board for board in before}
+    lines = []
+    for board in of_groups(found):
+        lines += [*table(board, found, old, troubles(board, STALL_S)), *history(board), ""]
+    return lines or ["no member of a group runs here as this user, or all have board=False"]
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    result = Parser(
+        "top",
+        "Show the groups of this machine, live, as `seqcast probe` shows one: from the members' boards, without\n"
+        "asking any process. Members that were killed within the last hour are shown with their last state.",
+        "example: seqcast top --plain --count 1",
+    )
+    result.add_argument("cluster", metavar="CLUSTER", nargs="?", default="", help="only this group")
+    result.add_argument("--plain", action="store_true", help="plain text, without colours and keys")
+    result.add_argument("--every", type=seconds, default=1.0, metavar="S", help="seconds between looks (%(default)g)")
+    result.add_argument("--count", type=positive, default=-1, metavar="N", help="with --plain: end after N looks")
+    return result.parse_args(argv)

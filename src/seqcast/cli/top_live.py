@@ -1,0 +1,100 @@
+"""The live table of ``seqcast top``: colours, and keys."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import sys
+import termios
+import time
+import tty
+from collections.abc import Callable, Iterator, Sequence
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from seqcast.api.counters import COUNTERS
+from seqcast.board.judge import troubles
+from seqcast.board.read import Board, boards
+from seqcast.cli.seen import STALL_S, headings, history, of_groups, rows, summary
+
+EVENTS = 40
+HELP = "q quit   e events   m counters of the next member"
+
+
+def live(cluster: str, every_s: float) -> int:
+    """Shows the groups until q or Ctrl-C."""
+    before, page, shown = boards(cluster), "", 0
+    with _keys() as pressed, Live(screen=True, auto_refresh=False) as screen, contextlib.suppress(KeyboardInterrupt):
+        while True:
+            found = boards(cluster)
+            screen.update(drawn(found, before, page, shown), refresh=True)
+            before, end = found, time.monotonic() + every_s
+            key = ""
+            while not key and (left := end - time.monotonic()) > 0:
+                key = pressed(left)
+            if key == "q":
+                return 0
+            if key == "e":
+                page = "" if page == "events" else "events"
+            elif key == "m":
+                page, shown = "member", shown + (page == "member")
+    return 0
+
+
+def drawn(found: Sequence[Board], before: Sequence[Board], page: str, shown: int) -> Group:
+    """One look.
+
+    Args:
+        page: "events": the flight recorders; "member": the counters of the board number ``shown``, with their meanings;
+            "": a table for each group.
+    """
+    if page == "member" and found:
+        board = found[shown % len(found)]
+        return Group(Text(summary(board), style="bold"), _counters(board), Text(HELP, style="dim"))
+    parts: list[Text | Table] = []
+    for board in of_groups(found):
+        parts.append(Text(summary(board), style="bold"))
+        if page == "events":
+            parts += [Text(line) for line in history(board, EVENTS)]
+            continue
+        table = Table(box=None, pad_edge=False)
+        for heading in headings(board):
+            table.add_column(heading, no_wrap=True)
+        for row in rows(board, found, {each.path: each for each in before}):
+            table.add_row(*(Text(cell, style="red" if "." in cell.split() else "") for cell in row))
+        parts.append(table)
+        parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in troubles(board, STALL_S)]
+        parts.append(Text(""))
+    return Group(*parts, Text(HELP, style="dim"))
+
+
+def _counters(board: Board) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for counters in COUNTERS.values():
+        for name, text in counters.items():
+            if board.counters.get(name):
+                table.add_row(name, f"{board.counters[name]:,}", text)
+    return table
+
+
+def _no_key(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[Callable[[float], str]]:
+    """A function that waits for a key, at most so many seconds, and returns it, or ""."""
+    if not sys.stdin.isatty():
+        yield _no_key
+        return
+    number = sys.stdin.fileno()
+    before = termios.tcgetattr(number)
+    tty.setcbreak(number)
+    try:
+        yield lambda seconds: sys.stdin.read(1) if select.select([number], [], [], seconds)[0] else ""
+    finally:
+        termios.tcsetattr(number, termios.TCSADRAIN, before)

@@ -1,0 +1,168 @@
+"""Metrics of members for Prometheus: ``Collector(group)`` in a program that has a registry of its own, and the text
+format for ``seqcast metrics``, which reads the boards of all members on this machine.
+
+Names begin with ``seqcast_``. Labels are cluster, member, and where a row is about another member, peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from seqcast.api.counters import COUNTERS
+from seqcast.board.judge import way
+from seqcast.board.read import Board, read
+from seqcast.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqcast.api.group import Group
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_DROPPED = "drop_"
+_NOW = "Now: "
+
+
+class Sample(NamedTuple):
+    """A value with its labels."""
+
+    labels: dict[str, str]
+    value: float
+
+
+class Family(NamedTuple):
+    """A metric.
+
+    Args:
+        name: without "_total".
+        kind: "counter" or "gauge".
+        help: one line.
+        samples: of all members.
+    """
+
+    name: str
+    kind: str
+    help: str
+    samples: list[Sample]
+
+
+def families(boards: Iterable[Board]) -> list[Family]:
+    """The metrics that boards show."""
+    found: dict[str, Family] = {}
+    for board in boards:
+        labels = {"cluster": board.cluster, "member": board.name}
+        for name, kind, text, more, value in _values(board):
+            family = found.setdefault(name, Family(name, kind, text, []))
+            family.samples.append(Sample({**labels, **more}, value))
+    return list(found.values())
+
+
+def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
+    alive = board.alive
+    yield "seqcast_up", "gauge", "1 if the member's process runs.", {}, float(alive)
+    yield from _counted(board)
+    about, gauges, now = board.about, board.gauges, board.read_ns
+    status, view = about["status"]["name"], about["view"]
+    yield "seqcast_blocked", "gauge", "1 if sends to the group wait.", {}, float(status == "blocked")
+    yield "seqcast_view_members", "gauge", "Members of the view.", {}, float(len(view["members"]))
+    yield "seqcast_view_counter", "gauge", "Number of the view; grows with each.", {}, float(view["counter"])
+    text = "Bytes of messages that wait for the application."
+    yield "seqcast_queue_bytes", "gauge", text, {}, float(gauges["waiting_bytes"])
+    text = "Seconds since the engine wrote its state: more than a few heartbeats if the process does not run."
+    yield "seqcast_engine_age_seconds", "gauge", text, {}, _since(now, gauges["posted"])
+    text = "Seconds since Python wrote its state: it grows while the GIL is kept."
+    yield "seqcast_python_age_seconds", "gauge", text, {}, _since(now, about["updated"])
+    text = "Seconds for which others have waited for this member's application."
+    yield "seqcast_awaited_seconds", "gauge", text, {}, _since(now, gauges["awaited_since"])
+    if alive:
+        yield from _of_peers(board)
+
+
+def _counted(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
+    texts = {name: text for counters in COUNTERS.values() for name, text in counters.items()}
+    for name, value in board.counters.items():
+        text = texts.get(name, "")
+        if not text:
+            continue
+        if text.startswith(_NOW):
+            text = text.removeprefix(_NOW)
+            yield f"seqcast_{name}", "gauge", text[:1].upper() + text[1:], {}, float(value)
+        elif name.startswith(_DROPPED):
+            why = {"why": name.removeprefix(_DROPPED)}
+            yield "seqcast_dropped", "counter", "Datagrams, packets and messages dropped, by reason.", why, float(value)
+        else:
+            yield f"seqcast_{name}", "counter", text, {}, float(value)
+
+
+def _of_peers(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
+    gauges = board.gauges
+    for rank, row in enumerate(board.members):
+        if rank == gauges["rank"]:
+            continue
+        peer = {"peer": board.name_of(row["id"])}
+        text = "Packets of this member that the peer has not put in order yet."
+        yield "seqcast_lag_packets", "gauge", text, peer, float(max(0, gauges["last"] - row["delivered"]))
+        text = "Packets of this member that the peer's application has not taken yet."
+        yield "seqcast_untaken_packets", "gauge", text, peer, float(max(0, gauges["last"] - row["consumed"]))
+        text = "Seconds since the peer was heard."
+        yield "seqcast_silence_seconds", "gauge", text, peer, _since(board.read_ns, row["heard"])
+        text = "How the peer is heard: 2 by multicast (or the group's transport), 1 by unicast only, 0 not at all."
+        if (how := way(board, gauges["rank"], rank)) != "?":
+            only = how == "u" and board.about["transport"] != "unicast"
+            yield "seqcast_hears", "gauge", text, peer, 0.0 if how == "." else 1.0 if only else 2.0
+        text = "Seconds for which senders of this member have waited for the peer."
+        held = _since(board.read_ns, gauges["held_since"]) if gauges["held_by"] == row["id"] else 0.0
+        yield "seqcast_waits_for_seconds", "gauge", text, peer, held
+
+
+def _since(now: int, then: int) -> float:
+    return max(0, now - then) / 1e9 if then else 0.0
+
+
+def text_of(found: Sequence[Family]) -> str:
+    """The metrics in Prometheus' text format."""
+    lines = []
+    for family in found:
+        name = f"{family.name}_total" if family.kind == "counter" else family.name
+        lines += [f"# HELP {name} {_escaped(family.help)}", f"# TYPE {name} {family.kind}"]
+        for sample in family.samples:
+            labels = ",".join(f'{key}="{_escaped(value, quotes=True)}"' for key, value in sample.labels.items())
+            lines.append(f"{name}{{{labels}}} {sample.value:.17g}")
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str, *, quotes: bool = False) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quotes else text
+
+
+class Collector:
+    """Gives the metrics of a group to a registry of ``prometheus_client``: ``REGISTRY.register(Collector(group))``.
+
+    Args:
+        group: an open group with ``board=True``.
+
+    Raises:
+        UsageError: the group has no board: ``board=False``, or there was no place for it (the log says why).
+    """
+
+    def __init__(self, group: Group) -> None:
+        path = group.board
+        if path is None:
+            raise UsageError("the group has no board to read metrics from: join with board=True, and see its log")
+        self._path = path
+
+    def collect(self) -> Iterator[Any]:
+        """What a registry calls for each scrape; nothing after the group was left."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+        try:
+            found = families([read(self._path)])
+        except OSError:
+            return
+        for family in found:
+            make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+            names = list(family.samples[0].labels)
+            metric = make(family.name, family.help, labels=names)
+            for sample in family.samples:
+                metric.add_metric(list(sample.labels.values()), sample.value)
+            yield metric

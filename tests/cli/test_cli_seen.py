@@ -1,0 +1,183 @@
+"""The commands that show groups by their boards: probe, top, metrics."""
+
+import io
+import json
+import re
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from members import LOOPBACK, cluster, group_of, join, script, wait_until
+from project import ROOT
+
+import seqcast
+from seqcast import cli
+from seqcast.board.read import boards, read
+from seqcast.metrics import Collector, families, text_of
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no boards")
+
+
+def run(capsys, *arguments):
+    status = cli.main(arguments)
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def seen(group, n):
+    """The board of the group's member shows a view of ``n`` members in which everybody hears everybody."""
+    return lambda: (
+        len((board := read(group.board)).about["view"]["members"]) == n == board.gauges["members"]
+        and all(row["present"] for row in board.members)
+    )
+
+
+def test_probe_shows_who_hears_whom_and_since_when(capsys):
+    with group_of(2) as (a, b):
+        wait_until(seen(a, 2))
+        status, out, err = run(capsys, "probe", a.cluster)
+        assert status == 0 and not err, (out, err)
+        lines = out.splitlines()
+        assert lines[0].startswith(f"{a.cluster}  view ")
+        assert "2 members  order total (records, sequencer a)" in lines[0]
+        assert lines[2].split()[:4] == ["a", a.path["address"], "-", "m"]
+        assert lines[3].split()[:4] == ["b", b.path["address"], "m", "-"]
+        assert any("b joined" in line for line in lines[4:])
+        status, out, _ = run(capsys, "probe", a.cluster, "--member", "b", "--json")
+        said = json.loads(out)
+        assert status == 0 and said["about"]["name"] == "b" and said["findings"] == []
+        assert said["members"][0]["hears"] == {"b": "m"}
+
+
+def test_a_readiness_check_says_in_one_line_why_not(capsys):
+    with group_of(2) as (a, _):
+        wait_until(seen(a, 2))
+        assert run(capsys, "probe", a.cluster, "--ready", "--members", "2")[:2] == (0, "ready\n")
+        status, out, _ = run(capsys, "probe", a.cluster, "--ready", "--members", "3")
+        assert (status, out) == (1, "not ready: the view of a has 2 of 3 members: a, b\n")
+    status, out, _ = run(capsys, "probe", "no-such-group", "--ready", "--json")
+    assert status == 1 and json.loads(out) == {"ready": False, "why": "no member runs on this machine"}
+    status, _, err = run(capsys, "probe", "no-such-group")
+    assert status == 1 and "no board of 'no-such-group'" in err
+
+
+def test_a_receiver_that_takes_nothing_is_named_by_probe_on_both_sides(capsys):
+    with group_of(2) as (a, b):
+        with pytest.raises(seqcast.SendTimeout):
+            while True:
+                a.send(b"x" * 60_000, timeout=2.5)
+        wait_until(lambda: cli.main(["probe", a.cluster, "--stall", "0.5"]) == 1)
+        out = run(capsys, "probe", a.cluster, "--member", "a", "--stall", "0.5")[1]
+        assert "SC2203  senders of a have waited for b" in out and "holds up a" in out
+        assert "SC2205  senders have waited for b" in run(capsys, "probe", a.cluster, "--member", "b")[1]
+        assert not run(capsys, "probe", a.cluster, "--ready", "--stall", "600")[0]
+        assert "(SC2203)" in run(capsys, "probe", a.cluster, "--ready", "--stall", "0.5")[1]
+        while b.recv(0.2) is not None:
+            pass
+
+
+KILLED = """
+import os, signal, sys, seqcast
+group = seqcast.join(sys.argv[1], name="killed", interface=sys.argv[2])
+print(flush=True)
+sys.stdin.readline()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_top_shows_a_killed_member_and_its_last_event(capsys):
+    name = cluster()
+    with join(name, "a") as a:
+        other = script(KILLED, name, LOOPBACK)
+        other.stdout.readline()
+        wait_until(lambda: [len(each.about["view"]["members"]) for each in boards(name)] == [2, 2])
+        wait_until(lambda: all(len(each.members) == 2 for each in boards(name)))
+        other.stdin.write("\n")
+        other.stdin.flush()
+        other.wait()
+        wait_until(lambda: len(a.view) == 1)
+        wait_until(seen(a, 1))
+        status, out, _ = run(capsys, "top", name, "--plain", "--count", "1", "--every", "0.1")
+        assert status == 0 and "seen by a (here)" in out and "seen by killed (ended)" in out
+        assert "SC3005" in out and "joined: view" in out and "killed was excluded" in out
+        other.communicate()
+
+
+def test_the_live_table_is_drawn():
+    rich = pytest.importorskip("rich.console")
+    from seqcast.cli.top_live import drawn
+
+    with group_of(2) as (a, _):
+        wait_until(seen(a, 2))
+        found = boards(a.cluster)
+        for page, expected in (("", "127.0.0.1"), ("events", "joined"), ("member", "Heartbeats sent.")):
+            text = io.StringIO()
+            rich.Console(file=text, width=160, height=300).print(drawn(found, found, page, 0))
+            assert expected in text.getvalue() and "q quit" in text.getvalue()
+
+
+def test_metrics_are_what_prometheus_reads():
+    parser = pytest.importorskip("prometheus_client.parser")
+    core = pytest.importorskip("prometheus_client.core")
+    with group_of(2, order="fifo") as (a, b):
+        for _ in range(20):
+            a.send(b"x")
+            b.recv(10)
+        wait_until(seen(a, 2))
+        text = text_of(families(boards(a.cluster)))
+        read_back = {family.name: family for family in parser.text_string_to_metric_families(text)}
+        sent = {each.labels["member"]: each.value for each in read_back["seqcast_messages_sent"].samples}
+        assert sent == {"a": 20.0, "b": 0.0} and read_back["seqcast_messages_sent"].type == "counter"
+        assert read_back["seqcast_view_members"].type == "gauge" and read_back["seqcast_dropped"].samples
+        hears = [each for each in read_back["seqcast_hears"].samples if each.labels["member"] == "a"]
+        assert [(each.labels["peer"], each.value) for each in hears] == [("b", 2.0)]
+        collector, registry = Collector(a), core.CollectorRegistry()
+        registry.register(collector)
+        assert registry.get_sample_value("seqcast_messages_sent_total", {"cluster": a.cluster, "member": "a"}) == 20.0
+    assert list(collector.collect()) == []  # the group was left
+
+
+def test_names_with_odd_characters_stay_one_label():
+    parser = pytest.importorskip("prometheus_client.parser")
+    name = cluster() + " = {}, ü"
+    with join(name, "a") as a:
+        board = read(a.board)
+        found = parser.text_string_to_metric_families(text_of(families([board])))
+        assert {each.labels["cluster"] for family in found for each in family.samples} == {name}
+
+
+def test_metrics_are_served_and_written(tmp_path):
+    with group_of(1) as (a,):
+        path = tmp_path / "seqcast.prom"
+        assert cli.main(["metrics", "--textfile", str(path)]) == 0
+        assert f'seqcast_up{{cluster="{a.cluster}",member="a"}} 1' in path.read_text()
+        server = script("from seqcast.cli import main; main(['metrics', '--listen', '127.0.0.1:0'])")
+        address = server.stdout.readline().split()[-1]
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+            assert a.cluster in answer.read().decode()
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(address.replace("metrics", "other"), timeout=30)
+        server.kill()
+        server.communicate()
+    assert cli.main(["metrics", "--listen", "nowhere"]) == 2
+
+
+def test_a_collector_needs_a_board():
+    from seqcast.errors import UsageError
+
+    with group_of(1, board=False) as (a,), pytest.raises(UsageError, match="board=True"):
+        Collector(a)
+
+
+@pytest.mark.parametrize("page", ["alerts.yml", "grafana.json"])
+def test_alerts_and_dashboard_name_metrics_that_there_are(page):
+    text = (ROOT / "docs" / page).read_text()
+    named = set(re.findall(r"\bseqcast_\w+", text))
+    with group_of(2) as (a, _):
+        wait_until(seen(a, 2))
+        there = {line.split("{")[0] for line in text_of(families(boards(a.cluster))).splitlines()}
+    assert len(named) > 5 and named <= there
+    if page.endswith("json"):
+        assert json.loads(text)["panels"]
