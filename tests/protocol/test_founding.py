@@ -13,9 +13,14 @@ from seqcast.sim.options import MS, SECOND
 
 
 def founded(stage):
-    """The views that founded groups."""
+    """The views that began groups."""
     logs = [node.record.log[0] for node in stage.nodes if node.record.log]
     return [view for view in logs if view.view_id.counter == 1]
+
+
+def applications(stage):
+    """The names of those whose application is in a group."""
+    return sorted(node.name for node in stage.nodes if node.record.alive and node.record.may_send)
 
 
 def joiners(n, found, apart=()):
@@ -205,6 +210,63 @@ def test_a_running_primary_group_refuses_another_found_by_name_and_admits_one_th
     else:
         assert stage.node("b").endpoint.over and names(stage.node("a")) == [["a"]]
         assert "the group has found=1, not 5: join with the same" in stage.node("b").record.error
+
+
+def founder_cut_off(n, found):
+    """One of n joiners begins a group, and the network cuts it off before another one is in."""
+    stage, nodes = joiners(n, found)
+    while not nodes[0].endpoint.view:
+        stage.until(stage.clock.now // MS + 1)
+    stage.network.partition({nodes[0].index}, set(range(1, 16)) | {0} - {nodes[0].index})
+    return stage, nodes
+
+
+@pytest.mark.parametrize(("n", "found"), [(2, 2), (3, 3)])
+def test_no_application_is_in_a_group_whose_founder_is_cut_off_before_those_that_voted_are_in(n, found):
+    """They restart, have forgotten for whom they voted, and found another group with others."""
+    stage, (a, *others) = founder_cut_off(n, found)
+    for node in others:
+        node.crash()
+        stage.named(node.name, 1000)
+    stage.named("z", 1000)
+    stage.until(3000)
+    assert a.endpoint.view and len(founded(stage)) == 2
+    assert applications(stage) == sorted([*(node.name for node in others), "z"])
+    assert f"a group is founded once {found} members are in it" in a.endpoint.lacks
+    assert not list(check_founded([node.record for node in stage.nodes]))
+    stage.network.heal()
+    stage.until(8000)
+    assert a.endpoint.over and "which was founded separately, is larger" in str(a.record.log[-1])
+
+
+def test_a_group_is_founded_when_so_many_are_in_it_though_one_that_voted_dies_before():
+    stage, (a, b, c) = joiners(3, 3)
+    while not b.endpoint.view:
+        stage.until(stage.clock.now // MS + 1)
+    c.crash()
+    stage.until(4000)
+    assert names(a)[-1] == names(b)[-1] and len(names(a)[-1]) == 2 and not applications(stage)
+    stage.named(c.name, 4000)
+    stage.until(6000)
+    assert applications(stage) == sorted([a.name, b.name, c.name]) and len(founded(stage)) == 1
+
+
+def test_one_that_founds_nothing_does_not_count_towards_a_founding():
+    stage, nodes = with_founds(2, 0)
+    stage.options = replace(stage.options, found=2)
+    stage.until(1000)
+    assert not founded(stage)
+    stage.named("y", 1000)
+    while not any(node.endpoint.view for node in stage.nodes):
+        stage.until(stage.clock.now // MS + 1)
+    began = next(node for node in stage.nodes if node.endpoint.view)
+    other = next(node for node in stage.nodes if node not in (began, nodes[1]))
+    stage.network.partition({other.index}, {began.index, nodes[1].index})
+    stage.until(3000)
+    assert not applications(stage) and not nodes[1].endpoint.view
+    stage.network.heal()
+    stage.until(6000)
+    assert len(applications(stage)) == 3
 
 
 @pytest.mark.parametrize("seed", [1, 4, 6])

@@ -99,6 +99,22 @@ def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_gro
             process.communicate("\n", timeout=LIMIT_S)
 
 
+def test_no_join_returns_before_so_many_are_in_a_primary_group_as_found_it():
+    name, views = cluster(), {}
+
+    def come(member):
+        with join(name, member, partition="primary", found=3) as group:
+            views[member] = len(group.view.members)
+            wait_until(lambda: len(views) == 3)
+
+    threads = [threading.Thread(target=come, args=(member,)) for member in "abc"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(LIMIT_S)
+    assert views == {"a": 3, "b": 3, "c": 3}
+
+
 def test_a_member_with_another_found_is_refused_by_a_primary_group_and_one_that_founds_nothing_is_not():
     name = cluster()
     with pytest.warns(RuntimeWarning, match="Set found="):

@@ -205,6 +205,11 @@ class Context:
         """Only a majority may close a view."""
         return self.settings.partition == "primary"
 
+    @property
+    def founding(self) -> int:
+        """So many members must be known to be in our group before it is founded; 0: it is."""
+        return self.entered.founding if self.entered else 0
+
     def enough(self, survivors: Collection[int]) -> bool:
         """Are these members enough to close our view?"""
         if not self.primary:

@@ -77,7 +77,7 @@ class Installer:
             machines.book.former(gone, context.now)
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
-        context.effects.append(ViewInstalled(view))
+        context.effects.append(ViewInstalled(view, frame.founding > 0))
         self.log.installed(old, view, frame, why)
         machines.blocker.opened()
         machines.pause_owner.view()

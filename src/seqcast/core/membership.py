@@ -30,11 +30,13 @@ class Joiner:
     Args:
         info: what it says of itself.
         first_ns, last_ns: monotonic time of its first request and of its latest.
+        founds: it is known to be one of those that may found a group.
     """
 
     info: MemberInfo
     first_ns: int
     last_ns: int
+    founds: bool = False
 
 
 class Turn(Protocol):

@@ -267,9 +267,10 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class ViewInstalled:
-    """The engine is in this view."""
+    """The engine is in this view; ``founding``: no application may be in it yet."""
 
     view: View
+    founding: bool = False
 
 
 @dataclass(frozen=True, slots=True)

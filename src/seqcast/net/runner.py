@@ -183,6 +183,7 @@ class Runner:
         self.changed = threading.Condition()
         # Under `changed`:
         self.view: View | None = None
+        self.founding = False  # the group of the view is not founded yet, and the join waits for that
         self.minority = ""  # why this member is blocked, while it lacks a majority
         self.waiting = ""  # why the group that this member joins is blocked, if it said so
         self.error: SeqcastError | None = None
@@ -292,14 +293,14 @@ class Runner:
         """
         with self.changed:
             ended = self._wait(
-                lambda: still_wanted() and (self.view is not None or self.over),
+                lambda: still_wanted() and (self._is_in() or self.over),
                 self.config.join_timeout_s,
                 None,  # the core says why a joiner waits, and what did not come is in the error
             )
         if self.error is not None:
             raise self.error
-        if ended and self.view is None:
-            raise _left_early()
+        if ended and not self._is_in():
+            raise JoinRefused(self.excluded) if self.excluded else _left_early()
         if not ended and self.waiting:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists but is blocked: "
@@ -324,6 +325,9 @@ class Runner:
                 "--list), or the machine is overloaded"
             )
 
+    def _is_in(self) -> bool:
+        return self.view is not None and not self.founding
+
     @property
     def status(self) -> Status:
         """This member's part in the group, and why."""
@@ -335,7 +339,7 @@ class Runner:
                 return Status("left", str(self.error or unsure))
             if self.leaves:
                 return Status("leaving")
-            if self.view is None:
+            if not self._is_in():
                 return Status("joining", self.waiting or self.endpoint.lacks)
             return Status("blocked", closed) if (closed := self.endpoint.closed) else Status("member")
 
@@ -562,7 +566,8 @@ class Runner:
     def _take(self, effect: Effect) -> None:
         with self.changed:
             match effect:
-                case ViewInstalled(view):
+                case ViewInstalled(view, founding):
+                    self.founding = founding
                     if self.view is None and len(view.members) == 1:
                         self._tell_alone()
                     self.enter(view)

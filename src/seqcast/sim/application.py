@@ -130,8 +130,10 @@ class Application:
         """Takes an effect of a step, as its process hands it on."""
         record = self.record
         match effect:
-            case ViewInstalled(view):
+            case ViewInstalled(view, founding):
                 record.view, record.minority = view, ""
+                if founding:
+                    record.founding.add(view.view_id.tag)
                 self.waits.note_view(view)
             case Waiting(reason):
                 record.waiting = reason

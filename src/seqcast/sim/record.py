@@ -115,6 +115,7 @@ class Record:
         stops: (tag, past branches) of each time that it stopped so.
         passed_over: how many times it gave up a provider.
         inside: the application has the state, and takes deliveries.
+        founding: tags of views in which its group was not founded yet, so that no application was in it.
         voided: views from before the state that was taken over.
         kept_over: (sender, number) of unicasts from before a state that was taken over, delivered after it.
         repeated: views that were installed under another attempt than the one that made them.
@@ -164,6 +165,7 @@ class Record:
     stops: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     passed_over: int = 0
     inside: bool = True
+    founding: set[int] = field(default_factory=set)
     voided: list[View] = field(default_factory=list)
     kept_over: set[tuple[int, int]] = field(default_factory=set)
     repeated: set[ViewId] = field(default_factory=set)
@@ -186,6 +188,11 @@ class Record:
     def current(self) -> View | None:
         """The newest view, while the membership lasts."""
         return None if self.over else self.view
+
+    @property
+    def may_send(self) -> bool:
+        """Its application is in the group, as far as it knows."""
+        return self.inside and self.view is not None and self.view.view_id.tag not in self.founding
 
     @property
     def told_minority(self) -> bool:

@@ -78,7 +78,7 @@ class Sender:
         record, rng, clock = self.record, self.rng, self.machine.clock
         if not record.alive or not self.on:
             return
-        if len(record.pending) < PENDING_MAX and record.inside:
+        if len(record.pending) < PENDING_MAX and record.may_send:
             for _ in range(rng.choice((1, 1, 1, 1, 8))):
                 length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
                 view, to = record.current, 0
@@ -103,7 +103,7 @@ class Sender:
         continue until they are told that they may not."""
         rng, view, record = random.Random(f"leaver {self.options.seed} {self.record.index}"), None, self.record
         view = record.current
-        if view is None or not record.inside or not self.on:
+        if view is None or not record.may_send or not self.on:
             return
         others = [member.id for member in view.members if member.id != record.id]
         for _ in range(rng.choice((0, 3, 12))):
@@ -126,7 +126,7 @@ class Sender:
         """Sends the messages it wants to send, as far as it may."""
         record = self.record
         view = record.current
-        if view is None or not record.inside:
+        if view is None or not record.may_send:
             return
         while record.pending:
             if self.unsure:

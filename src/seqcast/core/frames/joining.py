@@ -19,7 +19,7 @@ from seqcast.core.frames.fields import (
     Shared,
 )
 
-PROTOCOL_VERSION = 9
+PROTOCOL_VERSION = 10
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation")
 """Causes of a refusal; see ``Refused``."""

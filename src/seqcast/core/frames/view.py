@@ -89,6 +89,8 @@ class NewView:
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
+        founding: the group is founded, and any application in it, once so many members are known to have entered a
+            view of it; 0: it is.
         history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
     """
 
@@ -120,6 +122,7 @@ class NewView:
     subgroups: Annotated[tuple[Subgroup, ...], listed(schema_of(Subgroup), SUBGROUPS_MAX)] = ()
     shortfalls: Shortfalls = ()
     departed: Ids = ()
+    founding: Annotated[int, integer("number of members", 0, MEMBERS_MAX)] = 0
     history: HistoryField = 0
 
     def has(self, member_id: int) -> bool:

@@ -380,7 +380,7 @@ class Beacons:
         if self.context.primary:
             doubted = self.initiator.membership.doubted()
             trusted = [member.id for member in self.context.members if member.id not in doubted]
-            gated = self.initiator.participant.minority
+            gated = self.initiator.participant.minority or self.context.founding
             primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
         context, settings = self.context, self.context.settings
         assert context.view is not None

@@ -165,6 +165,8 @@ class CoordinatedMembership(Machine):
 
         If the state is lost, joiners that want it wait until the members that lost it are gone, and form a new group.
         Otherwise, by joining again and again, they would keep a group without a state alive for ever.
+
+        Joiners that found no group wait until this one is founded, for which they do not count.
         """
         context, settings = self.context, self.context.settings
         stale = context.now - settings.joiner_seen_ns
@@ -176,7 +178,8 @@ class CoordinatedMembership(Machine):
         for joiner in sorted(self.joiners.values(), key=lambda joiner: joiner.info.id):
             in_vain = (context.lost and joiner.info.state) or joiner.first_ns > patient
             is_new = joiner.info.name not in names and joiner.info.address not in addresses
-            if joiner.last_ns > stale and is_new and not in_vain:
+            must_wait = context.founding > 0 and not joiner.founds
+            if joiner.last_ns > stale and is_new and not (in_vain or must_wait):
                 names.add(joiner.info.name)
                 result.append(joiner.info)
         return result[: MEMBERS_MAX - len(context.members)]
@@ -218,7 +221,7 @@ class CoordinatedMembership(Machine):
             reason = f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}"
             return Refused(reason, "full", frame.nonce)
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
-        joiner.info, joiner.last_ns = info, context.now
+        joiner.info, joiner.last_ns, joiner.founds = info, context.now, theirs > 0
         if context.now - joiner.first_ns <= context.settings.name_taken_ns:
             return None
         doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude
@@ -422,8 +425,14 @@ class CoordinatedMembership(Machine):
             or bool(self.wanting)
             or self.context.merging
             or self._called(doubted)
+            or self._can_found(doubted)
             or self.participant.closing  # the member that began to close the view is gone
         )
+
+    def _can_found(self, doubted: set[int]) -> bool:
+        """Are so many members here that a view that they close founds our group?"""
+        founding, out = self.context.founding, doubted | self.leavers
+        return founding > 0 and sum(member.id not in out for member in self.context.members) >= founding
 
     def _await_others(self, review: Review) -> None:
         """We were too few, and others are back: wait a moment, so that all of them take part in the next attempt."""

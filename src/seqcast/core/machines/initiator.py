@@ -336,7 +336,8 @@ class Initiator(Machine):
             self.choose,
             context.settings.first_seqno,
         )
-        frame = replace(frame, history=history_of(context))
+        before, stay = context.founding, len(set(self.survivors) - leaving)  # joiners may never come
+        frame = replace(frame, history=history_of(context), founding=before if stay < before else 0)
         if joining and not context.primary:  # a joiner may later speak for this group in a merge
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
         if joining:  # and may admit the next joiners

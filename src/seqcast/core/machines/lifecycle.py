@@ -9,7 +9,9 @@ With ``found=N`` a joiner forms the first view only with the votes of N joiners,
 over, each JOIN votes for the joiner with the lowest id that its sender hears, itself included. A vote counts for half
 of ``joiner_seen_ns``, and binds until its sender knows that nothing came of it. So it never counts for two, whichever
 of them hear each other. A process that restarts while it is cut off has its own vote alone, and waits. A joiner that
-gives up says so in a last JOIN: it founds nothing, so the votes for it are free again.
+gives up says so in a last JOIN: it founds nothing, so the votes for it are free again. In a primary partition no
+application is in the new group before a view was closed by N members, who were in it then: until that, those that voted
+may have restarted and forgotten it, and may found another group.
 
 A leaver's block callback runs first, while it can still send. Then its application is stopped from sending, and it
 drains what was accepted (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
@@ -20,7 +22,7 @@ until it has the closing VIEW, of whose cut it is a survivor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -327,10 +329,13 @@ class Lifecycle(Machine):
         settings = self.context.settings
         me, mechanism = self.context.me, orders.resolve(settings.order)
         frame = first_view([me], settings.order, mechanism, me.id, first_seqno=settings.first_seqno)
-        self.fire(E.VIEW, frame)
+        awaits = settings.found if self.context.primary and settings.found > 1 else 0
+        self.fire(E.VIEW, replace(frame, founding=awaits))
 
     def install(self, frame: NewView) -> None:
         self.lacks, self.vote = "", NO_VOTE
+        if frame.founding:
+            self.lacks = f"a group is founded once {frame.founding} members are in it, and it has {len(frame.members)}"
         self.context.emit(Install(frame, first=self.context.view is None))
 
     def set_deadline(self, timeout_ns: int) -> None:

@@ -25,6 +25,8 @@ class History(IntEnum):
 def history_of(context: Context) -> History:
     """The history of our group up to now."""
     before, members = context.history, context.members
+    if context.founding:  # no application is in it yet
+        return History.NONE
     something = (
         before != History.NONE
         or any(info.state for info in context.infos.values())

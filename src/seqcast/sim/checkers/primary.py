@@ -32,7 +32,15 @@ def check_primary(records: Sequence[Record], allowed: Collection[int]) -> Iterat
 
 def check_founded(records: Sequence[Record]) -> Iterator[str]:
     """A group is founded once, as only a majority of the intended members may do so, and some always stayed."""
-    views = {stay.view for record in records for stay in stays(record) if stay.view.view_id.counter == 1}
+    founding = {tag for record in records for tag in record.founding}
+    views = set()
+    for record in records:
+        before = 0
+        for stay in stays(record):
+            tag = stay.view.view_id.tag
+            if tag not in founding and (before in founding or stay.view.view_id.counter == 1):
+                views.add(stay.view)
+            before = tag
     if len(views) > 1:
         yield f"primary: {len(views)} groups were founded: {', '.join(sorted(map(str, views)))}"
 
