@@ -97,6 +97,61 @@ def test_one_of_a_pair_is_named_and_excluded_and_the_others_go_on(partition, ord
     assert not world.settle() and not list(check_safety(world.records))
 
 
+@pytest.mark.parametrize("to_it", [True, False])
+def test_a_primary_group_takes_one_whose_unicasts_are_lost_in_again_only_after_a_while_and_says_why(to_it):
+    world = World(quiet(members=3, rate=10, partition="primary", filtered="in"))
+    world.plan()
+    world.clock.run(SECOND)
+    (view,) = {node.endpoint.view for node in world.nodes}
+    first, second, third = (next(node for node in world.nodes if node.id == member.id) for member in view.members)
+
+    def lose(node):
+        ways = [(other.index, node.index) for other in (first, second)]
+        world.network.mute |= {way if to_it else way[::-1] for way in ways}
+
+    lose(third)
+    world.clock.run(5 * SECOND)
+    assert [len(node.endpoint.view.members) for node in (first, second)] == [2, 2] and third.endpoint.over
+    waits = []
+    for _ in range(2):
+        (known,) = first.endpoint.context.estranged.values()
+        waits.append(known.wait_ns)
+        until = known.until_ns - first.ahead_ns
+        world.start_node(third.name)
+        again = world.nodes[-1]
+        lose(again)
+        sizes = len(after_formation(world))
+        world.clock.run(until - SECOND // 2)
+        assert len(after_formation(world)) == sizes, "it is taken in again"
+        why = f"unicast datagrams between {third.name} and members of the group were lost, and it was excluded"
+        assert again.record.waiting.startswith(why) and "set unicast_port" in again.record.waiting
+        world.clock.run(until + 5 * SECOND)
+        assert again.endpoint.over, "it was taken in, and lost again"
+    assert waits[1] == 2 * waits[0]
+    world.network.heal()
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+def test_a_coordinator_that_asks_in_vain_for_a_merge_is_named():
+    """a, with the lower id, leads; b does not hear it, or a does not get the answers of b."""
+    for deaf in (True, False):
+        lines: list[str] = []
+        world = World(quiet(members=2, rate=50, split=0), lines.append)
+        world.network.partition({0}, {1})
+        world.plan()
+        world.clock.run(2 * SECOND)
+        a, b = sorted(world.nodes, key=lambda node: node.id)
+        world.network.heal()
+        if deaf:
+            world.network.filtered_out.add(a.index)
+        else:
+            world.network.mute.add((b.index, a.index))
+        world.clock.run(30 * SECOND)
+        said = [line for line in lines if "asks again and again to merge its group" in line]
+        words = "do not reach this member" if deaf else "does not complete it"
+        assert len(said) == 1 and said[0].split()[2] == b.name and words in said[0], lines[-5:]
+
+
 # ---- real sockets ------------------------------------------------------------------------------------------------
 
 

@@ -14,6 +14,7 @@ from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView, Provision
 from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
+from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
@@ -167,6 +168,21 @@ NAMED_MAX = 16
 """Members that an answer to a stranger names: so many that it is not much longer than the question."""
 
 
+@dataclass(frozen=True, slots=True)
+class Estranged:
+    """A member that was lost because unicasts between it and others were: who it was, until when it is left alone, and
+    for how long in all."""
+
+    member: Member
+    until_ns: int
+    wait_ns: int
+
+    def is_again(self, name: str, address: bytes) -> bool:
+        """Has the same process joined again?"""
+        own = self.member
+        return own.address == address or (own.name == name and host_of(own.address) == host_of(address))
+
+
 @dataclass(slots=True)
 class Context:
     """All machines read it. The first word of a field's comment is the file that writes the field; others do not, which
@@ -189,6 +205,7 @@ class Context:
     answered: int = 0  # participant.py: tag of the view that our last OK closes
     lost: bool = False  # state.py: nobody can give it: this member is about to leave
     elder_ns: int = -NEVER  # beacons.py: when a coordinator of another view with a lower id than ours was heard last
+    estranged: dict[int, Estranged] = field(default_factory=dict)  # beacons.py: by id
     merging: bool = False  # merge.py: our cut is to be held for a merge
     emitted: deque[Effect | Command] = field(default_factory=deque)  # by machines; to be carried out, in this order
     effects: list[Effect] = field(default_factory=list)  # of this step, for the runner

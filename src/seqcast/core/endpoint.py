@@ -15,7 +15,7 @@ from typing import Any
 from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import Join, Refused, Wait
+from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.frames.kinds import Frame, dump, load
 from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
@@ -78,7 +78,7 @@ STARVED = (
     "or slabs_max is too small for this many members. Take messages faster, or raise slabs_max: meanwhile all members "
     "wait for this one, and exclude it if it takes nothing for suspect_s_max"
 )
-_TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Wait | Refused | Suspended | Resumed | BlockedSide
+_TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Refused | Suspended | Resumed | BlockedSide
 
 
 class Endpoint:

@@ -124,7 +124,8 @@ class Installer:
     def _renew_machines(self, frame: NewView, old: View | None) -> None:
         machines = self.machines
         fell = [member.id for member in old.members if member.id not in frame.survivors] if old else []
-        estranged = machines.membership.estranged(fell)
+        mute = machines.membership.estranged(fell)
+        estranged = [member for member in old.members if member.id in mute] if old else []
         machines.renew(keep=True)
         machines.membership.installed()
         machines.initiator.fire(InitiatorEvent.VIEW)

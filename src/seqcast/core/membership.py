@@ -90,6 +90,9 @@ class Membership(Protocol):
     def join(self, frame: Join) -> Refused | None:
         """A process asks to join; returns the refusal if this member refuses it."""
 
+    def held_back(self, info: MemberInfo) -> str:
+        """Why this joiner is not taken in yet; "": it is."""
+
     def withdraw(self, joiner: int) -> None:
         """A process no longer asks to join."""
 

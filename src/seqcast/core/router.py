@@ -278,6 +278,10 @@ class Router:
         """it is our turn to close the view, or to answer"""
         return self.machines.membership.acting() or self._has_turn(frame)
 
+    def is_held_back(self, frame: Join, refusal: Refused | None) -> bool:
+        """it is our turn to answer, and membership does not take it in yet"""
+        return self.is_to_answer(frame, refusal) and bool(self.machines.membership.held_back(frame.info))
+
     def _has_turn(self, frame: Join) -> bool:
         return frame.tries % len(self.context.members) == self.context.rank
 
@@ -308,10 +312,16 @@ class Router:
         self.context.send(refusal, frame.info.id, frame.info.address)
 
     def say_wait(self, frame: Join, _refusal: Refused | None) -> None:
-        blocked = clipped(self.machines.participant.minority, WAIT_BYTES_MAX)
+        self.context.send(self._wait(frame), frame.info.id, frame.info.address)
+
+    def say_held_back(self, frame: Join, _refusal: Refused | None) -> None:
+        self.context.multicast(self._wait(frame))
+
+    def _wait(self, frame: Join) -> Wait:
         context, doubted = self.context, self.machines.membership.doubted()
+        why = self.machines.participant.minority or self.machines.membership.held_back(frame.info)
         members = context.addresses(doubted) if context.settings.unicast else ()
-        context.send(Wait(context.tag, blocked, frame.nonce, members), frame.info.id, frame.info.address)
+        return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members)
 
     # ---- START, and DONE of a view that we left: guards
 
@@ -584,6 +594,7 @@ PEER: DecisionTable = decision(
 ANSWER: DecisionTable = decision(
     "answer to JOIN",
     (R.is_refused, R.say_refused, "one member speaks for the group"),
+    (R.is_held_back, R.say_held_back, "unicasts between it and members were lost: a multicast may still reach it"),
     (R.is_to_answer, R.say_wait, "there is a group: form none; by turns, as the acting member may be dead"),
     (None, IGNORED, "another member answers"),
 )

@@ -317,8 +317,8 @@ class Minority:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The group that this member wants to join answers but admits nobody now: it is blocked because it has no
-    majority."""
+    """The group that this member wants to join answers but does not admit it now: it is blocked because it has no
+    majority, or unicasts between them were lost."""
 
     reason: str
 

@@ -303,8 +303,8 @@ class Runner:
             raise JoinRefused(self.excluded) if self.excluded else _left_early()
         if not ended and self.waiting:
             raise JoinTimeout(
-                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists but is blocked: "
-                f"{self.waiting}"
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: the group exists, and does not take "
+                f"this member in yet: {self.waiting}"
             )
         if not ended and (trouble := fault(self.driver)):
             raise JoinTimeout(f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {trouble}")
@@ -579,7 +579,7 @@ class Runner:
                     self._warn(f"blocked: {reason}")
                 case Waiting(reason):
                     self.waiting = reason
-                    self._warn(f"the join waits because the group is blocked: {reason}")
+                    self._warn(f"the group does not take this member in yet: {reason}")
                 case JoinFailed(error, cause):
                     self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):

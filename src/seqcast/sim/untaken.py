@@ -28,6 +28,7 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "interface: LOOK, is_offered in SOUND",
     ),
     "Only with `found` above 1: seqcast sim --family founders": ("lifecycle: JOIN_AGAIN, must_gather in SEEKING",),
+    "Only where unicasts are lost: tests/sockets/test_lost_unicast.py": ("answer to JOIN: is_held_back",),
     "Only two processes of one name cause it: seqcast sim --family namesakes": (
         "lifecycle: DEADLINE in SEEKING",
         "merger: READY, does_not_fit in LEADING",

@@ -70,7 +70,7 @@ class Wait:
     """Member to joiner: a group exists, do not form one.
 
     Args:
-        blocked: why it admits nobody now, or empty.
+        blocked: why it does not admit it now, or empty.
         members: without multicast: addresses of some members, first of the one that admits joiners.
     """
 

@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from seqcast.core.context import NEVER, Context
+from seqcast.core.context import NEVER, Context, Estranged
 from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.merging import Beacon, Met
 from seqcast.core.frames.view import NewView
@@ -30,7 +30,7 @@ from seqcast.core.machines.initiator import Initiator
 from seqcast.core.rules.history import History, history_of
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import GiveWay, Stand, Warn
-from seqcast.types import MEMBERS_MAX
+from seqcast.types import MEMBERS_MAX, Member
 
 HEARD_MAX = 64
 APART_MAX = 64
@@ -86,7 +86,6 @@ class Beacons:
         # of them that did not fit. (Once theirs change, their view has another tag.)
         self.apart: dict[int, Apart] = {}
         self.members: frozenset[int] = frozenset()  # ids of those for whom this holds
-        self.estranged: dict[int, Apart] = {}  # members that lose unicasts from ours, or ours from them
         self.reasons: dict[str, None] = {}  # for which the application was warned since the last merge
         # Coordinators of other primary partitions to which ours may have to give way: heard first, and last.
         self.rivals: dict[int, tuple[int, int]] = {}
@@ -214,23 +213,23 @@ class Beacons:
         self._shun(view.view_id.tag, seen=True)
         self._warn(reason)
 
-    def estrange(self, lost: Collection[int]) -> None:
-        """These members were lost because unicasts between us and them do not arrive: a merged view would soon fall
-        apart again, and stand still until then. Each time that happens, they are left alone for twice as long."""
-        now = self.context.now
+    def estrange(self, lost: Collection[Member]) -> None:
+        """These members were lost because unicasts between us and them do not arrive: a view with them would soon fall
+        apart again, and stand still until then. Each time that happens, they are left alone for twice as long, also if
+        they join again as new incarnations."""
+        now, kept = self.context.now, list(self.context.estranged.values())
         for member in lost:
-            known = self.estranged.pop(member, None)
-            again = known is not None and now < known.until_ns + 2 * known.wait_ns
-            wait = 2 * known.wait_ns if known and again else self.context.settings.merge_back_off_ns_max
-            wait = min(wait, APART_NS_MAX)
-            self.estranged[member] = Apart(now + wait, wait)
-        while len(self.estranged) > MEMBERS_MAX:
-            del self.estranged[next(iter(self.estranged))]
+            before = [each for each in kept if each.is_again(member.name, member.address)]
+            waits = [2 * each.wait_ns for each in before if now < each.until_ns + 2 * each.wait_ns]
+            wait = min(max(waits, default=self.context.settings.merge_back_off_ns_max), APART_NS_MAX)
+            kept = [*(each for each in kept if each not in before), Estranged(member, now + wait, wait)]
+        self.context.estranged = {each.member.id: each for each in kept[-MEMBERS_MAX:]}
 
     # ---- guards
 
     def is_estranged(self, _frame: Beacon, sender: int, _address: bytes) -> bool:
-        return sender in self.estranged and self.context.now < self.estranged[sender].until_ns
+        estranged = self.context.estranged
+        return sender in estranged and self.context.now < estranged[sender].until_ns
 
     def is_of_another_cluster(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
         return frame.cluster != self.context.cluster

@@ -36,6 +36,10 @@ OWN_ADDRESSES = (
     "Give each machine an IP address of its own, and a MAC address of its own if one is a clone: what is sent to one "
     "may arrive at the other"
 )
+UNICAST_PORTS = (
+    "Firewalls must pass UDP to the unicast port of each member, not to the two multicast ports alone: set "
+    "unicast_port to a number that they pass"
+)
 JOINER_BEACONS = 10
 """How long a joiner is left to another coordinator that we hear, in beacon intervals; the joiner may not hear that
 one."""
@@ -210,6 +214,8 @@ class CoordinatedMembership(Machine):
         if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
             reason = "this incarnation was in a view already and lost it: join again as a new one"
             return Refused(reason, "incarnation", frame.nonce)
+        if self.held_back(info):
+            return None
         # A process has one socket: of several joiners with one address only the last exists.
         before = [each for each, one in self.joiners.items() if each != info.id and one.info.address == info.address]
         for each in before:
@@ -233,6 +239,18 @@ class CoordinatedMembership(Machine):
             if other.address == info.address:
                 return Refused(self._taken(other, info), "settings", frame.nonce)
         return None
+
+    def held_back(self, info: MemberInfo) -> str:
+        """Timeline without it: c does not get the unicasts of a and b, which exclude it from their primary group. It
+        joins again, and while all wait for its acknowledgements, the group stands still, until it is excluded
+        again."""
+        for each in self.context.estranged.values():
+            if self.context.now < each.until_ns and each.is_again(info.name, info.address):
+                return (
+                    f"unicast datagrams between {each.member.name} and members of the group were lost, and it was "
+                    f"excluded: it is taken in again {each.wait_ns / 1e9:g} s after that. {UNICAST_PORTS}"
+                )
+        return ""
 
     def withdraw(self, joiner: int) -> None:
         self.joiners.pop(joiner, None)
@@ -385,9 +403,8 @@ class CoordinatedMembership(Machine):
         name = infos[end].name
         return (
             f"unicast datagrams {shown} do not arrive, though multicasts do: nothing can be acknowledged or asked for "
-            f"there, so {name} will be excluded if this continues. Firewalls must pass UDP to the unicast port of each "
-            "member, not to the two multicast ports alone: set unicast_port to a number that they pass. If they do, "
-            f"another machine may have the address of {name} too"
+            f"there, so {name} will be excluded if this continues. {UNICAST_PORTS}. If they do, another machine may "
+            f"have the address of {name} too"
         )
 
     def _deaf_twins(self, end: int, cut: Sequence[tuple[int, int]]) -> str:

@@ -26,19 +26,31 @@ from seqcast.core.frames.merging import (
     MergeTaken,
 )
 from seqcast.core.frames.view import SUBGROUPS_MAX, NewView
-from seqcast.core.machines.beacons import Beacons, Others
+from seqcast.core.machines.beacons import HEARD_MAX, Beacons, Others
 from seqcast.core.machines.book import Book
+from seqcast.core.machines.coordinated import UNICAST_PORTS
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
+from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.lineage import Lineage
 from seqcast.core.rules.merged import check_part, checked, continues, merged_view, why_apart
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.vocabulary import Warn
 from seqcast.errors import RemoteProtocolError
+from seqcast.types import Member
 
 FRUITLESS_MAX = 16
+FRUITLESS_TOLD = 4
+"""After so many merges of one leader in vain, the application is told."""
 FOLLOWED = 2
 """How long a leader is followed, in merge deadlines: by then it has completed the merge, or it leads none."""
 APART_BEACONS = 10
 """A member that is heard within this time after a merged view fell apart was never unreachable."""
+VAIN_DEADLINES = 2
+"""A leader that is not heard is named when it has asked for so long, in merge deadlines: a beacon may only be late."""
+MULTICASTS = (
+    "Check the multicast filtering of the switches between them (IGMP snooping needs a querier), and this machine's "
+    "firewall (does it drop 224.0.0.0/4?)"
+)
 NO_MERGE: MergeId = (0, 0)
 
 
@@ -92,6 +104,9 @@ class Merger(Machine):
         self.fruitless = 0  # merges that we followed since one was installed
         self.said = (0, 0)  # attempt whose cut the leader was told of
         self.taken: MergeId = NO_MERGE
+        self.vain: dict[int, tuple[int, int]] = {}  # leaders that are not heard: when they asked first, and last
+        self.failed: dict[int, int] = {}  # leaders whose merges we followed in vain since the last one: how many
+        self.told: dict[str, None] = {}  # warnings since then
 
     # ---- inputs
 
@@ -124,7 +139,7 @@ class Merger(Machine):
             case MergeCancel() if ours and by_leader:
                 if frame.reason:
                     self.beacons.turned_away(sender, frame.reason)
-                self.fire(E.CANCEL)
+                self.fire(E.CANCEL, frame.reason)
 
     def _ask(self, frame: MergeAsk, sender: int, address: bytes) -> None:
         if frame.merge[0] != sender:
@@ -146,13 +161,13 @@ class Merger(Machine):
         self.beacons.review()
         self.fire(E.REVIEW)
 
-    def installed(self, merged: bool, lost: Collection[int], estranged: Collection[int] = ()) -> None:
+    def installed(self, merged: bool, lost: Collection[int], estranged: Collection[Member] = ()) -> None:
         """Our new view; ``lost``: members of the one before that are not in it; ``estranged``: those of them whose
         unicasts do not reach all of us, or ours them."""
         self.fire(E.VIEW)
         now, settings = self.context.now, self.context.settings
         if merged:
-            self.merged_ns, self.parted, self.fruitless = now, {}, 0
+            self.merged_ns, self.parted, self.fruitless, self.failed, self.told = now, {}, 0, {}, {}
         elif now - self.merged_ns >= settings.merge_back_off_ns_max:
             self.pause_ns, self.parted = settings.merge_back_off_ns, {}
         else:
@@ -386,12 +401,33 @@ class Merger(Machine):
     def refuse(self, frame: MergeAsk, sender: int, address: bytes) -> None:
         self.context.send(MergeRefused(frame.merge), sender, address)
 
-    def count_unheard(self, *_: object) -> None:
-        self.context.counters["merges_unheard"] += 1
+    def count_unheard(self, _frame: MergeAsk, sender: int, address: bytes) -> None:
+        """Both groups would otherwise stay apart without a word."""
+        context = self.context
+        context.counters["merges_unheard"] += 1
+        now, most = context.now, context.settings.merge_deadline_ns
+        self.vain = {member: asked for member, asked in self.vain.items() if now - asked[1] <= most}
+        first_ns, _ = self.vain.get(sender, (now, now))
+        if sender in self.vain or len(self.vain) < HEARD_MAX:
+            self.vain[sender] = first_ns, now
+        if now - first_ns >= VAIN_DEADLINES * most:
+            known = context.estranged.get(sender)
+            if known is not None and now < known.until_ns:
+                why = f"unicasts between {known.member.name} and members of this group were lost. {UNICAST_PORTS}"
+            else:
+                why = f"its multicasts do not reach this member. {MULTICASTS}"
+            self._warn_of(address, f"and is not followed, as {why}")
+
+    def _warn_of(self, address: bytes, what: str) -> None:
+        """Once for each host, so that a stranger with many ids does not fill the log."""
+        text = f"{host_of(address) or 'a member'} asks again and again to merge its group with this one, {what}"
+        if text not in self.told and len(self.told) < HEARD_MAX:
+            self.told[text] = None
+            self.context.emit(Warn(text))
 
     # ---- actions: both
 
-    def release(self) -> None:
+    def release(self, *_: object) -> None:
         """Continues without the merge: the held cut becomes a view of our subgroup alone."""
         self.stop()
         if self._holds():
@@ -402,13 +438,22 @@ class Merger(Machine):
         the shorter one counts because that side asks again."""
         self.quiet_ns = max(self.quiet_ns, self.context.now + self.context.settings.merge_back_off_ns)
 
-    def back_off_longer(self) -> None:
+    def back_off_longer(self, *_: object) -> None:
         """Waits longer the more merges led by others have failed: a member that only asks must not keep the group from
         sending."""
         settings = self.context.settings
         pause = settings.merge_back_off_ns << min(self.fruitless, FRUITLESS_MAX)
         self.quiet_ns = self.context.now + max(self.pause_ns, min(pause, settings.merge_back_off_ns_max))
         self.fruitless = min(self.fruitless + 1, FRUITLESS_MAX)
+
+    def tell_in_vain(self, reason: str = "") -> None:
+        """``reason``: for which the leader left us out, and of which the application was warned."""
+        leader, address = self.leader
+        if leader not in self.failed and len(self.failed) >= HEARD_MAX:
+            return
+        self.failed[leader] = self.failed.get(leader, 0) + (not reason)
+        if self.failed[leader] >= FRUITLESS_TOLD:
+            self._warn_of(address, f"and does not complete it: unicasts to it may be lost. {UNICAST_PORTS}")
 
     def back_off_longest(self) -> None:
         """After a merge whose leader asked for longer than a merge takes."""
@@ -477,15 +522,33 @@ class Merger(Machine):
         (S.GOING, (E.TAKEN, was_last), S.APART, stop, "all subgroups install it"),
         (S.GOING, E.TAKEN, None, note_taken, "other answers are missing"),
         (None, E.TAKEN, None, IGNORED, "repeated"),
-        (S.FOLLOWING, E.CANCEL, S.APART, (release, back_off_longer), "the leader gave up: continue alone"),
+        (
+            S.FOLLOWING,
+            E.CANCEL,
+            S.APART,
+            (release, back_off_longer, tell_in_vain),
+            "the leader gave up: continue alone",
+        ),
         (None, E.CANCEL, None, IGNORED, "late"),
         (S.LEADING, E.REPEAT, None, say_ask, "some are not ready; the others learn that the leader is alive"),
         (S.GOING, E.REPEAT, None, say_go, "some have not taken it"),
         (None, E.REPEAT, None, ILLEGAL, "the timer does not run"),
         (S.LEADING, E.DEADLINE, None, drop_silent, "the merge continues without those that are not ready"),
         (S.GOING, E.DEADLINE, S.APART, stop, "a coordinator that did not answer continues alone and is rediscovered"),
-        (S.FOLLOWING, (E.DEADLINE, leads_nowhere), S.APART, (release, back_off_longest), "it may lead none: be wary"),
-        (S.FOLLOWING, E.DEADLINE, S.APART, (release, back_off_longer), "the leader is silent, or slow: continue alone"),
+        (
+            S.FOLLOWING,
+            (E.DEADLINE, leads_nowhere),
+            S.APART,
+            (release, back_off_longest, tell_in_vain),
+            "it may lead none: be wary",
+        ),
+        (
+            S.FOLLOWING,
+            E.DEADLINE,
+            S.APART,
+            (release, back_off_longer, tell_in_vain),
+            "the leader is silent, or slow: continue alone",
+        ),
         (S.APART, E.DEADLINE, None, ILLEGAL, "no deadline runs"),
         (S.LEADING, E.VIEW, S.APART, (cancel_all, stop), "our view was closed without the merge"),
         (S.FOLLOWING, E.VIEW, S.APART, (decline, stop), "our view was closed without the merge"),
