@@ -64,6 +64,8 @@ void sc_blocked_drain(sc_engine *e) {
 
 uint64_t sc_engine_blocked(const sc_engine *e) { return e->blocked.messages; }
 
+uint64_t sc_engine_queued(const sc_engine *e) { return e->counters->blocked_queued; }
+
 sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e) {
     if (!e->blocked.first || !e->blocked.first->packed) return SC_OLDEST_NOT_PACKED;
     int here = e->blocked.state.wait_seqno && e->blocked.state.epoch == e->epoch;

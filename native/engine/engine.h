@@ -157,6 +157,8 @@ uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, con
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate opens,
  * before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
+/* How many have ever waited so: as many as this, less those that wait, have left. */
+uint64_t sc_engine_queued(const sc_engine *e);
 /* The oldest of them, if it is large, may be packed as a whole and wait to be ordered: in this view, or in an earlier one, whose
  * other members may have delivered it. */
 typedef enum { SC_OLDEST_NOT_PACKED, SC_OLDEST_PACKED, SC_OLDEST_PACKED_BEFORE } sc_blocked_oldest;

@@ -1039,6 +1039,12 @@ BREAKS = (
     _one("a block callback is waited for without limit", MACHINES + "blocker.py",
          "self.due_ns = self.context.now + self.context.settings.block_deadline_ns", "pass",
          tests="tests/sockets/test_flush.py", family="storm"),
+    _one("a view change waits for messages that a pause holds up", MACHINES + "participant.py",
+         "if plane.queued() - plane.blocked() < self.blocker.queued:", "if plane.blocked():",
+         tests="tests/protocol/test_transcripts.py", why="the wait ends with the lease of the pause", quick=True),
+    _one("a view that did not wait for a leaver's block callback ends its sends", MACHINES + "blocker.py",
+         "(S.RUNNING, (E.OPENED, is_last), None, IGNORED,", "(S.RUNNING, (E.OPENED, is_last), S.IDLE, stop,",
+         tests="tests/protocol/test_endpoint.py", why="it has to leave just then", quick=True),
     # ---- interfaces
     _one("sockets stay with an interface that another one has replaced", MACHINES + "interface.py",
          "        self.context.emit(MendSockets())\n", "",

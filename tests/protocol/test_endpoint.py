@@ -8,12 +8,12 @@ from sim_literal import VARIANTS
 from sim_stage import Stage, names, one_view, send, views
 from transcript import play, read
 
-from seqcast._native.engine import Engine
+from seqcast._native.engine import SENT, Engine
 from seqcast.config import Config
 from seqcast.config.derive import core_settings
 from seqcast.core.context import COUNTERS, EndpointSettings
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.frames.closing import Cut, Done, Fetch, Ok, Promised, Start
+from seqcast.core.frames.closing import Block, Cut, Done, Fetch, Ok, Promised, Start
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon
@@ -572,6 +572,25 @@ def test_a_leaver_that_nobody_answers_goes_at_its_deadline_and_says_so(leave_dea
     stage.until(deadline_ms + 1)
     said = [effect for batch in effects for effect in batch if not isinstance(effect, Send)]
     assert [type(effect) for effect in said] == [Warn, Left] and b.endpoint.over
+
+
+def test_a_leaver_may_send_until_its_block_callback_returns_though_a_view_that_did_not_wait_for_it_comes():
+    """a's BLOCK is lost on its way to c, so that the view without b closes while c, which leaves, runs its callback."""
+    stage = Stage(callbacks={"c": 400})
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    c.record.leave_ns = 10 * SECOND
+    stage.refuse = lambda source, node, frame: isinstance(frame, Block) and node is c
+    b.leave()
+    stage.until(1600)
+    assert names(c)[-1] == ["a", "b", "c"]
+    c.leave()
+    stage.until(1990)
+    assert names(c)[-1] == ["a", "c"] and c.engine.send(b"the last word") == SENT
+    c.service()
+    stage.until(4000)
+    assert c.endpoint.over and names(a)[-1] == ["a"]
+    assert a.record.log[-2].length == len(b"the last word"), "it came before the view without c"
 
 
 @pytest.mark.parametrize("linger_s", [0.2, 0.7])

@@ -258,6 +258,7 @@ cdef extern from "engine/engine.h" nogil:
                        int64_t wall)
     void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state)
     uint64_t sc_engine_blocked(const sc_engine *e)
+    uint64_t sc_engine_queued(const sc_engine *e)
     ctypedef enum sc_blocked_oldest:
         SC_OLDEST_NOT_PACKED
         SC_OLDEST_PACKED

@@ -315,6 +315,8 @@ class Engine:
         """Reads state that ``sender`` has sent."""
     def blocked(self) -> int:
         """Number of messages that were sent to the group while sending was closed, and wait here."""
+    def queued(self) -> int:
+        """How many have ever waited so."""
     def blocked_oldest(self) -> int:
         """What became of the oldest of them: OLDEST_NOT_PACKED, OLDEST_PACKED as a whole in this view, or
         OLDEST_PACKED_BEFORE, in an earlier one."""

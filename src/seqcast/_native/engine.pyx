@@ -646,6 +646,9 @@ cdef class Engine:
     def blocked(self):
         return self.ask(sc_engine_blocked)
 
+    def queued(self):
+        return self.ask(sc_engine_queued)
+
     def blocked_oldest(self):
         sc_mutex_lock(&self.lock)
         cdef int oldest = sc_engine_blocked_oldest(self.e)

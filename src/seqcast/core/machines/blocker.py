@@ -2,7 +2,8 @@
 
 The callback runs on a separate thread; the machine knows only whether it is running, and how long others wait for it. A
 view change and a pause that come together share one run: once the callback has run, it is not called again until the
-gate has opened. A member that leaves runs it once more if it is due, while it can still send, and then never again.
+gate has opened. A member that leaves runs it once more if it is due, while it can still send, and then never again. A
+view that did not wait for this last run does not end it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ class Blocker(Machine):
         self.run = 0  # the number of the last run
         self.due_ns = NEVER
         self.trouble = ""  # of the last run, until the application is told
+        self.leaves = False
+        self.queued = 0  # so many messages had ever waited for the gate when the last run was over
 
     @property
     def running(self) -> bool:
@@ -57,6 +60,11 @@ class Blocker(Machine):
         """Runs the callback, if the application has one."""
         if self.context.settings.blocks:
             self.fire(E.ASK)
+
+    def ask_last(self) -> None:
+        """The same, for the last time: the application leaves."""
+        self.leaves = True
+        self.ask()
 
     def returned(self, run: int, trouble: str) -> None:
         """The run of this number returned; ``trouble``: what it raised."""
@@ -87,6 +95,9 @@ class Blocker(Machine):
     def of_this_run(self, run: int, _trouble: str) -> bool:
         return run == self.run
 
+    def is_last(self) -> bool:
+        return self.leaves
+
     # ---- actions
 
     def call(self) -> None:
@@ -104,6 +115,9 @@ class Blocker(Machine):
 
     def stop(self, *_: object) -> None:
         self.due_ns = NEVER
+
+    def note_queued(self, *_: object) -> None:
+        self.queued = self.context.plane.queued()
 
     def warn(self) -> None:
         seconds = self.context.settings.block_deadline_ns / 1e9
@@ -124,10 +138,22 @@ class Blocker(Machine):
         (S.RUNNING, E.ASK, None, IGNORED, "asked again, or by another member: one run serves both"),
         (S.BLOCKED, E.ASK, None, IGNORED, "it has run, and the gate has not opened since"),
         (S.OVER, E.ASK, None, IGNORED, "it could send nothing"),
-        (S.RUNNING, (E.RETURNED, of_this_run), S.BLOCKED, (note_trouble, stop, tell_done), "it returned or raised"),
+        (
+            S.RUNNING,
+            (E.RETURNED, of_this_run),
+            S.BLOCKED,
+            (note_trouble, stop, note_queued, tell_done),
+            "it returned or raised",
+        ),
         (S.RUNNING, E.RETURNED, None, IGNORED, "a run before this one, whose deadline had passed"),
         (None, E.RETURNED, None, (count_late, note_trouble), "after its deadline"),
-        (S.RUNNING, E.DEADLINE, S.BLOCKED, (stop, warn, tell_done), "the group continues without it (E-17)"),
+        (
+            S.RUNNING,
+            E.DEADLINE,
+            S.BLOCKED,
+            (stop, note_queued, warn, tell_done),
+            "the group continues without it (E-17)",
+        ),
         (None, E.DEADLINE, None, ILLEGAL, "the deadline runs only with the callback"),
         (
             (S.IDLE, S.OVER),
@@ -136,7 +162,8 @@ class Blocker(Machine):
             IGNORED,
             "the gate opens, and no callback had run, or the application leaves",
         ),
+        (S.RUNNING, (E.OPENED, is_last), None, IGNORED, "a leaver's run, for which the view did not wait, goes on"),
         (None, E.OPENED, S.IDLE, (stop, unblock), "the gate opens"),
-        (S.RUNNING, E.END, S.OVER, (stop, tell_done), "the application leaves, and its time is up"),
-        (None, E.END, S.OVER, stop, "the application leaves"),
+        (S.RUNNING, E.END, S.OVER, (stop, note_queued, tell_done), "the application leaves, and its time is up"),
+        (None, E.END, S.OVER, (stop, note_queued), "the application leaves"),
     )

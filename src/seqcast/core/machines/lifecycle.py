@@ -342,7 +342,7 @@ class Lifecycle(Machine):
         self.deadline_ns = self.context.now + timeout_ns * DRAIN_SHARE[0] // DRAIN_SHARE[1]
 
     def finish(self, _timeout_ns: int) -> None:
-        self.blocker.ask()
+        self.blocker.ask_last()
 
     def end_sends(self, *_: object) -> None:
         self.blocker.end()

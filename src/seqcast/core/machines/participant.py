@@ -272,13 +272,17 @@ class Participant(Machine):
     def _settled(self, survivors: tuple[int, ...]) -> bool:
         """Has what the callback sent its place in the order, or can it have none in this view?
 
-        Other threads may go on sending, so only what was sent before this is first asked counts.
+        Other threads may go on sending, so only what was sent before this is first asked counts; and of what waits for
+        the gate, only what came before the callback had returned.
+
+        Timeline without the latter: a owns a pause and crashes. Messages of b wait for the end of the pause, which may
+        come a lease later, and so b would answer BLOCK only then.
         """
         context, plane, view = self.context, self.context.plane, self.context.view
         assert view is not None
         if not context.settings.blocks:
             return True
-        if plane.blocked():
+        if plane.queued() - plane.blocked() < self.blocker.queued:
             return False
         orders = by_name(view.mechanism).forwards_to(view.sequencer)
         if orders in (NOBODY, context.rank) or view.members[orders].id not in survivors:
