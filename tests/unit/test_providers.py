@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from seqcast.core import orders
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import NONE, PART, WHOLE, NewView, Provision, Subgroup
+from seqcast.core.log import LogLines
 from seqcast.core.rules.cut import first_view, view_of
 from seqcast.core.rules.providers import STATE_MERGES, merged_plan, plan
 from seqcast.errors import RemoteProtocolError
@@ -128,3 +130,17 @@ def test_a_merged_view_names_the_side_whose_state_is_taken_over():
     assert isinstance(merged, MergeView) and merged.state_from is merged.subgroups[1]
     for labels in ((WHOLE, NONE, NONE), (PART, PART + 1, PART + 1), (NONE, NONE, NONE)):
         assert view_of(replace(frame, labels=labels)).state_from is None  # nobody gives up a state, or all merge theirs
+
+
+def test_the_warning_names_only_sides_that_give_up_a_state():
+    e, f, c = (replace(info, state=1) for info in (A, B, C))
+    sides = tuple(Subgroup(ViewId(place, info.id), (info.id,)) for place, info in enumerate((D, e, f, c), 3))
+    parts = [view({D: NONE}), view({e: WHOLE}), view({f: WHOLE}), view({c: WHOLE})]
+    made = merged_plan([D, e, f, c], parts, NEXT)
+    frame = replace(view({D: NONE, e: NONE, f: NONE, c: NONE}), labels=made.labels, subgroups=sides)
+    merged = view_of(frame)
+    assert merged.state_from is merged.subgroups[1], "of sides of one size that of the first"
+    lines = LogLines(SimpleNamespace(me=e, now=0))
+    lines.installed(None, merged, frame, {})
+    (said,) = [line for line in lines.lines if line.warning]
+    assert said.args[1:] == (f"[{e.name}]", f"[{f.name}] and [{c.name}]")

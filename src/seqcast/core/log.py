@@ -7,12 +7,13 @@ parts whose lines are written, ``debugged`` those whose control frames are writt
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from seqcast.core.context import Context
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
+from seqcast.core.rules.providers import subgroups_replaced
 from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
 from seqcast.types import MergeView, View
 
@@ -112,18 +113,15 @@ class LogLines:
             changes = self.changes(old, view, frame.survivors, why)
             self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
         if isinstance(view, MergeView) and view.state_from is not None and self.context.me.state:
-            self._replaced(view, view.state_from)
+            self._replaced(view.state_from, [view.subgroups[place] for place in subgroups_replaced(frame)])
         before = old.members[old.sequencer] if old is not None and old.sequencer >= 0 else None
         if old is not None and sequencer is not None and sequencer != before:
             counter = view.view_id.counter
             self.say("order", "%s: %s puts the messages in order from view %d on", me, sequencer, counter)
 
-    def _replaced(self, view: MergeView, kept: View) -> None:
+    def _replaced(self, kept: View, replaced: Sequence[View]) -> None:
         """Some members take over the state of others: whoever reads warnings alone learns this in any case."""
-        sides = [
-            f"[{', '.join(member.name for member in group.members)}]"
-            for group in (kept, *(group for group in view.subgroups if group is not kept))
-        ]
+        sides = [f"[{', '.join(member.name for member in group.members)}]" for group in (kept, *replaced)]
         text = (
             "%s: the group's sides had different states, and not every state handler has merge_state: all take over "
             "that of %s, and what only the states of %s had is lost"

@@ -68,8 +68,9 @@ class StateHandler(Protocol):
         When a partition heals (``partition="merge"``), it runs again, on the thread that receives and before the
         ``MergeView``: what it reads replaces the state that the application had, so nothing of that may be kept. It is
         the merged state (``merge_state``). If not every member that has a state has ``merge_state``, it is the state of
-        the side on which most members have one: the others lose what their own had of the time apart. A warning names
-        the sides, and so does ``MergeView.state_from``."""
+        the side on which most members have one, or of several such sides the first in ``MergeView.subgroups``: the
+        others lose what their own had of the time apart. A warning names the sides, and so does
+        ``MergeView.state_from``."""
 
 
 class MergingHandler(StateHandler, Protocol):

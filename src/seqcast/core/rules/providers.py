@@ -134,8 +134,19 @@ def subgroup_kept(frame: NewView) -> Subgroup | None:
     """Of a merged view: the subgroup whose state all others take over in place of their own; None: none is."""
     labels = labels_of(frame)
     kept = next((group for group in frame.subgroups if any(labels[each] == WHOLE for each in group.ids)), None)
-    others = (labels[each] for group in frame.subgroups if group is not kept for each in group.ids)
-    return kept if any(label >= PART for label in others) else None
+    return kept if subgroups_replaced(frame) else None
+
+
+def subgroups_replaced(frame: NewView) -> list[int]:
+    """The places of those subgroups of which a state is given up for that one. Others had none."""
+    labels = labels_of(frame)
+    if WHOLE not in labels.values():
+        return []
+    return [
+        place
+        for place, group in enumerate(frame.subgroups)
+        if any(labels[each] >= PART for each in group.ids) and not any(labels[each] == WHOLE for each in group.ids)
+    ]
 
 
 def _above(frame: NewView) -> dict[int, int]:
