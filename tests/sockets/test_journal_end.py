@@ -135,6 +135,34 @@ def test_what_was_delivered_can_be_received_behind_with(tmp_path: Path) -> None:
     assert (found.rows, found.closed) == (2, "leave")
 
 
+@pytest.mark.parametrize("required", [False, True])
+def test_a_journal_that_lacks_the_end_of_a_stream_which_another_thread_keeps_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, required: bool
+) -> None:
+    """As where it waits in the midst of taking something."""
+    gate, inside = threading.Event(), threading.Event()
+    settings: Any = {"journal": str(tmp_path), "journal_required": required, "leave_timeout_s": 0.3}
+    group = join(cluster(), "a", **settings)
+    group.send(b"first")
+    group.send(b"second")
+    thread = threading.Thread(target=lambda: group._under_lock(lambda: (inside.set(), gate.wait(LIMIT_S)), 0))
+    thread.start()
+    assert inside.wait(LIMIT_S)
+    group.leave()
+    said = "the journal is closed, and another thread kept the stream for leave_timeout_s=0.3 s: the rest is missing"
+    try:
+        if required:
+            with pytest.raises(JournalWriteError, match=said):
+                group.close_journal()
+        else:
+            group.close_journal()
+    finally:
+        gate.set()
+        thread.join()
+    assert said in caplog.text
+    assert (only_journal(tmp_path).rows, only_journal(tmp_path).closed) == (0, said.partition(", and ")[2])
+
+
 def test_with_a_required_journal_nothing_is_received_that_could_not_be_journaled_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

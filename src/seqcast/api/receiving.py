@@ -274,11 +274,17 @@ class Receiving(driver.Receiver, GroupBase):
         """
         if self._journal is None or self._forked:
             return
+        end, patience_s = "leave", self.config.leave_timeout_s
         try:
             if self._runner.over and self._giving != threading.get_ident():
-                self._under_lock(self._journal_rest, nanoseconds(self.config.leave_timeout_s))
+                if not self._under_lock(self._journal_rest, nanoseconds(patience_s)):
+                    end = f"another thread kept the stream for leave_timeout_s={patience_s:g} s: the rest is missing"
         finally:  # also where the rest cannot be written
-            self._journal.close("leave")
+            self._journal.close(end)
+        if end != "leave":
+            log.warning("%s: the journal is closed, and %s", self.member.name, end)
+            if self.config.journal_required:
+                raise JournalWriteError(f"the journal is closed, and {end}; end what holds that thread up")
 
     def _journal_rest(self) -> None:
         """Takes what is left of the stream, and journals it. Under the stream's lock."""
