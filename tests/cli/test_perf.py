@@ -6,7 +6,9 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from commands import call as run_command
@@ -15,7 +17,8 @@ from journal_data import Row, journal, member, view
 from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
 
 from seqcast._native.engine import SENT, Batch
-from seqcast.perf import command, report, runs
+from seqcast.errors import SeqcastError
+from seqcast.perf import command, report, runs, worker
 from seqcast.perf.loops import END, TURN, Payloads, Tally
 from seqcast.perf.messages import BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, on_interface, open_path
@@ -309,6 +312,37 @@ def test_settings_that_are_given_reach_the_members():
     with pytest.raises(RunFailed, match="ttl=300"):
         group_latency(path, Latency(64, "fifo", 10, False, "plain", None, settings=wrong), "perf-test")
     assert group_latency(path, Latency(64, "fifo", 10, False, "plain", None, {"port": 47610}), "perf-test")["p50"] > 0
+
+
+@linux
+@pytest.mark.parametrize("kind", ["plain", "aio", "c"])
+def test_a_ping_pong_whose_other_side_is_gone_names_the_view_and_does_not_wait_long(monkeypatch, kind):
+    path, tell = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False), Process.tell
+
+    def kill_the_other(self, **message):
+        tell(self, **message)
+        if "go" in message:
+            others[1].kill()
+
+    others = []
+    start = Processes.start
+    monkeypatch.setattr(Processes, "start", lambda *given: others.append(start(*given)) or others[-1])
+    monkeypatch.setattr(Process, "tell", kill_the_other)
+    began = time.monotonic()
+    with pytest.raises(RunFailed, match=r"member-0: membership changed .* from view 2 \[.*\] to view \d+ \[member-0\]"):
+        group_latency(path, Latency(64, "fifo", 10**7, False, kind, None, {"port": 47620}), "perf-gone")
+    assert time.monotonic() - began < 20
+
+
+def test_a_ping_pong_without_an_answer_names_the_round_and_the_view(monkeypatch):
+    monkeypatch.setattr(worker, "QUIET_S", 0.5)
+    left = threading.Event()
+    group = SimpleNamespace(view=view(2, [member("a"), member("b")]), leave=left.set)
+    watch = worker.Watch(group, SimpleNamespace(closed=threading.Event()), lambda: 7)
+    with pytest.raises(SeqcastError, match=r"round 7: no answer within 0.5 s, though both .* view 2 \[a, b\]"):
+        with watch:
+            assert left.wait(10)
+            raise SeqcastError("this member has left the group")
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------

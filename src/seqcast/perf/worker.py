@@ -315,21 +315,24 @@ class Trips:
     def __init__(self, task: dict[str, Any]) -> None:
         self._size, self._warm = task["size"], task["warm_rounds"]
         self._ns = np.zeros(task["rounds"], dtype=np.int64)
+        self.number = 0
+        """Of the round that is under way."""
 
     def pings(self) -> Iterator[tuple[int, bytes]]:
         """Number and message of each round; those below 0 do not count."""
         rest = bytes(self._size - 8)
         for number in range(-self._warm, len(self._ns)):
+            self.number = number
             yield number, number.to_bytes(8, "little", signed=True) + rest
 
     def back(self, number: int, ping: bytes, answer: Any, ns: int) -> None:
         """The answer of a round that took so long.
 
         Raises:
-            SeqcastError: no answer came, or a wrong one.
+            SeqcastError: it is a wrong one.
         """
-        if answer is None or answer.payload != ping:
-            raise SeqcastError(f"round {number}: no answer within {QUIET_S:g} s, or a wrong one")
+        if answer.payload != ping:
+            raise SeqcastError(f"round {number}: a wrong answer")
         if number >= 0:
             self._ns[number] = ns
 
@@ -338,6 +341,46 @@ class Trips:
         say("done", **halves(self._ns), counters=group.counters())
         with contextlib.suppress(SystemExit):
             commands.next()
+
+
+class Watch:
+    """Ends a ping-pong that cannot go on, by leaving the group: the view has changed, so that the other side may be in
+    another one, or no answer comes. Its rounds wait without a limit.
+
+    Args:
+        group: of the side that asks; both sides are in its view.
+        commands: the parent's; once it is gone, the ping-pong is over.
+        number: of the round that is under way; None: not known.
+    """
+
+    def __init__(self, group: Any, commands: Commands, number: Callable[[], int] | None = None) -> None:
+        self._group, self._closed, self._number = group, commands.closed, number or (lambda: 0)
+        self._quiet_s = QUIET_S if number else float("inf")
+        self._view, self.why = group.view, ""
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        number, since = self._number(), time.monotonic()
+        while not (self.why or self._closed.wait(SLICE_S)):
+            now, view, before = time.monotonic(), self._group.view, number
+            number = self._number()
+            since = since if number == before else now
+            if view.view_id != self._view.view_id:
+                self.why = (
+                    f"membership changed during the ping-pong, in which a process was suspected or ended: from "
+                    f"{self._view} to {view}. Is another load on this machine?"
+                )
+            elif now - since >= self._quiet_s:
+                self.why = f"round {number}: no answer within {self._quiet_s:g} s, though both sides are in {view}"
+        if self.why:
+            self._group.leave()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None and self.why:
+            raise SeqcastError(self.why) from error
 
 
 def latency(task: dict[str, Any]) -> None:
@@ -354,11 +397,12 @@ def latency(task: dict[str, Any]) -> None:
             return
         commands.next()
         trips = Trips(task)
-        for number, ping in trips.pings():
-            start_ns = time.perf_counter_ns()
-            group.send(ping)
-            answer = group.recv(timeout=QUIET_S)
-            trips.back(number, ping, answer, time.perf_counter_ns() - start_ns)
+        with Watch(group, commands, lambda: trips.number):
+            for number, ping in trips.pings():
+                start_ns = time.perf_counter_ns()
+                group.send(ping)
+                answer = group.recv()
+                trips.back(number, ping, answer, time.perf_counter_ns() - start_ns)
         trips.report(group, commands)
     finally:
         group.leave()
@@ -377,7 +421,8 @@ def latency_c(task: dict[str, Any]) -> None:
             table_pong(group)
             return
         commands.next()
-        trips = table_ping(group, size=task["size"], warm_rounds=task["warm_rounds"], rounds=task["rounds"])
+        with Watch(group, commands):
+            trips = table_ping(group, size=task["size"], warm_rounds=task["warm_rounds"], rounds=task["rounds"])
         say("done", **halves(trips), counters=group.counters())
         with contextlib.suppress(SystemExit):
             commands.next()
@@ -412,11 +457,12 @@ async def latency_aio(task: dict[str, Any]) -> None:
             return
         await asyncio.to_thread(commands.next)
         trips, messages = Trips(task), aiter(group)
-        for number, ping in trips.pings():
-            start_ns = time.perf_counter_ns()
-            await group.send(ping)
-            answer = await anext(messages)
-            trips.back(number, ping, answer, time.perf_counter_ns() - start_ns)
+        with Watch(group.sync, commands, lambda: trips.number):
+            for number, ping in trips.pings():
+                start_ns = time.perf_counter_ns()
+                await group.send(ping)
+                answer = await anext(messages)
+                trips.back(number, ping, answer, time.perf_counter_ns() - start_ns)
         trips.report(group, commands)
 
 
