@@ -17,7 +17,7 @@ import seqcast
 from seqcast import cli
 from seqcast._native.engine import Message
 from seqcast.cli import demo, demo_member, send, tail, unblock
-from seqcast.cli.options import group_settings, network_settings
+from seqcast.cli.options import group_settings, network_settings, shared_settings
 from seqcast.config import derive
 from seqcast.types import Member, View, ViewId
 
@@ -107,18 +107,19 @@ def test_every_setting_that_a_group_must_share_is_an_option_of_what_joins_it(com
     assert {*derive.SHARED, *derive.NETWORK, "order"} == {*given, *flags, "interface"}
     options = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
     options += [f"--{name.replace('_', '-')}" for name in flags]
-    assert group_settings(command.parse(["orders", *options])) == given | flags | {"found": 0}
-    assert group_settings(command.parse(["orders"])) == {"order": "total"}
+    assert shared_settings(command.parse(["orders", *options])) == given | flags
+    plain = {"name": None, "order": "total", "config": seqcast.Config()}
+    assert group_settings(command.parse(["orders"])) == plain
 
 
 def test_a_command_founds_a_primary_group_only_if_it_is_told_to(monkeypatch):
     def found(*options):
-        return group_settings(tail.parse(["orders", *options])).get("found")
+        return group_settings(tail.parse(["orders", *options]))["config"].found
 
-    assert found() is None and found("--found", "2") == 2
+    assert found() == 1 and found("--found", "2") == 2
     assert found("--partition", "primary") == 0 and found("--partition", "primary", "--found", "1") == 1
     monkeypatch.setenv("SEQCAST_PARTITION", "primary")
-    assert found() == 0 and found("--partition", "merge") is None
+    assert found() == 0 and found("--partition", "merge") == 1
     monkeypatch.setenv("SEQCAST_FOUND", "2")  # of the members on this machine
     assert found() == 0
 

@@ -145,6 +145,21 @@ def test_one_member_sends_all_batches_and_leaves_when_it_is_idle(monkeypatch: py
         wait_until(lambda: len(a.group.view.members) == 1)
 
 
+def test_the_sink_founds_no_primary_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is none of the intended members."""
+    given: dict[str, Any] = {}
+
+    def refuse(_cluster: str, **settings: Any) -> None:
+        given.update(settings)
+        raise seqcast.JoinTimeout("nobody is there")
+
+    monkeypatch.setattr(seqcast, "join", refuse)
+    with pytest.raises(seqcast.JoinTimeout):
+        sink_to(cluster(), partition="primary", order="sequencer").commit([handed_over(b"one")], 0)
+    config = given["config"]
+    assert (config.found, config.receive, config.partition, given["order"]) == (0, False, "primary", "sequencer")
+
+
 def test_a_member_that_was_excluded_is_replaced() -> None:
     name = cluster()
     with tables(name, "a") as (a,):

@@ -94,15 +94,13 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings of ``seqcast.join`` that ``add_group_options``, or a part of it, stands for."""
-    settings = {name: getattr(arguments, name, None) for name in ("name", "interface", "journal", "found")}
+    settings = {name: getattr(arguments, name, None) for name in ("interface", "journal", "found")}
     settings["join_timeout_s"] = getattr(arguments, "timeout", None)
     if settings["journal"] == "":  # from a shell variable without a value: no journal would be kept
         raise UsageError("--journal is empty: give a directory, or leave the option out")
-    shared = shared_settings(arguments)
-    # A command is none of the intended members: where it is cut off from them, it would found a second group.
-    if settings["found"] is None and (shared.get("partition") or Config.from_environment().partition) == "primary":
-        settings["found"] = 0
-    return {name: value for name, value in settings.items() if value is not None} | shared
+    given = {name: value for name, value in settings.items() if value is not None} | shared_settings(arguments)
+    order, name = given.pop("order"), getattr(arguments, "name", None)
+    return {"name": name, "order": order, "config": Config.from_environment().for_guest(**given)}
 
 
 def shared_settings(arguments: argparse.Namespace) -> dict[str, Any]:

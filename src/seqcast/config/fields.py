@@ -855,6 +855,16 @@ class Config:
         }
         return type(self)(**{**kept, **settings})
 
+    def for_guest(self, **settings: Unpack[Settings]) -> Self:
+        """``replace``, for a process that is none of the intended members, such as a command. Cut off from them, it
+        would found a second primary group, so it founds none, unless ``settings`` has ``found``.
+
+        Raises:
+            ConfigError: an unknown or wrong setting.
+        """
+        config = self.replace(**settings)
+        return config.replace(found=0) if config.partition == "primary" and "found" not in settings else config
+
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
         """The settings in a TOML file: those in its table ``[seqcast]`` if it has one, else those at its top level.

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 import seqcast
 from seqcast import batches
-from seqcast.config import PARTITIONS, PRESETS
+from seqcast.config import PARTITIONS, PRESETS, Config
 from seqcast.core.orders import resolve
 from seqcast.errors import JoinTimeout, NotMember, SendTimeout, UsageError
 from seqcast.events import Lost
@@ -198,7 +198,9 @@ def _member(target: Target, query: str, deadline: float) -> Group:
     if (group := _groups.get(target)) is None or not _still_member(group):
         name = f"spark-{query[:8]}-{uuid.uuid4().hex[:8]}"
         settings: dict[str, Any] = {"join_timeout_s": max(1.0, deadline - time.monotonic()), **dict(target.settings)}
-        group = seqcast.join(target.cluster, name=name, receive=False, min_members=target.members, **settings)
+        order = settings.pop("order", ORDERS[0])
+        config = Config.from_environment().for_guest(receive=False, **settings)
+        group = seqcast.join(target.cluster, name=name, order=order, min_members=target.members, config=config)
         _groups[target] = group
     while len(group.view.members) < target.members:
         if time.monotonic() >= deadline:
