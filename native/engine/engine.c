@@ -44,7 +44,16 @@ void sc_engine_free(sc_engine *e) {
     sc_slab_pool_free(e->pool);
     sc_own_free(e);
     sc_resend_free(e);
+    sc_seal_free(e->seal);
+    free(e->sealed);
     free(e);
+}
+
+int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const uint8_t *secret) {
+    e->sealed = malloc(SC_SEALED_BYTES);
+    e->seal = e->sealed ? sc_seal_new(cipher, secret, e->config.member) : NULL;
+    e->seal_room = SC_SEAL_ROOM;
+    return e->seal ? 0 : -1;
 }
 
 sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }

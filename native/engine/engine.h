@@ -11,6 +11,7 @@
 
 #include "memory/slab.h"
 #include "order/orders.h"
+#include "seal/seal.h"
 #include "wire/wire.h"
 
 #define SC_NEVER INT64_MAX
@@ -58,6 +59,9 @@ typedef struct sc_engine sc_engine;
 sc_engine *sc_engine_new(const sc_config *config); /* NULL without memory */
 void sc_engine_free(sc_engine *e);
 sc_slab_pool *sc_engine_pool(sc_engine *e);
+/* Before the first datagram: what this member sends is sealed with this secret of SC_SEAL_SECRET bytes, and only what is sealed with
+ * it is received. 0, or -1 without memory. */
+int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const uint8_t *secret);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 
@@ -116,7 +120,8 @@ uint64_t sc_engine_stamped(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
  * multicasts the others' forwards: until it does they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
-uint32_t sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view; 0: there is none yet */
+uint32_t
+sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view on the wire; 0: there is none yet */
 /* 1 if control datagrams (acks, NAKs, control frames ...) or retransmissions are waiting to be sent. */
 int sc_engine_urgent(const sc_engine *e);
 
@@ -433,7 +438,7 @@ typedef struct {
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */
     uint64_t state_window_bytes; /* of each stream of state */
-    uint32_t packet_bytes; /* size of a full packet */
+    uint32_t packet_bytes; /* size of a full packet, before it is sealed */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
     uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */
@@ -544,6 +549,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(drop_version)                                                                                                    \
     X(drop_group)                                                                                                      \
     X(drop_key)                                                                                                        \
+    X(drop_replay)                                                                                                     \
     X(drop_crc)                                                                                                        \
     X(drop_field)                                                                                                      \
     X(drop_own)                                                                                                        \

@@ -51,6 +51,7 @@ typedef struct sc_peer {
     sc_peer_detection detect; /* detect/detect.c */
     sc_budget budget; /* engine/receive.c: for its control frames */
     uint64_t standing; /* engine/receive.c: its last control frame, if that is a standing one of this view */
+    sc_numbers numbers; /* seal/seal.c: with a key, of what came of it beside packets */
     sc_mark digest[SC_MEMBERS_MAX]; /* detect/detect.c: its last heartbeat, by rank */
 } sc_peer;
 
@@ -64,6 +65,10 @@ struct sc_engine {
     int64_t now; /* of the last receive or tick */
     int64_t wall; /* of the last send */
     uint64_t sendable; /* grows when a waiting sender may make progress */
+
+    sc_seal *seal; /* engine/engine.c: NULL: no key */
+    uint32_t seal_room; /* engine/engine.c: bytes that sealing adds to each datagram */
+    uint8_t *sealed; /* engine/engine.c: room for SC_SEALED_BYTES, for streams/transmit.c */
 
     int in_view; /* view/install.c */
     uint64_t epoch; /* view/install.c: grows with each install and close */

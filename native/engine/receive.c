@@ -1,5 +1,6 @@
 /* A datagram's way in: is it for us, may its sender send it, and which part handles it. */
 #include "engine/internal.h"
+#include "hash/crc32c.h"
 
 static void count_drop(sc_engine *e, sc_wire_result result) {
     switch (result) {
@@ -9,7 +10,8 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
         if (e->counters->drop_version++ < SC_FOREIGN_SIGNS) sc_push_event(e, SC_EVENT_FOREIGN, 0, 0, NULL, NULL, 0);
         break;
     case SC_WIRE_GROUP_BAD: e->counters->drop_group++; break;
-    case SC_WIRE_KEY_BAD: e->counters->drop_key++; break;
+    case SC_WIRE_KEY_BAD:
+    case SC_WIRE_SEAL_BAD: e->counters->drop_key++; break;
     case SC_WIRE_CRC_BAD: e->counters->drop_crc++; break;
     default: e->counters->drop_field++; break;
     }
@@ -214,7 +216,9 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
  * control thread of each member of its view for nothing. */
 static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
                            int current) {
-    uint64_t standing = current && sc_get_flags(p) & SC_FLAG_STANDING ? (uint64_t)1 << 32 | sc_get_crc(p) : 0;
+    uint64_t standing = 0;
+    if (current && sc_get_flags(p) & SC_FLAG_STANDING) /* a digest of the frame, and a bit that is always set */
+        standing = (uint64_t)1 << 32 | sc_crc32c(0, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
     if (standing && peer->standing == standing) return drop(&e->counters->drop_repeated);
     int told = sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), sc_get_view_tag(p), from, p + SC_COMMON_HEADER,
                              len - SC_COMMON_HEADER) != NULL;
@@ -244,14 +248,37 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
     return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters->drop_view);
 }
 
-static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
-    e->counters->datagrams_received++;
-    e->counters->bytes_received += len;
-    sc_wire_result result = sc_wire_check(p, len, e->config.group);
+/* Who sealed a datagram that begins like one: its sender, or a holder in this view that repairs a packet of its group stream for it.
+ * 0: nobody who may. */
+static uint64_t sealer_of(const sc_engine *e, const uint8_t *p) {
+    unsigned by = sc_sealed_by(p);
+    if (!by) return sc_get_sender(p);
+    int repair = stream_of(sc_get_type(p)) == SC_STREAM_GROUP && e->in_view && sc_get_view_tag(p) == e->view.tag;
+    return repair && by <= e->view.n ? e->view.ids[by - 1] : 0;
+}
+
+/* Is it whole and valid, and from whom it says it is? What was sealed counts once. Our own, looped back, are not opened. */
+static int is_sound(sc_engine *e, uint8_t *p, size_t *len) {
+    uint64_t number = 0, sealer = 0;
+    sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
+    if (result == SC_WIRE_OK && e->seal) {
+        if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
+        if (sc_get_key_id(p) && !(sealer = sealer_of(e, p))) return drop(&e->counters->drop_view);
+    }
+    if (result == SC_WIRE_OK) result = sc_seal_check(e->seal, p, len, sealer, &number);
+    if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) {
         count_drop(e, result);
         return 0;
     }
+    sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
+    return !peer || sc_numbers_take(&peer->numbers, number) ? 1 : drop(&e->counters->drop_replay);
+}
+
+static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
+    e->counters->datagrams_received++;
+    e->counters->bytes_received += len;
+    if (!is_sound(e, p, &len)) return 0;
     uint64_t sender = sc_get_sender(p);
     if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);

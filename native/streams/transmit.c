@@ -41,6 +41,7 @@ static int run_fits(const sc_tx *run, uint32_t len) {
            run->len[run->n - 1] == run->segment; /* only the last one may be shorter */
 }
 
+/* Lengths are those of the sealed datagrams. */
 static void run_add(sc_tx *run, const uint8_t *p, uint32_t len) {
     if (!run->n) run->segment = len;
     run->p[run->n] = p;
@@ -57,9 +58,9 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     int k = 0;
     while (e->out.first && k < max) {
         sc_out *o = sc_out_pop(e);
-        sc_wire_seal(o->p, o->len);
+        if (!e->seal) sc_seal_crc(o->p, o->len);
         run_start(&out[k], o->to.len ? SC_LANE_UNICAST : SC_LANE_CONTROL, &o->to);
-        run_add(&out[k], o->p, o->len);
+        run_add(&out[k], o->p, o->len + e->seal_room);
         count_run(e, &out[k++]);
         o->next = e->lent.spent;
         e->lent.spent = o;
@@ -103,8 +104,8 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
         const sc_address *to = a->multicast ? NULL : &e->peers[a->requester]->address;
         int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
-        if (!joins || !run_fits(&out[k - 1], len)) run_start(&out[k++], lane, to);
-        run_add(&out[k - 1], p, len);
+        if (!joins || !run_fits(&out[k - 1], len + e->seal_room)) run_start(&out[k++], lane, to);
+        run_add(&out[k - 1], p, len + e->seal_room);
         e->counters->packets_retransmitted++;
     }
     sc_again_pop(e, i);
@@ -125,15 +126,15 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
         run_start(&out[k], lane, to);
         while (tx->unsent < end && slab_room(e)) {
             sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
-            if (!run_fits(&out[k], packet->len)) break;
+            if (!run_fits(&out[k], packet->len + e->seal_room)) break;
             sc_put_stable(packet->p, tx->stable);
             sc_flow_told(e, tx);
             if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
             if (packet->sealed)
-                sc_wire_reseal(packet->p, packet->len, packet->sealed);
-            else
-                sc_wire_seal(packet->p, packet->len);
-            run_add(&out[k], packet->p, packet->len);
+                sc_seal_crc_again(packet->p, packet->len, packet->sealed);
+            else if (!e->seal)
+                sc_seal_crc(packet->p, packet->len);
+            run_add(&out[k], packet->p, packet->len + e->seal_room);
             lend(e, tx, packet);
             sc_tx_sent(e, tx, packet->len);
             e->counters->packets_sent++;
@@ -171,7 +172,22 @@ static void prepare(sc_engine *e, int64_t now, int all) {
     if (e->order.held && !e->cut.set) e->order.ops->work->settle(e, now);
 }
 
-int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+/* What leaves is sealed as a copy, run after run. Returns the runs: none where nothing can be sealed. */
+static int seal_runs(sc_engine *e, sc_tx *out, int n) {
+    uint8_t *to = e->sealed;
+    sc_seal_begin(e->seal);
+    for (int i = 0; i < n; i++)
+        for (uint32_t k = 0; k < out[i].n; k++) {
+            const uint8_t *p = out[i].p[k];
+            unsigned by = sc_get_sender(p) == e->config.member ? 0 : 1 + e->view.rank;
+            if (sc_seal_close(e->seal, to, p, out[i].len[k] - SC_SEAL_ROOM, by) != 0) return 0;
+            out[i].p[k] = to;
+            to += out[i].len[k];
+        }
+    return n;
+}
+
+static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (e->in_view) prepare(e, now, all);
     int k = transmit_out(e, out, max);
     if (!e->in_view) return k;
@@ -190,4 +206,10 @@ int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
         k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
     }
     return k;
+}
+
+int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+    if (!e->seal) return collect(e, out, max, now, all);
+    int n = collect(e, out, max < SC_SEALED_RUNS ? max : SC_SEALED_RUNS, now, all);
+    return n ? seal_runs(e, out, n) : 0;
 }

@@ -6,6 +6,8 @@
 /* Transmission: the runs of one transmit do not change until the next one. */
 
 #define SC_SPENT_SLABS 1024
+#define SC_SEALED_RUNS 16 /* that one transmit can seal */
+#define SC_SEALED_BYTES ((size_t)SC_SEALED_RUNS << 16)
 
 typedef struct {
     sc_out *spent;

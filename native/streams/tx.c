@@ -516,7 +516,9 @@ uint64_t sc_engine_window(const sc_engine *e) {
     return e->view.forward_window_bytes < e->view.window_bytes ? e->view.forward_window_bytes : e->view.window_bytes;
 }
 
-uint32_t sc_engine_packet_bytes(const sc_engine *e) { return e->view.packet_bytes; }
+uint32_t sc_engine_packet_bytes(const sc_engine *e) {
+    return e->view.packet_bytes ? e->view.packet_bytes + e->seal_room : 0;
+}
 
 void sc_tx_retired_free(sc_engine *e) {
     while (e->packing.retired) {

@@ -11,9 +11,8 @@
  * packet in which it ends. After that a packet may be padded, so that the segments of one UDP_SEGMENT send are
  * of equal size.
  *
- * With key_id = 0 the integrity field is the CRC32C of the whole datagram, the field itself taken as zero. A key id
- * other than 0 is reserved for an AEAD whose tag is the last 16 bytes of the datagram, with the header as associated
- * data; this version drops and counts such datagrams.
+ * With key_id = 0 the integrity field is the CRC32C of the whole datagram, the field itself taken as zero. With another one the
+ * datagram is sealed: seal/seal.h says how.
  */
 #pragma once
 
@@ -214,30 +213,36 @@ SC_FIELD(56, 32, grant_count); /* of the places that are wanted, or granted; at 
 SC_FIELD(60, 32, grant_reserved); /* zero */
 #define SC_GRANT_LEN 64
 
-/* The verdicts of sc_wire_check. */
+/* The verdicts on a datagram. */
 typedef enum {
     SC_WIRE_OK = 0,
     SC_WIRE_SHORT, /* shorter than its headers or lengths require */
     SC_WIRE_MAGIC_BAD, /* not a datagram of ours */
     SC_WIRE_VERSION_BAD,
     SC_WIRE_GROUP_BAD, /* of another group on the same address and port */
-    SC_WIRE_KEY_BAD,
+    SC_WIRE_KEY_BAD, /* sealed, and this member has no key; or the reverse */
+    SC_WIRE_SEAL_BAD, /* sealed with another key, or altered */
     SC_WIRE_CRC_BAD,
     SC_WIRE_FIELD_BAD, /* an unknown type, or an impossible length, count or offset */
 } sc_wire_result;
 
-/* Is `p[0..len)` a whole and valid datagram of group `group`? After SC_WIRE_OK every length, count and offset inside
- * may be used as an index. Reads nothing outside `p[0..len)`. */
-sc_wire_result sc_wire_check(const uint8_t *p, size_t len, uint32_t group);
+/* Does `p[0..len)` begin like a datagram of group `group`? Reads nothing but the common header. */
+sc_wire_result sc_wire_begins(const uint8_t *p, size_t len, uint32_t group);
+/* Is `p[0..len)`, which begins like one and is unharmed (seal/seal.h), whole and valid? After SC_WIRE_OK every length, count and
+ * offset inside may be used as an index. Reads nothing outside `p[0..len)`. */
+sc_wire_result sc_wire_check(const uint8_t *p, size_t len);
 
-/* Puts the CRC32C into a finished datagram. */
-void sc_wire_seal(uint8_t *p, size_t len);
-
-/* The header of a valid data packet is about to change: its sum, for sc_wire_reseal. 0: the packet is so small that to
- * seal it anew costs less. */
-uint64_t sc_wire_sealed(const uint8_t *p, size_t len);
-/* Nothing but the header has changed since then. A damaged rest stays damaged. */
-void sc_wire_reseal(uint8_t *p, size_t len, uint64_t sealed);
+/* Is it a packet of a stream? */
+static inline int sc_has_seqno(const uint8_t *p) {
+    switch (sc_get_type(p)) {
+    case SC_TYPE_DATA:
+    case SC_TYPE_UNICAST:
+    case SC_TYPE_FORWARD:
+    case SC_TYPE_STATE:
+    case SC_TYPE_RECORD: return 1;
+    default: return 0;
+    }
+}
 
 /* Fills the common header of a new datagram, whose bytes are all zero. */
 static inline void sc_wire_head(uint8_t *p, uint8_t type, uint32_t group, uint64_t sender, uint64_t view_tag) {

@@ -16,7 +16,7 @@ from types import BuiltinFunctionType, BuiltinMethodType, FunctionType, MethodTy
 from typing import Any
 
 from seqcast._native.engine import Engine
-from seqcast.sim.network import CONTROL, TYPE
+from seqcast.sim.wire import CONTROL, kind
 
 NEAR_NS = 1 << 37
 """Integers this close to a member's clock are times (two minutes): clocks begin at random, so nothing else is near."""
@@ -40,7 +40,7 @@ class Remembering(Engine):
         self.past = hashlib.blake2b(self.past + repr(what).encode(), digest_size=8).digest()
 
     def receive(self, buffer: bytes, address: bytes, now_ns: int, segment: int = 0) -> Any:
-        if buffer[TYPE] == CONTROL:  # it passes: a sign of life, in whatever order several come at one moment
+        if kind(buffer) == CONTROL:  # it passes: a sign of life, in whatever order several come at one moment
             sign = hashlib.blake2b(repr((address, now_ns)).encode(), digest_size=8).digest()
             self.heard ^= int.from_bytes(sign, "big")
         else:

@@ -14,9 +14,9 @@ from explore.digest import Remembering, Walk
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.merging import Beacon
 from seqcast.sim.checkers import liveness, safety
-from seqcast.sim.network import CONTROL, REPAIRED, TYPE
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.process import Process
+from seqcast.sim.wire import CONTROL, REPAIRED, kind
 from seqcast.sim.world import first
 
 SETTLED_NS = 300 * MS
@@ -79,9 +79,9 @@ class SmallWorld(Stage):
     def _carry_or_keep(
         self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes
     ) -> None:
-        if self.withheld and target == len(self.nodes) - 1 and datagram and datagram[TYPE] in REPAIRED:
+        if self.withheld and target == len(self.nodes) - 1 and kind(datagram) in REPAIRED:
             return
-        if not self.open or not datagram or datagram[TYPE] != CONTROL or self._idle_beacon(datagram):
+        if not self.open or kind(datagram) != CONTROL or self._idle_beacon(datagram):
             self._carry(source, target, receive, datagram, address)
         elif self.network.connects(source, target):
             self.flight.append(Frame(source, target, datagram, address, receive))

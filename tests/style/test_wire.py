@@ -4,7 +4,7 @@ import re
 
 from project import ROOT
 
-from seqcast.sim import network
+from seqcast.sim import seal, wire
 
 ROOMS = ("engine", "streams", "order", "view", "delivery", "detect", "io")
 BY_OFFSET = re.compile(r"\bsc_(?:get|put)(?:8|16|32|64)\(\w+(?:->\w+)? \+|\b(?:p|packet|datagram)\[(?:\d+\]|sc_at_)")
@@ -28,10 +28,13 @@ def test_the_simulated_network_reads_datagrams_as_wire_h_defines_them():
     types = {name: int(number) for name, number in re.findall(r"^    SC_TYPE_(\w+) = (\d+)", text, re.M)}
     fields = re.findall(r"^SC_FIELD\((\d+), (\d+), (\w+)\)", text, re.M)
     places = {name: slice(int(offset), int(offset) + int(bits) // 8) for offset, bits, name in fields}
-    assert network.CONTROL == types["CONTROL"] and network.NAK == types["NAK"]
-    assert network.MESSAGES == tuple(types[name] for name in ("DATA", "UNICAST", "FORWARD", "STATE"))
-    assert network.GROUP == (types["DATA"], types["FORWARD"])
-    assert network.REPAIRED == (*network.MESSAGES, types["RECORD"])
-    assert slice(network.TYPE, network.TYPE + 1) == places["type"]
-    assert [network.SENDER, network.VIEW_TAG, network.SEQNO] == [places[x] for x in ("sender", "view_tag", "seqno")]
-    assert slice(network.SENDER.start, network.SEQNO.stop) == network.PACKET
+    assert wire.CONTROL == types["CONTROL"] and wire.NAK == types["NAK"]
+    assert wire.MESSAGES == tuple(types[name] for name in ("DATA", "UNICAST", "FORWARD", "STATE"))
+    assert wire.GROUP == (types["DATA"], types["FORWARD"])
+    assert wire.REPAIRED == (*wire.MESSAGES, types["RECORD"])
+    assert f"#define SC_COMMON_HEADER {seal.HEADER}\n" in text
+    datagram = bytes(range(100, 100 + seal.HEADER))
+    names = ("type", "key_id", "sender", "view_tag", "seqno")
+    assert [*wire.header(datagram)] == [int.from_bytes(datagram[places[name]], "little") for name in names]
+    assert wire.kind(datagram) == wire.header(datagram).kind
+    assert wire.packet(datagram) == datagram[places["sender"].start : places["seqno"].stop]

@@ -32,6 +32,21 @@ cdef extern from "wire/wire.h" nogil:
     const uint64_t SC_SEQNO_MAX
 
 
+cdef extern from "seal/seal.h" nogil:
+    enum:
+        SC_SEAL_ROOM
+        SC_SEAL_SECRET
+    ctypedef void *sc_cipher_seal
+    ctypedef void *sc_cipher_open
+    ctypedef void *sc_cipher_hash
+    ctypedef void *sc_cipher_random
+    ctypedef struct sc_cipher:
+        sc_cipher_seal seal
+        sc_cipher_open open
+        sc_cipher_hash hash
+        sc_cipher_random random
+
+
 cdef extern from "hash/crc32c.h" nogil:
     uint32_t sc_crc32c(uint32_t crc, const void *p, size_t n)
 
@@ -244,6 +259,7 @@ cdef extern from "engine/engine.h" nogil:
     sc_engine *sc_engine_new(const sc_config *config)
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
+    int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const uint8_t *secret)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int64_t now)
     void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now)
@@ -369,7 +385,9 @@ cdef class Engine:
     cdef Py_buffer board  # `buf` is NULL if there is none
     cdef sc_board_part *about  # of it: text
     cdef bint forked  # in a child process: a thread that does not exist here may hold the lock
+    cdef object sealed_by  # the functions with which datagrams are sealed must outlive the engine
 
+    cdef seal_with(self, seal)
     cdef uint64_t ask(self, count question)
     cdef Batch new_batch(self)
     cdef void take_back(self, sc_batch *batch) noexcept

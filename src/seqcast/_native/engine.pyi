@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from seqcast.config.keys import Seal
 from seqcast.types import Member, OwnPackets, View, ViewId
 
 SENT: int
@@ -26,6 +27,8 @@ LANE_CONTROL: int
 SLAB_BYTES: int
 LANE_UNICAST: int
 SEQNO_MAX: int
+SEAL_ROOM: int
+"""Bytes by which sealing makes a datagram longer."""
 
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u2, transitional u2 (sc_run)."""
@@ -160,7 +163,9 @@ class Engine:
         install_ns: int,
         policy_ns: int,
         seed: int,
-    ) -> None: ...
+        seal: Seal | None = None,
+    ) -> None:
+        """``seal``: with what datagrams are sealed; None: each has its CRC."""
     # The world (the simulator; the socket driver calls the C functions).
     def receive(self, datagram: bytes, address: bytes, now_ns: int, segment: int = 0, in_slot: bool = False) -> int:
         """Takes in one received buffer; returns how many of its datagrams were accepted.

@@ -8,6 +8,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.memoryview cimport PyMemoryView_FromObject
+from libc.stdint cimport uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -27,6 +28,7 @@ LANE_CONTROL = SC_LANE_CONTROL
 SLAB_BYTES = SC_SLAB_BYTES
 LANE_UNICAST = SC_LANE_UNICAST
 SEQNO_MAX = SC_SEQNO_MAX
+SEAL_ROOM = SC_SEAL_ROOM
 
 DEF HELD_MAX = 1024
 DEF LINKS_MAX = 256
@@ -102,7 +104,7 @@ cdef class Engine:
     def __cinit__(self):
         sc_mutex_init(&self.lock)
 
-    def __init__(self, *, uint64_t member_id, uint32_t group_tag, **settings):
+    def __init__(self, *, uint64_t member_id, uint32_t group_tag, seal=None, **settings):
         cdef sc_config config = {"member": member_id, "group": group_tag, **settings}
         cdef dict known = config
         if unknown := settings.keys() - known.keys():
@@ -118,6 +120,21 @@ cdef class Engine:
         self.e = sc_engine_new(&config)
         if self.e == NULL:
             raise MemoryError("no memory for the engine")
+        if seal is not None:
+            self.seal_with(seal)
+
+    cdef seal_with(self, seal):
+        cdef sc_cipher cipher
+        cdef bytes secret = seal.secret
+        if len(secret) != SC_SEAL_SECRET:
+            raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes, this one {len(secret)}")
+        cipher.seal = <sc_cipher_seal><uintptr_t>seal.seal
+        cipher.open = <sc_cipher_open><uintptr_t>seal.open
+        cipher.hash = <sc_cipher_hash><uintptr_t>seal.hash
+        cipher.random = <sc_cipher_random><uintptr_t>seal.random
+        self.sealed_by = seal
+        if sc_engine_seal(self.e, &cipher, <const uint8_t *><const char *>secret) != 0:
+            raise MemoryError("no memory to seal datagrams")
 
     def __dealloc__(self):
         cdef int i

@@ -71,7 +71,9 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_magic": "Datagrams of another protocol.",
         "drop_version": "Datagrams of another wire version: another release is on this network.",
         "drop_group": "Datagrams of another group with the same address and port.",
-        "drop_key": "Datagrams with another key.",
+        "drop_key": "Datagrams that are sealed with another key, or altered; that are sealed while this member has no "
+        "key; or that are not sealed while it has one.",
+        "drop_replay": "Sealed datagrams that had come before.",
         "drop_crc": "Damaged datagrams.",
         "drop_field": "Datagrams with a field that cannot be right.",
         "drop_own": "This member's own multicasts that came back.",

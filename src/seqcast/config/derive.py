@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from seqcast.config.fields import PACKET_BYTES_MAX, Config
+from seqcast.config.fields import PACKET_BYTES_MAX, PACKET_BYTES_MIN, Config
 
 ENGINE = (
     "deliver_own", "receive", "ring_bytes", "unicast_bytes", "ring_packets", "message_bytes_max", "control_bytes_max",
@@ -68,7 +68,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
     }
 
 
-def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False) -> dict[str, Any]:
+def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False, room: int = 0) -> dict[str, Any]:
     """The keyword arguments of ``EndpointSettings``.
 
     Args:
@@ -76,13 +76,14 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         mtu: largest IP packet of the interface, in bytes.
         rcvbuf: bytes that the kernel granted for the socket's receive buffer.
         blocks: the application has a block callback.
+        room: bytes by which sealing makes each datagram longer; 0: there is no key.
     """
     return (
         _named(config, CORE)
         | _meeting_times(config)
         | {
             "capacity": capacity(config, rcvbuf),
-            "packet_bytes": packet_bytes(config, mtu, rcvbuf),
+            "packet_bytes": max(PACKET_BYTES_MIN, packet_bytes(config, mtu, rcvbuf) - room),
             "reach": reach(config),
             "unicast": config.transport == "unicast",
             "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
@@ -175,7 +176,7 @@ def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
     if rcvbuf < SMALL_BUFFER_BYTES:
         mtu = min(mtu, ETHERNET_MTU)
     headers = 28 if config.ip_version == 4 else 48
-    return max(512, min(mtu - headers, PACKET_BYTES_MAX) & ~7)
+    return max(PACKET_BYTES_MIN, min(mtu - headers, PACKET_BYTES_MAX) & ~7)
 
 
 def _named(config: Config, names: Iterable[str]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from seqcast.config.keywords import Settings
 
 PACKET_BYTES_MAX = 65_000
+PACKET_BYTES_MIN = 512
 PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
 TRANSPORTS = ("multicast", "unicast")

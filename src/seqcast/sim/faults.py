@@ -6,10 +6,15 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
+from seqcast.core.frames.closing import Block, Cut, Propose, Start
+from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.pausing import Resume, Suspend
+from seqcast.core.frames.view import NewView
 from seqcast.sim import interface
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
+from seqcast.sim.wire import frame
 
 HOUR = 3600 * SECOND
 BROKEN_NS_MAX = 3 * SECOND
@@ -38,7 +43,7 @@ class Faults:
     def __init__(self, world: Afflicted) -> None:
         self.world, self.options, self.rng = world, world.options, world.rng
         self.clock, self.network, self.nodes = world.clock, world.network, world.nodes
-        self.ambushes: list[bytes] = []  # contents of the datagram at which the next ambush strikes
+        self.ambushes: list[type[Frame]] = []  # the last is the kind of frame at which the next ambush strikes
         self.leader_falls = self.options.falling_leader
         self.sides: list[set[int]] = []  # into which the network is split: the end of another fault heals nothing
 
@@ -126,13 +131,13 @@ class Faults:
     def _plan_frames(self) -> None:
         """Ambushes of control frames, and other interruptions."""
         options, rng, at, when = self.options, self.rng, self.clock.at, self._when
-        kinds: tuple[bytes, ...] = (b"start", b"cut", b"cut", b"view", b"view")
-        kinds += (b"block", b"block") if options.blocks else ()
-        kinds += (b"suspend", b"resume") if options.suspends else ()
-        kinds += (b"propose",) if options.partition == "primary" else ()
+        kinds: tuple[type[Frame], ...] = (Start, Cut, Cut, NewView, NewView)
+        kinds += (Block, Block) if options.blocks else ()
+        kinds += (Suspend, Resume) if options.suspends else ()
+        kinds += (Propose,) if options.partition == "primary" else ()
         for _ in range(options.ambushes):
             kind = rng.choice(kinds)
-            at(when(), self.ambushes.append, b'"kind":"%b"' % kind)
+            at(when(), self.ambushes.append, kind)
         for _ in range(options.one_way):
             begin = when()
             at(begin, self.cut_one_way)
@@ -285,16 +290,22 @@ class Faults:
             for node, other in zip(nodes, nodes[::-1], strict=True):
                 self.clock.at(self.clock.now + self.rng.randrange(4 * MS), node.doubt, other.id)
 
+    def awaits(self, datagram: bytes) -> bool:
+        """Does the next ambush strike at this frame?"""
+        return bool(self.ambushes) and isinstance(frame(datagram), self.ambushes[-1])
+
     def ambush(self, source: Process, datagram: bytes) -> None:
         """The control frame reaches only some members, and then a fault strikes its sender."""
-        rng, frame = self.rng, self.ambushes.pop().decode()
+        rng, kind = self.rng, self.ambushes.pop()
         others = [node for node in self.nodes if node is not source]
         reached = rng.sample(others, rng.randrange(len(others) + 1))
         for node in reached:
             if self.network.multicasts(source.index, node.index):
                 self.network.carry(source.index, node.index, node.receive, datagram, source.address)
         fault = rng.choice(("crash", "pause", "stall", "cut"))
-        self.trace(source, f"is struck in the middle of {frame}: {fault}; reached {[node.name for node in reached]}")
+        self.trace(
+            source, f"is struck in the middle of {kind.__name__}: {fault}; reached {[node.name for node in reached]}"
+        )
         if fault == "crash" and sum(node.alive for node in self.nodes) > 1:
             source.crash()
         elif fault == "pause":

@@ -10,22 +10,12 @@ from typing import Any
 from seqcast.config.derive import nanoseconds
 from seqcast.sim.options import Options
 from seqcast.sim.settings import config
+from seqcast.sim.wire import CONTROL, NAK, REPAIRED, kind, packet
 
 NAKS_MAX = 1.5
 """Requests for each lost packet: some are lost, and one asks for several packets."""
 REPAIR_PAUSES_MAX = 5
 """How long a repair may take, in the longest pauses between two requests."""
-TYPE = 2
-"""Where a datagram of ``native/wire/wire.h`` has its type,"""
-PACKET = slice(16, 40)
-"""and the identity of a data packet: sender, view tag, seqno,"""
-SENDER, VIEW_TAG, SEQNO = slice(16, 24), slice(24, 32), slice(32, 40)
-"""one by one."""
-CONTROL = 8  # types of datagrams: with a frame of the control plane,
-NAK = 5
-MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE,
-GROUP = (1, 3)  # and of those with messages to the group
-REPAIRED = (*MESSAGES, 14)  # sent again on request: RECORD too
 
 
 class Clock:
@@ -67,22 +57,18 @@ class Repairs:
 
     def lost(self, target: int, datagram: bytes, now: int) -> None:
         """On its way to ``target``; empty: the notice of a closed port."""
-        if not datagram:
-            return
-        if datagram[TYPE] == NAK:
+        if kind(datagram) == NAK:
             self.naks += 1
-        elif datagram[TYPE] in REPAIRED:
-            self.packets += (target, datagram[PACKET]) not in self.open
-            self.open.setdefault((target, datagram[PACKET]), now)
+        elif kind(datagram) in REPAIRED:
+            self.packets += (target, packet(datagram)) not in self.open
+            self.open.setdefault((target, packet(datagram)), now)
 
     def comes(self, target: int, datagram: bytes, then: int) -> None:
         """Arrives, perhaps as a repair of one that was lost; empty: the notice of a closed port."""
-        if not datagram:
-            return
-        if datagram[TYPE] == NAK:
+        if kind(datagram) == NAK:
             self.naks += 1
-        elif self.open and datagram[TYPE] in REPAIRED:
-            since = self.open.pop((target, datagram[PACKET]), None)
+        elif self.open and kind(datagram) in REPAIRED:
+            since = self.open.pop((target, packet(datagram)), None)
             if since is not None:
                 self.longest_ns = max(self.longest_ns, then - since)
 
@@ -127,7 +113,7 @@ class Network:
                 copies = 2
             if options.tail and random_() < options.tail:
                 delay += int(options.tail_ns * random_())
-            if (options.late or options.echoes) and datagram and datagram[TYPE] == CONTROL:
+            if (options.late or options.echoes) and kind(datagram) == CONTROL:
                 if random_() < options.late:
                     delay += int(options.late_ns * random_())
                 if random_() < options.echoes:

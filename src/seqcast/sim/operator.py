@@ -15,6 +15,7 @@ from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import SeqcastError
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS, Options
+from seqcast.sim.seal import simulated_seal
 from seqcast.sim.settings import config
 
 ASK_NS = 300 * MS
@@ -46,6 +47,8 @@ class OperatorProcess:
         self.world, self.index, self.address = world, 1000 + number, b"oper" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
         settings = engine_settings(config(world.options))
+        if world.options.keyed:
+            settings["seal"] = simulated_seal(random.Random(f"seal of desk {world.options.seed} {number}"))
         self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, seed=1, **settings)
         self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
         self.unicast = world.options.transport == "unicast"

@@ -104,6 +104,7 @@ class Options:
         packet_bytes, capacity: see ``EndpointSettings``; the members' capacities vary below this.
         membership, partition: see ``EndpointSettings``.
         reliability: "nak" or "gossip".
+        keyed: datagrams are sealed.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
         apart_ns: the first half of the processes and the second do not hear each other for so long: two groups.
@@ -201,6 +202,7 @@ class Options:
     split: int = 0
     falling_leader: bool = False
     transport: str = "multicast"
+    keyed: bool = False
     family: str = ""
     filtered: str = ""
 
@@ -269,6 +271,7 @@ class Options:
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         if seed > PINNED:
+            drawn["keyed"] = random.Random(f"keyed {seed}").random() < 1 / 3
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
                 alone = random.Random(f"transport {seed}").random() < 0.25

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
 from seqcast.config.derive import core_settings, engine_settings, nanoseconds
+from seqcast.config.keys import ROOM
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
@@ -46,6 +47,7 @@ from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
+from seqcast.sim.seal import Nonces, simulated_seal
 from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
 from seqcast.types import Member, View, ViewId
@@ -61,6 +63,7 @@ class Surroundings(Protocol):
 
     clock: Clock
     network: Network
+    nonces: Nonces
     doubted: bool  # a member was told to take another for dead
 
     @property
@@ -110,8 +113,11 @@ class Process:
         if options.orderer:
             self.orderer = Orderer(options.orderer, random.Random(f"orderer {options.seed} {index}"))
             wanted["policy_ns"] = nanoseconds(self.orderer.limit_s)
+        room = 0
+        if options.keyed:
+            wanted["seal"], room = simulated_seal(random.Random(f"seal {options.seed} {index}")), ROOM
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
-        core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks)
+        core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks, room=room)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
         self.endpoint = make_endpoint(
             self.engine,
@@ -309,6 +315,8 @@ class Process:
 
     def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
         """Puts a datagram on the wire."""
+        if self.options.keyed:
+            self.world.nonces.sealed(self.id, datagram)
         if self.interface.refuses:
             self.interface.send_errors += 1
         elif lane == LANE_UNICAST:

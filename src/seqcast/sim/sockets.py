@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SLAB_BYTES, Engine
-from seqcast.sim.network import GROUP, MESSAGES, SENDER, SEQNO, TYPE, VIEW_TAG, Clock, Network
+from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.record import Record
+from seqcast.sim.wire import GROUP, MESSAGES, header, kind
 
 BACKLOG_MAX = 2000
 """Datagrams that a socket's buffer holds while its process is paused."""
@@ -211,7 +212,7 @@ class Sockets:
         if len(run) > 1 and self.options.together:
             machine.network.train = {} if self.rng.random() < self.options.together else None
         for lane, to, datagram in run:
-            if datagram[TYPE] in MESSAGES:
+            if kind(datagram) in MESSAGES:
                 record.packets_sent += 1
                 if self.options.suspends:
                     self._note_first(datagram)
@@ -221,9 +222,8 @@ class Sockets:
 
     def _note_first(self, datagram: bytes) -> None:
         """A packet of the group's leaves for the first time."""
-        record, tag = self.machine.record, int.from_bytes(datagram[VIEW_TAG], "little")
-        stream, seqno = (datagram[TYPE], tag), int.from_bytes(datagram[SEQNO], "little")
-        own = int.from_bytes(datagram[SENDER], "little") == record.id
-        if datagram[TYPE] in GROUP and own and seqno > record.highest.get(stream, 0):
-            record.highest[stream] = seqno
-            record.first_sent.append((self.machine.clock.now, tag))
+        record, seen = self.machine.record, header(datagram)
+        stream = seen.kind, seen.view_tag
+        if seen.kind in GROUP and seen.sender == record.id and seen.seqno > record.highest.get(stream, 0):
+            record.highest[stream] = seen.seqno
+            record.first_sent.append((self.machine.clock.now, seen.view_tag))

@@ -11,6 +11,7 @@ from itertools import islice
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.core.endpoint import Endpoint
+from seqcast.core.frames.merging import MergeReady
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
@@ -22,6 +23,8 @@ from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.record import Delivered, Record, Together, stays
+from seqcast.sim.seal import Nonces
+from seqcast.sim.wire import frame
 from seqcast.types import View
 
 LIVENESS_NS_MAX = 30 * SECOND
@@ -76,6 +79,7 @@ class World:
         self.rng = random.Random(f"world {options.seed}")
         self.clock = Clock()
         self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
+        self.nonces = Nonces()
         self.nodes: list[Process] = []
         self.by_address: dict[bytes, Process | OperatorProcess] = {}
         self.faults = Faults(self)
@@ -146,7 +150,7 @@ class World:
     # ---- datagrams
 
     def multicast(self, source: Process | OperatorProcess, datagram: bytes) -> None:
-        if isinstance(source, Process) and self.faults.ambushes and self.faults.ambushes[-1] in datagram:
+        if isinstance(source, Process) and self.faults.awaits(datagram):
             self.faults.ambush(source, datagram)
             return
         for node in self.nodes:
@@ -157,7 +161,7 @@ class World:
         node = self.by_address.get(to)
         if node is None:
             return
-        if self.faults.leader_falls and isinstance(node, Process) and b'"kind":"merge_ready"' in datagram:
+        if self.faults.leader_falls and isinstance(node, Process) and isinstance(frame(datagram), MergeReady):
             self.faults.leader_falls = False
             node.crash()
         if not self.network.unicasts(source.index, node.index):
@@ -193,6 +197,7 @@ class World:
         violations += first(safety.check_safety(records))
         violations += self.needless[:VIOLATIONS_MAX]
         violations += self.network.repairs.check() if self.network.repairs else ()
+        violations += self.nonces.violations[:VIOLATIONS_MAX]
         if in_primary:
             violations += first(primary.check_primary(records, self.allowed))
             violations += first(primary.check_histories(records))

@@ -1,0 +1,149 @@
+/* With a key: sealing and opening; and the check of either kind. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "seal/seal_internal.h"
+
+#define KEY_OF_FILE 0x4000 /* in key_id: sealed under the secret of a key file; who sealed it is in the low byte */
+#define MARKS 0xff /* the bits of key_id that say who sealed */
+#define OF_DATA ((uint64_t)1 << 63) /* in the number of a data packet, which has a seqno */
+#define KEYS 512 /* a power of two; more than the members of a view */
+#define TRIES 8
+
+typedef struct {
+    uint64_t sealer;
+    uint8_t key[SC_SEAL_KEY];
+} sealer_key;
+
+/* All that must stay secret, in memory of its own. */
+typedef struct {
+    uint32_t alive; /* 0: a child process, which has the zeros that its system gave it */
+    uint32_t turn;
+    uint8_t secret[SC_SEAL_SECRET];
+    uint8_t own[SC_SEAL_KEY];
+    sealer_key keys[KEYS]; /* of sealers of whom a datagram was opened */
+} secrets;
+
+struct sc_seal {
+    sc_cipher cipher;
+    uint64_t sealings[2]; /* how many: of packets, of the rest */
+    uint32_t chance; /* of this transmit */
+    secrets *secrets;
+};
+
+static void derive(const sc_seal *s, uint64_t sealer, uint8_t *key) {
+    static const uint8_t person[16] = "seqcast sealer";
+    uint8_t id[8];
+    sc_put64(id, sealer);
+    s->cipher.hash(key, SC_SEAL_KEY, id, sizeof id, s->secrets->secret, SC_SEAL_SECRET, NULL, person);
+}
+
+sc_seal *sc_seal_new(const sc_cipher *cipher, const uint8_t *secret, uint64_t own) {
+    sc_seal *s = calloc(1, sizeof *s);
+    if (!s) return NULL;
+    if (!(s->secrets = sc_secret_new(sizeof *s->secrets))) {
+        free(s);
+        return NULL;
+    }
+    s->cipher = *cipher;
+    s->secrets->alive = 1;
+    memcpy(s->secrets->secret, secret, SC_SEAL_SECRET);
+    derive(s, own, s->secrets->own);
+    return s;
+}
+
+void sc_seal_free(sc_seal *s) {
+    if (!s) return;
+    sc_secret_free(s->secrets, sizeof *s->secrets);
+    free(s);
+}
+
+static void put_nonce(uint8_t *nonce, uint64_t number, uint32_t chance) {
+    memset(nonce, 0, SC_SEAL_NONCE);
+    sc_put64(nonce, number);
+    sc_put32(nonce + 8, chance);
+}
+
+void sc_seal_begin(sc_seal *s) {
+    uint8_t drawn[4];
+    s->cipher.random(drawn, sizeof drawn);
+    s->chance = sc_get32(drawn);
+}
+
+int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by) {
+    if (!s->secrets->alive) return -1;
+    int data = sc_has_seqno(p);
+    uint64_t number = s->sealings[!data]++ | (data ? OF_DATA : 0);
+    uint8_t nonce[SC_SEAL_NONCE];
+    put_nonce(nonce, number, s->chance);
+    memcpy(to, p, SC_COMMON_HEADER);
+    sc_put_key_id(to, (uint16_t)(KEY_OF_FILE | by));
+    sc_put_crc(to, s->chance);
+    s->cipher.seal(to + SC_COMMON_HEADER, NULL, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER, to, SC_COMMON_HEADER,
+                   NULL, nonce, s->secrets->own);
+    sc_put64(to + len + SC_SEAL_TAG, number);
+    return 0;
+}
+
+/* ---- opening -------------------------------------------------------------------------------------------------- */
+
+/* The key of a sealer, if it is kept. */
+static sealer_key *find(secrets *known, uint64_t sealer) {
+    for (uint32_t i = 0; i < TRIES; i++) {
+        sealer_key *each = &known->keys[(sealer + i) % KEYS];
+        if (each->sealer == sealer) return each;
+    }
+    return NULL;
+}
+
+/* Only who has the secret gets a place here, so nobody else can push out the keys of members. */
+static void keep(secrets *known, uint64_t sealer, const uint8_t *key) {
+    uint32_t i = 0;
+    while (i < TRIES && known->keys[(sealer + i) % KEYS].sealer) i++;
+    if (i == TRIES) i = known->turn++ % TRIES;
+    sealer_key *place = &known->keys[(sealer + i) % KEYS];
+    place->sealer = sealer;
+    memcpy(place->key, key, SC_SEAL_KEY);
+}
+
+static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
+    if (*len < SC_COMMON_HEADER + SC_SEAL_ROOM) return SC_WIRE_SHORT;
+    if ((sc_get_key_id(p) & ~MARKS) != KEY_OF_FILE || !sealer || !s->secrets->alive) return SC_WIRE_KEY_BAD;
+    uint8_t nonce[SC_SEAL_NONCE], derived[SC_SEAL_KEY];
+    const sealer_key *known = find(s->secrets, sealer);
+    if (!known) derive(s, sealer, derived);
+    size_t sealed = *len - sizeof *number;
+    *number = sc_get64(p + sealed);
+    put_nonce(nonce, *number, sc_get_crc(p));
+    if (s->cipher.open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, p,
+                       SC_COMMON_HEADER, nonce, known ? known->key : derived) != 0)
+        return SC_WIRE_SEAL_BAD;
+    if (!known) keep(s->secrets, sealer, derived);
+    if (sc_has_seqno(p) != (*number >= OF_DATA)) return SC_WIRE_FIELD_BAD;
+    *len -= SC_SEAL_ROOM;
+    return SC_WIRE_OK;
+}
+
+sc_wire_result sc_seal_check(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
+    if (s) return sc_get_key_id(p) ? open_sealed(s, p, len, sealer, number) : SC_WIRE_KEY_BAD;
+    if (sc_get_key_id(p)) return SC_WIRE_KEY_BAD;
+    return sc_get_crc(p) == sc_seal_sum(p, *len) ? SC_WIRE_OK : SC_WIRE_CRC_BAD;
+}
+
+/* ---- numbers -------------------------------------------------------------------------------------------------- */
+
+int sc_numbers_take(sc_numbers *n, uint64_t number) {
+    if (number >= n->next) {
+        uint64_t ahead = number - n->next + 1;
+        if (ahead >= SC_NUMBERS_KEPT)
+            memset(n->came, 0, sizeof n->came);
+        else
+            for (uint64_t each = n->next; each < number; each++)
+                n->came[each / 64 % (SC_NUMBERS_KEPT / 64)] &= ~((uint64_t)1 << each % 64);
+        n->next = number + 1;
+    } else if (n->next - number > SC_NUMBERS_KEPT || n->came[number / 64 % (SC_NUMBERS_KEPT / 64)] >> number % 64 & 1) {
+        return 0;
+    }
+    n->came[number / 64 % (SC_NUMBERS_KEPT / 64)] |= (uint64_t)1 << number % 64;
+    return 1;
+}

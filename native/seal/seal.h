@@ -1,0 +1,85 @@
+/* How a datagram is protected on its way, and so who may have sent it: the one place that knows.
+ *
+ * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and anybody may
+ * send one. With a key it is sealed by a cipher of a library: all behind the common header is encrypted, and followed by a tag,
+ * which proves that the sealer has the key and that no byte has changed, and by the number of the sealing.
+ *
+ *     header (40 bytes, readable) | body, encrypted | tag (32) | number (8)
+ *
+ * Each sealer has a key of its own, derived from the secret and its incarnation. No number is used twice under it, and the header
+ * has 32 random bits in place of the CRC, drawn anew for each transmit: number and random bits are the nonce. So a process that
+ * is copied while it runs, with its numbers, seals nothing under a nonce of the other copy, but with a chance of 1 in 2^32.
+ *
+ * What is sealed is always a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed again.
+ */
+#pragma once
+
+#include "wire/wire.h"
+
+#define SC_SEAL_ROOM 40 /* bytes that a sealed datagram has beyond those of the plain one */
+#define SC_SEAL_TAG 32
+#define SC_SEAL_SECRET 32
+#define SC_SEAL_KEY 16
+#define SC_SEAL_NONCE 16
+
+/* The functions of a library, as libsodium declares them: crypto_aead_aegis128l_encrypt and _decrypt,
+ * crypto_generichash_blake2b_salt_personal, and randombytes. The last one is the only source of chance that an engine has. */
+typedef int (*sc_cipher_seal)(uint8_t *c, unsigned long long *c_len, const uint8_t *m, unsigned long long m_len,
+                              const uint8_t *ad, unsigned long long ad_len, const uint8_t *unused, const uint8_t *nonce,
+                              const uint8_t *key);
+typedef int (*sc_cipher_open)(uint8_t *m, unsigned long long *m_len, uint8_t *unused, const uint8_t *c,
+                              unsigned long long c_len, const uint8_t *ad, unsigned long long ad_len,
+                              const uint8_t *nonce, const uint8_t *key);
+typedef int (*sc_cipher_hash)(uint8_t *out, size_t out_len, const uint8_t *in, unsigned long long in_len,
+                              const uint8_t *key, size_t key_len, const uint8_t *salt, const uint8_t *person);
+typedef void (*sc_cipher_random)(uint8_t *p, unsigned long long len);
+typedef struct {
+    sc_cipher_seal seal;
+    sc_cipher_open open;
+    sc_cipher_hash hash;
+    sc_cipher_random random;
+} sc_cipher;
+
+/* ---- without a key: a pass over the bytes, in place --------------------------------------------------------------- */
+
+/* Puts the CRC32C into a finished datagram. */
+void sc_seal_crc(uint8_t *p, size_t len);
+/* The header of a valid data packet is about to change: its sum, for sc_seal_crc_again. 0: the packet is so small that to
+ * compute the CRC of all of it again costs less. */
+uint64_t sc_seal_crc_before(const uint8_t *p, size_t len);
+/* Only the header has changed since: the CRC of the whole packet follows from that of the headers. */
+void sc_seal_crc_again(uint8_t *p, size_t len, uint64_t before);
+
+/* ---- with a key ----------------------------------------------------------------------------------------------------- */
+
+typedef struct sc_seal sc_seal; /* NULL stands for: no key */
+
+/* `secret` has SC_SEAL_SECRET bytes, and is copied into memory that is not swapped out, dumped, or given to child processes,
+ * where the system can do that. NULL without memory. */
+sc_seal *sc_seal_new(const sc_cipher *cipher, const uint8_t *secret, uint64_t own);
+void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
+
+/* Before the datagrams of a transmit. */
+void sc_seal_begin(sc_seal *seal);
+/* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the view that the
+ * datagram names, if the sealer is not its sender. 0, or -1: this process has no secret, as it is a child of the one that had. */
+int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsigned by);
+
+/* ---- received datagrams --------------------------------------------------------------------------------------------- */
+
+/* Who sealed it: as `by` of sc_seal_close; of a datagram that sc_wire_begins approves. */
+static inline unsigned sc_sealed_by(const uint8_t *p) { return sc_get_key_id(p) & 0xff; }
+
+/* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? It is opened in place: afterwards `*len` and the bytes are those of
+ * the plain datagram. `*number` tells the datagrams of one sealer apart that are not data packets; each is higher than those
+ * before. */
+sc_wire_result sc_seal_check(sc_seal *seal, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number);
+
+/* Which of the last numbers of one sealer have come: none counts twice. */
+#define SC_NUMBERS_KEPT 1024
+typedef struct {
+    uint64_t next; /* 1 + the highest that came */
+    uint64_t came[SC_NUMBERS_KEPT / 64];
+} sc_numbers;
+/* 0: it came before, or so long ago that nobody knows. */
+int sc_numbers_take(sc_numbers *numbers, uint64_t number);

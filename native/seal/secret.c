@@ -1,0 +1,56 @@
+/* Memory for secrets. */
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#define _GNU_SOURCE
+#endif
+#include <stdlib.h>
+#include <string.h>
+
+#include "seal/seal_internal.h"
+
+static void overwrite(void *p, size_t bytes) {
+    volatile uint8_t *each = p; /* so that no compiler leaves it out */
+    while (bytes--) *each++ = 0;
+}
+
+#if defined(_WIN32)
+
+void *sc_secret_new(size_t bytes) { return calloc(1, bytes); }
+
+void sc_secret_free(void *p, size_t bytes) {
+    if (p) overwrite(p, bytes);
+    free(p);
+}
+
+#else
+
+#include <sys/mman.h>
+
+#if !defined(MAP_ANONYMOUS)
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+
+/* Each of these may fail, as a limit or an older system has it: the secret is then as safe as the rest of the process. */
+static void keep_to_itself(void *p, size_t bytes) {
+    (void)!mlock(p, bytes);
+#if defined(MADV_DONTDUMP)
+    (void)!madvise(p, bytes, MADV_DONTDUMP);
+#endif
+#if defined(MADV_WIPEONFORK)
+    (void)!madvise(p, bytes, MADV_WIPEONFORK);
+#endif
+}
+
+void *sc_secret_new(size_t bytes) {
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    keep_to_itself(p, bytes);
+    return p;
+}
+
+void sc_secret_free(void *p, size_t bytes) {
+    if (!p) return;
+    overwrite(p, bytes);
+    munmap(p, bytes);
+}
+
+#endif

@@ -1,0 +1,59 @@
+"""What the simulator sees of a datagram: its header, as ``native/wire/wire.h`` lays it out, and the frame in it."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from seqcast.core.frames.kinds import Frame, load
+from seqcast.errors import RemoteProtocolError
+from seqcast.sim.seal import HEADER, opened
+
+_HEADER = struct.Struct("<xxB9xHxxQQQ")
+CONTROL = 8  # types of datagrams: with a frame of the control plane,
+NAK = 5
+MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE,
+GROUP = (1, 3)  # and of those with messages to the group
+REPAIRED = (*MESSAGES, 14)  # sent again on request: RECORD too
+
+
+class Header(NamedTuple):
+    """Fields of the common header.
+
+    Args:
+        kind: the datagram's type.
+        key_id: 0: no key.
+    """
+
+    kind: int
+    key_id: int
+    sender: int
+    view_tag: int
+    seqno: int
+
+
+def header(datagram: bytes) -> Header:
+    """Of a whole datagram."""
+    return Header(*_HEADER.unpack_from(datagram))
+
+
+def kind(datagram: bytes) -> int:
+    """The type of a datagram; 0: it is empty, the notice of a closed port."""
+    return datagram[2] if datagram else 0
+
+
+def packet(datagram: bytes) -> bytes:
+    """What tells a packet of messages from all others: sender, view, seqno."""
+    return datagram[16:HEADER]
+
+
+def frame(datagram: bytes) -> Frame | None:
+    """The frame of the control plane in it; None: it has none, or one that nobody could read."""
+    if kind(datagram) != CONTROL:
+        return None
+    seen = header(datagram)
+    plain = opened(datagram, seen.sender) if seen.key_id else datagram
+    try:
+        return load(plain[HEADER:])
+    except RemoteProtocolError:
+        return None

@@ -1,0 +1,224 @@
+"""native/seal: without a key each datagram has a CRC. With a seal plugged in, here the simulator's, members understand
+each other, and nobody else does."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pytest
+from engines import MS, Net, make_engine
+from hostile import forge
+from project import ROOT
+
+from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, crc32c
+from seqcast.config import keys
+from seqcast.sim.seal import Nonces, opened, simulated_seal
+from seqcast.sim.wire import CONTROL, MESSAGES, header, kind
+
+SECRET = bytes(range(32))
+TAG = 7
+HEARTBEAT = 7
+MESSAGE = b"nobody on the wire may read this"
+
+
+def seal(seed: int = 1, secret: bytes = SECRET) -> dict[str, object]:
+    return {"seal": simulated_seal(random.Random(seed), secret)}
+
+
+class Watched(Net):
+    """Members with a seal; all their datagrams are kept, and the nonces of all sealings compared."""
+
+    def __init__(self, n: int, **settings: object) -> None:
+        self.sent: list[tuple[int, int, bytes]] = []
+        self.nonces = Nonces()
+        super().__init__(n, **settings)  # type: ignore[arg-type]
+        self.drop = self.note
+
+    def note(self, source: int, target: int, lane: int, datagram: bytes) -> bool:
+        self.sent.append((source, target, datagram))
+        self.nonces.sealed(self.ids[source], datagram)
+        return False
+
+
+def test_sizes_that_python_knows_are_those_of_the_kernel():
+    assert keys.ROOM == SEAL_ROOM
+    text = (ROOT / "native/seal/seal.h").read_text()
+    assert int(re.search(r"#define SC_SEAL_SECRET (\d+)", text)[1]) == keys.SECRET_BYTES
+
+
+def test_members_with_one_seal_understand_each_other_and_the_wire_shows_no_message():
+    net = Watched(3, **seal())
+    for engine in net.engines:
+        engine.send(MESSAGE)
+    net.run(100)
+    assert [len(got) for got in net.got] == [3, 3, 3]
+    assert all(MESSAGE not in datagram for _, _, datagram in net.sent)
+    assert any(MESSAGE in opened(datagram, net.ids[source], SECRET) for source, _, datagram in net.sent)
+    assert not net.nonces.violations
+    assert all(header(datagram).key_id for _, _, datagram in net.sent)
+
+
+def test_without_a_seal_each_datagram_has_its_crc():
+    net = Watched(2)
+    net.engines[0].send(MESSAGE)
+    net.run(100)
+    assert len(net.sent) > 2
+    for _, _, datagram in net.sent:
+        assert header(datagram).key_id == 0
+        assert crc32c(datagram[:4] + bytes(4) + datagram[8:]) == int.from_bytes(datagram[4:8], "little")
+
+
+@pytest.mark.parametrize("size", [10, 1000, 20_000])
+def test_a_datagram_that_was_altered_anywhere_is_dropped(size):
+    net = Net(2, packet=65_000, **seal())
+    net.engines[0].send(bytes(size))
+    ((_, _, datagram),) = net.engines[0].transmit(net.now)
+    rng = random.Random(size)
+    places = {*range(8 * 40), *range(8 * len(datagram) - 8 * SEAL_ROOM, 8 * len(datagram))}
+    places |= set(rng.sample(range(8 * len(datagram)), 50))
+    before = net.engines[1].counters()
+    for place in sorted(places):
+        altered = bytearray(datagram)
+        altered[place // 8] ^= 1 << place % 8
+        assert net.engines[1].receive(bytes(altered), bytes([1]), net.now) == 0, place
+    after = net.engines[1].counters()
+    assert after["packets_received"] == before["packets_received"]
+    behind_the_header = sum(place >= 8 * 40 for place in places)
+    assert behind_the_header > 300
+    assert after["drop_key"] - before["drop_key"] >= behind_the_header
+    assert net.engines[1].receive(datagram, bytes([1]), net.now) == 1
+    for end in (0, 39, 40, 79, 80, len(datagram) - 1):
+        assert net.engines[1].receive(datagram[:end], bytes([1]), net.now) == 0
+
+
+def test_another_secret_and_no_secret_open_nothing():
+    net = Net(2, **seal())
+    net.engines[0].send(MESSAGE)
+    ((_, _, datagram),) = net.engines[0].transmit(net.now)
+    for settings in (seal(secret=bytes(32)), {}):
+        other = Net(2, **settings)
+        assert other.engines[1].receive(datagram, bytes([1]), other.now) == 0
+        assert other.engines[1].counters()["drop_key"] == 1
+
+
+def test_a_datagram_without_a_seal_is_no_datagram_where_there_is_one():
+    net = Net(2, **seal())
+    forged = forge.Forger(TAG)
+    for datagram in (
+        forged.packet(forge.DATA, 100, 1, 1),
+        forged.control(100, b"{}"),
+        forged.heartbeat(100, 1, 0, 0, [(0, 0)] * 2),
+    ):
+        assert net.engines[1].receive(datagram, bytes([1]), net.now) == 0
+    assert net.engines[1].counters()["drop_key"] == 3
+    assert not net.engines[1].events()
+
+
+def test_what_is_no_packet_counts_once():
+    """An old heartbeat would keep a dead member alive."""
+    net = Watched(2, **seal())
+    net.run(500)
+    beats = [datagram for source, _, datagram in net.sent if source == 0 and kind(datagram) == HEARTBEAT]
+    assert len(beats) > 3
+    before = net.engines[1].counters()["drop_replay"]
+    for datagram in beats:
+        assert net.engines[1].receive(datagram, bytes([1]), net.now) == 0
+    assert net.engines[1].counters()["drop_replay"] == before + len(beats)
+
+
+def test_late_datagrams_count_if_they_are_new():
+    net = Net(2, **seal())
+    frames = []
+    for number in range(1500):
+        assert net.engines[0].control_send(b'{"n":%d}' % number)
+        ((lane, _, datagram),) = net.engines[0].transmit(net.now)
+        assert lane == LANE_CONTROL
+        frames.append(datagram)
+        net.now += MS
+    taken = [net.engines[1].receive(frames[n], bytes([1]), net.now + n * MS) for n in range(0, 1500, 2)]
+    assert taken == [1] * 750
+    now = net.now + 1500 * MS
+    late = [n for n in range(1, 1500, 2) if net.engines[1].receive(frames[n], bytes([1]), now + n * MS)]
+    assert late == list(range(1499 - 1024, 1500, 2)), "the last 1,024 numbers are known one by one"
+    again = [net.engines[1].receive(each, bytes([1]), now + 9999 * MS) for each in frames]
+    assert not any(again)
+
+
+def test_a_packet_that_is_sent_again_is_sealed_again_and_that_of_a_lost_member_by_its_holder():
+    """The nonce differs, although the packet may differ, too."""
+    net = Watched(3, **seal())
+    lose = {1}
+
+    def drop(source: int, target: int, lane: int, datagram: bytes) -> bool:
+        net.note(source, target, lane, datagram)
+        return kind(datagram) in MESSAGES and source == 0 and target in lose
+
+    net.drop = drop
+    net.engines[0].send(MESSAGE)
+    net.run(20)
+    lose.clear()
+    net.run(200)
+    assert [payload for _, payload in net.got[1]] == [MESSAGE]
+    packets = [datagram for source, target, datagram in net.sent if kind(datagram) in MESSAGES and target == 1]
+    assert len(set(packets)) == len(packets) > 1
+    assert not net.nonces.violations
+
+    # Member 1 lacks a packet, and its sender is gone: the cut names member 2 as the holder.
+    lose.add(1)
+    net.engines[0].send(b"the last one")
+    net.run(3)
+    assert len(net.got[2]) == 2 and len(net.got[1]) == 1
+    net.drop = lambda source, target, lane, datagram: net.note(source, target, lane, datagram) or 0 in (source, target)
+    for i in (1, 2):
+        net.engines[i].freeze([net.ids[0]])
+    net.engines[1].cut([2, 0, 0], [(0, 2, 2, 2)])
+    net.engines[2].cut([2, 0, 0], [])
+    net.run(300)
+    assert net.engines[1].cut_reached()
+    repairs = [d for source, _, d in net.sent if source == 2 and kind(d) in MESSAGES and header(d).sender == net.ids[0]]
+    assert repairs and header(repairs[0]).key_id & 0xFF == 1 + 2
+    assert not net.nonces.violations
+
+
+def test_a_holder_may_seal_packets_of_the_group_in_its_view_and_nothing_else():
+    net = Watched(3, **seal())
+    net.run(200)
+    kinds = Counter()
+    for _, _, datagram in net.sent:
+        claimed = bytearray(datagram)
+        claimed[12] = 3  # sealed by the third member, which it was not
+        before = net.engines[1].counters()
+        assert net.engines[1].receive(bytes(claimed), bytes([1]), net.now) == 0
+        after = net.engines[1].counters()
+        kinds.update(name for name in ("drop_view", "drop_key", "drop_own") if after[name] > before[name])
+    assert kinds["drop_view"] > 5, "it names a holder, and is no packet"
+
+
+def test_a_process_that_is_copied_with_its_numbers_seals_under_other_nonces():
+    """As a virtual machine that is cloned, or resumed twice from one snapshot."""
+    twins = [make_engine(5, **seal(chance)) for chance in (1, 2)]
+    nonces = Nonces()
+    for number in range(50):
+        for twin in twins:
+            twin.control_send(b"%d" % number)
+            for _, _, datagram in twin.transmit(0):
+                nonces.sealed(5, datagram)
+    assert len(nonces.seen) == 100
+    assert not nonces.violations
+    same = [make_engine(5, **seal(3)) for _ in range(2)]
+    for twin, payload in zip(same, (b"a", b"b"), strict=True):
+        twin.control_send(payload)
+        nonces.sealed(5, twin.transmit(0)[0][2])
+    assert nonces.violations, "with the same chance it would be the same nonce"
+
+
+def test_a_standing_frame_is_known_by_its_content():
+    net = Watched(2, **seal())
+    net.engines[0].stand(b'{"a":1}', 10 * MS, 5, net.now)
+    net.run(100)
+    frames = [datagram for source, _, datagram in net.sent if source == 0 and kind(datagram) == CONTROL]
+    assert len(frames) == 5
+    assert [event[0] for event in net.engines[1].events() if event[0] == "control"] == ["control"]
+    assert net.engines[1].counters()["drop_repeated"] == 4
