@@ -1,10 +1,10 @@
 """Makes the parts of the documentation that are facts of the code: ``python docs/render.py`` (``make figures``).
 
 docs/wire.md comes from native/wire/wire.h, docs/state-tables.md from the tables of the machines, docs/config.md from
-the settings, docs/counters.md from seqcast.api.counters, the table of frames in docs/protocol.md from
-seqcast.core.frames, that of options in docs/spark.md from seqcast.spark.options, and docs/figures.md and the headline
-of README.md from docs/figures.jsonl, in which each line is the output of one command of ``bench/figures.py``. A test
-compares the repository with the output of this script.
+the settings, docs/counters.md from seqcast.api.counters, docs/codes.md from seqcast.codes, the table of frames in
+docs/protocol.md from seqcast.core.frames, that of options in docs/spark.md from seqcast.spark.options, and
+docs/figures.md and the headline of README.md from docs/figures.jsonl, in which each line is the output of one command
+of ``bench/figures.py``. A test compares the repository with the output of this script.
 docs/state-tables.md is long and no source, so git does not keep it: it is written here and by ``make docs``.
 """
 
@@ -41,6 +41,7 @@ def rendered() -> dict[Path, str]:
         ROOT / "docs" / "wire.md": wire_page((ROOT / "native" / "wire" / "wire.h").read_text(encoding="utf-8")),
         ROOT / "docs" / "config.md": config_page(),
         ROOT / "docs" / "counters.md": counters_page(),
+        ROOT / "docs" / "codes.md": codes_page(),
         ROOT / "src" / "seqcast" / "config" / "keywords.py": settings_module(),
         ROOT / "docs" / "protocol.md": protocol_page((ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")),
         ROOT / "docs" / "spark.md": between(
@@ -308,6 +309,27 @@ def counters_page() -> str:
     for heading, counters in COUNTERS.items():
         rows = [[f"`{name}`", text] for name, text in counters.items()]
         parts += [f"## {heading}", table(["counter", "counts"], rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def codes_page() -> str:
+    """docs/codes.md from ``seqcast.codes``."""
+    from seqcast.codes import CODES, KINDS
+
+    parts = [
+        "# Codes",
+        "Made from `src/seqcast/codes.py` by `docs/render.py`; do not edit.",
+        "Each condition that seqcast reports has a code, which stays the same in all releases. The line that reports "
+        "it has the facts; this page has the cause and the remedy.",
+    ]
+    for digit, kind in KINDS.items():
+        rows = [
+            [f"`{code.number}`", code.title, code.cause, code.remedy]
+            for code in CODES.values()
+            if code.number[2] == digit
+        ]
+        if rows:
+            parts += [f"## {kind}", table(["code", "condition", "cause", "remedy"], rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,13 +1,21 @@
 """The codes of conditions that seqcast reports: each has a number that stays, a title, a cause and a remedy.
 ``docs/codes.md`` is made from this table.
-
-1xxx: the machine and its settings. 2xxx: members and the flow between them. 3xxx: membership. 4xxx: transport and
-discovery. 5xxx: keys. 6xxx: journal and Spark. 9xxx: bugs of seqcast.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
+
+KINDS = {
+    "1": "The machine and its settings",
+    "2": "Members and the flow between them",
+    "3": "Membership",
+    "4": "Transport and discovery",
+    "5": "Keys",
+    "6": "Journal and Spark",
+    "9": "Bugs of seqcast",
+}
+"""By the first digit of a code."""
 
 
 class Code(NamedTuple):
@@ -26,6 +34,25 @@ class Code(NamedTuple):
     remedy: str
 
 
+class Finding(NamedTuple):
+    """A condition, here and now.
+
+    Args:
+        code: of the condition.
+        fact: one sentence.
+        remedy: what to do about it.
+    """
+
+    code: Code
+    fact: str
+    remedy: str
+
+
+def finding(code: Code, fact: str, remedy: str = "") -> Finding:
+    """A finding whose remedy is the code's if it has no better one."""
+    return Finding(code, fact, remedy or code.remedy)
+
+
 CODES: dict[str, Code] = {}
 
 
@@ -36,6 +63,90 @@ def _code(number: int, title: str, cause: str, remedy: str) -> Code:
     return code
 
 
+NO_SOCKETS = _code(
+    1001,
+    "A member's sockets cannot be opened",
+    "No interface, address or port that the settings need, or no permission.",
+    "The text names the step that failed, and the setting or command that helps.",
+)
+ONLY_LOOPBACK = _code(
+    1002,
+    "Only loopback carries multicast",
+    "No network interface has a route for multicast, so members on other machines cannot be reached.",
+    "Give interface=, or add a route: ip route add 224.0.0.0/4 dev INTERFACE.",
+)
+INTERFACE_FAULT = _code(
+    1003,
+    "The network interface does not work",
+    "It is down, has no carrier, or lost its address.",
+    "`ip -brief link` and `ip -brief address` show its state; `ip link set NAME up`.",
+)
+SMALL_MTU = _code(
+    1004,
+    "The interface carries only small packets",
+    "Its MTU is below 1,280 bytes, so there are more packets, and each costs the same.",
+    "ip link set NAME mtu 1500, if the network carries that.",
+)
+WIRELESS = _code(
+    1005,
+    "The interface is wireless",
+    "Access points send multicasts at the lowest rate, and do not repeat lost ones.",
+    'Use a cable, or transport="unicast".',
+)
+NO_QUERIER = _code(
+    1006,
+    "A bridge snoops IGMP, and nobody asks for memberships",
+    "After 260 s it forgets who wants a group's packets, and multicast stops.",
+    "Switch the bridge's querier on, or its snooping off.",
+)
+CONTAINER = _code(
+    1007,
+    "A container",
+    "Multicast of a container reaches other containers on the same bridge at most.",
+    'For members on other machines: the network of the host, or transport="unicast".',
+)
+CLIPPED_BUFFERS = _code(
+    1104,
+    "Socket buffers are smaller than asked for",
+    "The kernel's limit is below rcvbuf or sndbuf, so senders to this member get small windows.",
+    "sysctl -w net.core.rmem_max=... net.core.wmem_max=..., with the numbers of the warning.",
+)
+NO_GSO = _code(
+    1106,
+    "Each packet is sent by itself",
+    "The kernel or the device does not take many packets in one call (UDP_SEGMENT), which costs CPU time.",
+    "Use Linux 4.18 or later and a device that supports it; gso=False silences the warning.",
+)
+NO_GRO = _code(
+    1107,
+    "Each packet is received by itself",
+    "The kernel does not join packets of one burst (UDP_GRO), which costs CPU time.",
+    "Use Linux 5.0 or later; gro=True is the default.",
+)
+SOCKET_DROPS = _code(
+    1108,
+    "Full receive buffers have dropped datagrams",
+    "Sockets of this machine, perhaps of other programs, were not read in time.",
+    "`nstat -az UdpRcvbufErrors` shows whether the number grows; raise net.core.rmem_max, or give the program a core.",
+)
+SMALL_QUOTA = _code(
+    1110,
+    "Less than one CPU core",
+    "A cgroup's quota stops this process for the rest of each period, and other members then suspect it.",
+    "Raise the CPU limit of the container to 1 at least, or remove it and keep the request.",
+)
+THROTTLED = _code(
+    1111,
+    "The CPU quota has stopped this process",
+    "A cgroup's quota was used up: the process does not run until the next period, and other members suspect it.",
+    "Raise or remove the CPU limit of the container.",
+)
+SLOW_CLOCK = _code(
+    1112,
+    "The clock is slow to read",
+    "The clock source needs a system call or a device, a microsecond or more each time.",
+    "Boot with clocksource=tsc if the machine's TSC is stable, or move to another kind of virtual machine.",
+)
 SLOW_RECEIVER = _code(
     2203,
     "Senders wait for a member",
@@ -84,6 +195,56 @@ ENDED = _code(
     "A member's process has ended without leaving the group",
     "It was killed, or has crashed. Its board shows its last state.",
     "Look at the log of the process, and at the kernel's for the OOM killer (`dmesg`).",
+)
+NO_ANSWER = _code(
+    2301,
+    "The other machine does not answer",
+    "No unicast comes back: `seqcast doctor --listen` does not run there, or a firewall or a route is in the way.",
+    "Run `seqcast doctor --listen` there, and let UDP pass to its port.",
+)
+UNICAST_LOSS = _code(
+    2302,
+    "Unicasts are lost",
+    "More than one datagram of 200, sent slowly, did not arrive: a bad cable, a duplex mismatch, or a full link.",
+    "`ethtool -S NAME` and the counters of the switch ports show where.",
+)
+NO_MULTICAST = _code(
+    2310,
+    "Multicast passes neither way",
+    "The network does not carry it, or a firewall drops 224.0.0.0/4.",
+    'transport="unicast" with seeds=; or let UDP pass to 239.255.0.0/16, and IGMP.',
+)
+MULTICAST_NOT_THERE = _code(
+    2311,
+    "The other machine does not hear our multicasts",
+    "A firewall here drops them on the way out, or one there on the way in, or a switch does not know that it wants "
+    "them.",
+    "Let UDP to 239.255.0.0/16 out here and in there; look for IGMP snooping without a querier.",
+)
+MULTICAST_NOT_HERE = _code(
+    2312,
+    "We do not hear the multicasts of the other machine",
+    "A firewall there drops them on the way out, or one here on the way in, or a switch does not know that we want "
+    "them.",
+    "Let UDP to 239.255.0.0/16 out there and in here; look for IGMP snooping without a querier.",
+)
+MULTICAST_STOPS = _code(
+    2313,
+    "Multicast stops after some minutes",
+    "A switch with IGMP snooping has forgotten who wants it: there is no querier in the network.",
+    "Switch on an IGMP querier in one switch or router of the network, or snooping off.",
+)
+PATH_SMALL = _code(
+    2321,
+    "Large packets do not pass",
+    "A part of the way (a tunnel, an overlay network) carries less than the interfaces on both ends.",
+    "packet_bytes= as the largest that passes; or the MTU of the interface, 28 bytes more; or let ICMP pass.",
+)
+NETWORK_LOSS = _code(
+    2331,
+    "A burst is lost in the network",
+    "More than 0.1 % of a second of full packets was lost, and not at the receiving socket.",
+    "`ethtool -S NAME` shows drops of the cards (rx_missed, rx_dropped); raise the rings with ethtool -G.",
 )
 BLOCKED = _code(
     3102,

@@ -5,7 +5,8 @@ import re
 from project import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PACKAGES = ("api", "blocks", "board", "core", "net", "sim", "config", "cli", "journal", "spark", "perf", "_native")
+PACKAGES = ("api", "blocks", "board", "core", "net", "sim", "config", "cli", "doctor", "journal", "spark", "perf")
+PACKAGES += ("_native",)
 
 
 def test_files_that_the_page_names_exist():

@@ -46,6 +46,7 @@ CONFIG = {"config", *(f"config.{name}" for name in ("check", "derive", "fields",
 PERF = ("arguments", "command", "paths", "processes", "report", "runs")
 BOARD = {"board", "board.judge", "board.place", "board.read", "codes"}
 OWN = {
+    "doctor": {"doctor", "doctor.command"},
     "metrics": {"api", "api.counters", "cli.metrics", "metrics", *BOARD},
     "probe": {"cli.probe", "cli.seen", *BOARD},
     "top": {"cli.seen", "cli.top", *BOARD},

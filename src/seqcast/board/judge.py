@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import seqcast.codes as codes
 from seqcast.board.read import Board
-from seqcast.codes import Code
+from seqcast.codes import Finding, finding
 
 LATE_NS = 3 * 10**9
 """A control thread, or an engine, that has written nothing for so long does not run."""
 BITS = 64
-
-
-class Finding(NamedTuple):
-    """A condition, here and now.
-
-    Args:
-        code: of the condition.
-        fact: one sentence.
-        remedy: what to do about it.
-    """
-
-    code: Code
-    fact: str
-    remedy: str
-
-
-def finding(code: Code, fact: str, remedy: str = "") -> Finding:
-    """A finding whose remedy is the code's if it has no better one."""
-    return Finding(code, fact, remedy or code.remedy)
 
 
 def way(board: Board, listener: int, speaker: int) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.judge import Finding, name_at, way
+from seqcast.board.judge import name_at, way
 from seqcast.board.read import Board
+from seqcast.codes import Finding
 
 MATRIX_MAX = 24
 """Columns of the matrix of who hears whom; of more members only the rows with trouble are named."""

@@ -1,0 +1,121 @@
+"""``seqcast doctor``: is this machine, and the path to that one, fit for a group?"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from seqcast.commandline import Parser, seconds
+from seqcast.errors import UsageError
+
+if TYPE_CHECKING:
+    from seqcast.doctor.lines import Line
+
+NEEDS = ("seqcast.doctor.local", "seqcast.doctor.path", "seqcast.doctor.listen")
+PORT = 47320
+LONG_S, LISTEN_S = 360.0, 600.0
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Prints a line for each look."""
+    if arguments.listen is not None:
+        return _listen(arguments.listen)
+    found = []
+    for line in _looks(arguments):
+        found.append(line)
+        if not arguments.json:
+            print(line.text(), flush=True)
+    failed = any(line.level == "FAIL" for line in found)
+    if arguments.json:
+        print(json.dumps({"ok": not failed, "lines": [line.item() for line in found]}))
+    else:
+        print(f"{'result':18}{_result(found)}")
+    return 1 if failed else 0
+
+
+def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
+    from seqcast.config import Config
+    from seqcast.doctor.local import look
+    from seqcast.doctor.path import Path
+
+    config = Config.from_environment()
+    if arguments.interface:
+        config = config.replace(interface=arguments.interface)
+    yield from look(config)
+    if not arguments.other:
+        return
+    host, port = _host_and_port(arguments.other)
+    try:
+        path = Path(host, port)
+    except OSError as error:
+        raise UsageError(f"--with {arguments.other}: {error.strerror or error}") from None
+    try:
+        yield from path.look(arguments.long or 0.0)
+    finally:
+        path.close()
+
+
+def _result(found: Sequence[Line]) -> str:
+    levels = {line.word: line.level for line in found}
+    if levels.get("unicast", "FAIL") != "FAIL" and levels.get("multicast") == "FAIL":
+        return 'unicast works, multicast does not: transport="unicast" with seeds= needs no multicast'
+    if "FAIL" in levels.values():
+        return "a group does not work like this"
+    return "a group works, and the warnings say what costs speed" if "WARN" in levels.values() else "a group works"
+
+
+def _listen(text: str) -> int:
+    from seqcast.doctor.listen import Listener
+
+    port = PORT if text == "" else _port(text)
+    try:
+        listener = Listener("", port)
+    except OSError as error:
+        raise UsageError(f"--listen: UDP port {port}: {error.strerror}") from None
+    try:
+        print(f"listens on UDP ports {port} and {port + 1} for {LISTEN_S:.0f} s", flush=True)
+        listener.run(LISTEN_S)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        listener.close()
+    return 0
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    return (host, _port(port)) if colon else (text, PORT)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65534:
+        raise UsageError(f"{text!r} must be a UDP port, 1 to 65534")
+    return int(text)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    result = Parser(
+        "doctor",
+        "Check whether this machine, and the path to another one, is fit for a group. Each line has a level (ok,\n"
+        "note, WARN, FAIL), the fact, and if something is wrong, a code (docs/codes.md) and what to do.",
+        "exit status: 0; 1 if a line says FAIL\n"
+        "example: seqcast doctor --listen on one machine, then seqcast doctor --with 10.0.0.7 on the other (IPv4)",
+    )
+    result.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
+    result.add_argument("--with", dest="other", metavar="HOST[:PORT]", help="measure the path to HOST")
+    result.add_argument(
+        "--listen", nargs="?", const="", metavar="PORT", help="be the other end, for ten minutes (UDP 47320 and 47321)"
+    )
+    result.add_argument(
+        "--long",
+        type=seconds,
+        nargs="?",
+        const=LONG_S,
+        metavar="S",
+        help="with --with: repeat multicasts for S seconds (360), as switches forget memberships after 260",
+    )
+    result.add_argument("--json", action="store_true", help="print one JSON object")
+    return result.parse_args(argv)

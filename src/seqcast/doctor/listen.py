@@ -1,0 +1,144 @@
+"""The other end of a path: ``seqcast doctor --listen``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seqcast.doctor.datagrams import (
+    BYTES_MAX,
+    GROUP,
+    SINGS_MAX,
+    address_towards,
+    join,
+    multicast_receiver,
+    multicast_sender,
+    pack,
+    unicast_socket,
+    unpack,
+    whole_only,
+)
+
+CLIENTS_MAX = 16
+SIZES_MAX = 64
+SLICE_S = 0.2
+
+
+@dataclass
+class _Client:
+    """What came from a client."""
+
+    address: tuple[str, int]
+    proof: str
+    counts: dict[str, int] = field(default_factory=dict)
+    sizes: set[int] = field(default_factory=set)
+
+
+class Listener:
+    """Answers doctors on other machines.
+
+    Args:
+        address: of this machine, "" for all.
+        port: UDP port; multicasts come to the next one.
+
+    Raises:
+        OSError: a port is in use.
+    """
+
+    def __init__(self, address: str, port: int) -> None:
+        self.port = port
+        self._unicast = unicast_socket(address, port)
+        whole_only(self._unicast, ask_path=False)
+        self._multicast: socket.socket | None = None
+        self._joined: set[str] = set()
+        self._clients: OrderedDict[str, _Client] = OrderedDict()
+
+    def close(self) -> None:
+        """Closes the sockets."""
+        self._unicast.close()
+        if self._multicast is not None:
+            self._multicast.close()
+
+    def run(self, seconds: float) -> None:
+        """Answers for so long."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            open_now = [each for each in (self._unicast, self._multicast) if each is not None]
+            for ready in select.select(open_now, [], [], min(left, SLICE_S))[0]:
+                with contextlib.suppress(OSError):  # of an earlier answer: that port is closed now
+                    datagram, source = ready.recvfrom(BYTES_MAX)
+                    self._take(datagram, source, multicast=ready is self._multicast)
+
+    def _take(self, datagram: bytes, source: tuple[str, int], *, multicast: bool) -> None:
+        fields = unpack(datagram)
+        token, kind = fields.get("token", ""), str(fields.get("t"))
+        if not token or len(token) > 64:
+            return
+        if kind == "hello" and not multicast:
+            self._hello(datagram, token, source)
+        elif (client := self._clients.get(token)) is not None:
+            if multicast or source == client.address:
+                self._count(client, "heard" if multicast else kind, fields, datagram)
+
+    def _hello(self, datagram: bytes, token: str, source: tuple[str, int]) -> None:
+        client = self._clients.get(token)
+        if client is None:
+            client = self._clients[token] = _Client(source, secrets.token_hex(8))
+            while len(self._clients) > CLIENTS_MAX:
+                self._clients.popitem(last=False)
+        self._listen_towards(source)
+        answer = pack(t="hi", token=token, proof=client.proof, host=socket.gethostname()[:64])
+        if len(answer) <= len(datagram):
+            self._unicast.sendto(answer, source)
+
+    def _listen_towards(self, source: tuple[str, int]) -> None:
+        here = address_towards(*source)
+        if here not in self._joined and len(self._joined) < CLIENTS_MAX:
+            self._joined.add(here)
+            with contextlib.suppress(OSError):  # no multicast on that interface
+                if self._multicast is None:
+                    self._multicast = multicast_receiver(here, self.port)
+                else:
+                    join(self._multicast, here)
+
+    def _count(self, client: _Client, kind: str, fields: dict[str, Any], datagram: bytes) -> None:
+        if kind in ("heard", "ping", "size", "burst"):
+            client.counts[kind] = client.counts.get(kind, 0) + 1
+        if kind in ("ping", "size"):
+            if kind == "size" and len(client.sizes) < SIZES_MAX:
+                client.sizes.add(len(datagram))
+            self._unicast.sendto(datagram, client.address)
+        elif kind == "ask":
+            drops = {"drops": socket_drops(self._unicast)}
+            answer = pack(t="told", token=fields["token"], i=fields.get("i"), sizes=sorted(client.sizes),
+                          counts=client.counts | drops)  # fmt: skip
+            if len(answer) <= len(datagram):
+                self._unicast.sendto(answer, client.address)
+        elif kind == "sing" and fields.get("proof") == client.proof:
+            self._sing(client, str(fields["token"]), fields.get("n"))
+
+    def _sing(self, client: _Client, token: str, n: object) -> None:
+        """Multicasts for a client that has shown its address."""
+        with contextlib.suppress(OSError), multicast_sender(address_towards(*client.address)) as sender:
+            for i in range(min(n, SINGS_MAX) if isinstance(n, int) else 0):
+                sender.sendto(pack(t="song", token=token, i=i), (GROUP, self.port + 1))
+                time.sleep(0.002)
+
+
+def socket_drops(of: socket.socket) -> int:
+    """Datagrams that the kernel dropped as the socket's buffer was full; 0 if that is not known."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        inode = os.fstat(of.fileno()).st_ino
+        for line in Path("/proc/self/net/udp").read_text(encoding="ascii").splitlines()[1:]:
+            row = line.split()
+            if int(row[9]) == inode:
+                return int(row[12])
+    return 0

@@ -1,0 +1,183 @@
+"""Looks at this machine: the interface and the sockets as a member would open them, and what the system says of its
+CPUs, clock and network."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import seqcast.codes as codes
+from seqcast._native.driver import Driver, describe_address
+from seqcast._native.engine import Engine
+from seqcast.config import Config
+from seqcast.config.derive import engine_settings
+from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
+from seqcast.errors import ConfigError
+from seqcast.net.errors import clipped_buffers
+from seqcast.net.interface import fault
+from seqcast.net.runner import group_tag, open_driver
+
+CLUSTER = "seqcast doctor"
+MEMBER = 1  # any id: no datagram is sent in its name
+MTU_MIN = 1280
+UDP_SEGMENT, SEGMENTS = 103, 4  # of Linux, udp(7)
+QUICK_CLOCKS = {"tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "xen", "riscv_clocksource"}
+CORES_MIN = 1.0
+
+
+def look(config: Config, root: Path = Path("/")) -> Iterator[Line]:
+    """The lines about this machine.
+
+    Args:
+        config: settings of the member that would run here.
+        root: of the file systems of the system: another one in tests.
+    """
+    engine = Engine(member_id=MEMBER, group_tag=group_tag(CLUSTER), seed=1, **engine_settings(config))
+    try:
+        driver = open_driver(engine, CLUSTER, MEMBER, config)
+    except ConfigError as error:
+        yield Line(FAIL, "interface", str(error), codes.NO_SOCKETS)
+    else:
+        try:
+            yield from _sockets(driver, config, root)
+        finally:
+            driver.close()
+    yield from _cpus(root)
+    yield clock(root)
+    yield from _container(root)
+
+
+def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
+    name, address = driver.interface, describe_address(driver.address).rpartition(":")[0]
+    said = f"{name} {address}, MTU {driver.mtu}{_speed(root, name)}"
+    if trouble := fault(driver):
+        yield Line(FAIL, "interface", trouble, codes.INTERFACE_FAULT)
+    elif driver.loopback and config.interface not in ("lo", name, address):
+        yield Line(WARN, "interface", f"{said}: only members on this machine can be reached", codes.ONLY_LOOPBACK)
+    else:
+        yield Line(OK, "interface", said)
+    if driver.mtu < MTU_MIN:
+        yield Line(WARN, "mtu", f"{name} carries {driver.mtu} bytes", codes.SMALL_MTU)
+    if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
+        fact, _, remedy = clipped.partition(". Raise the limit: ")
+        yield Line(WARN, "buffers", fact, codes.CLIPPED_BUFFERS, remedy)
+    else:
+        given = driver.rcvbuf_granted >> 10, driver.sndbuf_granted >> 10
+        yield Line(OK, "buffers", f"{given[0]} KiB to receive, {given[1]} KiB to send")
+    if sys.platform.startswith("linux"):
+        yield segments(address, name)
+        if driver.gro:
+            yield Line(OK, "gro", "packets of one burst arrive together")
+        elif not driver.loopback:  # where the kernel joins nothing
+            yield Line(WARN, "gro", "each packet is received by itself", codes.NO_GRO)
+        yield from _network(root, name)
+
+
+def _speed(root: Path, name: str) -> str:
+    with contextlib.suppress(OSError, ValueError):
+        if (speed := int(_read(root, f"sys/class/net/{name}/speed"))) > 0:
+            return f", {speed:,} Mb/s"
+    return ""
+
+
+def segments(address: str, name: str) -> Line:
+    """Does the kernel cut one send into packets (UDP_SEGMENT), and the device itself?"""
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.bind((address, 0))
+            sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 100)
+            sender.sendto(bytes(100 * SEGMENTS), sender.getsockname()[:2])
+    except OSError as error:
+        return Line(WARN, "gso", f"UDP_SEGMENT does not work here: {error.strerror}", codes.NO_GSO)
+    most = _gso_max_segs(name)
+    if most == 1:
+        return Line(WARN, "gso", f"{name} takes one packet at a time (gso_max_segs 1)", codes.NO_GSO)
+    return Line(OK, "gso", "many packets are sent in one call")
+
+
+def _gso_max_segs(name: str) -> int:
+    """0: not known."""
+    if shutil.which("ip") is None:
+        return 0
+    with contextlib.suppress(OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        said = subprocess.run(["ip", "-j", "-d", "link", "show", "dev", name], capture_output=True, timeout=10).stdout
+        return int(json.loads(said)[0].get("gso_max_segs", 0))
+    return 0
+
+
+def _network(root: Path, name: str) -> Iterator[Line]:
+    device = root / "sys/class/net" / name
+    if (device / "wireless").exists() or (device / "phy80211").exists():
+        yield Line(WARN, "wireless", f"{name} is wireless", codes.WIRELESS)
+    bridge = name if (device / "bridge").exists() else ""
+    with contextlib.suppress(OSError):
+        bridge = bridge or os.path.basename(os.readlink(device / "master"))
+    if bridge:
+        snoops = _read(root, f"sys/class/net/{bridge}/bridge/multicast_snooping")
+        asks = _read(root, f"sys/class/net/{bridge}/bridge/multicast_querier")
+        if snoops == "1" and asks == "0":
+            remedy = f"echo 1 > /sys/class/net/{bridge}/bridge/multicast_querier"
+            fact = f"bridge {bridge} snoops IGMP and asks for no membership itself"
+            yield Line(WARN, "igmp", fact, codes.NO_QUERIER, remedy)
+    lost = dropped(_read(root, "proc/net/snmp"))
+    if lost:
+        yield Line(
+            NOTE, "drops", f"full receive buffers have dropped {lost:,} datagrams since boot", codes.SOCKET_DROPS
+        )
+
+
+def dropped(snmp: str) -> int:
+    """Datagrams that this machine dropped because a socket's receive buffer was full, by /proc/net/snmp."""
+    rows = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")]
+    if len(rows) < 2:
+        return 0
+    return int(dict(zip(rows[0], rows[1], strict=False)).get("RcvbufErrors", 0))
+
+
+def _cpus(root: Path) -> Iterator[Line]:
+    said = _read(root, "proc/self/cgroup")
+    group = next((line.partition("::")[2] for line in said.splitlines() if line.startswith("0::")), "/")
+    folders = [f"sys/fs/cgroup{group.rstrip('/')}", "sys/fs/cgroup"]
+    quota, throttled = 0.0, 0
+    for folder in folders:
+        numbers = _read(root, f"{folder}/cpu.max").split()
+        if len(numbers) == 2 and numbers[0].isdecimal() and numbers[1].isdecimal():
+            quota = quota or int(numbers[0]) / max(int(numbers[1]), 1)
+        stat = dict(line.split() for line in _read(root, f"{folder}/cpu.stat").splitlines() if line.count(" ") == 1)
+        throttled = throttled or int(stat.get("nr_throttled", 0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if throttled:
+        fact = f"a quota of {quota:g} cores has stopped this process {throttled:,} times"
+        yield Line(WARN, "cpu", fact, codes.THROTTLED)
+    elif 0 < quota < CORES_MIN:
+        yield Line(WARN, "cpu", f"a quota of {quota:g} cores", codes.SMALL_QUOTA)
+    else:
+        yield Line(OK, "cpu", f"{cores} cores" + (f", a quota of {quota:g}" if quota else ""))
+
+
+def clock(root: Path) -> Line:
+    """Is the clock read without a system call?"""
+    source = _read(root, "sys/devices/system/clocksource/clocksource0/current_clocksource")
+    if source and source not in QUICK_CLOCKS:
+        return Line(WARN, "clock", f"the clock source is {source}", codes.SLOW_CLOCK)
+    return Line(OK, "clock", source or "not known")
+
+
+def _container(root: Path) -> Iterator[Line]:
+    if any((root / name).exists() for name in (".dockerenv", "run/.containerenv")):
+        yield Line(NOTE, "container", "this is a container", codes.CONTAINER)
+
+
+def _read(root: Path, name: str) -> str:
+    """A file of the system; "" if there is none."""
+    try:
+        return (root / name).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,200 @@
+"""``seqcast doctor``: each planted fault has exactly its code, and a healthy machine or pair has none."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from netns import lonely, network, python, segmented
+
+import seqcast.codes as codes
+from seqcast import cli
+from seqcast.config import Config
+from seqcast.doctor import local
+from seqcast.doctor.datagrams import pack, unpack
+from seqcast.doctor.lines import Line
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads files of Linux")
+netns = pytest.mark.netns
+__all__ = ["lonely", "network", "segmented"]
+
+
+def doctor(place, *options, before=()):
+    """Level and code of each line with a code, and all lines; ``before``: goes before the command."""
+    command = [*place.prefix, *before, sys.executable, "-m", "seqcast", "doctor", "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 1), done.stderr
+    said = json.loads(done.stdout)
+    assert said["ok"] == (done.returncode == 0)
+    return {(line["level"], line["code"]) for line in said["lines"] if line["code"]} - MACHINE, said["lines"]
+
+
+MACHINE = {("note", "SC1007"), ("WARN", "SC1112"), ("WARN", "SC1110"), ("WARN", "SC1111"), ("WARN", "SC1104")}
+"""Conditions of the machine that runs the tests, which tests below plant in other ways."""
+
+
+@contextlib.contextmanager
+def rules(place, *lines):
+    """Rules of a firewall; the table has the chains ``in`` and ``out``."""
+    place.run(
+        "nft",
+        "add table inet sick; add chain inet sick in { type filter hook input priority 0; }; "
+        "add chain inet sick out { type filter hook output priority 0; }; "
+        + "; ".join(f"add rule inet sick {line}" for line in lines),
+    )
+    try:
+        yield
+    finally:
+        place.run("nft", "delete table inet sick")
+
+
+@pytest.fixture
+def pair(network):
+    """Two places; on the second one the doctor listens."""
+    here, there = network[:2]
+    listener = python(there, "-m", "seqcast", "doctor", "--listen")
+    assert "listens" in listener.stdout.readline()
+    yield here, there
+    listener.kill()
+    listener.communicate()
+
+
+@netns
+def test_a_healthy_pair_has_no_finding(pair):
+    here, there = pair
+    found, lines = doctor(here, "--with", there.address)
+    assert found == set(), lines
+    words = {line["word"] for line in lines}
+    assert {"interface", "buffers", "unicast", "multicast", "path", "burst"} <= words
+
+
+FAULTS = {
+    "in": (["in ip daddr 224.0.0.0/4 udp dport 47321 drop"], {("FAIL", "SC2312")}),
+    "out": (["out ip daddr 224.0.0.0/4 udp dport 47321 drop"], {("FAIL", "SC2311")}),
+    "both": (
+        ["in ip daddr 224.0.0.0/4 udp dport 47321 drop", "out ip daddr 224.0.0.0/4 udp dport 47321 drop"],
+        {("FAIL", "SC2310")},
+    ),
+    "large": (["in ip protocol udp ip length > 1450 drop"], {("WARN", "SC2321")}),
+    "loss": (["in ip saddr 10.99.0.2 udp sport 47320 numgen random mod 100 < 20 drop"], {("WARN", "SC2302")}),
+    "deaf": (["in udp sport 47320 drop"], {("FAIL", "SC2301")}),
+}
+
+
+@netns
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_of_the_path_has_exactly_its_code(pair, fault):
+    here, there = pair
+    planted, expected = FAULTS[fault]
+    with rules(here, *planted):
+        found, lines = doctor(here, "--with", there.address)
+    assert found == expected, lines
+    if fault == "large":
+        assert any("1422 bytes pass, 1444 do not, and no ICMP says so" in line["fact"] for line in lines)
+
+
+@netns
+def test_a_burst_that_the_network_loses_is_told_from_one_that_a_socket_loses(pair):
+    here, there = pair
+    with rules(there, "in udp dport 47320 ip length > 1000 numgen random mod 100 < 5 drop"):
+        found, lines = doctor(here, "--with", there.address)
+    assert found == {("WARN", "SC2331")}, lines
+
+
+@netns
+@pytest.mark.long
+def test_multicast_that_stops_later_is_found_by_a_long_run(pair):
+    here, there = pair
+    rule = "in ip daddr 224.0.0.0/4 udp dport 47321 limit rate over 1/hour burst 30 packets drop"
+    with rules(here, rule):
+        found, lines = doctor(here, "--with", there.address, "--long", "6")
+    assert found == {("FAIL", "SC2313")}, lines
+    assert doctor(here, "--with", there.address, "--long", "3")[0] == set()
+
+
+@netns
+def test_without_a_network_only_loopback_is_left(lonely):
+    found, lines = doctor(lonely)
+    assert found == {("WARN", "SC1002")}, lines
+    assert doctor(lonely, "--interface", "lo")[0] == set()
+    assert doctor(lonely, "--interface", "no-such")[0] == {("FAIL", "SC1001")}
+
+
+@netns
+def test_an_interface_without_carrier_that_cuts_no_segments_or_is_narrow(segmented):
+    here = segmented[0]
+    assert doctor(here)[0] == {("WARN", "SC1106")}
+    assert doctor(here, before=["env", "SEQCAST_GRO=0"])[0] == {("WARN", "SC1106"), ("WARN", "SC1107")}
+    here.run("ip", "link", "set", "eth0", "mtu", "1000")
+    assert doctor(here)[0] == {("WARN", "SC1106"), ("WARN", "SC1004")}
+    here.run("ip", "link", "set", "eth0", "mtu", "1500")
+    subprocess.run(["ip", "-n", here.bridge, "link", "set", here.port, "down"], check=True)
+    assert ("FAIL", "SC1003") in doctor(here, "--interface", "eth0")[0]
+
+
+WITHOUT_NET_ADMIN = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(24, 12, 0, 0, 0)  # the kernel's limits hold
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@netns
+def test_buffers_beyond_the_kernels_limit(lonely):
+    before = [sys.executable, "-c", WITHOUT_NET_ADMIN]
+    _, lines = doctor(lonely, "--interface", "lo", before=before)
+    told = [line for line in lines if line["code"] == "SC1104"]
+    limit = int(Path("/proc/sys/net/core/rmem_max").read_text())
+    assert bool(told) == (limit < Config().rcvbuf)
+    assert all("sysctl -w net.core.rmem_max=" in line["remedy"] for line in told)
+
+
+BRIDGE = "sys/class/net/lo/bridge"
+
+
+@linux
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, set()),
+        ({"sys/class/net/lo/wireless/x": ""}, {"SC1005"}),
+        (
+            {f"{BRIDGE}/multicast_snooping": "1", f"{BRIDGE}/multicast_querier": "0"},
+            {"SC1006"},
+        ),
+        ({f"{BRIDGE}/multicast_snooping": "1", f"{BRIDGE}/multicast_querier": "1"}, set()),
+        ({".dockerenv": ""}, {"SC1007"}),
+        ({"proc/net/snmp": "Udp: InDatagrams RcvbufErrors\nUdp: 10 3\n"}, {"SC1108"}),
+        ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "50000 100000"}, {"SC1110"}),
+        ({"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "max 100000"}, set()),
+        ({"sys/fs/cgroup/cpu.max": "200000 100000", "sys/fs/cgroup/cpu.stat": "nr_throttled 4"}, {"SC1111"}),
+        ({"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}, {"SC1112"}),
+        ({"sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc"}, set()),
+    ],
+)
+def test_a_condition_of_the_machine_has_its_code(tmp_path, files, expected):
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    config = Config(interface="lo", rcvbuf=65536, sndbuf=65536)
+    assert {line.code.number for line in local.look(config, tmp_path) if line.code} == expected
+
+
+def test_a_line_names_its_code_and_what_to_do():
+    line = Line("WARN", "clock", "the clock source is hpet", codes.SLOW_CLOCK)
+    assert line.text().startswith("WARN  clock       the clock source is hpet  SC1112  Boot with clocksource=tsc")
+    assert line.item()["remedy"] == codes.SLOW_CLOCK.remedy
+
+
+def test_datagrams_of_others_are_ignored():
+    for bad in (b"", b"{", b"[]\n", b"{}", b'{"token":1}', b"\xff\n", b"[" * 100_000):
+        assert unpack(bad) == {}
+    assert unpack(pack(200, t="x", token="a")) == {"t": "x", "token": "a"} and len(pack(200, t="x")) == 200
+
+
+def test_bad_arguments_are_one_line(capsys):
+    assert cli.main(["doctor", "--listen", "x"]) == 2
+    assert "must be a UDP port" in capsys.readouterr().err

@@ -1,0 +1,110 @@
+"""The registry of codes, and the findings that are made from the board of one member."""
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from project import ROOT
+
+import seqcast.codes as codes
+from seqcast.board.judge import readiness, troubles, way
+from seqcast.board.read import Board, pid_namespace
+
+SECOND = 10**9
+
+
+def test_every_code_has_a_kind_and_says_what_to_do():
+    for number, code in codes.CODES.items():
+        assert re.fullmatch(r"SC\d{4}", number) and number[2] in codes.KINDS
+        assert code.title and code.cause.endswith(".") and code.remedy.endswith((".", "warning.", "."))
+
+
+def test_every_code_has_a_test():
+    tested = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("**/*.py"))
+    assert [number for number in codes.CODES if number not in tested] == []
+
+
+def test_every_code_is_used():
+    names = {name: code for name, code in vars(codes).items() if isinstance(code, codes.Code)}
+    assert len(names) == len(codes.CODES)
+    sources = [path for path in (ROOT / "src/seqcast").glob("**/*.py") if path.name != "codes.py"]
+    text = "".join(path.read_text("utf-8") for path in sources)
+    assert [name for name in names if f"codes.{name}" not in text] == []
+
+
+def board(**changes):
+    """Of member a, rank 0 of three, in which all is well."""
+    now = 1000 * SECOND
+    names = ("a", "b", "c")
+    view = {"members": [{"id": i, "name": name, "address": "x"} for i, name in enumerate(names, 1)]}
+    about = {
+        "cluster": "c", "name": "a", "pid": 1, "pids": "elsewhere" + pid_namespace(), "updated": now, "view": view,
+        "transport": "multicast", "status": {"name": "member", "reason": ""},
+    }  # fmt: skip
+    gauges = {"posted": now, "heartbeat_ns": SECOND // 20, "last": 10, "rank": 0}
+    rows = [defaultdict(int, id=i, present=1, heard=now) for i in (1, 2, 3)]
+    for key, value in changes.items():
+        kind, _, name = key.partition("__")
+        {"about": about, "gauges": gauges}.get(kind, about)[name] = value
+    return Board(Path("x"), about, {}, defaultdict(int, gauges), tuple(rows), (), now, frozenset())
+
+
+def numbers(seen):
+    return [each.code.number for each in troubles(seen, 1.0)]
+
+
+def test_nothing_is_wrong_with_a_healthy_group():
+    assert numbers(board()) == [] and readiness([board()], 3, 1.0) == ""
+
+
+@pytest.mark.parametrize(
+    ("row", "field", "bits", "how", "code"),
+    [
+        (1, "unheard_0", 0b100, "u", "SC2210"),
+        (1, "mute_0", 0b100, "m", "SC2212"),
+        (2, "unheard_0", 0b001, "u", "SC2210"),
+    ],
+)
+def test_a_link_that_is_cut_is_named_with_its_direction(row, field, bits, how, code):
+    seen = board()
+    seen.members[row][field] = bits
+    speaker = bits.bit_length() - 1
+    assert numbers(seen) == [code] and way(seen, row, speaker) == how
+    fact = troubles(seen, 1.0)[0].fact
+    assert fact.split()[0 if code == "SC2210" else -1] == "abc"[row]
+
+
+def test_a_link_that_carries_nothing_is_worse():
+    seen = board()
+    seen.members[2]["unheard_0"] = seen.members[2]["mute_0"] = 0b010
+    assert numbers(seen) == ["SC2211"] and troubles(seen, 1.0)[0].fact == "c does not hear b at all"
+    assert "(SC2211)" in readiness([seen], 3, 1.0)
+    seen = board()  # this member itself has heard nothing for long
+    seen.members[0]["unheard_0"] = 0b010
+    seen.members[1]["heard"] -= 10 * SECOND
+    assert numbers(seen) == ["SC2211"]
+
+
+def test_by_the_unicast_transport_it_is_no_fault_to_be_heard_by_unicast():
+    seen = board(about__transport="unicast")
+    assert way(seen, 0, 1) == "u" and numbers(seen) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"about__status": {"name": "blocked", "reason": "a pause"}}, "SC3102"),
+        ({"gauges__held_by": 2, "gauges__held_since": 990 * SECOND}, "SC2203"),
+        ({"gauges__awaited_since": 990 * SECOND}, "SC2205"),
+        ({"about__updated": 990 * SECOND}, "SC2206"),
+        ({"gauges__posted": 990 * SECOND}, "SC2207"),
+        ({"gauges__posted": 0}, "SC3005"),
+    ],
+)
+def test_a_condition_of_a_member_has_its_code(changes, code):
+    assert numbers(board(**changes)) == [code] and readiness([board(**changes)], 3, 1.0)
+
+
+def test_a_stall_that_has_just_begun_is_no_trouble():
+    assert numbers(board(gauges__held_by=2, gauges__held_since=1000 * SECOND - SECOND // 2)) == []
