@@ -217,6 +217,11 @@ class Options:
         return not faults and self.loss <= 0.1
 
     @property
+    def none_is_slow(self) -> bool:
+        """No application, disk or link keeps a living receiver behind the others."""
+        return self.calm and not (self.slow_disks or self.state or self.full or self.crashes or self.hasty)
+
+    @property
     def watches_repairs(self) -> bool:
         """Nothing but loss, or not even that: repairs can be bounded."""
         others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full

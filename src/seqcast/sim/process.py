@@ -32,6 +32,7 @@ from seqcast.core.vocabulary import (
     PauseOver,
     SeedsFound,
     Send,
+    SendersHeld,
     StateHeld,
     StatePlan,
     TakeState,
@@ -330,6 +331,9 @@ class Process:
         for report in came:
             if isinstance(report, FrameReceived):
                 self._note_view(report.payload)
+            elif isinstance(report, SendersHeld) and report.how != "over":
+                self.record.named.append((report.member, report.how))
+                self.trace(f"names {self.name_of(report.member)} as {report.how}")
         self._carry_out(self.endpoint.step([*inputs, *came], self.now))
         while self.endpoint.pending:
             self._carry_out(self.endpoint.step((), self.now))

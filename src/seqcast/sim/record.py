@@ -121,6 +121,7 @@ class Record:
         repeated: views that were installed under another attempt than the one that made them.
         error, waiting: why it could not join, or cannot yet.
         leave_ns: patience of the application's ``leave``.
+        named: (member, how) of each receiver that its engine has named as one for which senders wait.
         frames_bad: received frames that no member may send.
         packets_sent: datagrams that its process has put on the wire.
     """
@@ -173,6 +174,7 @@ class Record:
     waiting: str = ""
     leaving: bool = False
     left: Left | None = None
+    named: list[tuple[int, str]] = field(default_factory=list)
     frames_bad: int = 0
     packets_sent: int = 0
 

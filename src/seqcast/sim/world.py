@@ -198,6 +198,7 @@ class World:
         violations += self.needless[:VIOLATIONS_MAX]
         violations += self.network.repairs.check() if self.network.repairs else ()
         violations += self.nonces.violations[:VIOLATIONS_MAX]
+        violations += first(liveness.check_named(records)) if self.options.none_is_slow else ()
         if in_primary:
             violations += first(primary.check_primary(records, self.allowed))
             violations += first(primary.check_histories(records))

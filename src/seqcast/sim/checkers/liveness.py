@@ -74,6 +74,14 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
             yield from _check_lost(record, peer)
 
 
+def check_named(records: Sequence[Record]) -> Iterator[str]:
+    """Where no receiver is slow, nobody is told that senders wait for one."""
+    names = {record.id: record.name for record in records}
+    for record in records:
+        for member, how in record.named:
+            yield f"needless: {record} is told that senders wait for {names.get(member)}, which is {how}"
+
+
 def _check_unicasts(record: Record, peer: Record) -> Iterator[str]:
     """All that ``peer`` sent to ``record`` since both are together was delivered."""
     begin = 0
