@@ -9,6 +9,7 @@ from seqcast.core import log
 from seqcast.core.frames.closing import Start
 from seqcast.core.frames.ring import Token
 from seqcast.core.vocabulary import Log, MemberSuspected
+from seqcast.sim.options import MS, SECOND
 
 
 def told(parts=log.PARTS, debugged=()):
@@ -80,6 +81,32 @@ def test_a_suspicion_and_the_exclusion_that_follows_say_why(evidence, why):
     stage.until(1300)
     assert lines[0] == f"a: suspects c: {why}"
     assert [line for line in lines if f"[a, b]: c was excluded ({why}); took" in line], lines
+
+
+def test_sends_that_wait_for_long_for_a_view_change_are_told_once_with_who_is_awaited():
+    """The Python of b is busy while c leaves: its engine lives, so it is not excluded for long."""
+    stage = Stage()
+    stage.group("a", "b", "c")
+    (_, of_a), (_, of_c) = with_lines(stage, "a"), with_lines(stage, "c")
+    stage.node("b").stall(stage.clock.now + 3 * SECOND)
+    stage.node("c").record.leave_ns = 10 * SECOND
+    stage.node("c").leave()
+    stage.until(3900)
+    assert [line for line in of_a if "waited" in line] == [
+        "a: sends have waited for 1 s: the view is being closed, and no answer has come from b"
+    ]
+    assert [line for line in of_c if "waited" in line] == ["c: sends have waited for 1 s: the view is being closed by a"]
+
+
+def test_a_pause_that_lasts_is_told_once_with_the_name_of_its_owner():
+    stage = Stage()
+    stage.group("a", "b")
+    _, lines = with_lines(stage, "b")
+    for begin, length in ((1000, 900), (2500, 1800)):
+        stage.clock.at(begin * MS, stage.node("a").application.suspend, length * MS)
+        stage.until(begin + length - 50)
+        told = [line for line in lines if "waited" in line]
+    assert told == ["b: sends have waited for 1 s: a paused the group"] and lines[0] == told[0]
 
 
 def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():

@@ -851,7 +851,7 @@ def test_the_status_of_a_member_says_why():
         assert a.status == "member" and not a.status.reason
         with b.suspended(LIMIT_S):
             wait_until(lambda: a.status == "blocked")
-            assert a.status.reason == "a member paused the group"
+            assert a.status.reason == f"{b.member.name} paused the group"
         wait_until(lambda: a.status == "member")
         a.send(b"waits to be received", timeout=LIMIT_S)
         seen.clear()

@@ -116,7 +116,7 @@ class Endpoint:
         self.log = LogLines(self.context)
         self.holdups = Holdups(self.context, self.log)
         self.machines = Machines(self.context)
-        self._markers = Markers(self.context, self.machines)
+        self._markers = Markers(self.context, self.machines, self.log)
         self._router = Router(self.context, self.machines, self.log)
         self.installer = Installer(self.context, self.machines, self._markers, self.log)
         self._inputs: deque[Input] = deque()
@@ -197,7 +197,7 @@ class Endpoint:
         self._inputs.extend(inputs)
         if self.pending or now_ns >= self._due:
             self._run()
-            self._due = self.machines.due()
+            self._due = min(self.machines.due(), self._markers.due())
         effects = self.context.effects + self.log.take()
         self.context.effects.clear()
         return effects
@@ -215,6 +215,8 @@ class Endpoint:
                 machine.run_timers()
                 if not self._carry_out():
                     return
+        if self.context.now >= self._markers.due():
+            self._markers.run_timers()
         self.machines.lifecycle.review(bool(self.machines.participant.minority))
         if self._carry_out():
             self._review()

@@ -6,15 +6,20 @@ messages. Its meaning is registered before the engine gets it, because another t
 
 from __future__ import annotations
 
-from seqcast.core.context import Context
+from seqcast.core.context import NEVER, Context
+from seqcast.core.log import LogLines
 from seqcast.core.vocabulary import Meaning, Minority
 from seqcast.core.wiring import Machines
 from seqcast.events import Blocked, InterfaceChanged, Unblocked
 
+LONG_NS = 1_000_000_000
+"""If sending is closed for so long, a warning names those that are waited for."""
+
 
 class Markers:
-    def __init__(self, context: Context, machines: Machines) -> None:
-        self.context, self.machines = context, machines
+    def __init__(self, context: Context, machines: Machines, log: LogLines) -> None:
+        self.context, self.machines, self.log = context, machines, log
+        self.long_ns = NEVER  # when it will have been closed for long
         self._meanings: dict[int, tuple[Meaning, ...]] = {}
         self._last = 0
         self._blocked = ""  # kind of the last reported `Blocked`, until `Unblocked`
@@ -39,6 +44,8 @@ class Markers:
 
     def tell_blocked(self, kind: str, reason: str) -> None:
         """Reports a block, unless one was reported already; always reports a minority."""
+        if not self.closed:
+            self.long_ns = self.context.now + LONG_NS
         self.closed = reason
         minority = kind == "minority" and self._blocked != kind
         if minority:
@@ -58,11 +65,33 @@ class Markers:
         """The ``Unblocked`` for the last ``Blocked``, if any; goes into the stream before the gate opens, or with the
         view."""
         kind, self._blocked = self._blocked, ""
-        self.closed = ""
+        self.closed, self.long_ns = "", NEVER
         if trouble := self.machines.blocker.take_trouble():
             reason = f"{reason}; {trouble}"
         return (Unblocked(kind, reason),) if kind else ()
 
     def forget_block(self) -> None:
         """The membership ends: ``Unblocked`` does not follow."""
-        self._blocked = self.closed = ""
+        self._blocked, self.closed, self.long_ns = "", "", NEVER
+
+    # ---- sending is closed for long
+
+    def due(self) -> int:
+        return self.long_ns
+
+    def run_timers(self) -> None:
+        """A minority was told with all its names before."""
+        self.long_ns = NEVER
+        if not self.machines.participant.minority:
+            me, seconds = self.context.me.name, LONG_NS / 1e9
+            self.log.warn("flush", "%s: sends have waited for %g s: %s%s", me, seconds, self.closed, self._awaited())
+
+    def _awaited(self) -> str:
+        """Who holds up the view change that runs, as far as this member knows."""
+        initiator, infos = self.machines.initiator, self.context.infos
+        if initiator.running:
+            names = sorted(infos[each].name for each in initiator.missing if each in infos)
+            return f", and no answer has come from {', '.join(names)}" if names else ""
+        if self.machines.participant.promised:
+            return f" by {self.log.name(self.machines.participant.initiator)}"
+        return ""

@@ -126,9 +126,9 @@ class PauseMember(Machine):
     def run_callback(self, *_: object) -> None:
         self.blocker.ask()
 
-    def stop(self, *_: object) -> None:
+    def stop(self, _frame: Suspend, sender: int) -> None:
         self.context.plane.pause()
-        self.context.emit(TellBlocked("pause", "a member paused the group"))
+        self.context.emit(TellBlocked("pause", f"{self.context.infos[sender].name} paused the group"))
 
     def answer(self, _frame: Suspend, sender: int) -> None:
         self._try_answer(sender)
