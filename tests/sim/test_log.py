@@ -92,10 +92,9 @@ def test_sends_that_wait_for_long_for_a_view_change_are_told_once_with_who_is_aw
     stage.node("c").record.leave_ns = 10 * SECOND
     stage.node("c").leave()
     stage.until(3900)
-    assert [line for line in of_a if "waited" in line] == [
-        "a: sends have waited for 1 s: the view is being closed, and no answer has come from b"
-    ]
-    assert [line for line in of_c if "waited" in line] == ["c: sends have waited for 1 s: the view is being closed by a"]
+    said = "sends have waited for 1 s: the view is being closed"
+    assert [line for line in of_a if "waited" in line] == [f"a: {said}, and no answer has come from b"]
+    assert [line for line in of_c if "waited" in line] == [f"c: {said} by a"]
 
 
 def test_a_pause_that_lasts_is_told_once_with_the_name_of_its_owner():
