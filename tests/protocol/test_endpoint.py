@@ -402,8 +402,14 @@ def refusal(stage, join, sender):
         ({"order": "total"}, "join with the same order"),
         ({"order": "of a later release"}, "join with the same order"),
         ({"mechanisms": (1, 2)}, "release of seqcast does not know: run the same release"),
-        ({"shared": (("heartbeat_s", "9"), *SHARED[1:])}, "the group has heartbeat_s=0.05, not 9: join with the same"),
         ({"cluster": "other"}, "choose another address or port"),
+        *(
+            (
+                {"shared": tuple((name, "9" if name == other else value) for name, value in SHARED)},
+                f"the group has {other}={ours}, not 9: join with the same",
+            )
+            for other, ours in SHARED
+        ),
     ],
 )
 def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):

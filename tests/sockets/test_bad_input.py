@@ -9,6 +9,7 @@ import pytest
 from members import LOOPBACK, PATIENT_JOINER, cluster, group_of, join, output, payloads, script, wait_until
 
 import seqcast
+from seqcast.config import derive
 from seqcast.core.frames.joining import PROTOCOL_VERSION
 from seqcast.net.runner import group_address, group_tag
 
@@ -25,19 +26,26 @@ def unharmed(groups):
         assert group.view == before
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"order": "fifo"}, "the group has order='total', not 'fifo': join with the same order"),
-        ({"heartbeat_s": 0.1}, "the group has heartbeat_s=0.05, not 0.1: join with the same"),
-        ({"message_bytes_max": 1000}, "the group has message_bytes_max=268435456, not 1000: join with the same"),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
-def test_a_joiner_with_other_settings_is_refused_and_the_group_is_unharmed(settings, says):
+OTHERS = {
+    "heartbeat_s": 0.1,
+    "message_bytes_max": 1000,
+    "partition": "primary",
+    "membership": "token-ring",
+    "flush_unicasts": True,
+    "safe": True,
+    "reliability": "gossip",
+}
+NEEDED = {"partition": {"found": 0}}
+"""What such a joiner has to set besides."""
+
+
+@pytest.mark.parametrize("name", ["order", *(name for name in derive.SHARED if name != "transport")])
+def test_a_joiner_with_another_value_of_what_all_must_share_is_refused_and_the_group_is_unharmed(name):
+    """(One with another transport hardly reaches the group.)"""
     with group_of(2) as groups, unharmed(groups), pytest.raises(seqcast.JoinRefused) as raised:
-        join(groups[0].cluster, "x", **settings)
-    assert says in str(raised.value)
+        join(groups[0].cluster, "x", **{name: OTHERS.get(name, "fifo")}, **NEEDED.get(name, {}))
+    ours, theirs = ("'total'", "'fifo'") if name == "order" else (getattr(seqcast.Config(), name), OTHERS[name])
+    assert f"the group has {name}={ours}, not {theirs}: join with the same" in str(raised.value)
     assert not isinstance(raised.value, seqcast.NameTaken)
 
 
