@@ -17,8 +17,10 @@ from members import wait_until
 from partition_story import rows
 from stream_query import Query, followed_by
 
+from seqcast.journal.schema import JournalError
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.stores import Folders
+from seqcast.types import Member
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -53,15 +55,54 @@ def test_a_group_that_ends_beside_one_that_was_founded_apart_is_told_once(
     assert warnings_of(caplog) == [told]
 
 
-def test_groups_that_ended_before_are_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    for who, at_ns in ((A, NOW_NS), (B, NOW_NS + 10**9)):
-        alone = view(1, [who])
-        writer = JournalWriter(tmp_path, cluster="test", member=who, payload="full", flush_s=0.001)
-        writer.view(alone, at_ns, total=True)
-        writer.batch(batch_of([Row(who, 1, 0, 1, who.name.encode())], alone), alone)
-        writer.close("leave", at_view_end=True)
+def alone(top: Path, who: Member, at_ns: int) -> None:
+    """The journal of a group of one."""
+    of = view(1, [who])
+    writer = JournalWriter(top, cluster="test", member=who, payload="full", flush_s=0.001)
+    writer.view(of, at_ns, total=True)
+    writer.batch(batch_of([Row(who, 1, 0, 1, who.name.encode())], of), of)
+    writer.close("leave", at_view_end=True)
+
+
+def test_a_group_that_ended_before_is_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    alone(tmp_path, A, NOW_NS)
+    alone(tmp_path, B, NOW_NS + 10**9)
     query = followed_by("b", Query, Folders([str(tmp_path)]))
     assert query.run() == [b"b"] and not waits(query) and not warnings_of(caplog)
+
+
+def test_a_group_that_was_started_again_is_an_error_and_not_told_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone(tmp_path, A, NOW_NS)
+    query = followed_by("a", Query, Folders([str(tmp_path)]), failover_s=0.3)
+    assert query.run() == [b"a"]
+    time.sleep(0.4)
+    alone(tmp_path, B, NOW_NS + 10**9)
+    assert not waits(query) and not warnings_of(caplog)
+    time.sleep(0.4)
+    with pytest.raises(JournalError, match="started again"):
+        query.step()
+
+
+def test_a_group_apart_is_given_time_to_merge(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    alone(tmp_path, A, NOW_NS)
+    query = followed_by("a", Query, Folders([str(tmp_path)]), failover_s=0.3)
+    assert query.run() == [b"a"]
+    time.sleep(0.4)
+    alone(tmp_path, B, NOW_NS)
+    assert not waits(query)
+    time.sleep(0.4)
+    assert "founded apart" in waits(query) and len(warnings_of(caplog)) == 1
+
+
+def test_a_query_that_ends_reports_how_far_it_is_behind_then(tmp_path: Path) -> None:
+    journal(tmp_path, A, [(V1, ONE)], payload="full")
+    query = Query(Folders([str(tmp_path)]), failover_s=60.0)
+    query.stream.prepareForTriggerAvailableNow()
+    for left in (10, 0):
+        assert query.step(10) == 10
+        assert query.stream.reportLatestOffset()["behind"]["a"]["messages"] == left
 
 
 @pytest.mark.parametrize("catches_up", [False, True])

@@ -194,11 +194,12 @@ class Follower:
         now = time.monotonic()
         self._look_again = now + min(self.failover_s / 4, max(LOOK_ALL_S, (now - began) / LOOK_ALL_SHARE))
 
-    def behind(self, offset: dict[str, Any]) -> dict[str, dict[str, float]]:
+    def behind(self, offset: dict[str, Any], *, now: bool = False) -> dict[str, dict[str, float]]:
         """How far an offset is behind each member whose journal shows it: messages, and seconds since the first of them
-        was delivered (if they are in a rolled segment: since that one's last row was). As of the last look."""
+        was delivered (if they are in a rolled segment: since that one's last row was). As of the last look, unless
+        ``now``."""
         seen, began = self.seen(), time.monotonic()
-        if seen is not self._behind_of:
+        if now or seen is not self._behind_of:
             self._behind_of, self._behind = seen, {}
             for each in seen:
                 with contextlib.suppress(NotYet, JournalError):

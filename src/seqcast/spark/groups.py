@@ -63,12 +63,12 @@ def apart(offset: Mapping[str, Any], found: Sequence[Found]) -> list[Found]:
     ours = next((side for side in sides if _knows(side, offset)), None)
     if ours is None:
         return []
-    first = ours[0].journal
+    cluster, begin_ns = ours[0].journal.cluster, ours[0].journal.views[0].at_ns
+    end_ns = max(view.at_ns for each in ours for view in each.journal.views)
+    others = [side for side in sides if side is not ours and side[0].journal.views[0].at_ns <= end_ns]
     return [
         each
-        for side in sides
+        for side in others
         for each in side
-        if side is not ours
-        and each.journal.cluster == first.cluster
-        and each.journal.views[-1].at_ns >= first.views[0].at_ns
+        if each.journal.cluster == cluster and each.journal.views[-1].at_ns >= begin_ns
     ]

@@ -343,7 +343,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return self._last
         latest = offset_at(found.journal, found.journal.end_idx, merged_into(self._last))
         waits = {"waits": self._waits} if self._waits else {}
-        return {**latest, "behind": self._follower.behind(self._last), **waits}
+        behind = self._follower.behind(self._last, now=self._targets is not None)  # which ends soon
+        return {**latest, "behind": behind, **waits}
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._targets = {found.id: found.journal.end_idx for found in self._follower.all()}

@@ -31,6 +31,7 @@ class Stalls:
         self._since = 0.0
         self._ends: dict[int, int] = {}
         self._ahead: dict[int, float] = {}  # member -> since when its journal has more than at the beginning
+        self._apart = 0.0  # since when another group is seen beside the stream's; 0: none is
         self._seen: Sequence[Found] = ()
         self._why = ""
         self._told = ""
@@ -47,15 +48,19 @@ class Stalls:
             for each in found:
                 if each.journal.end_idx > self._ends.setdefault(each.id, each.journal.end_idx):
                     self._ahead.setdefault(each.id, now)
-            self._why = self._find(offset, found, now - self._after_s) if now >= self._since + self._after_s else ""
+            others = apart(offset, found)
+            self._apart = (self._apart or now) if others else 0.0
+            long = now >= self._since + self._after_s
+            self._why = self._find(offset, found, others, now - self._after_s) if long else ""
             if self._why and self._why != self._told:
                 self._told = self._why
                 log.warning("%s", self._why)
         return self._why
 
-    def _find(self, offset: Mapping[str, Any], found: Sequence[Found], ahead_s: float) -> str:
+    def _find(self, offset: Mapping[str, Any], found: Sequence[Found], others: Sequence[Found], since: float) -> str:
+        """``others``: journals of groups apart. ``since``: what was so by then was so for long enough."""
         followed = next((each for each in found if f"{each.id:016x}" == offset["member"]), None)
-        if others := apart(offset, found):
+        if others and self._apart <= since:
             return (
                 f"nothing new comes of the group that this query follows (member {offset['member']}), and "
                 f"{others[0].journal.path} is of another group {others[0].journal.cluster!r}, founded apart from it, "
@@ -67,7 +72,7 @@ class Stalls:
         ahead = [
             each.journal.member.name
             for each in found
-            if self._ahead.get(each.id, ahead_s + 1) <= ahead_s
+            if self._ahead.get(each.id, since + 1) <= since
             and any(member.id == followed.id for member in each.journal.views[-1].members)
         ]
         if followed.journal.member.name in ahead or not ahead:
