@@ -33,11 +33,12 @@ from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.reader import read
 from seqcast.journal.roll import roll
 from seqcast.journal.tables import names_of
+from seqcast.journal.tap import Tap
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import offset_at
 from seqcast.spark.options import Following
 from seqcast.spark.source import JournalReader, JournalStream
-from seqcast.spark.stores import Folders, last_cut, pieces
+from seqcast.spark.stores import Folders, Taps, last_cut, pieces
 from seqcast.spark.wanted import Wanted
 
 A, B, C = (member(name) for name in "abc")
@@ -190,8 +191,9 @@ def test_rolled_row_groups_are_whole_whatever_was_written_together(
         ({"view": "1,3", "until": "2001-01-01T00:00:05"}, [1, 2]),
     ],
 )
+@pytest.mark.parametrize("kind", ["files", "tap"])
 def test_segments_that_no_row_can_come_from_are_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], opened: list[int]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], opened: list[int], kind: str
 ) -> None:
     path = in_seconds(tmp_path)
     read_files: list[int] = []
@@ -199,8 +201,11 @@ def test_segments_that_no_row_can_come_from_are_not_opened(
     monkeypatch.setattr(
         reader, "_contents", lambda segment, **part: read_files.append(segment.number) or of_reader(segment, **part)
     )
-    planned = JournalReader([Folders([str(path)])], Wanted.of(options))
-    times = [each for part in planned.partitions() for batch in planned.read(part) for each in batch["idx"].to_pylist()]
+    with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as tap:
+        tapped = Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16, "")
+        planned = JournalReader([tapped if kind == "tap" else Folders([str(path)])], Wanted.of(options))
+        of_parts = [batch for part in planned.partitions() for batch in planned.read(part)]
+    times = [each for batch in of_parts for each in batch["idx"].to_pylist()]
     assert (read_files, len(times)) == (opened, 10 * len(opened))
 
 

@@ -59,6 +59,46 @@ def test_a_reader_is_told_what_the_journal_says_and_given_any_range(served: Any)
         assert rows == [{"idx": at, "payload": ROWS[at].payload} for at in range(first, end)]
 
 
+def test_a_reader_is_told_the_rolled_segments_when_there_are_new_ones(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"payload": "hash", "flush_s": 0.001, "segment_rows": 10, "together_rows": 1}
+    writer = JournalWriter(tmp_path, cluster="test", member=A, **settings)
+    writer.view(V1, 1, total=True)
+    mark = None
+    with Tap(tmp_path, ("127.0.0.1", 0), TOKEN) as server:
+        client = TapClient(f"127.0.0.1:{server.address[1]}", TOKEN)
+        for count in (10, 20, 30):
+            writer.batch(batch_of(ROWS[count - 10 : count], V1, count), V1)
+            wait_until(lambda count=count: writer.counters()["rolled"] == count // 10)
+            told = {"want": "journal", "member": f"{A.id:016x}", "known": 0, "mark": mark}
+            assert client._json(told)["segments"]["rolled"] is not None
+            mark = client._json(told)["segments"]["mark"]
+            assert client._json({**told, "mark": mark})["segments"]["rolled"] is None
+            places = [(at * 10, 10, at * 10 + 10, at * 10 + 10) for at in range(count // 10)]
+            for _ in range(2):
+                segments = client.journal(A.id).segments
+                assert [(each.first_idx, each.rows, each.first_ns, each.last_ns) for each in segments] == places
+    writer.close("leave")
+
+
+@pytest.mark.parametrize(
+    "segments",
+    [
+        None, {}, {"mark": "", "rolled": [], "live": [[0, 899]]}, {"mark": "", "rolled": [], "live": [[1, 900]]},
+        {"mark": "", "rolled": [[0, 900, 0]], "live": []}, {"mark": "", "rolled": 7, "live": [[0, 900]]},
+        {"mark": "", "rolled": [], "live": [[0, 500], [400, 500]]}, {"mark": "", "rolled": [], "live": [[0, "900"]]},
+        {"mark": "", "rolled": [], "live": [[0, 1 << 64]]}, {"mark": "", "rolled": [], "live": [[0, -1], [0, 901]]},
+    ],
+)  # fmt: skip
+def test_segments_that_cannot_be_are_an_invalid_answer(
+    served: Any, monkeypatch: pytest.MonkeyPatch, segments: Any
+) -> None:
+    _, client, _ = served
+    real = tap._description
+    monkeypatch.setattr(tap, "_description", lambda *given: {**real(*given), "segments": segments})
+    with pytest.raises(seqcast.RemoteProtocolError):
+        client.journal(A.id)
+
+
 TLS = Path(__file__).parents[1] / "helpers" / "tls"
 """A certificate for 127.0.0.1 that no authority made, and its key, which nothing else uses."""
 CERTIFICATE, KEY = TLS / "certificate.pem", TLS / "key.pem"
