@@ -53,6 +53,7 @@ SOCKETS = "seeds have no sockets"
 THREADS = "seeds have no threads"
 INTERLEAVED = "tests/unit/test_interleavings.py"
 KEYED = "in simulated groups nobody attacks"
+NUMBERS = "it takes an answer that comes after its question has been asked anew"
 DRIVEN = "few seeds drive the engine as hard as the test does"
 
 
@@ -1049,6 +1050,45 @@ BREAKS = (
     _one("a pause is held before all have delivered the same", MACHINES + "pause_member.py",
          "done = all(have >= seqno for have, seqno in zip(held, frame.cut, strict=True))", "done = True",
          tests="tests/protocol/test_endpoint.py", family="pauses"),
+    # ---- numbers: what comes of request n while n + 1 is under way
+    _one("a block callback's earlier run ends the present one", MACHINES + "blocker.py",
+         "return run == self.run", "return True",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("what became of an earlier pause is told of the present one", MACHINES + "pause_request.py",
+         "        if effect.request != self.number:  # of one that the application gave up\n            return\n", "",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("answers to an earlier pause count for the present one", MACHINES + "pause_owner.py",
+         "if frame.pause != self.number or self.frame is None", "if self.frame is None",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("who continues after an earlier pause ends the present one", MACHINES + "pause_owner.py",
+         "if frame.pause == self.number and sender", "if sender",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("the end of an earlier pause by the application ends the present one", MACHINES + "pause_owner.py",
+         "        if request == self.request:\n            self.fire(E.RESUME)", "        self.fire(E.RESUME)",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("RESUME of an earlier pause ends the present one", MACHINES + "pause_member.py",
+         "if known is not None and known.frame.pause <= frame.pause:", "if known is not None:",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("an answer to an earlier round of block callbacks counts", MACHINES + "initiator.py",
+         "def block_ok(self, frame: BlockOk, sender: int) -> None:\n        if frame.attempt != self.attempt or",
+         "def block_ok(self, frame: BlockOk, sender: int) -> None:\n        if",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("a refusal of an earlier merge ends the present one", MACHINES + "merge.py",
+         "case MergeRefused() if ours and self", "case MergeRefused() if self",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("bytes of an earlier provider count as the present one's", MACHINES + "transfer.py",
+         "if incoming is not self.incoming:", "if False:",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("bytes of an earlier plan count as the present one's", MACHINES + "state_merge.py",
+         "if incoming is not self.incoming:", "if False:",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("a token of an earlier generation comes back as the present one", MACHINES + "ring.py",
+         "elif self.token is not None and frame.generation == self.token.generation:", "elif self.token is not None:",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
+    _one("who has a token of an earlier generation has the present one", MACHINES + "ring.py",
+         "if held and self.hop is not None and _same(self.hop.frame, frame) and sender",
+         "if held and self.hop is not None and sender",
+         tests="tests/protocol/test_numbers.py", why=NUMBERS),
     # ---- block callbacks
     _one("gates close before the block callbacks have run", MACHINES + "initiator.py",
          "return may and any(context.infos[member].blocks for member in survivors)", "return False",

@@ -1,0 +1,238 @@
+"""Every numbered request of the machines: what answers number n, or ends it, comes while n + 1 is under way and changes
+nothing. What answers n + 1 does."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from sim_stage import Stage
+
+from seqcast.core.frames.closing import BlockOk, Held, Ok
+from seqcast.core.frames.merging import MergeCancel, MergeReady, MergeRefused
+from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.ring import Confirmed, TokenHeld
+from seqcast.core.machines.beacons import Heard
+from seqcast.core.machines.merge import MergerEvent
+from seqcast.core.machines.pause_request import PauseRequest
+from seqcast.core.machines.ring import Ring
+from seqcast.core.machines.state_merge import StateMerge
+from seqcast.core.machines.transfer import Transfer
+from seqcast.core.rules.chunks import Outgoing
+from seqcast.core.rules.ring import RingView
+from seqcast.core.vocabulary import PauseHeld, PauseOver, StatePlan, TakeState
+from seqcast.sim.rings import SETTINGS, place
+
+LONG_NS = 60 * 10**9
+PROVIDERS = 5, 6
+
+
+@dataclass
+class Asked:
+    """Number n + 1 is under way.
+
+    Args:
+        machine: that asked.
+        late: what may still come of number n.
+        right: what ends n + 1, or takes it further.
+    """
+
+    machine: Any
+    late: list[Any]
+    right: list[Any]
+
+
+def group(**options):
+    """a of a, b and c, and its machines."""
+    stage = Stage(**options)
+    stage.group("a", "b", "c")
+    (a, *_) = nodes = stage.nodes
+    return a.endpoint.machines, a.endpoint.context, [node.id for node in nodes]
+
+
+def block_callbacks():
+    machines, _, _ = group(callbacks={"a": None})
+    blocker = machines.blocker
+    blocker.ask()
+    blocker.run_timers()  # its deadline
+    blocker.opened()
+    blocker.ask()
+    last = blocker.run
+    return Asked(blocker, [lambda: blocker.returned(last - 1, "an error")], [lambda: blocker.returned(last, "")])
+
+
+def pauses_that_an_application_waits_for():
+    wish = PauseRequest(set())
+    wish.ask(LONG_NS)
+    wish.end()
+    wish.ask(LONG_NS)
+    late = [lambda: wish.told(PauseHeld(1)), lambda: wish.told(PauseOver(1, "late"))]
+    return Asked(wish, late, [lambda: wish.told(PauseHeld(2))])
+
+
+def pauses_of_an_owner():
+    machines, context, members = group()
+    owner = machines.pause_owner
+    owner.suspend(1, LONG_NS)
+    owner.resume(1)
+    owner.suspend(2, LONG_NS)
+
+    def suspended(number, member):
+        return lambda: owner.suspended(Suspended(context.tag, number, owner.turn, "stop", (0, 0, 0)), member)
+
+    late = [suspended(1, member) for member in members]
+    late += [lambda: owner.resumed(Resumed(context.tag, 1), members[1]), lambda: owner.resume(1)]
+    return Asked(owner, late, [suspended(2, member) for member in members])
+
+
+def pauses_of_another_member():
+    machines, context, (_, b, _) = group()
+    pauses = machines.pause_member
+    pauses.suspend(Suspend(context.tag, 1, 1, "stop", ()), b)
+    pauses.resume(Resume(context.tag, 1), b)
+    pauses.suspend(Suspend(context.tag, 2, 2, "stop", ()), b)
+    late = [
+        lambda: pauses.resume(Resume(context.tag, 1), b),
+        lambda: pauses.suspend(Suspend(context.tag, 1, 3, "hold", (0, 0, 0)), b),
+    ]
+    return Asked(pauses, late, [lambda: pauses.resume(Resume(context.tag, 2), b)])
+
+
+def rounds_of_block_callbacks():
+    machines, context, members = group(callbacks={"b": None})
+    initiator = machines.initiator
+    initiator.initiate(tuple(members))
+    (number, rank), initiator.participant.highest = initiator.attempt, 5
+    initiator.initiate(tuple(members))
+
+    def ok(attempt):
+        return [lambda m=member: initiator.block_ok(BlockOk(context.tag, attempt), m) for member in members]
+
+    return Asked(initiator, ok((number, rank)), ok(initiator.attempt))
+
+
+def attempts_to_close_a_view():
+    machines, context, members = group()
+    initiator, held = machines.initiator, (Held(0),) * 3
+    initiator.initiate(tuple(members))
+    (number, rank), initiator.participant.highest = initiator.attempt, 5
+    initiator.initiate(tuple(members))
+
+    def ok(attempt):
+        return [lambda m=member: initiator.ok(Ok(context.tag, attempt, 0, held), m) for member in members]
+
+    return Asked(initiator, ok((number, rank)), ok(initiator.attempt))
+
+
+def merges():
+    machines, context, (a, *_) = group()
+    merger, other, address = machines.merger, (1 << 63) + 1, b"\x04\x00\x01\x7f\x00\x00\x01"
+    merger.beacons.heard[other] = Heard(7, address, 0, context.now)
+    for _ in range(2):
+        merger.quiet_ns = 0
+        merger.fire(MergerEvent.CONSIDER, {other: (7, address)})
+        if merger.number == 1:
+            merger.receive(MergeRefused((a, 1)), other, address)
+            merger.review()
+    frame = context.entered
+    late = [
+        lambda: merger.receive(MergeRefused((a, 1)), other, address),
+        lambda: merger.receive(MergeReady((a, 1), frame, ()), other, address),
+        lambda: merger.receive(MergeCancel((a, 1), ""), other, address),
+    ]
+    return Asked(merger, late, [lambda: merger.receive(MergeRefused((a, 2)), other, address)])
+
+
+def filled(machine, incoming, boundary):
+    """A whole state arrives in this stream."""
+
+    def fill():
+        for piece in map(bytes, Outgoing(boundary).pieces([b"the state"])):
+            while piece:
+                count = min(len(piece), len(incoming.room))
+                incoming.room[:count] = piece[:count]
+                machine.filled(incoming, count, 1)
+                piece = piece[count:]
+
+    return fill
+
+
+def transfers_of_a_state():
+    transfer = Transfer(LONG_NS, 1 << 20, str, set())
+    transfer.told(TakeState(PROVIDERS[0], 1), 0)
+    before = transfer.incoming
+    transfer.told(TakeState(PROVIDERS[1], 2), 0)
+    late = [filled(transfer, before, 1), filled(transfer, transfer.incoming, 1)]
+    return Asked(transfer, late, [filled(transfer, transfer.incoming, 2)])
+
+
+class Plans:
+    """An endpoint with another plan each time."""
+
+    def __init__(self):
+        self.edges, self.plan = set(), StatePlan(1, PROVIDERS[:1])
+
+    def joiners_of(self, tag):
+        return ()
+
+    def plan_at(self, tag):
+        return self.plan
+
+
+def merges_of_states():
+    plans = Plans()
+    merge = StateMerge(LONG_NS, str, plans)
+    merge.reached(1, 0)
+    before, plans.plan = merge.incoming, StatePlan(2, PROVIDERS[1:])
+    merge.look(0)
+    merge.reached(2, 0)
+    late = [filled(merge, before, 1), filled(merge, merge.incoming, 1)]
+    return Asked(merge, late, [filled(merge, merge.incoming, 2)])
+
+
+def tokens():
+    ring = Ring(1, place, SETTINGS, lambda frame, to: None, set(), RingView(5, 1, (1, 2, 3)))
+    ring.ask()
+    ring.review(0)
+    ring.review(ring.lease_ns)  # the token is late: another one
+
+    def back(generation):
+        return [
+            lambda: ring.receive(TokenHeld(1, generation, 1), 2, ring.now),
+            lambda: ring.receive(replace(ring.token, generation=generation, visited=(1, 2, 3)), 3, ring.now),
+            lambda: ring.receive(Confirmed(1, "prepare", generation), 2, ring.now),
+        ]
+
+    return Asked(ring, back(ring.generation - 1), back(ring.generation))
+
+
+def seen(machine):
+    """All that a machine knows by itself."""
+    plain = (int, str, tuple, list, dict, set, frozenset)
+    own = {name: value for name, value in vars(machine).items() if name not in ("edges", "now", "_now")}
+    return {name: repr(value) if isinstance(value, plain) else id(value) for name, value in own.items()}
+
+
+CASES = (
+    block_callbacks,
+    pauses_that_an_application_waits_for,
+    pauses_of_an_owner,
+    pauses_of_another_member,
+    rounds_of_block_callbacks,
+    attempts_to_close_a_view,
+    merges,
+    transfers_of_a_state,
+    merges_of_states,
+    tokens,
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_what_comes_of_a_number_during_the_next_one_changes_nothing(case):
+    asked = case()
+    before = seen(asked.machine)
+    for late in asked.late:
+        late()
+        assert seen(asked.machine) == before
+    for right in asked.right:
+        right()
+    assert seen(asked.machine) != before
