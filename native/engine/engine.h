@@ -339,7 +339,16 @@ enum {
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
     SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped: the first SC_FOREIGN_SIGNS times */
     SC_EVENT_OFFERS = 10, /* packets wait for the order policy: sc_engine_offers */
-    SC_EVENT_HOLDUP = 11 /* senders wait for `sender`, which may be this member: evidence, rate, took */
+    SC_EVENT_HOLDUP = 11, /* senders wait for `sender`, which may be this member: evidence, rate, took */
+    SC_EVENT_KEY =
+        12 /* what `from` sends is not sealed as this member does it: evidence, and in `rate` how often in a row */
+};
+/* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
+#define SC_KEY_SIGNS 3
+enum {
+    SC_KEY_OTHER = 0, /* it has another key */
+    SC_KEY_LACKS = 1, /* it has none, and this member has one */
+    SC_KEY_HAS = 2 /* it has one, and this member has none */
 };
 /* Evidence of SC_EVENT_HOLDUP. The rate is in bytes of our packets per second; for this member itself in messages that its
  * application takes per second. */
@@ -350,7 +359,7 @@ enum {
 };
 typedef struct {
     int kind;
-    int evidence; /* SC_EVIDENCE_*, or SC_HOLDUP_* */
+    int evidence; /* SC_EVIDENCE_*, SC_HOLDUP_*, or SC_KEY_* */
     uint64_t rate;
     int64_t took;
     uint64_t sender;

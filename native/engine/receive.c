@@ -257,20 +257,53 @@ static uint64_t sealer_of(const sc_engine *e, const uint8_t *p) {
     return repair && by <= e->view.n ? e->view.ids[by - 1] : 0;
 }
 
+static sc_odd_source *odd_source(sc_engine *e, const sc_address *from) {
+    for (uint32_t i = 0; i < e->intake.n_odd; i++)
+        if (sc_same_address(&e->intake.odd[i].address, from)) return &e->intake.odd[i];
+    return NULL;
+}
+
+/* Only so many sources are told of: to forge addresses costs nothing. */
+static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
+    sc_odd_source *odd = odd_source(e, from);
+    if (!odd && e->intake.n_odd == SC_ODD_SOURCES) return;
+    if (!odd) {
+        odd = &e->intake.odd[e->intake.n_odd++];
+        odd->address = *from;
+    }
+    odd->signs += odd->signs <= SC_KEY_SIGNS;
+    if (odd->signs != 1 && odd->signs != SC_KEY_SIGNS) return;
+    sc_event *event = sc_push_event(e, SC_EVENT_KEY, 0, 0, from, NULL, 0);
+    if (event) event->evidence = evidence;
+    if (event) event->rate = odd->signs;
+}
+
+/* What comes from there is sealed as ours is: the odd one before it was damaged. */
+static void note_sound(sc_engine *e, const uint8_t *p, const sc_address *from) {
+    sc_odd_source *odd = e->intake.n_odd && !sc_has_seqno(p) ? odd_source(e, from) : NULL;
+    if (odd && odd->signs < SC_KEY_SIGNS) odd->signs = 0;
+}
+
+/* Why a datagram is dropped; returns 0. */
+static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const sc_address *from) {
+    count_drop(e, result);
+    if (result == SC_WIRE_SEAL_BAD && !sc_sealed_for_one(p)) note_odd(e, from, SC_KEY_OTHER);
+    if (result == SC_WIRE_KEY_BAD) note_odd(e, from, e->seal ? SC_KEY_LACKS : SC_KEY_HAS);
+    return 0;
+}
+
 /* Is it whole and valid, and from whom it says it is? What was sealed counts once. Our own, looped back, are not opened. */
-static int is_sound(sc_engine *e, uint8_t *p, size_t *len) {
+static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from) {
     uint64_t number = 0, sealer = 0;
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
-    if (result == SC_WIRE_OK && e->seal) {
+    if (result != SC_WIRE_OK) return refuse(e, p, result, from);
+    if (e->seal) {
         if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
         if (sc_get_key_id(p) && !(sealer = sealer_of(e, p))) return drop(&e->counters->drop_view);
     }
-    if (result == SC_WIRE_OK) result = sc_seal_check(e->seal, p, len, sealer, &number);
+    result = sc_seal_check(e->seal, p, len, sealer, &number);
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
-    if (result != SC_WIRE_OK) {
-        count_drop(e, result);
-        return 0;
-    }
+    if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
     return !peer || sc_numbers_take(&peer->numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }
@@ -278,7 +311,8 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len) {
 static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
     e->counters->datagrams_received++;
     e->counters->bytes_received += len;
-    if (!is_sound(e, p, &len)) return 0;
+    if (!is_sound(e, p, &len, from)) return 0;
+    note_sound(e, p, from);
     uint64_t sender = sc_get_sender(p);
     if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);

@@ -16,8 +16,17 @@ typedef struct {
 } sc_source;
 
 #define SC_SOURCES 64
+#define SC_ODD_SOURCES 16
+
+/* A source whose datagrams are not sealed as ours are, or one of whose datagrams was damaged. */
+typedef struct {
+    sc_address address;
+    uint32_t signs; /* how many in a row */
+} sc_odd_source;
 
 typedef struct {
     sc_budget strangers; /* all of them together */
     sc_source sources[SC_SOURCES]; /* most recently used first */
+    sc_odd_source odd[SC_ODD_SOURCES];
+    uint32_t n_odd;
 } sc_intake;

@@ -5,7 +5,7 @@
 #include "seal/seal_internal.h"
 
 #define KEY_OF_FILE 0x4000 /* in key_id: sealed under the secret of a key file; who sealed it is in the low byte */
-#define MARKS 0xff /* the bits of key_id that say who sealed */
+#define MARKS (SC_SEALED_FOR_ONE | 0xff) /* the bits of key_id that say who sealed, and for whom */
 #define OF_DATA ((uint64_t)1 << 63) /* in the number of a data packet, which has a seqno */
 #define KEYS 512 /* a power of two; more than the members of a view */
 #define TRIES 8
@@ -28,6 +28,7 @@ struct sc_seal {
     sc_cipher cipher;
     uint64_t sealings[2]; /* how many: of packets, of the rest */
     uint32_t chance; /* of this transmit */
+    uint64_t own; /* incarnation */
     secrets *secrets;
 };
 
@@ -46,6 +47,7 @@ sc_seal *sc_seal_new(const sc_cipher *cipher, const uint8_t *secret, uint64_t ow
         return NULL;
     }
     s->cipher = *cipher;
+    s->own = own;
     s->secrets->alive = 1;
     memcpy(s->secrets->secret, secret, SC_SEAL_SECRET);
     derive(s, own, s->secrets->own);
@@ -56,6 +58,18 @@ void sc_seal_free(sc_seal *s) {
     if (!s) return;
     sc_secret_free(s->secrets, sizeof *s->secrets);
     free(s);
+}
+
+/* What is not encrypted, and proven by the tag all the same: the header, and whom the datagram is for. */
+#define PROVEN (SC_COMMON_HEADER + 8)
+static void put_proven(uint8_t *proven, const uint8_t *p, uint64_t target) {
+    memcpy(proven, p, SC_COMMON_HEADER);
+    sc_put64(proven + SC_COMMON_HEADER, target);
+}
+
+static int is_for_one(const uint8_t *p) {
+    uint8_t type = sc_get_type(p);
+    return type == SC_TYPE_UNICAST || type == SC_TYPE_FORWARD || type == SC_TYPE_STATE;
 }
 
 static void put_nonce(uint8_t *nonce, uint64_t number, uint32_t chance) {
@@ -70,17 +84,18 @@ void sc_seal_begin(sc_seal *s) {
     s->chance = sc_get32(drawn);
 }
 
-int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by) {
+int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target) {
     if (!s->secrets->alive) return -1;
     int data = sc_has_seqno(p);
     uint64_t number = s->sealings[!data]++ | (data ? OF_DATA : 0);
-    uint8_t nonce[SC_SEAL_NONCE];
+    uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN];
     put_nonce(nonce, number, s->chance);
     memcpy(to, p, SC_COMMON_HEADER);
-    sc_put_key_id(to, (uint16_t)(KEY_OF_FILE | by));
+    sc_put_key_id(to, (uint16_t)(KEY_OF_FILE | (target ? SC_SEALED_FOR_ONE : 0) | by));
     sc_put_crc(to, s->chance);
-    s->cipher.seal(to + SC_COMMON_HEADER, NULL, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER, to, SC_COMMON_HEADER,
-                   NULL, nonce, s->secrets->own);
+    put_proven(proven, to, target);
+    s->cipher.seal(to + SC_COMMON_HEADER, NULL, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER, proven, PROVEN, NULL,
+                   nonce, s->secrets->own);
     sc_put64(to + len + SC_SEAL_TAG, number);
     return 0;
 }
@@ -109,17 +124,18 @@ static void keep(secrets *known, uint64_t sealer, const uint8_t *key) {
 static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
     if (*len < SC_COMMON_HEADER + SC_SEAL_ROOM) return SC_WIRE_SHORT;
     if ((sc_get_key_id(p) & ~MARKS) != KEY_OF_FILE || !sealer || !s->secrets->alive) return SC_WIRE_KEY_BAD;
-    uint8_t nonce[SC_SEAL_NONCE], derived[SC_SEAL_KEY];
+    uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN], derived[SC_SEAL_KEY];
     const sealer_key *known = find(s->secrets, sealer);
     if (!known) derive(s, sealer, derived);
     size_t sealed = *len - sizeof *number;
     *number = sc_get64(p + sealed);
     put_nonce(nonce, *number, sc_get_crc(p));
-    if (s->cipher.open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, p,
-                       SC_COMMON_HEADER, nonce, known ? known->key : derived) != 0)
+    put_proven(proven, p, sc_sealed_for_one(p) ? s->own : 0);
+    if (s->cipher.open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven,
+                       PROVEN, nonce, known ? known->key : derived) != 0)
         return SC_WIRE_SEAL_BAD;
     if (!known) keep(s->secrets, sealer, derived);
-    if (sc_has_seqno(p) != (*number >= OF_DATA)) return SC_WIRE_FIELD_BAD;
+    if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;
     *len -= SC_SEAL_ROOM;
     return SC_WIRE_OK;
 }

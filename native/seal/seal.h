@@ -10,6 +10,9 @@
  * has 32 random bits in place of the CRC, drawn anew for each transmit: number and random bits are the nonce. So a process that
  * is copied while it runs, with its numbers, seals nothing under a nonce of the other copy, but with a chance of 1 in 2^32.
  *
+ * Members share the secret, so a packet for one of them would open at another, too, to which somebody on the way has sent it: it would
+ * be taken for that one's. What is for one member is therefore sealed with its incarnation, as if that stood behind the header.
+ *
  * What is sealed is always a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed again.
  */
 #pragma once
@@ -62,13 +65,18 @@ void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
 /* Before the datagrams of a transmit. */
 void sc_seal_begin(sc_seal *seal);
 /* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the view that the
- * datagram names, if the sealer is not its sender. 0, or -1: this process has no secret, as it is a child of the one that had. */
-int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsigned by);
+ * datagram names, if the sealer is not its sender. `target`: the incarnation that alone can open it; 0: all can. 0, or -1: this
+ * process has no secret, as it is a child of the one that had. */
+int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target);
 
 /* ---- received datagrams --------------------------------------------------------------------------------------------- */
 
 /* Who sealed it: as `by` of sc_seal_close; of a datagram that sc_wire_begins approves. */
+#define SC_SEALED_FOR_ONE 0x100 /* in key_id */
 static inline unsigned sc_sealed_by(const uint8_t *p) { return sc_get_key_id(p) & 0xff; }
+
+/* Can only one member open it? Then it says nothing about the key of others that they cannot. */
+static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p) & SC_SEALED_FOR_ONE) != 0; }
 
 /* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? It is opened in place: afterwards `*len` and the bytes are those of
  * the plain datagram. `*number` tells the datagrams of one sealer apart that are not data packets; each is higher than those

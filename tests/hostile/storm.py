@@ -103,6 +103,7 @@ class Storm(World):
         self.by_address[self.evil.address] = self.evil  # type: ignore[assignment]
         self.sent = 0
         self.sent_bytes = 0
+        self.lost = 0
         self.kinds: set[str] = set()
         self.closed: tuple[int, ...] = ()
 
@@ -159,7 +160,9 @@ class Storm(World):
             if node.address != address:
                 self.sent += 1
                 self.sent_bytes += len(datagram)
+                before = self.network.packets
                 self.network.carry(2000, node.index, node.receive, datagram, address)
+                self.lost += self.network.packets == before
 
     def _pieces(self) -> tuple[list[bytes], tuple[int, int] | None]:
         """Those of a data packet, and what it says in place of offsets, if anything."""

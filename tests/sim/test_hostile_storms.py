@@ -40,6 +40,57 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
 
 
+@pytest.mark.parametrize("who", WHO)
+def test_without_the_key_an_attacker_is_nobody(who):
+    """Whoever it claims to be: each of its datagrams is dropped and counted, and no view changes because of them."""
+    for seed in range(1, 3):
+        storm = Storm(calm(seed, who, keyed=True), who)
+        result = World.run(storm)
+        assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
+        counters = [node.engine.counters() for node in storm.nodes]
+        names = ("drop_key", "drop_own", "drop_magic", "drop_short", "drop_group", "drop_version")
+        dropped = sum(each[name] for each in counters for name in names)
+        assert 20 < storm.sent <= dropped + storm.lost and storm.evil.heard == 0
+        assert not sum(each["drop_rate"] + each["drop_field"] + each["drop_address"] for each in counters)
+
+
+class Replayer(Storm):
+    """Hears everything, and sends it again, from its own address or as if from that of the one that sent it."""
+
+    def __init__(self, seed: int, **changes: object) -> None:
+        super().__init__(calm(seed, keyed=True, **changes), "stranger")
+        self.recorded: list[tuple[bytes, bytes]] = []
+        self.again = 0
+
+    def multicast(self, source, datagram) -> None:
+        self.recorded.append((datagram, source.address))
+        super().multicast(source, datagram)
+
+    def unicast(self, source, to, datagram) -> None:
+        self.recorded.append((datagram, source.address))
+        super().unicast(source, to, datagram)
+
+    def strike(self) -> None:
+        rng = self.draws
+        for _ in range(20):
+            datagram, address = rng.choice(self.recorded)
+            address = rng.choice((self.evil.address, address))
+            for node in self.nodes:
+                if node.up and node.address != address:
+                    self.again += 1
+                    self.network.carry(2000, node.index, node.receive, datagram, address)
+
+
+@pytest.mark.parametrize("changes", [{}, {"crashes": 1, "restarts": 1, "leaves": 1}], ids=["calm", "with changes"])
+def test_one_who_sends_again_what_it_has_heard_breaks_no_guarantee(changes):
+    for seed in range(1, 4):
+        storm = Replayer(seed, **changes)
+        result = storm.run()
+        assert not result.violations, f"seed {seed}: {result.violations[0]}"
+        assert storm.again > 1000 and result.messages > 100
+        assert sum(node.engine.counters()["drop_replay"] for node in storm.nodes) > 100
+
+
 class Asker(Storm):
     """A stranger that beacons ten times a second, and asks for a merge of which nothing comes.
 

@@ -53,6 +53,7 @@ OWN = {
     "audit": {"spark", "spark.command"},
     "demo": {"cli.demo"},
     "perf": {"journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},
+    "keygen": {"cli.keygen", "config.keys", "files"},
     "replay": {"cli.replay", "cli.send"},
     "report": {"spark", "spark.command", "spark.report_command"},
     "send": {"cli.send"},

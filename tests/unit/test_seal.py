@@ -12,7 +12,7 @@ from engines import MS, Net, make_engine
 from hostile import forge
 from project import ROOT
 
-from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, crc32c
+from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, SENT, crc32c
 from seqcast.config import keys
 from seqcast.sim.seal import Nonces, opened, simulated_seal
 from seqcast.sim.wire import CONTROL, MESSAGES, header, kind
@@ -93,14 +93,33 @@ def test_a_datagram_that_was_altered_anywhere_is_dropped(size):
         assert net.engines[1].receive(datagram[:end], bytes([1]), net.now) == 0
 
 
-def test_another_secret_and_no_secret_open_nothing():
+def test_another_secret_and_no_secret_open_nothing_and_of_the_first_sources_it_is_told_once():
     net = Net(2, **seal())
     net.engines[0].send(MESSAGE)
     ((_, _, datagram),) = net.engines[0].transmit(net.now)
-    for settings in (seal(secret=bytes(32)), {}):
+    for settings, how in ((seal(secret=bytes(32)), "other"), ({}, "has")):
         other = Net(2, **settings)
         assert other.engines[1].receive(datagram, bytes([1]), other.now) == 0
-        assert other.engines[1].counters()["drop_key"] == 1
+        for source in range(40):
+            for _ in range(5):
+                assert other.engines[1].receive(datagram, bytes([source]), other.now) == 0
+        assert other.engines[1].counters()["drop_key"] == 1 + 5 * 40
+        told = [event for event in other.engines[1].events() if event[0] == "key"]
+        assert {event[2] for event in told} == {how}
+        assert Counter(event[1] for event in told) == {bytes([source]): 2 for source in range(16)}
+        assert Counter(event[3] for event in told) == {False: 16, True: 16}
+
+
+def test_damaged_datagrams_between_sound_ones_are_no_other_key():
+    net = Net(2, **seal())
+    for number in range(20):
+        net.engines[0].control_send(b"%d" % number)
+        ((_, _, datagram),) = net.engines[0].transmit(net.now)
+        for damaged in range(2):
+            assert net.engines[1].receive(datagram[:50] + bytes([damaged]) + datagram[51:], bytes([1]), net.now) == 0
+        assert net.engines[1].receive(datagram, bytes([1]), net.now) == 1
+        net.now += MS
+    assert not [event for event in net.engines[1].events() if event[0] == "key" and event[3]]
 
 
 def test_a_datagram_without_a_seal_is_no_datagram_where_there_is_one():
@@ -113,7 +132,7 @@ def test_a_datagram_without_a_seal_is_no_datagram_where_there_is_one():
     ):
         assert net.engines[1].receive(datagram, bytes([1]), net.now) == 0
     assert net.engines[1].counters()["drop_key"] == 3
-    assert not net.engines[1].events()
+    assert net.engines[1].events() == [("key", bytes([1]), "lacks", False), ("key", bytes([1]), "lacks", True)]
 
 
 def test_what_is_no_packet_counts_once():
@@ -194,6 +213,19 @@ def test_a_holder_may_seal_packets_of_the_group_in_its_view_and_nothing_else():
         after = net.engines[1].counters()
         kinds.update(name for name in ("drop_view", "drop_key", "drop_own") if after[name] > before[name])
     assert kinds["drop_view"] > 5, "it names a holder, and is no packet"
+
+
+def test_what_is_for_one_member_opens_at_no_other():
+    """Two unicast streams of one member have the same seqnos: a packet of one would be taken for that of the other."""
+    net = Watched(3, **seal())
+    lost = net.note
+    net.drop = lambda source, target, lane, datagram: lost(source, target, lane, datagram) or header(datagram).kind == 2
+    assert net.engines[0].send(MESSAGE, to=net.ids[1]) == SENT
+    net.step()
+    (packet,) = {datagram for _, target, datagram in net.sent if header(datagram).kind == 2}
+    assert net.engines[2].receive(packet, bytes([1]), net.now) == 0
+    assert net.engines[2].counters()["drop_key"] == 1 and not net.engines[2].events()
+    assert net.engines[1].receive(packet, bytes([1]), net.now) == 1
 
 
 def test_a_process_that_is_copied_with_its_numbers_seals_under_other_nonces():

@@ -97,6 +97,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_CUT_REACHED
         SC_EVENT_LINKS
         SC_EVENT_DRAINED
+        SC_EVENT_KEY
         SC_EVENT_FOREIGN
         SC_EVENT_OFFERS
         SC_EVENT_STARVED

@@ -209,7 +209,8 @@ class Engine:
         with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as
-        ``vocabulary.SendersHeld``, ("foreign",): a datagram of another wire
+        ``vocabulary.SendersHeld``, ("key", address, how, sure): what comes from there is not
+        sealed as ours is, see ``vocabulary.OtherKey``, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:

@@ -132,7 +132,7 @@ cdef class Engine:
         cipher.open = <sc_cipher_open><uintptr_t>seal.open
         cipher.hash = <sc_cipher_hash><uintptr_t>seal.hash
         cipher.random = <sc_cipher_random><uintptr_t>seal.random
-        self.sealed_by = seal
+        self.sealed_by = seal.keeps  # and not its secret
         if sc_engine_seal(self.e, &cipher, <const uint8_t *><const char *>secret) != 0:
             raise MemoryError("no memory to seal datagrams")
 
@@ -300,6 +300,9 @@ cdef class Engine:
                 out.append(("drained",))
             elif event.kind == SC_EVENT_FOREIGN:
                 out.append(("foreign",))
+            elif event.kind == SC_EVENT_KEY:
+                how = ("other", "lacks", "has")[event.evidence]
+                out.append(("key", get_address(&event.from_), how, event.rate > 1))
             elif event.kind == SC_EVENT_OFFERS:
                 pass  # `offers` says which
             else:

@@ -42,6 +42,7 @@ COMMANDS = {
         "report",
     ),
     "unblock": ("seqcast.cli.unblock", "let a blocked minority continue when the majority is gone for good", ""),
+    "keygen": ("seqcast.cli.keygen", "make the key file of a group", ""),
     "sim": ("seqcast.sim.command", "run or replay simulated schedules", ""),
 }
 NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO") if hasattr(errno, name)}

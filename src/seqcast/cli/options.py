@@ -90,6 +90,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
         "--port-range", type=lambda text: whole(text, 0, 1000), metavar="N", help="with it: ports after --port (4)"
     )
     target.add_argument("--ttl", type=lambda text: whole(text, 0, 255), metavar="N", help="networks to cross (1)")
+    target.add_argument("--key", metavar="FILE", help="key file of the group, made by `seqcast keygen` (none)")
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -53,7 +53,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "If those are still alive, on the other side of a partition, there are now two groups, which never merge:\n"
         "one of them must end, and its work since then is lost. Before you run this command, make sure that the\n"
         "unreachable processes have really ended.\n\n"
-        "The command is not authenticated: any host that can send datagrams to the group's port can run it.",
+        "Without a key the command is not authenticated: any host that can send datagrams to the group's port can run\n"
+        "it. With one (--key), whoever has the key file can.",
         "exit status: 0 if a member accepted; 1 if no member is blocked, or several sides are; 2 for bad input\n"
         "example: seqcast unblock orders",
     )

@@ -73,6 +73,8 @@ def clashes(config: Any) -> None:
         )
     if config.journal and not config.receive:
         raise ConfigError("journal= needs receive=True: a member that receives no messages has nothing to journal")
+    if config.key and config.guard:
+        raise ConfigError("guard=True has no meaning with key=: guard connections are not sealed; leave one out")
     if config.unicast_port in (config.port, config.port + 1):
         raise ConfigError(
             f"unicast_port={config.unicast_port} must be another one than port={config.port} and the next one, which "

@@ -29,7 +29,7 @@ DRIVER = (
     "interface", "port", "unicast_port", "port_range", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
     "packet_bytes", "gso", "gro", "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
-NETWORK = ("interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range")
+NETWORK = ("interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range", "key")
 """Settings that decide whom a member, or a command, can reach; all but the first are the same at all members."""
 SHARED = (
     "heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability", "transport",

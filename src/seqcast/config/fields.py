@@ -172,6 +172,16 @@ class Config:
         high=63,
     )
 
+    # -- security
+
+    key: str = _knob(
+        "",
+        "file",
+        "The key file of the group, as `seqcast keygen` makes it: every datagram is encrypted and authenticated, and "
+        "only who has the file can join, read or send ([security](security.md)). Empty: no key, and whoever reaches "
+        "the network can do all that. The same on every member. Needs PyNaCl.",
+    )
+
     # -- what the application gets
 
     deliver_own: bool = _knob(

@@ -1,13 +1,43 @@
-"""With what datagrams are sealed."""
+"""Key files: how they are made and read, and what is derived from them.
+
+A key file has one line, ``ID SECRET``: a number by which people tell keys apart, and 32 random bytes in base64. Lines
+that begin with ``#`` are comments. Nobody but its owner may read it.
+"""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import os
+import secrets
+import stat
+import sys
 from dataclasses import dataclass, field
 from typing import Any
+
+from seqcast.errors import ConfigError
+from seqcast.files import open_file
 
 SECRET_BYTES = 32
 ROOM = 40
 """Bytes by which sealing makes a datagram longer: ``SC_SEAL_ROOM`` of native/seal/seal.h."""
+IDS = 1 << 16
+FILE_BYTES_MAX = 4096
+_MADE = "`seqcast keygen FILE` makes one"
+
+
+@dataclass(frozen=True)
+class Key:
+    """The content of a key file. It does not show its secret.
+
+    Args:
+        number: the id of its line.
+        secret: 32 bytes.
+    """
+
+    number: int
+    secret: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -26,3 +56,99 @@ class Seal:
     random: int
     secret: bytes = field(repr=False)
     keeps: Any = field(default=None, repr=False)
+
+
+def cluster_secret(key: Key, cluster: str) -> bytes:
+    """What members of one cluster seal with: a secret that tells nothing about the key, or about another cluster's."""
+    return hashlib.blake2b(
+        cluster.encode(), digest_size=SECRET_BYTES, key=key.secret, person=b"seqcast cluster"
+    ).digest()
+
+
+def line(number: int, secret: bytes) -> str:
+    """A key as a line of a file."""
+    return f"{number} {base64.b64encode(secret).decode()}"
+
+
+def make(path: str) -> int:
+    """Writes a new key file, for its owner alone; returns the id of the key.
+
+    Raises:
+        OSError: it exists already, or cannot be written.
+    """
+    number = secrets.randbelow(IDS)
+    text = (
+        "# The key of a seqcast group: whoever has it can join, and read and send what members do.\n"
+        f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n"
+    )
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with open(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        os.unlink(path)
+        raise
+    return number
+
+
+def read(path: str) -> Key:
+    """The key in a file.
+
+    Raises:
+        ConfigError: others may read the file, or it holds no key.
+    """
+    if _is_secret(path):
+        raise ConfigError(
+            "key= is the name of a file, and this looks like a key itself, which other programs and users can see in "
+            "the environment and among arguments: make a new one with `seqcast keygen FILE`, and give the file's name"
+        )
+    lines = [text for text in _content(path).splitlines() if text.strip() and not text.startswith("#")]
+    if len(lines) != 1:
+        raise ConfigError(f"key={path!r}: a key file has one line with a key, this one {len(lines)}; {_MADE}")
+    number, _, text = lines[0].strip().partition(" ")
+    try:
+        secret = base64.b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < IDS) or not secret:
+        raise ConfigError(f"key={path!r}: its line is not `ID SECRET`, a number and 32 bytes in base64; {_MADE}")
+    if len(secret) != SECRET_BYTES:
+        raise ConfigError(f"key={path!r}: a key has {SECRET_BYTES} bytes, this one {len(secret)}; {_MADE}")
+    if len(set(secret)) < 8:
+        raise ConfigError(f"key={path!r}: its bytes are not random; {_MADE}")
+    return Key(int(number), secret)
+
+
+def _content(path: str) -> str:
+    try:
+        with open_file(path, links=True) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise ConfigError(
+                    f"key={path!r}: others than its owner may use this file (mode {stat.S_IMODE(mode):04o}): chmod 600 "
+                    "the file, and if others may have read the key, make a new one"
+                )
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(f"key={path!r} cannot be read: {error.strerror}; {_MADE}") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"key={path!r} is too large for a key file; {_MADE}")
+    try:
+        return content.decode("ascii")
+    except UnicodeDecodeError:
+        raise ConfigError(f"key={path!r} is no key file, but binary; {_MADE}") from None
+
+
+def _is_secret(text: str) -> bool:
+    """Could this be a key instead of a file's name?"""
+    last = text.strip().rpartition(" ")[2]
+    if os.path.exists(text) or len(last) < 40:
+        return False
+    if len(last) == 2 * SECRET_BYTES and all(each in "0123456789abcdefABCDEF" for each in last):
+        return True
+    try:
+        return len(base64.b64decode(last, validate=True)) == SECRET_BYTES
+    except (binascii.Error, ValueError):
+        return False

@@ -26,6 +26,7 @@ class Settings(TypedDict, total=False):
     unicast_port: int
     ttl: int
     dscp: int
+    key: str
     deliver_own: bool
     receive: bool
     batch_bytes: int

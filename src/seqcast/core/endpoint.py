@@ -49,6 +49,7 @@ from seqcast.core.vocabulary import (
     MemberSuspected,
     Multicast,
     OpenPause,
+    OtherKey,
     PauseGroup,
     PauseOver,
     ResumeGroup,
@@ -375,6 +376,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     SendersHeld: lambda e, each: e.holdups.heard(each),
     MemberStarved: lambda e, each: e.machines.membership.starves(each.member),
     ForeignVersion: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.FOREIGN),
+    OtherKey: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.OTHER_KEY, each),
     CutReached: lambda e, _: e.machines.participant.reached(),
     SendsDrained: Endpoint._sends_drained,
 }

@@ -17,6 +17,7 @@ from seqcast.core.vocabulary import (
     MemberAlive,
     MemberStarved,
     MemberSuspected,
+    OtherKey,
     Report,
     Send,
     SendersHeld,
@@ -39,9 +40,16 @@ _REPORTS: dict[str, Callable[..., Report]] = {
 }
 
 
-def reports(events: Sequence[tuple[Any, ...]]) -> list[Report]:
-    """The events of ``Engine.events`` as inputs of a step."""
-    return [_REPORTS[kind](*details) for kind, *details in events]
+def reports(events: Sequence[tuple[Any, ...]], words: Callable[[bytes], str] = bytes.hex) -> list[Report]:
+    """The events of ``Engine.events`` as inputs of a step.
+
+    Args:
+        words: an address in words.
+    """
+    return [
+        OtherKey(words(details[0]), *details[1:]) if kind == "key" else _REPORTS[kind](*details)
+        for kind, *details in events
+    ]
 
 
 def transmit(engine: Transmitter, send: Send, counters: dict[str, int]) -> None:

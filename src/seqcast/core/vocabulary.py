@@ -210,6 +210,21 @@ class ForeignVersion:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherKey:
+    """Datagrams for this cluster come from a place that does not seal them as this member does.
+
+    Args:
+        where: the place, in words.
+        how: they are sealed with another key; the place has none, and this member has one; or the reverse.
+        sure: several came in a row; else it was one, which may be damaged.
+    """
+
+    where: str
+    how: Literal["other", "lacks", "has"]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CutReached:
     """Everything up to the cut is here."""
 
@@ -228,6 +243,7 @@ Report = (
     | MemberStarved
     | SendersHeld
     | ForeignVersion
+    | OtherKey
     | CutReached
     | SendsDrained
 )
@@ -279,8 +295,9 @@ class JoinFailed:
 
     Args:
         error: why, and what to do.
-        cause: "name", "settings", "version" or "full"; "address": this member has lost the one that it joined with; or
-            "incarnation": a new one (a new endpoint and engine) can join at once.
+        cause: "name", "settings", "version" or "full"; "key": others use the cluster with another key, or without;
+            "address": this member has lost the one that it joined with; or "incarnation": a new one (a new endpoint
+            and engine) can join at once.
     """
 
     error: str

@@ -15,6 +15,7 @@ from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
 from seqcast.net.discovery import Discovery
 from seqcast.net.runner import group_tag, open_driver, warn_of
+from seqcast.net.secure import seal_of
 
 SLICE_NS = 100_000_000
 """The longest single wait, ns: the machine may have no timer any more, and Python handles signals between waits."""
@@ -35,7 +36,11 @@ class OperatorRunner:
     def __init__(self, cluster: str, config: Config, ask_s: float, allow_s: float) -> None:
         member_id = secrets.randbits(63) | 1
         self.engine = Engine(
-            member_id=member_id, group_tag=group_tag(cluster), seed=secrets.randbits(63), **engine_settings(config)
+            member_id=member_id,
+            group_tag=group_tag(cluster),
+            seed=secrets.randbits(63),
+            seal=seal_of(config, cluster),
+            **engine_settings(config),
         )
         self.audience: tuple[bytes, ...] = (b"",)  # addresses; an empty one: everyone who listens
         discovery: Discovery | None = None

@@ -27,6 +27,7 @@ from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
+from seqcast.config.keys import ROOM
 from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
@@ -68,12 +69,13 @@ from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
+from seqcast.net.secure import seal_of
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 log = logging.getLogger("seqcast")
 
 
-_JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout}
+_JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout, "key": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
 LONG_S = 1.0  # a wait that takes longer is told
@@ -160,7 +162,15 @@ class Runner:
         settings_of_engine = engine_settings(config)
         if policies.order is not None:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
-        self.engine = Engine(member_id=member_id, group_tag=self._tag, seed=secrets.randbits(63), **settings_of_engine)
+        seal = seal_of(config, cluster)
+        self.keyed = seal is not None
+        self.engine = Engine(
+            member_id=member_id,
+            group_tag=self._tag,
+            seed=secrets.randbits(63),
+            seal=seal,
+            **settings_of_engine,
+        )
         self.posting = Posting(config.board, cluster, member_id, name, self.engine)
         self._requests: deque[Input] = deque()
         self.discovery: Discovery | None = None
@@ -505,7 +515,7 @@ class Runner:
                 lines.told = PARTS if self.posting.on else parts_read(logging.INFO)
                 lines.debugged = parts_read(logging.DEBUG)
                 asked = [self._requests.popleft()] if self._requests else []
-                effects = self.endpoint.step([*asked, *reports(self.engine.events())], now_ns())
+                effects = self.endpoint.step([*asked, *reports(self.engine.events(), describe_address)], now_ns())
                 for effect in effects:
                     self._carry_out(effect)
                 if self.ordering is not None:
@@ -616,7 +626,8 @@ class Runner:
 
     def _endpoint_settings(self, name: str) -> EndpointSettings:
         driver, blocks = self.driver, self.callbacks is not None
-        settings = core_settings(self.config, mtu=driver.mtu, rcvbuf=driver.rcvbuf_granted, blocks=blocks)
+        room = ROOM if self.keyed else 0
+        settings = core_settings(self.config, mtu=driver.mtu, rcvbuf=driver.rcvbuf_granted, blocks=blocks, room=room)
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,

@@ -71,6 +71,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
     )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
+    parser.add_argument("--key", metavar="FILE", help="members seal what they send with this key (none)")
     parser.add_argument("--preset", choices=PRESETS, help="network that the timeouts suit (lan)")
     parser.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of each run (%(default)g)")
@@ -205,7 +206,8 @@ def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The given settings of members."""
-    return {name: value for name in ("port", "preset", "partition") if (value := getattr(arguments, name)) is not None}
+    names = ("port", "preset", "partition", "key")
+    return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 
 def port(text: str) -> int:

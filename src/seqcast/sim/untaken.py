@@ -17,6 +17,7 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "lifecycle: FOREIGN in DRAINING",
         "lifecycle: REFUSED in DRAINING",
         "lifecycle: FOREIGN in LINGERING",
+        "lifecycle: JOIN_AGAIN, hears_another_key in SEEKING",
         "lifecycle: REFUSED in LINGERING",
         "beacon: is_of_another_cluster",
         "beacon: has_other_settings",

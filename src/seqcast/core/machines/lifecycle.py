@@ -34,7 +34,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.rules.cut import first_view
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
+from seqcast.core.vocabulary import CloseView, Install, OtherKey, Over, Waiting, Warn
 from seqcast.types import MEMBERS_MAX
 
 
@@ -56,6 +56,7 @@ class LifecycleEvent(Enum):
     WITHDRAWN = auto()
     GROUP = auto()
     FOREIGN = auto()
+    OTHER_KEY = auto()
     JOIN_AGAIN = auto()
     REFUSED = auto()
     VIEW = auto()
@@ -76,6 +77,12 @@ FOREIGN = Refused(
     "version",
 )
 
+KEYS = {
+    "other": "{0} seals what it sends with another key than this member's",
+    "lacks": "{0} has no key, and this member has one",
+    "has": "{0} has a key, and this member has none",
+}
+"""How somebody's datagrams differ from ours, by ``OtherKey.how``."""
 FOREIGN_SIGNS = 2
 """Datagrams of another wire version that show another release: the version of a single one may be damaged."""
 DRAIN_SHARE = 3, 4
@@ -113,6 +120,8 @@ class Lifecycle(Machine):
         self.refusal: Refused | None = None
         self.told = ""  # why the group that we want to join admits nobody now
         self.foreign = 0  # datagrams of another wire version that were received
+        self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
+        self.strange = ""  # somebody in our cluster who has another key, or whose key we lack, or who lacks ours
         self.others: dict[int, int] = {}  # joiners with a lower id -> ns when heard
         self.peers: dict[str, Peer] = {}  # by name: two incarnations of one process have one vote
         self.vote = settings.vote
@@ -190,11 +199,11 @@ class Lifecycle(Machine):
 
     def must_wait(self) -> bool:
         """Discovery runs, a group or a joiner with a lower id was heard, a group refused us, or one datagram of another
-        wire version was dropped."""
+        wire version, or with another key, was dropped."""
         # If a joiner with a lower id has formed no group by then, we stop waiting for it. The time begins when we may
         # form a group: a group that both heard, and that is gone, delays the other one as long as us. A group of
         # another release is heard again within this time; a damaged datagram is not.
-        unsure = bool(self.others) or 0 < self.foreign < FOREIGN_SIGNS
+        unsure = bool(self.others) or 0 < self.foreign < FOREIGN_SIGNS or (self.doubtful and not self.strange)
         waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
         return self.context.now < self.form_ns or waits or self.refusal is not None
 
@@ -209,6 +218,9 @@ class Lifecycle(Machine):
 
     def hears_another_version(self) -> bool:
         return self.foreign >= FOREIGN_SIGNS
+
+    def hears_another_key(self) -> bool:
+        return bool(self.strange)
 
     def callback_must_run(self, _timeout_ns: int) -> bool:
         return self.blocker.running or not self.blocker.done
@@ -325,6 +337,17 @@ class Lifecycle(Machine):
     def note_foreign(self) -> None:
         self.foreign += 1
 
+    def warn_of_key(self, report: OtherKey) -> None:
+        if report.sure:
+            said = KEYS[report.how].format(report.where)
+            self.context.emit(Warn(f"members of this cluster use different keys, and will not meet: {said}"))
+
+    def note_key(self, report: OtherKey) -> None:
+        self.doubtful = True
+        if report.sure:
+            self.strange = KEYS[report.how].format(report.where)
+            self.warn_of_key(report)
+
     def form(self) -> None:
         settings = self.context.settings
         me, mechanism = self.context.me, orders.resolve(settings.order)
@@ -386,6 +409,13 @@ class Lifecycle(Machine):
     def fail_foreign(self) -> None:
         self.context.emit(Over(FOREIGN.reason, FOREIGN.cause))
 
+    def fail_key(self) -> None:
+        reason = (
+            f"this cluster is in use with another key: {self.strange}. Give every member the same key file (key=), or "
+            "choose another cluster name"
+        )
+        self.context.emit(Over(reason, "key"))
+
     def fail_unreachable(self, reason: str) -> None:
         self.context.emit(Over(reason, "address"))
 
@@ -419,6 +449,9 @@ class Lifecycle(Machine):
         (None, E.GROUP, None, IGNORED, "known"),
         ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
         (None, E.FOREIGN, None, IGNORED, "our group has its version"),
+        ((S.OUT, S.SEEKING), E.OTHER_KEY, None, note_key, "somebody uses this cluster with another key, or without"),
+        (S.OVER, E.OTHER_KEY, None, IGNORED, "we have no part in this cluster any more"),
+        (None, E.OTHER_KEY, None, warn_of_key, "our group has its key: whoever has another will not join it"),
         (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, ask, "JOIN is not answered yet"),
         (
             S.SEEKING,
@@ -426,6 +459,13 @@ class Lifecycle(Machine):
             S.OVER,
             (stop, withdraw, fail_foreign),
             "do not form a rival group",
+        ),
+        (
+            S.SEEKING,
+            (E.JOIN_AGAIN, hears_another_key),
+            S.OVER,
+            (stop, withdraw, fail_key),
+            "do not form a group beside one that we cannot talk to",
         ),
         (
             S.SEEKING,

@@ -1,0 +1,40 @@
+"""``seqcast keygen``: make the key file of a group."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from seqcast.cli import complain
+from seqcast.commandline import Parser
+from seqcast.config import keys
+
+NEEDS = ()
+
+
+def main(arguments: argparse.Namespace) -> int:
+    """Writes the file."""
+    try:
+        number = keys.make(arguments.file)
+    except FileExistsError:
+        return complain(
+            f"{arguments.file} exists, and members that are started again need its key: give another name, or remove "
+            "the file first"
+        )
+    except OSError as error:
+        return complain(f"{arguments.file} cannot be written: {error.strerror}")
+    print(f"{arguments.file}: key {number}; copy it to the machine of each member, readable by its user alone")
+    return 0
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command's arguments."""
+    result = Parser(
+        "keygen",
+        "Make a key file: a new random key, in a file that only its owner can read. All members of a group use copies\n"
+        "of one file: seqcast.join(..., key=FILE), or --key FILE. Whoever has a copy can join the group, and read and\n"
+        "send all that its members do.",
+        "exit status: 0 if it is written; 2 if not\nexample: seqcast keygen orders.key",
+    )
+    result.add_argument("file", metavar="FILE", help="the file to write, which must not exist")
+    return result.parse_args(argv)

@@ -1,0 +1,152 @@
+"""On real sockets: a group with a key."""
+
+import logging
+import os
+import re
+import socket
+import struct
+
+import pytest
+from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
+
+import seqcast
+from seqcast.config import keys
+from seqcast.net.runner import group_address
+
+pytest.importorskip("nacl")
+
+WORD = b"nobody else may read this"
+
+
+@pytest.fixture
+def key(tmp_path):
+    keys.make(str(tmp_path / "key"))
+    return str(tmp_path / "key")
+
+
+@pytest.fixture
+def other(tmp_path):
+    keys.make(str(tmp_path / "other"))
+    return str(tmp_path / "other")
+
+
+class Wire:
+    """Somebody who hears all that is multicast to a group on loopback, and can send it again."""
+
+    def __init__(self, name):
+        self.to = group_address(name, 4)
+        self.heard = []
+        self.sockets = []
+        for port in (47310, 47311):
+            one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            one.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_REUSEPORT", socket.SO_REUSEADDR), 1)
+            one.bind((self.to, port))
+            member = struct.pack("4s4s", socket.inet_aton(self.to), socket.inet_aton("127.0.0.1"))
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+            one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+            one.setblocking(False)
+            self.sockets.append(one)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for one in self.sockets:
+            one.close()
+
+    def listen(self):
+        for one in self.sockets:
+            while True:
+                try:
+                    self.heard.append((one.recv(65536), one.getsockname()[1]))
+                except BlockingIOError:
+                    break
+        return [datagram for datagram, _ in self.heard]
+
+    def send_again(self):
+        for datagram, port in self.heard:
+            self.sockets[0].sendto(datagram, (self.to, port))
+
+
+@pytest.mark.parametrize("order", ["total", "sequencer", "fifo"])
+def test_members_with_a_key_hear_each_other_and_nobody_else_does(key, order):
+    with group_of(3, key=key, order=order) as groups, Wire(groups[0].cluster) as wire:
+        for number, group in enumerate(groups):
+            group.send(WORD + b" %d" % number)
+            for _ in range(200):
+                group.send(bytes([number]) * 1000)
+        for group in groups:
+            got = payloads(group, 3 * 201)
+            assert sorted(each for each in got if each.startswith(WORD)) == [WORD + b" %d" % n for n in range(3)]
+        wait_until(lambda: len(wire.listen()) > 20)
+        assert not any(WORD in datagram or groups[0].cluster.encode() in datagram for datagram in wire.listen())
+        for group in groups:
+            counted = group.counters()
+            assert counted["drop_key"] == counted["drop_crc"] == counted["drop_replay"] == 0
+
+
+def test_what_was_recorded_and_is_sent_again_changes_nothing(key):
+    with group_of(2, key=key) as groups, Wire(groups[0].cluster) as wire:
+        before = groups[0].view
+        groups[0].send(WORD)
+        assert [payloads(group, 1) for group in groups] == [[WORD]] * 2
+        wait_until(lambda: len(wire.listen()) > 20)
+        for _ in range(5):
+            wire.send_again()
+        groups[1].send(b"after")
+        assert [payloads(group, 1) for group in groups] == [[b"after"]] * 2
+        wait_until(lambda: all(group.counters()["drop_replay"] > 10 for group in groups))
+        assert [group.view for group in groups] == [before] * 2
+
+
+def joins_not(name, **settings):
+    with pytest.raises(seqcast.JoinTimeout) as raised:
+        join(name, "x", **settings)
+    return str(raised.value)
+
+
+def test_who_has_no_key_or_another_one_cannot_join_and_both_sides_say_where_the_others_are(key, other, caplog):
+    caplog.set_level(logging.WARNING, "seqcast")
+    with group_of(2, key=key) as groups:
+        before, name = groups[0].view, groups[0].cluster
+        assert re.search(r"127\.0\.0\.1:\d+ has a key, and this member has none.*key=", joins_not(name))
+        assert re.search(r"127\.0\.0\.1:\d+ seals what it sends with another key", joins_not(name, key=other))
+        groups[0].send(b"after")
+        assert [payloads(group, 1) for group in groups] == [[b"after"]] * 2
+        assert [group.view for group in groups] == [before] * 2
+        wait_until(lambda: all(group.counters()["drop_key"] > 2 for group in groups))
+        wait_until(lambda: "has no key, and this member has one" in caplog.text)
+        join(name, "y", key=key).leave()
+    assert caplog.text.count("a: members of this cluster use different keys") <= 2 * 3, "once for each address"
+
+
+def test_a_member_with_a_key_does_not_join_a_group_without_one(key):
+    with group_of(2) as groups:
+        assert "has no key, and this member has one" in joins_not(groups[0].cluster, key=key)
+
+
+def test_a_group_with_a_key_goes_on_when_members_crash_come_and_leave(key):
+    with group_of(3, key=key) as groups:
+        groups[1].leave()
+        late = join(groups[0].cluster, "late", key=key)
+        wait_until(lambda: len(groups[0].view.members) == 3)
+        late.send(WORD)
+        wait_until(lambda: late.view.members == groups[0].view.members == groups[2].view.members)
+        assert WORD in payloads(groups[0], 1) and WORD in payloads(groups[2], 1)
+        late.leave()
+
+
+def test_one_without_multicast_and_one_with_ipv6_have_a_key_too(key):
+    settings = {"transport": "unicast", "seeds": "127.0.0.1", "port": 20_000 + os.getpid() % 20_000}
+    for more in (settings, {"ip_version": 6} if socket.has_ipv6 and LOOPBACK == "lo" else settings):
+        name = cluster()
+        try:
+            one = join(name, "a", key=key, **more)
+        except seqcast.ConfigError:
+            continue  # no IPv6 here
+        two = join(name, "b", key=key, **more)
+        two.send(WORD)
+        assert payloads(one, 1) == payloads(two, 1) == [WORD]
+        two.leave()
+        one.leave()
