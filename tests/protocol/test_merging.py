@@ -6,8 +6,8 @@ import pytest
 from commands import call
 from sim_stage import Stage, names, one_view
 
-from seqcast.core.frames.merging import Beacon
-from seqcast.core.machines.beacons import Beacons
+from seqcast.core.frames.merging import Beacon, MergeAsk
+from seqcast.core.machines.beacons import HEARD_MAX, Beacons
 from seqcast.core.machines.merge import Merger, MergerState
 from seqcast.sim import Options, World, command, families, heals, simulate
 from seqcast.sim.checkers.safety import check_safety
@@ -243,3 +243,18 @@ def test_groups_that_a_name_kept_apart_end_in_one_view(membership):
     for seed in (3, 9, 13, 23):
         result = simulate(Options.draw(seed, family="namesakes", membership=membership))
         assert not result.violations, f"seed {seed}: {result.violations[0]}"
+
+
+def test_strangers_that_ask_for_merges_are_named_once_for_each_host_whatever_their_ids():
+    """Each is remembered for a while, and no more of them than a bound."""
+    stage = Stage()
+    stage.group("a", "b")
+    a = stage.nodes[0]
+    merger, tag = a.endpoint.machines.merger, a.endpoint.context.tag
+    hosts = [b"\4" + bytes([1, 1, 10, 0, 0, host]) for host in (1, 2)]
+    for ms in range(1000, 9000, 500):
+        for stranger in range(2 * HEARD_MAX):
+            merger.receive(MergeAsk((1 + stranger, ms), tag), 1 + stranger, hosts[stranger % 2])
+        stage.until(ms)
+    assert len(merger.vain) == HEARD_MAX
+    assert sorted(text.split()[0] for text in a.record.warnings) == ["10.0.0.1", "10.0.0.2"]
