@@ -85,6 +85,83 @@ static sc_wire_result check(const uint8_t *p, size_t n) {
     return result == SC_WIRE_OK ? sc_wire_check(p, n) : result;
 }
 
+/* ---- with a key ----------------------------------------------------------------------------------------------- */
+
+/* A cipher that protects nothing, in the place of a library's. */
+static uint32_t tag_of(const uint8_t *p, size_t n, const uint8_t *ad, size_t ad_n, const uint8_t *nonce,
+                       const uint8_t *key) {
+    return sc_crc32c(sc_crc32c(sc_crc32c(sc_crc32c(1, key, SC_SEAL_KEY), nonce, SC_SEAL_NONCE), ad, ad_n), p, n);
+}
+
+static int toy_seal(uint8_t *c, unsigned long long *c_n, const uint8_t *m, unsigned long long n, const uint8_t *ad,
+                    unsigned long long ad_n, const uint8_t *unused, const uint8_t *nonce, const uint8_t *key) {
+    (void)c_n, (void)unused;
+    for (size_t i = 0; i < n; i++) c[i] = m[i] ^ key[i % SC_SEAL_KEY] ^ nonce[i % SC_SEAL_NONCE];
+    memset(c + n, 0, SC_SEAL_TAG);
+    sc_put32(c + n, tag_of(c, n, ad, ad_n, nonce, key));
+    return 0;
+}
+
+static int toy_open(uint8_t *m, unsigned long long *m_n, uint8_t *unused, const uint8_t *c, unsigned long long n,
+                    const uint8_t *ad, unsigned long long ad_n, const uint8_t *nonce, const uint8_t *key) {
+    (void)m_n, (void)unused;
+    if (n < SC_SEAL_TAG) return -1;
+    n -= SC_SEAL_TAG;
+    uint8_t tag[SC_SEAL_TAG] = {0};
+    sc_put32(tag, tag_of(c, n, ad, ad_n, nonce, key));
+    if (memcmp(tag, c + n, sizeof tag)) return -1;
+    for (size_t i = 0; i < n; i++) m[i] = c[i] ^ key[i % SC_SEAL_KEY] ^ nonce[i % SC_SEAL_NONCE];
+    return 0;
+}
+
+static int toy_hash(uint8_t *out, size_t n, const uint8_t *in, unsigned long long in_n, const uint8_t *key,
+                    size_t key_n, const uint8_t *salt, const uint8_t *person) {
+    (void)salt, (void)person;
+    for (size_t i = 0; i < n; i++) out[i] = in[i % in_n] ^ key[i % key_n];
+    return 0;
+}
+
+static void toy_random(uint8_t *p, unsigned long long n) { memset(p, 7, n); }
+
+/* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly its size. */
+static void sealed(const uint8_t *data, size_t size) {
+    static const sc_cipher toy = {toy_seal, toy_open, toy_hash, toy_random};
+    static const uint8_t secret[SC_SEAL_SECRET] = {1};
+    if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
+    sc_seal *one = sc_seal_new(&toy, secret, 1), *other = sc_seal_new(&toy, secret, 2);
+    uint8_t *p = malloc(size), *q = malloc(size + SC_SEAL_ROOM);
+    CHECK(one && other && p && q);
+    uint64_t number = 0, target = data[0] & 1 || sc_sealed_for_one(data) ? 2 : 0;
+    size_t n = size;
+    memcpy(p, data, size);
+    if (sc_get_key_id(p)) CHECK(sc_seal_check(other, p, &n, sc_get_sender(p), &number) != SC_WIRE_CRC_BAD);
+    CHECK(n <= size);
+    memcpy(p, data, size);
+    sc_seal_begin(one);
+    CHECK(sc_seal_close(one, q, p, size, 0, target) == 0);
+    CHECK(target == 0 || sc_sealed_for_one(q));
+    size_t cut = size + SC_SEAL_ROOM - 1;
+    uint8_t *shorter = malloc(cut);
+    CHECK(shorter);
+    memcpy(shorter, q, cut);
+    CHECK(sc_seal_check(other, shorter, &cut, 1, &number) != SC_WIRE_OK);
+    free(shorter);
+    size_t at = data[size - 1] * 257u % (size + SC_SEAL_ROOM);
+    q[at] ^= 1;
+    n = size + SC_SEAL_ROOM;
+    CHECK(sc_seal_check(other, q, &n, 1, &number) != SC_WIRE_OK);
+    q[at] ^= 1;
+    n = size + SC_SEAL_ROOM;
+    sc_wire_result result = sc_seal_check(other, q, &n, 1, &number);
+    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* what is for one member must be sealed for it */
+    if (result == SC_WIRE_OK)
+        CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
+    free(p);
+    free(q);
+    sc_seal_free(one);
+    sc_seal_free(other);
+}
+
 /* A copy of exactly `n` bytes, so that the sanitizer sees a read behind its end; in a slab where `in_slab`. */
 static void receive(world *w, const uint8_t *p, size_t n, size_t segment, uint64_t from, int in_slab) {
     sc_address address = address_of(from);
@@ -466,6 +543,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static world w;
     script s = {data, size};
     check(data, size);
+    sealed(data, size);
     sc_config config = test_config(1, 0);
     config.group = GROUP;
     uint32_t mode = (uint32_t)take(&s, 1), kind = (uint32_t)take(&s, 1), order = (uint32_t)take(&s, 1);
