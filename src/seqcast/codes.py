@@ -33,6 +33,10 @@ class Code(NamedTuple):
     cause: str
     remedy: str
 
+    def __call__(self, text: str) -> str:
+        """A line about the condition, with its number."""
+        return f"{text} ({self.number})"
+
 
 class Finding(NamedTuple):
     """A condition, here and now.
@@ -147,6 +151,36 @@ SLOW_CLOCK = _code(
     "The clock source needs a system call or a device, a microsecond or more each time.",
     "Boot with clocksource=tsc if the machine's TSC is stable, or move to another kind of virtual machine.",
 )
+WRONG_CALL = _code(
+    1201,
+    "A wrong call",
+    "The program called a function with a wrong argument, or at the wrong time or place.",
+    "The text says what is allowed. `UsageError`.",
+)
+WRONG_SETTING = _code(
+    1202,
+    "A setting that is wrong, or cannot work here",
+    "A value that is not allowed, or that this machine does not have.",
+    "The text says what is allowed. `ConfigError`.",
+)
+KUBERNETES = _code(
+    1204,
+    "Variables of a service that is named seqcast",
+    "Kubernetes sets SEQCAST_SERVICE_HOST and the like, which are no settings.",
+    "Rename the service, or set enableServiceLinks: false.",
+)
+NEVER_LEFT = _code(
+    1205,
+    "A group was dropped without leaving",
+    "The program has lost its last reference to an open group, which leaves by itself then.",
+    "Call `leave`, or use the group in a `with` statement.",
+)
+STARVED = _code(
+    2201,
+    "A member has no receive buffer free",
+    "Its application takes no messages, `slabs_max` is too small, or it keeps places in the order unused.",
+    "Take messages faster, or raise slabs_max there.",
+)
 SLOW_RECEIVER = _code(
     2203,
     "Senders wait for a member",
@@ -172,6 +206,18 @@ NOT_RUNNING = _code(
     "It is stopped (SIGSTOP, a frozen container), or gets no CPU time. The others suspect it.",
     "`ps -o stat,wchan -p PID`; look at the CPU quota of its container.",
 )
+SEND_TIMEOUT = _code(
+    2208,
+    "A send waited longer than its timeout",
+    "A receiver has no room, or a view change or a pause is under way.",
+    "`SendTimeout.waiting_for` and `group.stalls()` name the receivers; see SC2203.",
+)
+PASSED_OVER = _code(
+    2209,
+    "A loop over messages passed over an event",
+    "The program iterates over messages only, and the stream had something else that matters, such as a loss.",
+    "Iterate over `group.events()`.",
+)
 DEAF_TO_MULTICAST = _code(
     2210,
     "A member hears another one by unicast only",
@@ -189,6 +235,36 @@ MUTE = _code(
     "A member's unicasts do not reach another one",
     "Multicasts pass and unicasts do not: a firewall, or a wrong route back.",
     "Let UDP pass to the unicast ports of each member (`seqcast probe` shows the addresses).",
+)
+LINKS_CUT = _code(
+    2213,
+    "Members that cannot reach each other are separated",
+    "Links between members carry no multicasts, or no unicasts, in one direction at least.",
+    "The text names the members and the direction. Run `seqcast doctor --with HOST` between the two.",
+)
+NOT_IN_VIEW = _code(
+    2214,
+    "The receiver is not in the view",
+    "The member that a message is for has left, was excluded, or has yet to join.",
+    "Look at `group.view`. `NotInView`.",
+)
+JOIN_REFUSED = _code(
+    3001,
+    "The group refuses this member",
+    "It has another release or other settings, or the group is full.",
+    "The text says which, and what to change. `JoinRefused`.",
+)
+NAME_TAKEN = _code(
+    3002,
+    "The name is taken",
+    "A living member of the group has this name.",
+    "Choose another name=. `NameTaken`.",
+)
+NOT_MEMBER = _code(
+    3003,
+    "This member is not in the group",
+    "It has left, is leaving, or was excluded.",
+    "Join again. `NotMember`.",
 )
 ENDED = _code(
     3005,
@@ -246,9 +322,165 @@ NETWORK_LOSS = _code(
     "More than 0.1 % of a second of full packets was lost, and not at the receiving socket.",
     "`ethtool -S NAME` shows drops of the cards (rx_missed, rx_dropped); raise the rings with ethtool -G.",
 )
+UNDECIDED = _code(
+    3006,
+    "It is not known whether messages were delivered",
+    "A view change came between send and delivery, or nobody answered a leave.",
+    "`Lost`, or the text of the error, says which. `Undecided`.",
+)
+NOT_READY = _code(
+    3007,
+    "A block cannot answer now",
+    "It is not in its group, or the group is blocked.",
+    "Wait, or try again. `NotReady`.",
+)
+NOT_PAUSED = _code(
+    3008,
+    "A pause did not come about, or has ended by itself",
+    "Not all members stopped in time, or the member that paused the group is silent.",
+    "Look at the members; `suspend` takes a longer timeout. `SuspendTimeout`.",
+)
+MACHINE_REFUSED = _code(
+    3009,
+    "A replicated state machine refused an operation",
+    "`apply` raised the error in the text, on every replica.",
+    "That is an answer of the program's own. `MachineError`.",
+)
+EXCLUDED = _code(
+    3101,
+    "This member was excluded",
+    "The others did not hear it for longer than the suspicion time, or chose to go on without it.",
+    "The reason says which; join again. `rejoin` does so by itself.",
+)
 BLOCKED = _code(
     3102,
     "Sends to the group wait",
     "A view change or a pause is under way, or this side of a partition has no majority.",
     "Nothing, if it ends by itself. Without a majority: bring the others back, or see `seqcast unblock`.",
+)
+JOIN_WAITS = _code(
+    3103,
+    "A join waits",
+    "The group is blocked, or too few are there to found it.",
+    "The text says for whom it waits.",
+)
+FOUNDS_ALONE = _code(
+    3104,
+    "A primary group that anybody may found alone",
+    'With partition="primary" and found=1, a member that is cut off founds a second group.',
+    "Set found= to a majority of the intended members.",
+)
+STATE_LOST = _code(
+    3201,
+    "The state of the group cannot be had",
+    "The member that was to give it is gone, or a file cannot be read.",
+    "The text says which; the member that lacks it leaves, or keeps its own.",
+)
+CALLBACK_FAILED = _code(
+    3202,
+    "A function of the application failed",
+    "An exception came out of a callback, a state handler, or the function of a replica.",
+    "The traceback is in the log, with the line.",
+)
+CALLBACK_LATE = _code(
+    3203,
+    "A function of the application took long",
+    "A callback or a policy ran while other members waited for it.",
+    "Make it quicker, or raise the limit that the text names.",
+)
+POLICY_UNUSED = _code(
+    3204,
+    "A policy of the application was not used",
+    "It raised, or returned what cannot be.",
+    "The text says what; the order without a policy holds meanwhile.",
+)
+LONG_WAIT = _code(
+    3206,
+    "A call waits for other members",
+    "The call has waited for long, for what the text names.",
+    "Nothing, if it ends by itself.",
+)
+STATE_REPLACED = _code(
+    3210,
+    "States of two sides were not merged",
+    "The sides of a partition had different states, and not every handler has `merge_state`.",
+    "Give every member a handler with `merge_state`.",
+)
+APART = _code(
+    3212,
+    "Two groups of one cluster cannot merge",
+    "They have other settings or releases, or do not hear each other well enough.",
+    "The text says which.",
+)
+NEITHER_GIVES_WAY = _code(
+    3213,
+    "Two primary groups exist",
+    "Both were founded, or allowed to continue, while they were cut off from each other.",
+    "End one of them: its work since then is lost.",
+)
+UNBLOCKED = _code(
+    3215,
+    "An operator let a minority continue",
+    "`seqcast unblock` was run.",
+    "Make sure that the other members are gone for good.",
+)
+NO_VIEW = _code(
+    4001,
+    "No view came in time",
+    "No member answers, the group is blocked, or the machine is overloaded.",
+    "The text says what to check; `seqcast doctor` helps. `JoinTimeout`.",
+)
+BAD_PEER = _code(
+    4002,
+    "A peer does not follow the protocol",
+    "Bytes that no release of seqcast sends, or a message that is no part of a batch in a group of batches.",
+    "Find out who sends them. `RemoteProtocolError`.",
+)
+NO_GUARD = _code(
+    4004,
+    "No guard connections",
+    "guard=True, but the TCP port cannot be listened on.",
+    "Let it listen there, or set guard=False.",
+)
+NOBODY_HEARD = _code(
+    4005,
+    "No other member is found",
+    "This is the first member, a seed has no address, or datagrams of the others do not arrive.",
+    "If others run: look at seeds=, and run `seqcast doctor --with HOST`.",
+)
+JOURNAL_FAILED = _code(
+    6001,
+    "A file cannot be written",
+    "The disk is full, or the directory of a journal or a store cannot be written.",
+    "Free space or mend the directory. `JournalWriteError`.",
+)
+SPARK_FAILED = _code(
+    6002,
+    "Spark failed",
+    "No Java, no master, no memory, or a failed task.",
+    "The text says which. `SparkFailed`.",
+)
+TAP_DROPPED = _code(
+    6004,
+    "A reader of a tap was dropped",
+    "It took nothing for long.",
+    "Look at the task that reads; it connects again.",
+)
+JOURNAL_LACKS = _code(
+    6005,
+    "The journal lacks messages",
+    "The disk was full, or the journal was closed while another thread kept the stream.",
+    "Free space or mend the directory: it goes on by itself if it can; `rows_lost` counts what is missing.",
+)
+SOURCE_STALLS = _code(
+    6007,
+    "A stream in Spark does not advance",
+    "A journal that it needs is missing or ends early.",
+    "The text names the journal.",
+)
+BUG = _code(
+    9001,
+    "A bug of seqcast",
+    "Something happened that cannot.",
+    "Please report it, with the lines around it.",
 )

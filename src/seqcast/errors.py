@@ -15,41 +15,57 @@ class SeqcastError(Exception):
     """Base class of all errors of seqcast.
 
     Attributes:
+        code: of the condition (docs/codes.md), the same in all releases.
         sent: if a send raised the error: how many messages of the call, from the first on, were sent.
     """
 
+    code: str = "SC9001"
     sent: int = 0
 
 
 class UsageError(SeqcastError):
     """A wrong call: a wrong type, a message over the limit, a call at the wrong time or place."""
 
+    code = "SC1201"
+
 
 class ConfigError(SeqcastError):
     """A setting that is wrong, or cannot work here: no such interface, a port in use, settings that contradict."""
+
+    code = "SC1202"
 
 
 class JoinTimeout(SeqcastError):
     """No view was installed within ``join_timeout_s``, no member could give the state, or this member's address was
     replaced while it joined. Base class of refusals."""
 
+    code = "SC4001"
+
 
 class JoinRefused(JoinTimeout):
     """The group answered and refuses this member: another release or other settings (the text says which, and what to
     change), or the group is full. To join again without a change leads to the same refusal."""
+
+    code = "SC3001"
 
 
 class NameTaken(JoinRefused):
     """A living member of the group has this name: choose another ``name=``. The name of a crashed member is free once
     the group has noticed the crash; ``join`` waits ``name_taken_s`` for that."""
 
+    code = "SC3002"
+
 
 class NotMember(SeqcastError):
     """This member is not in the group: it left, is leaving, or was excluded. Join again."""
 
+    code = "SC3003"
+
 
 class NotInView(SeqcastError):
     """The member that ``to`` names is not in the view: it left, crashed, or has yet to join. The group works on."""
+
+    code = "SC2214"
 
 
 class SendTimeout(SeqcastError):
@@ -61,6 +77,7 @@ class SendTimeout(SeqcastError):
             own, if its application had not. Empty: for a view change, a pause, or earlier sends.
     """
 
+    code = "SC2208"
     waiting_for: tuple[str, ...] = ()
 
 
@@ -69,6 +86,8 @@ class SendWouldBlock(SendTimeout):
     (``kept_bytes``), and what the ``send`` waits for comes only once some of it is received. Either this member's own
     messages fill the room, or other members wait in the same way. Receive, then send again; or receive in a thread of
     its own, and send fewer messages for each that is received."""
+
+    code = "SC2205"
 
 
 class Undecided(SeqcastError):
@@ -79,6 +98,7 @@ class Undecided(SeqcastError):
         message: what was delivered here of ``deliver``; None: nothing, or the call was another one.
     """
 
+    code = "SC3006"
     message: Message | None = None
 
 
@@ -86,22 +106,34 @@ class NotReady(SeqcastError):
     """A block cannot answer now: it is not in its group, or its group is blocked; the text says why. Nothing was sent,
     or only what changes nothing."""
 
+    code = "SC3007"
+
 
 class MachineError(SeqcastError):
     """A replicated state machine refused an operation: on every replica ``apply`` raised the error in the text."""
+
+    code = "SC3009"
 
 
 class SuspendTimeout(SeqcastError):
     """``suspend`` waited longer than its ``timeout``, or the pause ended early. The group is not paused."""
 
+    code = "SC3008"
+
 
 class JournalWriteError(SeqcastError):
     """The journal cannot be written. Messages delivered since are counted (``rows_lost``) but not recorded."""
+
+    code = "SC6001"
 
 
 class RemoteProtocolError(SeqcastError):
     """A peer sent bytes that do not follow the protocol."""
 
+    code = "SC4002"
+
 
 class SparkFailed(SeqcastError):
     """Spark failed: no Java, no master, no memory, a failed task. Nothing was proved or refuted."""
+
+    code = "SC6002"

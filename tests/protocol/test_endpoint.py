@@ -926,5 +926,5 @@ def test_a_member_that_has_no_room_left_is_excluded_by_name_unless_half_of_the_g
     a.service()
     stage.until(1900)
     assert ["a", "b"] in names(a) and a.endpoint.counters["members_slow"] == 2
-    assert any("b holds up everyone, so it is excluded" in line for line in stage.lines)
+    assert any("b holds up everyone, so it is excluded" in line and "(SC2201)" in line for line in stage.lines)
     assert any("c holds up everyone, and stays, as half of the members or more do so" in line for line in stage.lines)

@@ -374,7 +374,7 @@ def test_both_ends_of_a_cut_link_and_the_acting_member_warn_once():
     world.clock.run(world.options.duration_ns)
     warned = [line.split()[2] for line in lines if "warns" in line]
     assert sorted(warned) == sorted([members[0], members[2], members[3]])
-    assert sum(f"warns: {members[2]} does not hear {members[3]}" in line for line in lines) == 3
+    assert sum(f"warns: {members[2]} does not hear {members[3]}" in line and "(SC2213)" in line for line in lines) == 3
     assert sum(node.endpoint.counters["links_cut"] for node in world.nodes) == 3
 
 

@@ -49,7 +49,7 @@ def test_too_few_joiners_wait_and_say_how_many_are_missing(n, found):
     for node in nodes:
         heard = ", ".join(sorted(other.name for other in nodes if other is not node)) or "none"
         assert f"it hears {heard}; 1 more must start" in node.endpoint.lacks
-        assert [text for text in node.record.warnings if "the join waits" in text]
+        assert [text for text in node.record.warnings if "the join waits" in text and "(SC3103)" in text]
     stage.named("z", 5000)
     stage.until(6500)
     assert len(in_one_view(stage.nodes)) == found and len(founded(stage)) == 1

@@ -78,7 +78,7 @@ def test_a_member_keeps_its_own_state_if_those_that_had_the_other_one_crash_befo
     stage.until(6000)
     c = stage.nodes[2]
     assert states(stage) == {own} and not c.endpoint.over and len(c.endpoint.view.members) == 1
-    assert any("that of this member holds" in warning for warning in c.record.warnings)
+    assert any("that of this member holds (SC3201)" in warning for warning in c.record.warnings)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def test_a_member_that_founds_a_group_alone_says_so_in_one_line(caplog):
         (record,) = founded(caplog)
         assert record.levelno == logging.INFO
         assert record.getMessage().startswith("a: ") and "IGMP snooping" in record.getMessage()
-        assert "\n" not in record.getMessage()
+        assert record.getMessage().endswith(" (SC4005)") and "\n" not in record.getMessage()
 
 
 def test_a_join_waits_for_as_many_members_as_it_is_told_to():
@@ -131,6 +131,7 @@ def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):
         join(cluster(), "a", partition="primary").leave()
     assert [warning.filename for warning in caught] == [members.__file__]
     assert [record.levelname for record in caplog.records if "founded the group alone, with" in record.getMessage()]
+    assert "(SC3104)" in caplog.text
     recwarn.clear()
     with pytest.raises(JoinTimeout, match=r"found=2 joiners must hear each other"):
         join(cluster(), "a", partition="primary", found=2, join_timeout_s=0.3)

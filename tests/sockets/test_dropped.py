@@ -21,7 +21,7 @@ def test_a_dropped_group_leaves_with_a_warning():
         b = join(name, "b")
         wait_until(lambda: len(a.view) == 2)
         b.send(b"last")
-        with pytest.warns(ResourceWarning, match=rf"<seqcast.Group '{name}' member 'b'> was never left"):
+        with pytest.warns(ResourceWarning, match=rf"<seqcast.Group '{name}' member 'b'> was never left \(SC1205\)"):
             del b
             gc.collect()
         wait_until(lambda: len(a.view) == 1)

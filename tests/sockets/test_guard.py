@@ -258,7 +258,7 @@ def test_a_member_that_finds_no_free_tcp_port_says_so_and_does_without(taken, ca
     taken(runner.PORTS_TRIED)
     with join(cluster(), "a", guard=True) as a:
         assert "guard_connections" not in a.counters()
-        assert "a: guard=True, but TCP port" in caplog.text and "in use)" in caplog.text
+        assert "a: guard=True, but TCP port" in caplog.text and "SC4004" in caplog.text and "in use)" in caplog.text
 
 
 def listen_nearby(address):

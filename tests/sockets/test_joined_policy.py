@@ -62,6 +62,7 @@ def test_a_policy_that_raises_is_logged_once_and_messages_are_ordered_as_they_ar
     caplog.set_level(logging.ERROR, "seqcast")
     exchange(Raises(), "policy_failed")
     assert sum("the order policy failed" in record.getMessage() for record in caplog.records) == 1
+    assert caplog.text.count("(SC3204)") == 1
 
 
 def test_a_policy_that_never_answers_delays_messages_by_its_limit_only():

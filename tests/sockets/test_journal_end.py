@@ -159,7 +159,7 @@ def test_a_journal_that_lacks_the_end_of_a_stream_which_another_thread_keeps_say
     finally:
         gate.set()
         thread.join()
-    assert said in caplog.text
+    assert f"{said} (SC6005)" in caplog.text
     assert (only_journal(tmp_path).rows, only_journal(tmp_path).closed) == (0, said.partition(", and ")[2])
 
 

@@ -107,7 +107,7 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
 def test_a_wait_for_members_that_takes_long_is_told_once_with_the_names(caplog):
     with pytest.raises(seqcast.JoinTimeout):
         join(cluster(), "a", min_members=3, join_timeout_s=2.5)
-    assert lines(caplog, "a").count("join waits for min_members=3 members; there: a, for 1 s so far") == 1
+    assert lines(caplog, "a").count("join waits for min_members=3 members; there: a, for 1 s so far (SC3206)") == 1
 
 
 def test_a_leave_that_waits_for_a_stopped_member_is_told_with_its_name(caplog):
@@ -126,4 +126,4 @@ def test_a_leave_that_waits_for_a_stopped_member_is_told_with_its_name(caplog):
         process.kill()
         process.wait()
     told = [line for line in lines(caplog, "a") if line.startswith("leave waits until")]
-    assert told == ["leave waits until all that was sent has reached b, for 1 s so far"]
+    assert told == ["leave waits until all that was sent has reached b, for 1 s so far (SC3206)"]

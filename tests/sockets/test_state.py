@@ -226,7 +226,7 @@ def test_bad_handlers_and_bad_writes_are_told_to_their_owner(caplog):
             a.join(name, "a")
             with pytest.raises(seqcast.JoinTimeout, match=words):
                 b.join(name, "b")
-            assert "get_state failed" in caplog.text
+            assert "get_state failed; the joiner is told (SC3202)" in caplog.text
             if make is Text:
                 with pytest.raises(seqcast.UsageError, match="get_state has returned"):
                     a.write(b"late")

@@ -52,7 +52,7 @@ def test_a_group_that_ends_beside_one_that_was_founded_apart_is_told_once(
     assert query.run() == [b"a"]
     told = waits(query)
     assert str(other) in told and "founded apart" in told and "found=N" in told
-    assert warnings_of(caplog) == [told]
+    assert warnings_of(caplog) == [f"{told} (SC6007)"]
 
 
 def alone(top: Path, who: Member, at_ns: int) -> None:

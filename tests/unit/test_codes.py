@@ -1,5 +1,7 @@
 """The registry of codes, and the findings that are made from the board of one member."""
 
+import ast
+import inspect
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -8,6 +10,7 @@ import pytest
 from project import ROOT
 
 import seqcast.codes as codes
+import seqcast.errors as errors
 from seqcast.board.judge import readiness, troubles, way
 from seqcast.board.read import Board, pid_namespace
 
@@ -21,7 +24,8 @@ def test_every_code_has_a_kind_and_says_what_to_do():
 
 
 def test_every_code_has_a_test():
-    tested = "".join(path.read_text("utf-8") for path in (ROOT / "tests").glob("**/*.py"))
+    pages = [path for end in ("py", "txt") for path in (ROOT / "tests").glob(f"*/**/*.{end}")]
+    tested = "".join(path.read_text("utf-8") for path in pages)
     assert [number for number in codes.CODES if number not in tested] == []
 
 
@@ -30,7 +34,7 @@ def test_every_code_is_used():
     assert len(names) == len(codes.CODES)
     sources = [path for path in (ROOT / "src/seqcast").glob("**/*.py") if path.name != "codes.py"]
     text = "".join(path.read_text("utf-8") for path in sources)
-    assert [name for name in names if f"codes.{name}" not in text] == []
+    assert [name for name, code in names.items() if f"codes.{name}" not in text and code.number not in text] == []
 
 
 def board(**changes):
@@ -108,3 +112,62 @@ def test_a_condition_of_a_member_has_its_code(changes, code):
 
 def test_a_stall_that_has_just_begun_is_no_trouble():
     assert numbers(board(gauges__held_by=2, gauges__held_since=1000 * SECOND - SECOND // 2)) == []
+
+
+WRITES = {"warning", "error", "exception", "warn", "Warn"}
+PASSED_ON = {
+    "net/crowd.py": "what the core or the watch of the interface warns of",
+    "net/interface.py": "what the core warns of",
+    "net/runner.py": "what the core warns of",
+    "core/holdups.py": "its own lines, which have codes",
+}
+"""Modules with functions that get a text with its code."""
+
+
+def coded(call, body):
+    """The text of a call that warns is made by a code: there, or in an assignment before it in the same module."""
+    made = [ast.unparse(each) for each in call.args]
+    texts = {
+        target.id
+        for each in ast.walk(body)
+        if isinstance(each, ast.Assign) and "codes." in ast.unparse(each.value)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    }
+    return any("codes." in text or text in texts for text in made)
+
+
+def test_every_warning_has_a_code():
+    source, without = ROOT / "src/seqcast", []
+    for path in source.glob("**/*.py"):
+        name = path.relative_to(source).as_posix()
+        tree = ast.parse(path.read_text("utf-8"))
+        for call in ast.walk(tree):
+            if not isinstance(call, ast.Call) or not call.args:
+                continue
+            what = ast.unparse(call.func)
+            last = what.rpartition(".")[2]
+            asks = what.startswith(("log.", "self.lines", "warnings.", "self.warn", "self.log")) or last == "Warn"
+            if last in WRITES and asks and name not in PASSED_ON and not coded(call, tree):
+                without.append(f"{name}:{call.lineno}: {ast.unparse(call)[:80]}")
+    assert without == []
+
+
+ERRORS = {
+    "SeqcastError": "SC9001", "UsageError": "SC1201", "ConfigError": "SC1202", "JoinTimeout": "SC4001",
+    "JoinRefused": "SC3001", "NameTaken": "SC3002", "NotMember": "SC3003", "NotInView": "SC2214",
+    "SendTimeout": "SC2208", "SendWouldBlock": "SC2205", "Undecided": "SC3006", "NotReady": "SC3007",
+    "MachineError": "SC3009", "SuspendTimeout": "SC3008", "JournalWriteError": "SC6001",
+    "RemoteProtocolError": "SC4002", "SparkFailed": "SC6002",
+}  # fmt: skip
+"""They never change: programs and people look for them."""
+
+
+def test_every_error_has_its_code():
+    found = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
+    assert {name: vars(error).get("code") for name, error in found.items()} == ERRORS
+    assert set(ERRORS.values()) <= codes.CODES.keys()
+
+
+def test_a_line_ends_with_its_number():
+    assert codes.STARVED("no room") == "no room (SC2201)"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
+import seqcast.codes as codes
 from seqcast.api.base import Uncopied
 from seqcast.arguments import check_name, check_threads, nanoseconds
 from seqcast.config.check import names
@@ -97,7 +98,8 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     runner = CrowdRunner(cluster, settings)
     try:
         if runner.loopback and not settings.interface:
-            warnings.warn(only_loopback(runner.group, "crowd"), RuntimeWarning, stacklevel=2)  # which may raise
+            text = codes.ONLY_LOOPBACK(only_loopback(runner.group, "crowd"))
+            warnings.warn(text, RuntimeWarning, stacklevel=2)  # which may raise
         runner.wait_settled()
     except BaseException:  # also Ctrl-C
         runner.close(0.0)
@@ -182,7 +184,7 @@ class Crowd(Uncopied):
 
     def __del__(self) -> None:
         if not self.runner.left:
-            warnings.warn(f"{self!r} was never left", ResourceWarning, stacklevel=2, source=self)
+            warnings.warn(codes.NEVER_LEFT(f"{self!r} was never left"), ResourceWarning, stacklevel=2, source=self)
             self.runner.close(0.0)
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import seqcast.codes as codes
 from seqcast.api.delivering import Delivering
 from seqcast.api.pausing import Pausing
 from seqcast.api.receiving import journaling
@@ -239,7 +240,8 @@ class Group(Delivering, Pausing):
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._forked:
             if not self._runner.over:
-                warnings.warn(f"{self!r} was never left", ResourceWarning, stacklevel=2, source=self)
+                text = codes.NEVER_LEFT(f"{self!r} was never left")
+                warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             _dropped.add(self._runner)
             leaving = functools.partial(_leave_dropped, self._runner, self.config.leave_timeout_s)
             on_thread_or_here(leaving, "seqcast-leave")

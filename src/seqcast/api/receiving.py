@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+import seqcast.codes as codes
 from seqcast._native import driver
 from seqcast._native.engine import Batch, Message
 from seqcast.api.base import GroupBase
@@ -150,7 +151,7 @@ class Receiving(driver.Receiver, GroupBase):
         if self._sees_events or not (isinstance(event, Lost) or (merged and not self._reconciles)):
             return
         log.warning(
-            "%s: a loop over messages passed over %s; `for event in group.events()` yields it, too",
+            codes.PASSED_OVER("%s: a loop over messages passed over %s; `for event in group.events()` yields it, too"),
             self.member.name,
             event,
         )
@@ -282,7 +283,7 @@ class Receiving(driver.Receiver, GroupBase):
         finally:  # also where the rest cannot be written
             self._journal.close(end)
         if end != "leave":
-            log.warning("%s: the journal is closed, and %s", self.member.name, end)
+            log.warning(codes.JOURNAL_LACKS("%s: the journal is closed, and %s"), self.member.name, end)
             if self.config.journal_required:
                 raise JournalWriteError(f"the journal is closed, and {end}; end what holds that thread up")
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import seqcast.codes as codes
 from seqcast._native.engine import Batch, Message
 from seqcast.blocks.clock import Clock
 from seqcast.core.orders import by_name
@@ -333,7 +334,8 @@ class Batches:
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError):
             self.counters.malformed += 1
-            log.warning("%s sent a message that begins like a part of a batch but is not one", message.sender)
+            text = codes.BAD_PEER("%s sent a message that begins like a part of a batch but is not one")
+            log.warning(text, message.sender)
             return
         if message.payload.startswith(BEGIN):
             self._abandon(message.sender.id)

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import seqcast.codes as codes
 from seqcast.blocks.block import Block
 from seqcast.blocks.codec import Codec, codec_of
 from seqcast.blocks.replica import Guarantee
@@ -168,7 +169,7 @@ class ReplicatedDict(Block):
             try:
                 watcher(change)
             except Exception:
-                log.exception("a function that on_change was given failed")
+                log.exception(codes.CALLBACK_FAILED("a function that on_change was given failed"))
 
     # ---- operations and answers
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import seqcast.codes as codes
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.replica import Replica
 from seqcast.events import Blocked, Unblocked
@@ -97,5 +98,5 @@ class Leader(Closing):
             if fence:
                 self._start(fence)
         except Exception:
-            log.exception("a function that on_leader was given failed")
+            log.exception(codes.CALLBACK_FAILED("a function that on_leader was given failed"))
         return bool(fence)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+import seqcast.codes as codes
 from seqcast._native.engine import Message
 from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
@@ -374,7 +375,7 @@ class Replica(Closing, Generic[M]):
         except BaseException as error:
             log.log(
                 logging.DEBUG if isinstance(error, SeqcastError) else logging.ERROR,
-                "the replica of %s has failed", self.cluster, exc_info=True,
+                codes.CALLBACK_FAILED("the replica of %s has failed"), self.cluster, exc_info=True,
             )  # fmt: skip
             failure = error
         with self._lock:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import seqcast.codes as codes
 from seqcast.config import check
 from seqcast.errors import ConfigError
 from seqcast.files import NAMED_BYTES_MAX, read_file
@@ -78,8 +79,10 @@ def _without_services(environment: Mapping[str, str]) -> dict[str, str]:
     )
     if of_services:
         log.warning(
-            "%s%s in the environment: no setting, but what Kubernetes says of a service, and left alone (rename the "
-            "service, or set enableServiceLinks: false)",
+            codes.KUBERNETES(
+                "%s%s in the environment: no setting, but what Kubernetes says of a service, and left alone (rename "
+                "the service, or set enableServiceLinks: false)"
+            ),
             of_services[0], f" and {len(of_services) - 1} more" if len(of_services) > 1 else "",
         )  # fmt: skip
     return {variable: text for variable, text in environment.items() if variable not in of_services}

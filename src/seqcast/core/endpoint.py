@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import seqcast.codes as codes
 from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
@@ -372,7 +373,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     MemberSuspected: Endpoint._member_suspected,
     MemberAlive: Endpoint._member_alive,
     LinksChanged: lambda e, _: e.machines.membership.links_changed(),
-    SlabsExhausted: lambda e, _: e.context.emit(Warn(STARVED)),
+    SlabsExhausted: lambda e, _: e.context.emit(Warn(codes.STARVED(STARVED))),
     SendersHeld: lambda e, each: e.holdups.heard(each),
     MemberStarved: lambda e, each: e.machines.membership.starves(each.member),
     ForeignVersion: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.FOREIGN),

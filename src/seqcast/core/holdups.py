@@ -7,6 +7,7 @@ for twice as long each time. A receiver that takes nothing for long is named in 
 
 from __future__ import annotations
 
+import seqcast.codes as codes
 from seqcast.core.context import Context
 from seqcast.core.log import LogLines
 from seqcast.core.vocabulary import SendersHeld
@@ -59,11 +60,11 @@ class Holdups:
             whom = () if own else (self.log.name(report.member),)
             if report.how == "stuck":
                 text = SELF_STUCK if own else STUCK
-                self._warn(text, *whom, report.took_ns / 1e9)
+                self._warn((codes.AWAITED if own else codes.SLOW_RECEIVER)(text), *whom, report.took_ns / 1e9)
             elif own:
-                self._warn(SELF_SLOW, report.rate)
+                self._warn(codes.AWAITED(SELF_SLOW), report.rate)
             else:
-                self._warn(SLOW, *whom, per_second(report.rate))
+                self._warn(codes.SLOW_RECEIVER(SLOW), *whom, per_second(report.rate))
 
     def _warn(self, text: str, *args: object) -> None:
         self.log.warn("detector", f"%s: {text}", self.context.me.name, *args)

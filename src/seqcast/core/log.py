@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import seqcast.codes as codes
 from seqcast.core.context import Context
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
@@ -127,7 +128,7 @@ class LogLines:
             "that of %s, and what only the states of %s had is lost"
         )
         told = self.context.me.name, sides[0], " and ".join(sides[1:])
-        self.lines.append(Log("merge", text, told, warning=True))
+        self.warn("merge", codes.STATE_REPLACED(text), *told)
 
     def changes(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
         """Who joined, left and was excluded between two views, and why."""
@@ -148,7 +149,7 @@ class LogLines:
         self.say("membership", "%s: left%s", self.context.me.name, others or last)
 
     def excluded(self, reason: str) -> None:
-        self.warn("membership", "%s: was excluded from the group: %s", self.context.me.name, reason)
+        self.warn("membership", codes.EXCLUDED("%s: was excluded from the group: %s"), self.context.me.name, reason)
 
     def name(self, member_id: int) -> str:
         info = self.context.infos.get(member_id)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
 
+import seqcast.codes as codes
 from seqcast.core.context import Context
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import clipped
@@ -435,7 +436,8 @@ class Router:
         """A side that was allowed once and lost its majority can be allowed again, with the members it reaches now."""
         context, participant = self.context, self.machines.participant
         context.allowed = Allowance(participant.promise, participant.survivors)
-        context.effects.append(Warn("an operator allowed this side of the group to continue without the others"))
+        text = "an operator allowed this side of the group to continue without the others"
+        context.effects.append(Warn(codes.UNBLOCKED(text)))
 
     def show_side(self, frame: Unblock, sender: int, address: bytes) -> None:
         context, survivors = self.context, self.machines.participant.survivors

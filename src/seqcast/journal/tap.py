@@ -31,6 +31,7 @@ from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import seqcast.codes as codes
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal import seals
@@ -299,7 +300,8 @@ class Tap:
             while not over:
                 if not room.select(TIMEOUT_S):
                     name = "{}:{}".format(*connection.getpeername()[:2])
-                    log.warning("tap: the reader at %s took nothing for %g s: it is dropped", name, TIMEOUT_S)
+                    text = codes.TAP_DROPPED("tap: the reader at %s took nothing for %g s: it is dropped")
+                    log.warning(text, name, TIMEOUT_S)
                     self._count("dropped")
                     raise ConnectionAbortedError
                 with self._lock:

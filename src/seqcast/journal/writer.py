@@ -11,6 +11,7 @@ from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import seqcast.codes as codes
 from seqcast._native import columns
 from seqcast.errors import ConfigError, JournalWriteError, UsageError
 from seqcast.journal import seals
@@ -384,7 +385,8 @@ class JournalWriter:
             "mend the directory, then join again"
         )
         if not self._required:  # else the caller is told
-            log.error("%s; delivery continues, and rows_lost counts what the journal lacks", self._error)
+            text = codes.JOURNAL_LACKS("%s; delivery continues, and rows_lost counts what the journal lacks")
+            log.error(text, self._error)
         self._queue.clear()
         self._queued = 0
         self._condition.notify_all()
@@ -392,8 +394,10 @@ class JournalWriter:
     def _open_gap(self, why: str) -> None:
         """The disk takes no rows."""
         log.error(
-            "journal %s: %s; rows from %d on are not journaled, and counted in rows_lost, until there is room again: "
-            "free space or mend the directory",
+            codes.JOURNAL_LACKS(
+                "journal %s: %s; rows from %d on are not journaled, and counted in rows_lost, until there is room "
+                "again: free space or mend the directory"
+            ),
             self.path, why, self._end_idx,
         )  # fmt: skip
         self._unwritten = []
@@ -487,7 +491,8 @@ class JournalWriter:
             self._behind_gap = self._behind_gap or lost > 0
             self._counters["gaps"] += lost > 0
             self._queue.extendleft(reversed(gap.views))
-        log.warning("journal %s goes on with row %d, as there is room again: %d rows are missing", self.path, end, lost)
+        text = codes.JOURNAL_LACKS("journal %s goes on with row %d, as there is room again: %d rows are missing")
+        log.warning(text, self.path, end, lost)
         return True
 
     def _has_room(self) -> bool:

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import TypeVar
 
+import seqcast.codes as codes
 from seqcast._native.driver import now_ns
 from seqcast.types import LATER
 
@@ -32,7 +33,8 @@ def timed(setting: str, policy: Callable[[Asked], Answer] | None, name: str) -> 
         finally:
             took = now_ns() - begin
             if took > POLICY_NS_MAX:
-                log.warning("%s: %s took %.3f s, during which no member could send", name, setting, took / 1e9)
+                text = codes.CALLBACK_LATE("%s: %s took %.3f s, during which no member could send")
+                log.warning(text, name, setting, took / 1e9)
 
     return call
 
@@ -125,5 +127,5 @@ class Callbacks:
         try:
             return callback(), ""
         except BaseException as error:  # SystemExit, too: the next callback needs this thread
-            log.exception("%s: %s raised; the group continues", self.name, what)
+            log.exception(codes.CALLBACK_FAILED("%s: %s raised; the group continues"), self.name, what)
             return None, f"{what} raised {error!r}"

@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 
+import seqcast.codes as codes
 from seqcast.config.crowd import HANDLER_LAG, CrowdSettings
 from seqcast.config.derive import nanoseconds
 from seqcast.core.gossip import GossipSettings
@@ -247,7 +248,7 @@ class CrowdRunner:
                 while self._turn(selector):
                     pass
         except Exception as error:
-            log.exception("the thread of a crowd's member failed")
+            log.exception(codes.BUG("the thread of a crowd's member failed"))
             self._error = error
         finally:
             with self._changed:

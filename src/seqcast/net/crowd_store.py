@@ -12,6 +12,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 
+import seqcast.codes as codes
 from seqcast._native.engine import crc32c
 from seqcast.core.gossip.datagrams import ID_BYTES
 from seqcast.errors import ConfigError
@@ -211,7 +212,8 @@ class PacketStore:
         handler."""
         self.counters["store_errors"] += 1
         self._broken, self._open = True, False
-        log.warning("the store %s keeps nothing from now on and serves no joiner: %s", self._path, error)
+        text = codes.JOURNAL_FAILED("the store %s keeps nothing from now on and serves no joiner: %s")
+        log.warning(text, self._path, error)
 
 
 def _crc(raw: bytes, seqno: int, payload: bytes) -> int:

@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 
+import seqcast.codes as codes
 from seqcast.config import Config
 from seqcast.config.check import split_seed
 
@@ -82,7 +83,8 @@ class Discovery:
         self.failed[seed] = times, why
         if times == FAILURES_TOLD:
             kept = "it is tried where it was before" if seed in self.found else "it is left out until then"
-            log.warning("%s: the seed %s cannot be resolved (%s): %s", self.name, seed, why, kept)
+            text = codes.NOBODY_HEARD("%s: the seed %s cannot be resolved (%s): %s")
+            log.warning(text, self.name, seed, why, kept)
 
     def _run(self) -> None:
         while not self._stopped.is_set():

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import seqcast.codes as codes
 from seqcast._native.driver import describe_address, now_ns
 from seqcast.core.context import NEVER
 from seqcast.core.machines import guard as core
@@ -123,7 +124,8 @@ class Guard:
                     self._look(ready)
                 except Exception:  # input from outside must not end the thread
                     if not self._counters["failed"]:
-                        log.exception("the guard connections of %s failed; heartbeats continue", self.me.name)
+                        text = codes.BUG("the guard connections of %s failed; heartbeats continue")
+                        log.exception(text, self.me.name)
                     self._counters["failed"] += 1
                     time.sleep(PAUSE_S)
         finally:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 
+import seqcast.codes as codes
 from seqcast._native.driver import now_ns
 from seqcast._native.engine import Engine
 from seqcast.core.rules.ordering import Batch, Questions, next_batch
@@ -66,8 +67,10 @@ class Ordering:
             except BaseException:  # SystemExit, too: the next batch needs this thread
                 if not self._failed:
                     log.exception(
-                        "%s: the order policy failed; these messages are ordered as they arrived, and later failures "
-                        "are only counted (policy_failed)",
+                        codes.POLICY_UNUSED(
+                            "%s: the order policy failed; these messages are ordered as they arrived, and later "
+                            "failures are only counted (policy_failed)"
+                        ),
                         self.name,
                     )
                 self._failed = True

@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import seqcast.codes as codes
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
@@ -237,9 +238,11 @@ class Runner:
                 if error.errno != errno.EADDRINUSE or not left or self.config.unicast_port:
                     why = str(error.strerror).partition(" (")[0]  # without the address, which is in the line anyway
                     log.warning(
-                        "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end of "
-                        "this process only by its closed UDP port or its silence. Let it listen there, or set "
-                        "guard=False",
+                        codes.NO_GUARD(
+                            "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end "
+                            "of this process only by its closed UDP port or its silence. Let it listen there, or set "
+                            "guard=False"
+                        ),
                         name, describe_address(driver.address), why,
                     )  # fmt: skip
                     break
@@ -478,7 +481,7 @@ class Runner:
                 return False
             if waits and not told and time.monotonic() - began >= LONG_S:
                 told = True
-                log.warning("%s: %s, for %g s so far", self.member.name, waits(), LONG_S)
+                log.warning(codes.LONG_WAIT("%s: %s, for %g s so far"), self.member.name, waits(), LONG_S)
         return True
 
     def close(self) -> None:
@@ -524,9 +527,9 @@ class Runner:
                 self._post()
                 if self._segments and not self.driver.gso:
                     self._segments = False
-                    self._warn(NO_SEGMENTS)
+                    self._warn(codes.NO_GSO(NO_SEGMENTS))
         except BaseException as error:
-            log.exception("the control plane of %s failed; the group is closed", self.member.name)
+            log.exception(codes.BUG("the control plane of %s failed; the group is closed"), self.member.name)
             self.error = SeqcastError(f"the control plane failed, which is a bug: {error!r}; the group is closed")
         finally:
             self._keep_vote()
@@ -586,10 +589,10 @@ class Runner:
                         self.guard.view(view.members)
                 case Minority(reason):
                     self.minority = reason
-                    self._warn(f"blocked: {reason}")
+                    self._warn(codes.BLOCKED(f"blocked: {reason}"))
                 case Waiting(reason):
                     self.waiting = reason
-                    self._warn(f"the group does not take this member in yet: {reason}")
+                    self._warn(codes.JOIN_WAITS(f"the group does not take this member in yet: {reason}"))
                 case JoinFailed(error, cause):
                     self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):
@@ -603,7 +606,8 @@ class Runner:
                 case CallUnblock() if self.callbacks is not None:
                     self.callbacks.unblock()
                 case StateLost(error, inside=True):
-                    self._warn(f"leaves, as it cannot have the state of the group: {error}", logging.ERROR)
+                    text = codes.STATE_LOST(f"leaves, as it cannot have the state of the group: {error}")
+                    self._warn(text, logging.ERROR)
                 case TakeState() | StateHeld() | StateLost():
                     self.state_news.append(effect)
                 case Warn(text):
@@ -613,13 +617,16 @@ class Runner:
     def _tell_alone(self) -> None:
         """No other member was found: correct for the first member, but also the only sign of broken multicast."""
         if self.config.partition == "primary" and self.config.found == 1:
-            log.warning("%s: founded the group alone, with %s", self.member.name, FOUNDS_ALONE)
+            log.warning(codes.FOUNDS_ALONE("%s: founded the group alone, with %s"), self.member.name, FOUNDS_ALONE)
         counters = self.engine.counters()
         if counters["datagrams_received"] == counters["drop_own"]:
             log.log(
                 logging.INFO if self.driver.loopback and not fault(self.driver) else logging.WARNING,
-                "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If other members "
-                "are running: %s", self.member.name, self.config.discovery_s, self._what_to_check(),
+                codes.NOBODY_HEARD(
+                    "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If other "
+                    "members are running: %s"
+                ),
+                self.member.name, self.config.discovery_s, self._what_to_check(),
             )  # fmt: skip
 
     # ---- derived from the settings
@@ -681,10 +688,9 @@ def warn_of(driver: Driver, cluster: str, config: Config) -> None:
     """Warns the caller of ``join`` of clipped buffers, of sockets that reach this machine only, and of a primary group
     that anybody may found."""
     if config.partition == "primary" and config.found == 1:
-        warnings.warn(FOUNDS_ALONE, RuntimeWarning, stacklevel=5)
+        warnings.warn(codes.FOUNDS_ALONE(FOUNDS_ALONE), RuntimeWarning, stacklevel=5)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
-        warnings.warn(clipped, ClippedBuffer, stacklevel=5)
+        warnings.warn(codes.CLIPPED_BUFFERS(clipped), ClippedBuffer, stacklevel=5)
     if driver.loopback and not config.interface and config.transport == "multicast":
-        warnings.warn(
-            only_loopback(config.address or group_address(cluster, config.ip_version)), RuntimeWarning, stacklevel=5
-        )
+        text = only_loopback(config.address or group_address(cluster, config.ip_version))
+        warnings.warn(codes.ONLY_LOOPBACK(text), RuntimeWarning, stacklevel=5)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import seqcast.codes as codes
 from seqcast._native.driver import Refused, now_ns
 from seqcast._native.engine import Batch
 from seqcast.abandoned import still_wanted
@@ -173,7 +174,8 @@ class Gift:
         except Refused as gone:
             why = str(gone)
         except OSError as error:
-            log.error("%s: the temporary file of the state cannot be read: %s", runner.member.name, error)
+            text = codes.STATE_LOST("%s: the temporary file of the state cannot be read: %s")
+            log.error(text, runner.member.name, error)
             return
         finally:
             self._users.remove(joiner)
@@ -213,7 +215,7 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
             raise gift.spool.failure
     except BaseException as error:
         gift.refusal = f"{runner.member.name}: its get_state raised {error!r}"
-        log.error("%s: get_state failed; the joiner is told", runner.member.name, exc_info=True)
+        log.error(codes.CALLBACK_FAILED("%s: get_state failed; the joiner is told"), runner.member.name, exc_info=True)
         if not isinstance(error, Exception):
             raise
     finally:
@@ -362,7 +364,8 @@ class _Receiver:
                     case GiveUp(error):
                         self._error = error
                     case ProviderSilent(provider):
-                        log.warning(PROVIDER_SILENT, self._runner.member.name, provider, self._config.state_timeout_s)
+                        text = codes.LONG_WAIT(PROVIDER_SILENT)
+                        log.warning(text, self._runner.member.name, provider, self._config.state_timeout_s)
             if effects:
                 self._lock.notify_all()
         for effect in effects:  # files are written without the lock; only the thread that joins does so

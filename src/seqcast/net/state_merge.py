@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import cast
 
+import seqcast.codes as codes
 from seqcast._native.driver import now_ns
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
@@ -114,7 +115,7 @@ class StateKeeper:
                     give_state(self._runner, self._handler, gift)
                     self._merge.given(now_ns())
                 case GiveUpMerge(error):
-                    log.error("%s: %s", self._runner.member.name, error)
+                    log.error(codes.STATE_LOST("%s: %s"), self._runner.member.name, error)
 
     def _reconcile(self, merges: bool) -> None:
         merge = self._merge
@@ -126,7 +127,8 @@ class StateKeeper:
                 self._handler.set_state(self._reader(merge.plan.providers[0]))
         except BaseException as error:
             what = "merge_state" if merges else "set_state"
-            log.error("%s: %s failed; this member leaves the group", self._runner.member.name, what, exc_info=True)
+            text = codes.CALLBACK_FAILED("%s: %s failed; this member leaves the group")
+            log.error(text, self._runner.member.name, what, exc_info=True)
             self._feed(merge.failed(f"{what} raised {error!r}", now_ns()))
             if not isinstance(error, Exception):
                 raise

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import seqcast.codes as codes
 from seqcast.spark.groups import apart
 from seqcast.spark.stores import Found
 
@@ -54,7 +55,7 @@ class Stalls:
             self._why = self._find(offset, found, others, now - self._after_s) if long else ""
             if self._why and self._why != self._told:
                 self._told = self._why
-                log.warning("%s", self._why)
+                log.warning(codes.SOURCE_STALLS("%s"), self._why)
         return self._why
 
     def _find(self, offset: Mapping[str, Any], found: Sequence[Found], others: Sequence[Found], since: float) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context, Estranged
 from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.merging import Beacon, Met
@@ -303,7 +304,7 @@ class Beacons:
             context.emit(GiveWay(frame.view_id, reason))
         elif sender not in self.warned and len(self.warned) < HEARD_MAX:
             self.warned[sender] = None
-            context.emit(Warn(NEITHER_GIVES_WAY))
+            context.emit(Warn(codes.NEITHER_GIVES_WAY(NEITHER_GIVES_WAY)))
 
     # ---- without multicast
 
@@ -407,7 +408,8 @@ class Beacons:
         if reason in self.reasons or len(self.reasons) >= APART_MAX:
             return
         self.reasons[reason] = None
-        self.context.emit(Warn(f"another group of this cluster cannot be merged with this one: it has {reason}"))
+        text = f"another group of this cluster cannot be merged with this one: it has {reason}"
+        self.context.emit(Warn(codes.APART(text)))
 
     BEACON: ClassVar[DecisionTable] = decision(
         "beacon",

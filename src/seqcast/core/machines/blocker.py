@@ -11,6 +11,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CallbackOver, CallBlock, CallUnblock, Warn
@@ -122,7 +123,7 @@ class Blocker(Machine):
     def warn(self) -> None:
         seconds = self.context.settings.block_deadline_ns / 1e9
         self.trouble = f"on_block did not return within {seconds:g} s, and the group continued"
-        self.context.emit(Warn(f"{self.trouble}; make it quicker, or raise block_deadline_s"))
+        self.context.emit(Warn(codes.CALLBACK_LATE(f"{self.trouble}; make it quicker, or raise block_deadline_s")))
 
     def tell_done(self, *_: object) -> None:
         self.context.emit(CallbackOver())

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused
@@ -265,7 +266,7 @@ class CoordinatedMembership(Machine):
     def _warn_once(self, text: str) -> None:
         if text not in self.told and len(self.told) < MEMBERS_MAX:
             self.told.add(text)
-            self.context.emit(Warn(text))
+            self.context.emit(Warn(codes.LINKS_CUT(text)))
 
     @staticmethod
     def _same_address(one: MemberInfo, other: MemberInfo) -> str:
@@ -281,9 +282,11 @@ class CoordinatedMembership(Machine):
         follows = "so it is excluded" if self._few_are_slow() else "and stays, as half of the members or more do so"
         self.context.emit(
             Warn(
-                f"{self.context.infos[member_id].name} holds up everyone, {follows}: it has no room left for what it"
-                " receives, as its application takes messages too slowly or its slabs_max is too small; or it does not"
-                " use places that it was granted"
+                codes.STARVED(
+                    f"{self.context.infos[member_id].name} holds up everyone, {follows}: it has no room left for what "
+                    "it receives, as its application takes messages too slowly or its slabs_max is too small; or it "
+                    "does not use places that it was granted"
+                )
             )
         )
 
@@ -388,11 +391,11 @@ class CoordinatedMembership(Machine):
                 self.warned.add(end)
                 context.counters["links_cut"] += len(cut)
                 if self.mute.issuperset(cut):
-                    context.emit(Warn(self._lost_unicasts(end, cut)))
+                    context.emit(Warn(codes.LINKS_CUT(self._lost_unicasts(end, cut))))
                 elif twins := self._deaf_twins(end, cut):
                     self._warn_once(twins)
                 else:
-                    context.emit(Warn(self._cut_links(end, cut)))
+                    context.emit(Warn(codes.LINKS_CUT(self._cut_links(end, cut))))
 
     def _lost_unicasts(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
         """Describes the links of a member that is given up and carry no unicast, and what to check."""

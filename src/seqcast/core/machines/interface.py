@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar, Protocol
 
+import seqcast.codes as codes
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
@@ -162,7 +163,7 @@ class Interface(Machine):
         self._report(words)
 
     def _report(self, words: str) -> None:
-        self.context.emit(Warn(words))
+        self.context.emit(Warn(codes.INTERFACE_FAULT(words)))
         self.context.emit(TellInterface(InterfaceChanged(self.name, words)))
 
     TABLE: ClassVar[Table] = table(

@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core import orders
 from seqcast.core.context import NEVER, NO_VOTE, Context, Repeat, Vote
 from seqcast.core.frames.fields import MemberInfo
@@ -326,7 +327,7 @@ class Lifecycle(Machine):
         late = self.context.now > self.discovered_ns + self.context.settings.joiner_seen_ns
         if late and self.lacks and not self.warned:
             self.warned = True
-            self.context.emit(Warn(f"the join waits: {self.lacks}"))
+            self.context.emit(Warn(codes.JOIN_WAITS(f"the join waits: {self.lacks}")))
 
     def note_group(self, blocked: str) -> None:
         self.form_ns = self.context.now + self.context.settings.group_seen_ns
@@ -393,7 +394,8 @@ class Lifecycle(Machine):
         self.context.emit(CloseView(frame, left=False))
 
     def give_up(self) -> None:
-        self.context.emit(Warn("no member answered the LEAVE in time; messages sent last may be lost"))
+        text = "no member answered the LEAVE in time; messages sent last may be lost"
+        self.context.emit(Warn(codes.UNDECIDED(text)))
 
     def note_refusal(self, refusal: Refused) -> None:
         """A group that refused us does not admit us later; a VIEW that admits us shows that the refusal was not its

@@ -13,6 +13,7 @@ from collections.abc import Collection
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.fields import MergeId
 from seqcast.core.frames.merging import (
@@ -423,7 +424,7 @@ class Merger(Machine):
         text = f"{host_of(address) or 'a member'} asks again and again to merge its group with this one, {what}"
         if text not in self.told and len(self.told) < HEARD_MAX:
             self.told[text] = None
-            self.context.emit(Warn(text))
+            self.context.emit(Warn(codes.APART(text)))
 
     # ---- actions: both
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.machines.blocker import Blocker
@@ -163,7 +164,7 @@ class PauseMember(Machine):
 
     def warn(self, sender: int) -> None:
         name = self.context.infos[sender].name
-        self.context.emit(Warn(f"{name} paused the group and is silent: this member continues"))
+        self.context.emit(Warn(codes.NOT_PAUSED(f"{name} paused the group and is silent: this member continues")))
 
     def open(self, _sender: int) -> None:
         self.poll_ns = NEVER

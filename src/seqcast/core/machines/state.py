@@ -18,6 +18,7 @@ from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
 
+import seqcast.codes as codes
 from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import WHOLE, NewView, StateWanted
 from seqcast.core.rules.providers import can_merge, labels_of
@@ -152,7 +153,8 @@ class StateTaker(Machine):
         """The state of our part is the group's: no other is left, or those that are take it over."""
         self._end()
         if self.inside and not can_merge(frame.members):
-            self.context.emit(Warn("the members whose state was to be taken over are gone: that of this member holds"))
+            text = "the members whose state was to be taken over are gone: that of this member holds"
+            self.context.emit(Warn(codes.STATE_LOST(text)))
         self._tell(None)
 
     def pass_over(self, reason: str, provider: int) -> None:

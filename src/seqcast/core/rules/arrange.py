@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import islice
 
+import seqcast.codes as codes
 from seqcast.core.context import Context
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import Subgroup
@@ -50,7 +51,8 @@ def arranged(
     if sorted(order) == sorted(by_id):
         return [by_id[member] for member in order]
     context.counters["membership_policy_failed"] += 1
-    context.emit(Warn(f"membership_policy {trouble}: the view has its members in the order without a policy"))
+    text = f"membership_policy {trouble}: the view has its members in the order without a policy"
+    context.emit(Warn(codes.POLICY_UNUSED(text)))
     return list(infos)
 
 
@@ -67,5 +69,6 @@ def chosen(context: Context, members: Sequence[Member]) -> int:
     except BaseException as error:  # SystemExit, too, is no reason to end the group
         trouble = f"raised {error!r}"
     context.counters["sequencer_policy_failed"] += 1
-    context.emit(Warn(f"sequencer_policy {trouble}: the coordinator of the view is its sequencer"))
+    text = f"sequencer_policy {trouble}: the coordinator of the view is its sequencer"
+    context.emit(Warn(codes.POLICY_UNUSED(text)))
     return first(members)
