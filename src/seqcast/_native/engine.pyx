@@ -98,6 +98,7 @@ cdef uint64_t *by_rank(list values) except NULL:
     return out
 
 
+@cython.no_gc_clear  # the board and the functions that seal outlive the engine, even in a cycle: its threads use them
 cdef class Engine:
     """The data plane of one member. See engine.pyi for every parameter."""
 
