@@ -93,8 +93,8 @@ def test_sends_that_wait_for_long_for_a_view_change_are_told_once_with_who_is_aw
     stage.node("c").leave()
     stage.until(3900)
     said = "sends have waited for 1 s: the view is being closed"
-    assert [line for line in of_a if "waited" in line] == [f"a: {said}, and no answer has come from b"]
-    assert [line for line in of_c if "waited" in line] == [f"c: {said} by a"]
+    assert [line for line in of_a if "waited" in line] == [f"a: {said}, and no answer has come from b (SC3206)"]
+    assert [line for line in of_c if "waited" in line] == [f"c: {said} by a (SC3206)"]
 
 
 def test_a_pause_that_lasts_is_told_once_with_the_name_of_its_owner():
@@ -105,7 +105,7 @@ def test_a_pause_that_lasts_is_told_once_with_the_name_of_its_owner():
         stage.clock.at(begin * MS, stage.node("a").application.suspend, length * MS)
         stage.until(begin + length - 50)
         told = [line for line in lines if "waited" in line]
-    assert told == ["b: sends have waited for 1 s: a paused the group"] and lines[0] == told[0]
+    assert told == ["b: sends have waited for 1 s: a paused the group (SC3206)"] and lines[0] == told[0]
 
 
 def test_a_token_that_is_lost_has_one_line_and_one_that_comes_back_none():

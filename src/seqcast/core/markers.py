@@ -6,6 +6,7 @@ messages. Its meaning is registered before the engine gets it, because another t
 
 from __future__ import annotations
 
+import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
 from seqcast.core.log import LogLines
 from seqcast.core.vocabulary import Meaning, Minority
@@ -84,7 +85,8 @@ class Markers:
         self.long_ns = NEVER
         if not self.machines.participant.minority:
             me, seconds = self.context.me.name, LONG_NS / 1e9
-            self.log.warn("flush", "%s: sends have waited for %g s: %s%s", me, seconds, self.closed, self._awaited())
+            text = codes.LONG_WAIT("%s: sends have waited for %g s: %s%s")
+            self.log.warn("flush", text, me, seconds, self.closed, self._awaited())
 
     def _awaited(self) -> str:
         """Who holds up the view change that runs, as far as this member knows."""
