@@ -448,6 +448,12 @@ NOBODY_HEARD = _code(
     "This is the first member, a seed has no address, or datagrams of the others do not arrive.",
     "If others run: look at seeds=, and run `seqcast doctor --with HOST`.",
 )
+OTHER_KEY = _code(
+    5001,
+    "Members have different keys",
+    "Datagrams of this cluster come that another key seals, or none: two groups form.",
+    "Give all members the same key.",
+)
 JOURNAL_FAILED = _code(
     6001,
     "A file cannot be written",

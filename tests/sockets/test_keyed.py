@@ -119,6 +119,7 @@ def test_who_has_no_key_or_another_one_cannot_join_and_both_sides_say_where_the_
         wait_until(lambda: "has no key, and this member has one" in caplog.text)
         join(name, "y", key=key).leave()
     assert caplog.text.count("a: members of this cluster use different keys") <= 2 * 3, "once for each address"
+    assert "(SC5001)" in caplog.text
 
 
 def test_a_member_with_a_key_does_not_join_a_group_without_one(key):

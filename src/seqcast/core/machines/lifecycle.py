@@ -341,7 +341,8 @@ class Lifecycle(Machine):
     def warn_of_key(self, report: OtherKey) -> None:
         if report.sure:
             said = KEYS[report.how].format(report.where)
-            self.context.emit(Warn(f"members of this cluster use different keys, and will not meet: {said}"))
+            text = f"members of this cluster use different keys, and will not meet: {said}"
+            self.context.emit(Warn(codes.OTHER_KEY(text)))
 
     def note_key(self, report: OtherKey) -> None:
         self.doubtful = True
