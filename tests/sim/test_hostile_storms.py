@@ -91,6 +91,44 @@ def test_one_who_sends_again_what_it_has_heard_breaks_no_guarantee(changes):
         assert sum(node.engine.counters()["drop_replay"] for node in storm.nodes) > 100
 
 
+class Ghost(Storm):
+    """A process ends in the middle of its join, and somebody who recorded the JOIN sends it again, from its address."""
+
+    def __init__(self, seed: int, keyed: bool) -> None:
+        super().__init__(calm(seed, members=3, loss=0.0, blocks=0.0, keyed=keyed), "stranger")
+        self.join: bytes | None = None
+        self.took_in = False
+
+    def plan(self) -> None:
+        World.plan(self)
+        self.clock.at(SECOND // 2, self.start_node, "ghost")
+        for moment in range(SECOND // 2 + MS, self.options.duration_ns, 10 * MS):
+            self.clock.at(moment, self.strike)
+
+    def multicast(self, source, datagram) -> None:
+        if source.name == "ghost" and self.join is None:
+            self.join = datagram
+            self.clock.at(self.clock.now, source.crash)
+            return
+        super().multicast(source, datagram)
+
+    def strike(self) -> None:
+        ghost = next(node for node in self.nodes if node.name == "ghost")
+        for node in self.nodes:
+            if node is not ghost:
+                self.network.carry(2000, node.index, node.receive, self.join, ghost.address)
+                self.took_in |= ghost.id in node.endpoint.context.infos
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_with_a_key_a_join_that_was_recorded_takes_nobody_in(keyed):
+    """Without one it does: the view is made, and made again when nobody answers."""
+    storm = Ghost(1, keyed)
+    result = storm.run()
+    assert storm.join and not result.violations
+    assert storm.took_in != keyed
+
+
 class Asker(Storm):
     """A stranger that beacons ten times a second, and asks for a merge of which nothing comes.
 

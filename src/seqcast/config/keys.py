@@ -65,6 +65,15 @@ def cluster_secret(key: Key, cluster: str) -> bytes:
     ).digest()
 
 
+def cookie_secret(secret: bytes) -> bytes:
+    """What the cookies of a cluster are computed with; empty: it has no key.
+
+    Args:
+        secret: of ``cluster_secret``, or empty.
+    """
+    return hashlib.blake2b(digest_size=SECRET_BYTES, key=secret, person=b"seqcast cookie").digest() if secret else b""
+
+
 def line(number: int, secret: bytes) -> str:
     """A key as a line of a file."""
     return f"{number} {base64.b64encode(secret).decode()}"

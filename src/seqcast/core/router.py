@@ -36,6 +36,7 @@ from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
 from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
+from seqcast.core.rules import cookies
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.table import IGNORED, DecisionTable, decision
@@ -138,6 +139,7 @@ class Router:
         """lifecycle: a group exists, so none is formed"""
         self.machines.book.named(frame.members, self.context.now)
         self.machines.lifecycle.heard_group(frame.blocked)
+        self.machines.lifecycle.heard_cookie(frame.cookie)
 
     def refused(self, frame: Refused, _: int, __: bytes) -> None:
         """lifecycle: the join fails, unless a VIEW takes us in soon"""
@@ -263,6 +265,13 @@ class Router:
         """our view has the joiner"""
         return sender in self.context.infos
 
+    def lacks_cookie(self, frame: Join, _sender: int, _address: bytes) -> bool:
+        """it does not show that its sender hears us"""
+        entered = self.context.entered
+        closed = entered.closes if entered is not None else None
+        tags = (self.context.tag, closed.tag if closed is not None else 0)
+        return frame.cookie not in [self._cookie(frame, tag) for tag in tags]
+
     def founds_nothing(self, frame: Join, _refusal: Refused | None) -> bool:
         """it founds no group"""
         return frame.found == 0
@@ -309,6 +318,9 @@ class Router:
     def note_and_answer(self, frame: Join, _sender: int, _address: bytes) -> None:
         ANSWER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
 
+    def ask_back(self, frame: Join, _sender: int, _address: bytes) -> None:
+        ANSWER.take(self, self.context.edges, frame, None)
+
     def say_refused(self, frame: Join, refusal: Refused) -> None:
         self.context.send(refusal, frame.info.id, frame.info.address)
 
@@ -322,7 +334,11 @@ class Router:
         context, doubted = self.context, self.machines.membership.doubted()
         why = self.machines.participant.minority or self.machines.membership.held_back(frame.info)
         members = context.addresses(doubted) if context.settings.unicast else ()
-        return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members)
+        cookie = self._cookie(frame, context.tag)
+        return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie)
+
+    def _cookie(self, frame: Join, tag: int) -> int:
+        return cookies.cookie(self.context.settings.cookie_secret, frame.info.id, frame.info.address, tag)
 
     # ---- START, and DONE of a view that we left: guards
 
@@ -585,6 +601,7 @@ JOIN: DecisionTable = decision(
     (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps we"),
     (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
     (R.is_member, IGNORED, "another member sends it our VIEW"),
+    (R.lacks_cookie, R.ask_back, "somebody may have recorded it, and its sender may be gone"),
     (None, R.note_and_answer, "it asks our group"),
 )
 PEER: DecisionTable = decision(

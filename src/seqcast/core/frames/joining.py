@@ -18,6 +18,7 @@ from seqcast.core.frames.fields import (
     Reason,
     Shared,
 )
+from seqcast.core.rules.cookies import NO_COOKIE
 
 PROTOCOL_VERSION = 10
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
@@ -42,6 +43,7 @@ class Join:
             votes.
         found: of its settings; 0: it founds no group, and votes for nobody.
         withdrawn: the last JOIN of a joiner that gives up: it founds nothing, so the votes for it are free again.
+        cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
     """
 
     version: Count
@@ -55,6 +57,7 @@ class Join:
     founder: Id = NOBODY
     found: Count = 1
     withdrawn: Flag = False
+    cookie: Id = NO_COOKIE
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +75,14 @@ class Wait:
     Args:
         blocked: why it does not admit it now, or empty.
         members: without multicast: addresses of some members, first of the one that admits joiners.
+        cookie: with a key: the JOINs that count bring it back.
     """
 
     view: Id
     blocked: Annotated[str, prose(WAIT_BYTES_MAX, 0)] = ""
     nonce: Id = 1
     members: Addresses = ()
+    cookie: Id = NO_COOKIE
 
 
 @dataclass(frozen=True, slots=True)

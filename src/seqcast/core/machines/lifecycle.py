@@ -33,6 +33,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import NOBODY, PROTOCOL_VERSION, Join, Leave, Refused
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.rules.cookies import NO_COOKIE
 from seqcast.core.rules.cut import first_view
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CloseView, Install, OtherKey, Over, Waiting, Warn
@@ -119,6 +120,7 @@ class Lifecycle(Machine):
         self.form_ns = NEVER  # form no group before this: the end of discovery, or a while after a group was heard
         self.tries = 0
         self.refusal: Refused | None = None
+        self.cookie = NO_COOKIE  # of the last WAIT
         self.told = ""  # why the group that we want to join admits nobody now
         self.foreign = 0  # datagrams of another wire version that were received
         self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
@@ -160,6 +162,12 @@ class Lifecycle(Machine):
     def heard_group(self, blocked: str = "") -> None:
         """WAIT, or a beacon: a group exists; ``blocked``: why it admits nobody now."""
         self.fire(E.GROUP, blocked)
+
+    def heard_cookie(self, cookie: int) -> None:
+        """Of a WAIT: JOINs count that bring it back, so the next one comes at once."""
+        if self.seeking and cookie != self.cookie:
+            self.cookie = cookie
+            self.joins.due = min(self.joins.due, self.context.now)
 
     def review(self, minority: bool) -> None:
         """The end of a step. ``minority``: the members that can be reached cannot close our view."""
@@ -270,6 +278,7 @@ class Lifecycle(Machine):
             founder,
             settings.found,
             withdrawn,
+            self.cookie,
         )
 
     def chosen(self) -> int:

@@ -1,0 +1,25 @@
+"""Cookies: how a joiner shows that it is there before it costs the group a view, where there is a key.
+
+A JOIN that somebody recorded is sealed as it should be whenever it comes again. So the first answer to a joiner is a
+WAIT with a number that nobody can compute without the key, and a JOIN counts that brings this number back. It follows
+from the joiner, its address and the view: all members know it without remembering anything, and it ends with the view.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+NO_COOKIE = 1
+
+
+def cookie(secret: bytes, joiner: int, address: bytes, tag: int) -> int:
+    """The number for a joiner.
+
+    Args:
+        secret: of the cluster; empty: there is no key.
+        tag: of the view.
+    """
+    if not secret:
+        return NO_COOKIE
+    said = joiner.to_bytes(8, "little") + tag.to_bytes(8, "little") + address
+    return int.from_bytes(hashlib.blake2b(said, digest_size=8, key=secret).digest(), "little") | 2
