@@ -177,11 +177,13 @@ static void say_heartbeat(sc_engine *e, const sc_address *to) {
     if (!p) return;
     uint8_t unheard[SC_MEMBERS_MAX / 8] = {0}, mutes[SC_MEMBERS_MAX / 8] = {0};
     if (e->detect.stuck) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_STARVED);
+    if (e->loads) sc_put_flags(p, sc_get_flags(p) | SC_FLAG_LOADS);
     sc_put_claim(p, e->credit.claim);
     sc_put_heartbeat_highest(p, e->group.unsent - 1);
     sc_put_heartbeat_stable(p, e->group.stable);
     sc_put_heartbeat_n(p, e->view.n);
-    sc_put_heartbeat_awaits(p, sc_holdup_says(e));
+    sc_put_heartbeat_awaits(p, (uint16_t)sc_holdup_says(e));
+    sc_put_heartbeat_gives_up(p, (uint16_t)e->slow.gives_up);
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *rx = &e->peers[r]->group;
         int own = r == e->view.rank;
@@ -220,6 +222,7 @@ static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.progress = progress(e);
     e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
     sc_holdup_look(e, now);
+    sc_slow_look(e, now);
     say_heartbeat(e, NULL);
     int worried = is_worried(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -292,6 +295,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     }
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
     sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
+    sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
     if (memcmp(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard)) {
         int unheard = hears_not(peer, e->view.rank);
         memcpy(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard);

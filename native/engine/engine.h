@@ -50,6 +50,7 @@ typedef struct {
     int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
     int64_t
         install_ns; /* for this long after a view, a member still in the previous one, or in none, counts as alive */
+    int64_t slow_ns; /* a receiver that holds senders up for so long is reported as too slow; 0: none is */
     int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
     uint64_t seed; /* of the jitter */
 } sc_config;
@@ -204,6 +205,8 @@ typedef struct {
 } sc_stall;
 /* Returns how many there are, at most SC_MEMBERS_MAX. None while a view change or a pause is why they wait. */
 size_t sc_engine_stalls(const sc_engine *e, sc_stall *out);
+/* Members, also this one, that a sender calls too slow to stay: ids of them, at most SC_MEMBERS_MAX; returns how many. */
+size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
@@ -339,6 +342,7 @@ enum {
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
     SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped: the first SC_FOREIGN_SIGNS times */
     SC_EVENT_OFFERS = 10, /* packets wait for the order policy: sc_engine_offers */
+    SC_EVENT_TOO_SLOW = 13, /* a result of sc_engine_too_slow has changed */
     SC_EVENT_HOLDUP = 11, /* senders wait for `sender`, which may be this member: evidence, rate, took */
     SC_EVENT_KEY =
         12 /* what `from` sends is not sealed as this member does it: evidence, and in `rate` how often in a row */

@@ -24,6 +24,7 @@
 #include "streams/gaps.h"
 #include "streams/gossip.h"
 #include "streams/holdup.h"
+#include "streams/slow.h"
 #include "streams/own.h"
 #include "streams/reliability.h"
 #include "streams/rx.h"
@@ -44,6 +45,7 @@ typedef struct sc_peer {
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
     sc_peer_credit credit; /* streams/credit.c */
     uint32_t awaits; /* streams/holdup.c: as its last heartbeat says */
+    sc_peer_slow slow; /* streams/slow.c */
     sc_peer_again again; /* streams/retransmit.c */
     sc_peer_state reading; /* streams/state.c */
     sc_peer_taken taken; /* delivery/taken.c */
@@ -84,8 +86,10 @@ struct sc_engine {
     sc_own_numbers own; /* streams/own.c */
     sc_credit credit; /* streams/credit.c */
     sc_holdup holdup; /* streams/holdup.c */
+    sc_slow slow; /* streams/slow.c */
     sc_again_queue again; /* streams/retransmit.c */
     int state_void; /* streams/state.c: state is wanted from no member */
+    int loads; /* streams/state.c: it is wanted from some, and not all here */
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_gate gate; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */

@@ -43,7 +43,10 @@ void sc_state_advance(sc_engine *e, sc_peer *peer) {
 }
 
 void sc_engine_state_void(sc_engine *e, uint64_t sender) {
-    if (!sender) e->state_void = 1;
+    if (!sender) {
+        e->state_void = 1;
+        e->loads = 0;
+    }
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         if (e->peers[r]->id == sender) e->peers[r]->reading.is_void = 1;
         sc_state_advance(e, e->peers[r]);
@@ -53,6 +56,7 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender) {
 void sc_engine_state_want(sc_engine *e, uint64_t sender) {
     sc_peer *peer = sc_find_peer(e, sender);
     e->state_void = 0;
+    e->loads = 1;
     if (peer) peer->reading.is_void = 0;
 }
 

@@ -114,9 +114,10 @@ static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) 
     sc_rx_reset(e, &peer->forward, e->view.origin_base[rank]);
 }
 
-/* Members of both views keep the streams between them; the others are removed. */
-static void replace_members(sc_engine *e, uint32_t n_old, preparation *new, int64_t now) {
+/* Members of both views keep the streams between them; the others are removed: returns whether there are any. */
+static int replace_members(sc_engine *e, uint32_t n_old, preparation *new, int64_t now) {
     sc_peer *old[SC_MEMBERS_MAX];
+    int lost_one = 0;
     memcpy(old, e->peers, sizeof old);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = new->fresh[r];
@@ -131,8 +132,12 @@ static void replace_members(sc_engine *e, uint32_t n_old, preparation *new, int6
         peer_enter(e, peer, r, now);
         e->peers[r] = peer;
     }
-    for (uint32_t i = 0; i < n_old; i++)
-        if (old[i]) peer_free(e, old[i]);
+    for (uint32_t i = 0; i < n_old; i++) {
+        if (!old[i]) continue;
+        lost_one = 1;
+        peer_free(e, old[i]);
+    }
+    return lost_one;
 }
 
 /* ---- streams ------------------------------------------------------------------------------------------------- */
@@ -203,11 +208,12 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     e->view = *view;
     if (!e->view.share_bytes) e->view.share_bytes = e->view.window_bytes;
     order_begin(e, new);
-    replace_members(e, n_old, new, now);
+    int lost_one = replace_members(e, n_old, new, now);
     e->in_view = 1;
     if (streams_begin(e, &new->resend)) return -1;
     sc_credit_begin(e, view->base[view->rank]);
     sc_holdup_begin(e, now);
+    sc_slow_begin(e, lost_one, now);
     sc_own_reset(e, sc_number_base(e, view->rank));
     sc_large_done(e);
     sc_detect_begin(e, now);

@@ -53,7 +53,8 @@ enum {
 enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STREAM_STATE = 3 };
 
 /* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, as it has no slabs left, and since its last
- * heartbeat nothing arrived in order or was taken. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
+ * heartbeat nothing arrived in order or was taken. SC_FLAG_LOADS is set in heartbeats: the sender takes over the state, and its
+ * application takes no messages yet. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
  * total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy decides).
  * SC_FLAG_EVEN is set in data packets: all whole messages are of the same length, and there are no offsets. SC_FLAG_STANDING is
  * set in CONTROL: the frame is repeated for the sake of others than the members of its sender's view, to whom it is no news.
@@ -64,6 +65,7 @@ enum {
     SC_FLAG_CONT_OUT = 2,
     SC_FLAG_STARVED = 4,
     SC_FLAG_BESIDE = 8,
+    SC_FLAG_LOADS = 8,
     SC_FLAG_RECORDED = 16,
     SC_FLAG_EVEN = 32,
     SC_FLAG_STANDING = 64,
@@ -178,7 +180,8 @@ SC_FIELD(56, 64, probe_stable); /* highest seqno that all receivers have deliver
 SC_FIELD(40, 64, heartbeat_highest); /* highest seqno sent in the group stream */
 SC_FIELD(48, 64, heartbeat_stable); /* highest seqno of it that all receivers have delivered */
 SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
-SC_FIELD(60, 32, heartbeat_awaits); /* 1 + rank of the member that holds the sender's messages up; 0: none does */
+SC_FIELD(60, 16, heartbeat_awaits); /* 1 + rank of the member that holds the sender's messages up; 0: none does */
+SC_FIELD(62, 16, heartbeat_gives_up); /* 1 + rank of the member that the sender calls too slow to stay; 0: none */
 SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
 SC_BYTES(80, 16, heartbeat_mute); /* a bit by rank: members that are heard, but whose unicasts do not come */
 SC_ENTRIES(96, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */

@@ -188,6 +188,12 @@ SLOW_RECEIVER = _code(
     "Look at its application, its machine and the network to it; `recv_batch` takes many messages at a time. A member "
     "that needs no messages joins with receive=False.",
 )
+TOO_SLOW = _code(
+    2204,
+    "A receiver is too slow to stay in the group",
+    'With `slow="exclude"`, it held a sender at its limit for `slow_s`, while most members took messages much faster.',
+    "Take messages faster there (`recv_batch`), or raise slow_s on all members; then join again.",
+)
 AWAITED = _code(
     2205,
     "Others wait for this member",

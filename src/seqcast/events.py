@@ -44,10 +44,13 @@ class Excluded:
     Args:
         view_id: id of the view with which the others continued.
         reason: why, as text for people, with what to do.
+        cause: "slow": it took messages too slowly (the setting ``slow``), and was delivered all that was agreed on
+            before; "": any other.
     """
 
     view_id: ViewId
     reason: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

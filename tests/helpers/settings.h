@@ -29,6 +29,7 @@ static inline sc_config test_config(uint64_t member, int large) {
         .suspect_ns = large ? 4000000000 : 400000000,
         .suspect_ns_max = large ? 8000000000 : 1600000000,
         .install_ns = 1000000000,
+        .slow_ns = 2000000000,
         .seed = 1,
     };
 }

@@ -334,7 +334,7 @@ BREAKS = (
          "    if (said == e->config.member) held = 0;", "    if (said == e->config.member) said = 0;",
          tests="tests/unit/test_holdup.py", why="it is logged, and changes nothing else"),
     _one("a member does not learn that senders wait for it", "native/detect/detect.c",
-         "    sc_put_heartbeat_awaits(p, sc_holdup_says(e));\n", "", tests="tests/unit/test_holdup.py",
+         "    sc_put_heartbeat_awaits(p, (uint16_t)sc_holdup_says(e));\n", "", tests="tests/unit/test_holdup.py",
          why="it is logged, and changes nothing else"),
     _one("the control thread is not told that the interface is well again", "native/io/wake.c",
          "(sc_look(d, now) || each)", "sc_look(d, now)", tests="tests/sockets/test_interface.py"),

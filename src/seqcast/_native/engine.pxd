@@ -103,6 +103,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_STARVED
         SC_EVENT_SLOW
         SC_EVENT_HOLDUP
+        SC_EVENT_TOO_SLOW
         SC_EVIDENCE_PORT
         SC_EVIDENCE_GUARD
 
@@ -138,6 +139,7 @@ cdef extern from "engine/engine.h" nogil:
         int64_t suspect_ns
         int64_t suspect_ns_max
         int64_t install_ns
+        int64_t slow_ns
         int64_t policy_ns
         uint64_t seed
 
@@ -305,6 +307,7 @@ cdef extern from "engine/engine.h" nogil:
     ctypedef struct sc_stall:
         uint64_t member
         int64_t since
+    size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_stalls(const sc_engine *e, sc_stall *out)
     uint64_t sc_engine_sendable(const sc_engine *e)
     int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now)

@@ -161,6 +161,7 @@ class Engine:
         suspect_ns: int,
         suspect_ns_max: int,
         install_ns: int,
+        slow_ns: int,
         policy_ns: int,
         seed: int,
         seal: Seal | None = None,
@@ -210,7 +211,8 @@ class Engine:
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as
         ``vocabulary.SendersHeld``, ("key", address, how, sure): what comes from there is not
-        sealed as ours is, see ``vocabulary.OtherKey``, ("foreign",): a datagram of another wire
+        sealed as ours is, see ``vocabulary.OtherKey``,
+        ("too_slow",): ``too_slow()`` has changed, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:
@@ -224,6 +226,8 @@ class Engine:
     def links(self, unicast: bool = False) -> list[tuple[int, int]]:
         """(listener, speaker): the listener has not heard the speaker for its suspicion time; neither is suspected.
         ``unicast``: it hears the speaker, but no unicast of the speaker reaches it."""
+    def too_slow(self) -> list[int]:
+        """Ids of the members, also this one, that a sender calls too slow to stay."""
     def strangers(self, tag: int) -> int:
         """Number of addresses from which heartbeats of the view with this tag came within the last suspicion time."""
     def greet(self, member: int, address: bytes) -> None:

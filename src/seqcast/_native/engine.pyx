@@ -295,6 +295,8 @@ cdef class Engine:
             elif event.kind == SC_EVENT_HOLDUP:
                 how = ("slow", "stuck", "over")[event.evidence]
                 out.append(("holdup", event.sender, how, event.rate, event.took))
+            elif event.kind == SC_EVENT_TOO_SLOW:
+                out.append(("too_slow",))
             elif event.kind == SC_EVENT_LINKS:
                 out.append(("links",))
             elif event.kind == SC_EVENT_DRAINED:
@@ -352,6 +354,14 @@ cdef class Engine:
         n = sc_engine_stalls(self.e, found)
         sc_mutex_unlock(&self.lock)
         return [(found[i].member, max(0, now_ns - found[i].since)) for i in range(n)]
+
+    def too_slow(self):
+        cdef uint64_t ids[SC_MEMBERS_MAX]
+        cdef size_t n, i
+        sc_mutex_lock(&self.lock)
+        n = sc_engine_too_slow(self.e, ids)
+        sc_mutex_unlock(&self.lock)
+        return [ids[i] for i in range(n)]
 
     def links(self, bint unicast=False):
         cdef uint64_t pairs[2 * LINKS_MAX]

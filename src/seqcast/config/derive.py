@@ -33,12 +33,14 @@ NETWORK = ("interface", "port", "address", "ip_version", "ttl", "transport", "se
 """Settings that decide whom a member, or a command, can reach; all but the first are the same at all members."""
 SHARED = (
     "heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability", "transport",
+    "slow", "slow_s",
 )  # fmt: skip
 """Settings that every member must set to the same value: a member that sends or hears no multicasts would be excluded
 from a group that needs them; a slower heartbeat would trigger suspicion; a member that
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
 excluded; a token that some members do not pass on never comes back; either all members end a view with its unicasts or
-none does; a member that acknowledges nothing would stop those that wait for it. A joiner with another value is refused,
+none does; a member that acknowledges nothing would stop those that wait for it; one slow receiver
+would be excluded by some senders and not by others. A joiner with another value is refused,
 and groups with different values do not merge."""
 SLAB_BYTES = 64 << 10
 """Unit of ``slabs_max``: the engine's ``SC_SLAB_BYTES``."""
@@ -65,6 +67,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
         "policy_ns": 0,
+        "slow_ns": nanoseconds(config.slow_s) if config.slow == "exclude" else 0,
     }
 
 

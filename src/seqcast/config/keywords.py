@@ -54,6 +54,8 @@ class Settings(TypedDict, total=False):
     heartbeat_s: float
     suspect_s: float
     suspect_s_max: float
+    slow: Literal["block", "exclude"]
+    slow_s: float
     name_taken_s: float
     lease_s: float
     flush_deadline_s: float

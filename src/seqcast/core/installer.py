@@ -30,6 +30,10 @@ from seqcast.events import Excluded, Lost
 from seqcast.types import View, ViewId
 
 DEPARTED_MAX = 1024
+SLOW = (
+    "slow: the application of this member took messages much slower than most others, and held senders up for slow_s; "
+    "the group continued as [{}]: take messages faster (recv_batch), and join again"
+)
 
 
 class Installer:
@@ -136,12 +140,15 @@ class Installer:
     def _close_view(self, frame: NewView, left: bool) -> None:
         view, machines = view_of(frame), self.machines
         lost = self.losses.closed_without_us(frame, left)
+        names = ", ".join(member.name for member in view.members)
         if left:
             self._left = self._stop(frame, lost, Left(view, complete=True))
             self.log.left(view)
             machines.end_lingering()
+        elif self.context.me.id in frame.survivors:
+            whole = machines.participant.may_install(frame)
+            self._exclude(view.view_id, SLOW.format(names), lost, "slow", frame if whole else None)
         else:
-            names = ", ".join(member.name for member in view.members)
             self._exclude(view.view_id, f"the group continued as [{names}]: join again", lost)
 
     def _give_way(self, view_id: ViewId | None, reason: str) -> None:
@@ -149,9 +156,12 @@ class Installer:
         if self.context.view is not None:
             self._exclude(view_id or self.context.view.view_id, reason, self.losses.uncertain())
 
-    def _exclude(self, view_id: ViewId, reason: str, lost: list[Lost]) -> None:
-        self._stop(None, lost, Excluded(view_id, reason))
-        self.context.effects.append(ExcludedBy(view_id, reason))
+    def _exclude(
+        self, view_id: ViewId, reason: str, lost: list[Lost], cause: str = "", frame: NewView | None = None
+    ) -> None:
+        """``frame``: the VIEW up to whose cut we have everything, if we survive that."""
+        self._stop(frame, lost, Excluded(view_id, reason, cause))
+        self.context.effects.append(ExcludedBy(view_id, reason, cause))
         self.log.excluded(reason)
 
     def _abandon(self) -> None:

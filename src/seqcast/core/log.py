@@ -138,7 +138,7 @@ class LogLines:
             if member.id in after:
                 continue
             if member.id in survivors:
-                parts.append(f"{member} left")
+                parts.append(f"{member} was put out ({why[member.id]})" if member.id in why else f"{member} left")
             else:
                 parts.append(f"{member} was excluded ({why.get(member.id, 'as the coordinator decided')})")
         return ", ".join(parts) or "the same members"

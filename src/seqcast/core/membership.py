@@ -81,7 +81,7 @@ class Membership(Protocol):
         """Why each of those is doubted, in words."""
 
     def leaving(self) -> set[int]:
-        """Ids of the members that asked to leave."""
+        """Ids of the members that asked to leave, or have to: they survive the view, and are not in the next one."""
 
     def joining(self) -> list[MemberInfo]:
         """The joiners that the next view admits, in an order that depends only on which processes ask."""
@@ -129,6 +129,9 @@ class Membership(Protocol):
 
     def starves(self, member_id: int) -> None:
         """A member has dropped packets for a long time because it has no room for them."""
+
+    def slow_changed(self) -> None:
+        """The set of receivers that senders call too slow to stay has changed."""
 
     def links_changed(self) -> None:
         """The set of links that carry no multicast, or no unicast, has changed."""

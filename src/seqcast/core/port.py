@@ -23,6 +23,7 @@ from seqcast.core.vocabulary import (
     SendersHeld,
     SendsDrained,
     SlabsExhausted,
+    SlowChanged,
 )
 from seqcast.types import OwnPackets
 
@@ -33,6 +34,7 @@ _REPORTS: dict[str, Callable[..., Report]] = {
     "links": LinksChanged,
     "starved": SlabsExhausted,
     "slow": MemberStarved,
+    "too_slow": SlowChanged,
     "holdup": SendersHeld,
     "foreign": ForeignVersion,
     "cut_reached": CutReached,
@@ -71,6 +73,7 @@ class EnginePort(Protocol):
     # What it knows.
     def doubted(self) -> list[int]: ...
     def links(self, unicast: bool = False) -> list[tuple[int, int]]: ...
+    def too_slow(self) -> list[int]: ...
     def strangers(self, tag: int) -> int: ...
     # Whom it pings at once.
     def greet(self, member: int, address: bytes) -> None: ...

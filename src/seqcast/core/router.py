@@ -525,6 +525,11 @@ class Router:
         """it answers an attempt of ours, by a survivor of it, and does not have us"""
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
+    def put_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
+        """we survive its cut, it does not have us, and we did not ask to leave"""
+        me = self.context.me.id
+        return me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
+
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
         """it does not have us, and either we asked to leave, and are no survivor, or only a majority continues"""
         final = self.context.primary or self.machines.lifecycle.leaving
@@ -575,6 +580,10 @@ class Router:
         """Whatever becomes of us, the sender is not in our position: another attempt does without it."""
         self.note_sender_gone(frame, sender, address)
         self.machines.initiator.newer(frame)
+
+    def go_out(self, frame: NewView, sender: int, address: bytes) -> None:
+        self.machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
+        self.context.send(Installed(frame.view_id.tag), sender, address)
 
     def be_excluded(self, frame: NewView, _sender: int, _address: bytes) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
@@ -637,6 +646,7 @@ VIEW: DecisionTable = decision(
     (R.elsewhere_and_named, R.decline, "two groups admitted us"),
     (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
     (R.invalid, R.reject, "nobody may send it"),
+    (R.put_out, R.go_out, "the others put us out, as we receive too slowly: after its cut"),
     (R.answers_this_and_lacking, R.be_excluded, "decided without us, and what we lack is with those who decided"),
     (R.answers_and_lacking, IGNORED, "a newer attempt of ours may still end well"),
     (R.answers_and_named, R.adopt, "a survivor has left the view: its VIEW takes the place of our proposal (step 1)"),

@@ -205,6 +205,11 @@ class SendersHeld:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowChanged:
+    """The set of receivers that senders call too slow to stay changed; ``EnginePort.too_slow`` has it."""
+
+
+@dataclass(frozen=True, slots=True)
 class ForeignVersion:
     """A datagram of another wire version was dropped: told of the first ones only."""
 
@@ -242,6 +247,7 @@ Report = (
     | SlabsExhausted
     | MemberStarved
     | SendersHeld
+    | SlowChanged
     | ForeignVersion
     | OtherKey
     | CutReached
@@ -319,10 +325,12 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class ExcludedBy:
-    """The group continues without this member (the cut, step 8), or gave way to another one; the endpoint is over."""
+    """The group continues without this member (the cut, step 8), or gave way to another one; the endpoint is over.
+    ``cause``: as ``Excluded.cause``."""
 
     view_id: ViewId
     reason: str
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -598,7 +598,7 @@ class Runner:
                     self.error = _JOIN_ERRORS.get(cause, JoinRefused)(error)
                 case Left(_, complete):
                     self.left = complete
-                case ExcludedBy(_, reason):
+                case ExcludedBy(_, reason, _):
                     self.excluded = reason
                 case PauseHeld() | PauseOver():
                     self.pause.told(effect)

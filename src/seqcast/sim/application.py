@@ -139,9 +139,10 @@ class Application:
                 record.waiting = reason
             case Minority(reason):
                 record.minority = reason
-            case ExcludedBy():
+            case ExcludedBy(cause=cause):
                 self.keeper.over()
                 record.over = True
+                record.put_out_ns = self.machine.clock.now if cause == "slow" else 0
             case JoinFailed(error, cause):
                 record.over = True
                 if cause != "incarnation":

@@ -183,6 +183,17 @@ def _fanout(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _slow(rng: random.Random) -> Drawn:
+    """Applications take nothing for a while, half of them for longer than senders wait for them."""
+    return calm(
+        members=rng.choice((3, 4, 4)), duration_ns=3 * SECOND, rate=400, bytes_max=5000, unicasts=0.02,
+        slow_disks=rng.choice((1, 2, 4)), pause_ns=rng.choice((300 * MS, 4 * SECOND)), rejoins=8,
+        loss=rng.choice((0.0, 0.0, 0.02)), crashes=rng.choice((0, 0, 1)), leaves=rng.choice((0, 0, 1)),
+        partition=rng.choice(("merge", "primary")), split=0, state=rng.random() < 0.3,
+        settings=(("slow", rng.choice(("block", "exclude", "exclude"))), ("slow_s", 0.4), ("window_bytes", 64 << 10)),
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -202,8 +213,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "namesakes": _namesakes,
     "founders": _founders,
     "fanout": _fanout,
+    "slow": _slow,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "slow"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -266,7 +266,9 @@ class Options:
         drawn["merges"] = drawn.get("state", False) and states.random() < 0.7
         drawn["beside"] = random.Random(f"beside {seed}").choice((0.0, 0.0, 0.1, 0.5))
         drawn["orderer"] = random.Random(f"orderer {seed}").choice(("", "", *ORDERERS))
+        own = drawn.get("settings", ())  # of the family
         drawn |= _settings(seed) | _drive(seed, drawn)
+        drawn["settings"] += own
         drawn["membership"] = random.Random(f"membership {seed}").choice(("coordinated",) * 3 + ("token-ring",))
         drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
         if (reliability or drawn["reliability"]) != "gossip":

@@ -384,7 +384,7 @@ class Process:
         match effect:
             case ViewInstalled(view):
                 return f"installs {view} {view.view_id}"
-            case ExcludedBy(view_id, reason):
+            case ExcludedBy(view_id, reason, _):
                 return f"is excluded by view {view_id}: {reason}"
             case Minority(reason):
                 return f"is blocked: {reason}"
@@ -453,6 +453,7 @@ class Process:
             self.record.runs[-1].late = True  # it cannot see that the gate closes
         self.trace(f"waits for its disk for {(until - self.clock.now) / 1e6:.0f} ms")
         self.record.slow_until = until
+        self.record.slow_spells.append((self.clock.now, until))
         self.clock.at(until, self.resume)
 
     def jump(self, monotonic_ns: int, wall_ns: int) -> None:

@@ -86,6 +86,8 @@ class Record:
         up: the process has not crashed.
         over: the membership is over, and the application was told so, or ended it itself.
         slow_until: the application takes no deliveries before this virtual time.
+        slow_spells: (begin, end) of all times in which it took none.
+        put_out_ns: when it was told that it was put out as too slow; 0: it was not.
         view: the newest view that was installed.
         log: deliveries and events, in order.
         took: sender -> (number -> tag of the view) of the messages to the group among them.
@@ -134,6 +136,8 @@ class Record:
     up: bool = True
     over: bool = False
     slow_until: int = 0
+    slow_spells: list[tuple[int, int]] = field(default_factory=list)
+    put_out_ns: int = 0
     view: View | None = None
     log: list[Entry] = field(default_factory=list)
     took: dict[int, dict[int, int]] = field(default_factory=dict)

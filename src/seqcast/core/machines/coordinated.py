@@ -41,6 +41,7 @@ UNICAST_PORTS = (
     "Firewalls must pass UDP to the unicast port of each member, not to the two multicast ports alone: set "
     "unicast_port to a number that they pass"
 )
+TOO_SLOW = "has held senders up for slow_s, and most members take messages at least 16 times as fast"
 JOINER_BEACONS = 10
 """How long a joiner is left to another coordinator that we hear, in beacon intervals; the joiner may not hear that
 one."""
@@ -126,6 +127,8 @@ class CoordinatedMembership(Machine):
         self.calling: set[int] = set()  # members of a blocked minority that believe us dead or blocked
         self.joiners: dict[int, Joiner] = before.joiners if before else {}
         self.leavers: set[int] = before.leavers if before else set()
+        self.slow_receivers: set[int] = set()  # senders call them too slow to stay
+        self.spared: set[int] = set()  # those of them that stay, as the others are too few, and were warned of
         self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
         self.bundle_due_ns = NEVER
 
@@ -146,6 +149,7 @@ class CoordinatedMembership(Machine):
         mute = self.severed & {end for pair in self.mute for end in pair}
         why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
         why |= dict.fromkeys(mute, "unicast datagrams to or from it are lost")
+        why |= {self.put_out(): "it receives too slowly"}
         return why | self.suspected
 
     def acting(self) -> bool:
@@ -160,7 +164,16 @@ class CoordinatedMembership(Machine):
         return trusted[:1] == [me] and (me not in self.participant.lapsed | self.severed or len(trusted) == 1)
 
     def leaving(self) -> set[int]:
-        return {member.id for member in self.context.members if member.id in self.leavers}
+        out = self.leavers | {self.put_out()}
+        return {member.id for member in self.context.members if member.id in out}
+
+    def put_out(self) -> int:
+        """The member that has to leave, as it is too slow: one at a time, the last in rank; 0: none.
+
+        All members hear the same, so they choose the same; it may be the acting member itself.
+        """
+        context, slow = self.context, self.slow_receivers - self.spared - self.doubted()
+        return next((member.id for member in reversed(context.members) if member.id in slow), 0)
 
     def joining(self) -> list[MemberInfo]:
         """The joiners that the next view admits; of two with the same name, the one with the lower id.
@@ -289,6 +302,23 @@ class CoordinatedMembership(Machine):
                 )
             )
         )
+
+    def slow_changed(self) -> None:
+        """Senders call other receivers too slow to stay than before."""
+        context, before = self.context, self.put_out()
+        self.slow_receivers = set(context.plane.too_slow()) & context.infos.keys()
+        self.spared &= self.slow_receivers
+        for member in self.slow_receivers - self.spared:
+            if not context.enough(context.infos.keys() - self.doubted() - {member}):
+                self.spared.add(member)
+                self._warn_of_slow(member, "stays: the others are no majority")
+        if (member := self.put_out()) not in (0, before):
+            context.counters["members_slow"] += 1
+            self._warn_of_slow(member, "is put out of the group (slow=)")
+
+    def _warn_of_slow(self, member: int, follows: str) -> None:
+        text = f"{self.context.infos[member].name} {TOO_SLOW}, and {follows}"
+        self.context.emit(Warn(codes.TOO_SLOW(text)))
 
     def suspect(self, member_id: int, why: str) -> None:
         """The engine suspects a member, and has verified it."""
@@ -440,7 +470,8 @@ class CoordinatedMembership(Machine):
 
     def _reason(self, doubted: set[int]) -> bool:
         return (
-            any(member.id in doubted or member.id in self.leavers for member in self.context.members)
+            any(member.id in doubted for member in self.context.members)
+            or bool(self.leaving())
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
             or self.context.merging

@@ -47,7 +47,7 @@ def check_delivered(records: Sequence[Record]) -> Iterator[str]:
         # One that closes without leaving, and whose machine is gone with it, may be suspected later than any patience.
         vanish = options.crashes or (options.hasty and options.hosts)
         for record in records:
-            if record.up and any(isinstance(entry, Excluded) for entry in record.log):
+            if record.up and any(isinstance(entry, Excluded) and not entry.cause for entry in record.log):
                 yield f"liveness: {record} was excluded, and nothing made it look dead"
             if record.error:
                 yield f"liveness: {record} could not join: {record.error}"

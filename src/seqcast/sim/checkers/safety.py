@@ -9,6 +9,7 @@ from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.chain import Chain
 from seqcast.sim.checkers import causal, gate, losses, pauses, transitional
+from seqcast.sim.checkers.slow import check_slow
 from seqcast.sim.policies import BAD
 from seqcast.sim.record import Delivered, Record, Stay, comparable, never_ordered, stays
 from seqcast.types import MergeView, View, ViewId
@@ -28,6 +29,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from gate.check_gate(record)
         yield from gate.check_callback_pairs(record)
         yield from pauses.check_callbacks(record, records)
+        yield from check_slow(record)
         yield from _check_queue(record, records)
         yield from _check_order_of_members(record)
         if record.options.flush_unicasts:

@@ -1,0 +1,129 @@
+/* Receivers that are too slow (the setting `slow`). A sender looks at each heartbeat, as in holdup.c, but judges for the group:
+ *
+ *   evidence   the time for which a receiver has held it at its limit, with half or more of what is on the way left to take. It
+ *              falls four times as fast while that is not so. After slow_ns of it the receiver is too slow, if
+ *   others     less than half of the members were busy in more than a sixteenth of the looks, this receiver among them: most
+ *              take what comes at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow.
+ *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes over the
+ *              state, whose application cannot take messages yet.
+ *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member begins
+ *              with no evidence: a network that makes all receivers slow in turn does not empty the group. */
+#include "engine/internal.h"
+
+#define BUSY 16 /* a member is busy if it is so in one of so many looks, */
+#define FLIGHT 16 /* with this part of what is on the way left to take */
+#define LOOKS_MIN 4 /* before anybody is judged */
+#define LOOKS_MAX 4096 /* then all counts are halved */
+#define FORGETS 4 /* times as fast as it came */
+
+static int counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
+
+/* Is this member judged? A sender does not judge itself: if its own application is slow, only it waits. A sequencer that multicasts
+ * the messages of all does. */
+static int is_judged(const sc_engine *e, uint32_t rank) {
+    return rank == e->view.rank ? e->order.ops->forwarding != NULL : counts(e->peers[rank]);
+}
+
+/* How much of what is on the way this member has left to take, in charged bytes. */
+static uint64_t left_by(const sc_engine *e, uint32_t rank) {
+    const sc_tx_stream *tx = &e->group;
+    uint64_t consumed = rank == e->view.rank ? e->credit.self : e->peers[rank]->credit.consumed;
+    if (consumed == tx->consumed) return tx->charged - tx->charged_consumed;
+    return sc_tx_has(tx, consumed) ? tx->charged - sc_tx_at(tx, consumed)->charged : 0;
+}
+
+static void count_busy(sc_engine *e, uint64_t flight) {
+    sc_slow *s = &e->slow;
+    if (++s->looks > LOOKS_MAX) {
+        s->looks /= 2;
+        for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->slow.busy /= 2;
+    }
+    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->slow.busy += left_by(e, r) > flight / FLIGHT;
+}
+
+/* Is the sender too fast for half of the members? */
+static int is_fast(const sc_engine *e) {
+    uint32_t busy = 0, members = 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        if (r != e->view.rank && !counts(e->peers[r])) continue;
+        members++;
+        busy += (uint64_t)e->peers[r]->slow.busy * BUSY > e->slow.looks;
+    }
+    return 2 * busy >= members;
+}
+
+static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed) {
+    sc_stall stalls[SC_MEMBERS_MAX];
+    uint8_t waited[SC_MEMBERS_MAX] = {0};
+    size_t n = held ? sc_engine_stalls(e, stalls) : 0;
+    for (size_t i = 0; i < n; i++) {
+        const sc_peer *peer = sc_find_peer(e, stalls[i].member);
+        if (peer) waited[peer->rank] = 1;
+    }
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (!is_judged(e, r)) continue;
+        int holds = waited[r] && !peer->slow.loads && 2 * left_by(e, r) >= flight;
+        int64_t evidence = peer->slow.evidence + (holds ? passed : -FORGETS * passed);
+        peer->slow.evidence = evidence < 0 ? 0 : evidence > e->config.slow_ns ? e->config.slow_ns : evidence;
+    }
+}
+
+/* The member that is to go: of several the one that has taken least, and of these the last in rank. */
+static uint32_t judge(const sc_engine *e) {
+    uint32_t worst = 0;
+    uint64_t most = 0;
+    if (e->slow.looks < LOOKS_MIN || is_fast(e)) return 0;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer *peer = e->peers[r];
+        if (!is_judged(e, r) || peer->slow.evidence < e->config.slow_ns || left_by(e, r) < most) continue;
+        worst = r + 1;
+        most = left_by(e, r);
+    }
+    return worst;
+}
+
+static void changed(sc_engine *e) { sc_push_event(e, SC_EVENT_TOO_SLOW, 0, e->view.tag, NULL, NULL, 0); }
+
+void sc_slow_look(sc_engine *e, int64_t now) {
+    sc_slow *s = &e->slow;
+    const sc_tx_stream *tx = &e->group;
+    int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
+    s->looked = now;
+    if (!e->config.slow_ns || e->order.own != tx || e->cut.gate_closed || e->cut.paused || e->cut.set) return;
+    uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
+    int held = sc_flow_held(e, &whose, &mark);
+    if (held) count_busy(e, flight);
+    weigh(e, held, flight, passed < most ? passed : most);
+    uint32_t gives_up = judge(e), before = s->gives_up;
+    s->gives_up = gives_up;
+    if (gives_up != before) changed(e);
+}
+
+void sc_slow_heard(sc_engine *e, sc_peer *peer, uint32_t gives_up, int loads) {
+    peer->slow.loads = loads;
+    if (peer->slow.gives_up == gives_up) return;
+    peer->slow.gives_up = gives_up;
+    changed(e);
+}
+
+/* By rank, whether a member that is trusted calls this one too slow. */
+size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids) {
+    size_t n = 0;
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+        int named = e->slow.gives_up == r + 1;
+        for (uint32_t by = 0; by < e->view.n; by++)
+            named |= by != e->view.rank && !e->peers[by]->detect.suspected && e->peers[by]->slow.gives_up == r + 1;
+        if (named) ids[n++] = e->view.ids[r];
+    }
+    return n;
+}
+
+/* A view begins; `lost_one`: a member of the one before is not in it. */
+void sc_slow_begin(sc_engine *e, int lost_one, int64_t now) {
+    e->slow = (sc_slow){.looked = now};
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer_slow *slow = &e->peers[r]->slow;
+        *slow = (sc_peer_slow){.evidence = lost_one ? 0 : slow->evidence, .loads = slow->loads};
+    }
+}

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "engine/engine.h"
+
+/* Which receivers are too slow to stay in the group: what a sender finds, and what the members say. */
+
+/* Of each member, as its sender sees it. */
+typedef struct {
+    int64_t evidence; /* ns for which it has held our senders at their limit */
+    uint32_t busy; /* at so many of the looks some of what we had sent was left for it to take */
+    uint32_t gives_up; /* 1 + rank of the member that this one's heartbeats call too slow; 0: none */
+    int loads; /* its heartbeats say that it takes over the state */
+} sc_peer_slow;
+
+typedef struct {
+    int64_t looked; /* time of the last look */
+    uint32_t looks; /* at which our senders were held, in this view */
+    uint32_t gives_up; /* as of a peer: what our heartbeats say */
+} sc_slow;
+
+struct sc_peer;
+
+void sc_slow_begin(sc_engine *e, int lost_one, int64_t now);
+void sc_slow_look(sc_engine *e, int64_t now);
+void sc_slow_heard(sc_engine *e, struct sc_peer *peer, uint32_t gives_up, int loads);

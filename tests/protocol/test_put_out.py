@@ -1,0 +1,88 @@
+"""A member that receives too slowly is put out of a simulated group: by one view, after all that is agreed on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from seqcast.events import Excluded
+from seqcast.sim import Options, World
+from seqcast.sim.options import MS, SECOND
+from seqcast.sim.record import Delivered
+from seqcast.types import View
+
+SLOW = (("slow", "exclude"), ("slow_s", 0.4), ("window_bytes", 64 << 10))
+FAST = Options(members=4, order="total", spread_ns=0, duration_ns=3 * SECOND, rate=400, bytes_max=5000, unicasts=0.0)
+
+
+def run(options, at):
+    """A run in which ``at(world)`` happens after 500 ms."""
+    world = World(replace(options, settings=SLOW + options.settings))
+    world.doubted = True  # not every change of the view has a reason in the options
+    world.clock.at(500 * MS, at, world)
+    return world, world.run()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"partition": "primary"}, {"membership": "token-ring"}, {"order": "sequencer"}]
+)
+@pytest.mark.parametrize("stops", [0, 2])
+def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_was_agreed_on(settings, stops):
+    """Whether it is the coordinator or another one."""
+    options = replace(FAST, **settings)
+    world, result = run(options, lambda world: world.nodes[stops].slow_disk(world.clock.now + 2500 * MS))
+    assert not result.violations, result.violations[0]
+    out = world.nodes[stops].record
+    assert 850 * MS < out.put_out_ns < 2500 * MS
+    assert any("is put out of the group" in text and "SC2204" in text for text in world.nodes[1].record.warnings)
+    assert isinstance(out.log[-1], Excluded) and out.log[-1].cause == "slow"
+    others = [node.record for node in world.nodes if node.record is not out]
+    views = [entry for entry in others[0].log if isinstance(entry, View)]
+    assert out.log[-1].view_id in {view.view_id for view in views}
+    view = next(view for view in views if view.view_id == out.log[-1].view_id)
+    assert len(view) == 3
+    before = others[0].log[: others[0].log.index(view)]
+    last = next(place for place in reversed(range(len(out.log))) if isinstance(out.log[place], View))
+    mine = [(each.sender, each.counter) for each in out.log[last:] if isinstance(each, Delivered)]
+    theirs = [(each.sender, each.counter) for each in before if isinstance(each, Delivered)]
+    assert mine == theirs[-len(mine) :] and len(mine) > 100, "up to the cut, not only what it had when it stopped"
+
+
+def test_a_member_without_which_the_others_are_no_majority_is_not_put_out():
+    """One of three does not answer, and is not known to be dead; then one of the others is slow."""
+    world = World(replace(FAST, members=3, partition="primary", settings=SLOW))
+    world.plan()
+    world.clock.run(SECOND)
+    membership = world.nodes[0].endpoint.machines.membership
+    _, b, c = (node.id for node in world.nodes)
+    plane = world.nodes[0].endpoint.context.plane
+    world.nodes[0].endpoint.context.plane = Calls(plane, [b])
+    membership.slow_changed()
+    assert membership.put_out() == b and membership.leaving() == {b}
+    membership.suspect(c, "silent")
+    membership.slow_changed()
+    assert membership.put_out() == 0 and membership.spared == {b} and membership.leaving() == set()
+
+
+class Calls:
+    """The engine's interface, which calls these members too slow."""
+
+    def __init__(self, plane, slow):
+        self.plane, self.slow = plane, slow
+
+    def __getattr__(self, name):
+        return getattr(self.plane, name)
+
+    def too_slow(self):
+        return self.slow
+
+
+def test_storms_of_slow_receivers_keep_all_guarantees_and_put_out_nobody_else():
+    out = 0
+    for seed in (2, 3, 12):
+        world = World(Options.draw(seed, family="slow"))
+        result = world.run()
+        assert not result.violations, result.violations[0]
+        out += sum(node.record.put_out_ns > 0 for node in world.nodes)
+    assert out > 0, "nobody was put out: draw other seeds"

@@ -1,0 +1,143 @@
+"""Which receiver senders call too slow to stay in the group (`slow="exclude"`), and when, in the engine."""
+
+from __future__ import annotations
+
+import pytest
+from helpers.engines import MS, Net
+
+from seqcast._native.engine import SENT, Batch
+
+SECOND_MS = 1000
+SLOW_NS = 2 * 10**9
+
+
+class Group:
+    """Members among which the first sends as much as it may. Each application takes so many bytes in each ms; None: all
+    at once."""
+
+    def __init__(self, n: int, **settings: object) -> None:
+        settings = {"slow_ns": SLOW_NS, **settings}
+        self.net = Net(n, window=1 << 16, **settings)
+        self.told: list[list[tuple[int, list[int]]]] = [[] for _ in range(n)]
+
+    def run(self, ms: int, takes: dict[int, int | None], senders: tuple[int, ...] = (0,)) -> None:
+        net = self.net
+        debts = dict.fromkeys(takes, 0)
+        for _ in range(ms):
+            for sender in senders:
+                while net.engines[sender].send(bytes(1000)) == SENT:
+                    pass
+            net.step(MS, take=False)
+            for i, engine in enumerate(net.engines):
+                rate = takes.get(i)
+                if rate is None:
+                    net.take(i)
+                else:
+                    debts[i] += rate
+                    while debts[i] > 0 and (item := engine.deliver(1024)) is not None:
+                        debts[i] -= item.nbytes if isinstance(item, Batch) else 0
+                    debts[i] = min(debts[i], rate)
+                    engine.taken()
+                for kind, *_ in engine.events():
+                    if kind == "too_slow":
+                        slow = [net.ids.index(member) for member in engine.too_slow()]
+                        self.told[i].append((net.now // MS, slow))
+
+    def slow(self) -> list[list[int]]:
+        return [[self.net.ids.index(member) for member in engine.too_slow()] for engine in self.net.engines]
+
+
+def test_a_receiver_that_holds_a_sender_is_too_slow_after_slow_s_and_all_members_hear_it():
+    group = Group(4)
+    group.run(1900, {2: 0})
+    assert group.slow() == [[], [], [], []]
+    group.run(300, {2: 0})
+    assert group.slow() == [[2], [2], [2], [2]], "itself too"
+    assert [len(told) for told in group.told] == [1, 1, 1, 1]
+    group.run(2 * SECOND_MS, {})
+    assert group.slow() == [[], [], [], []], "it takes again"
+
+
+@pytest.mark.parametrize(("rate", "slow"), [(0, [2]), (40, [2]), (1000, [])])
+def test_only_what_takes_less_than_a_sixteenth_of_what_most_take_is_too_slow(rate, slow):
+    """The others take 4 KB in a ms: a hundredth of that, or a quarter."""
+    group = Group(4)
+    group.run(6 * SECOND_MS, {0: 4000, 1: 4000, 2: rate, 3: 4000})
+    assert group.slow()[0] == slow
+
+
+@pytest.mark.parametrize(("n", "stopped"), [(2, (1,)), (3, (1, 2)), (4, (1, 2)), (4, (1, 2, 3)), (4, (0, 1))])
+def test_nobody_is_too_slow_if_half_of_the_members_are(n, stopped):
+    group = Group(n)
+    group.run(6 * SECOND_MS, dict.fromkeys(stopped, 0))
+    assert group.slow() == [[] for _ in range(n)]
+
+
+def test_a_sender_in_bursts_calls_nobody_slow():
+    group = Group(4)
+    for _ in range(20):
+        group.run(20, {1: 2000, 2: 1000, 3: 2000})
+        group.run(300, {1: 2000, 2: 1000, 3: 2000}, senders=())
+    assert group.slow() == [[], [], [], []]
+
+
+def test_pauses_of_half_the_time_exclude_nobody():
+    group = Group(4)
+    for _ in range(4):
+        group.run(SECOND_MS, {2: 0})
+        group.run(SECOND_MS, {})
+    assert group.slow() == [[], [], [], []]
+
+
+def test_with_block_nobody_is_called_too_slow():
+    group = Group(4, slow_ns=0)
+    group.run(6 * SECOND_MS, {2: 0})
+    assert group.slow() == [[], [], [], []] and group.told == [[], [], [], []]
+
+
+def test_one_receiver_is_named_at_a_time():
+    group = Group(6)
+    group.run(3 * SECOND_MS, {2: 0, 4: 0})
+    assert group.slow()[0] == [4], "the last in rank"
+
+
+def test_no_time_counts_in_which_the_gate_is_closed():
+    group = Group(4)
+    group.run(SECOND_MS, {2: 0})
+    group.net.engines[0].gate_close()
+    group.run(3 * SECOND_MS, {2: 0}, senders=())
+    assert group.slow() == [[], [], [], []]
+
+
+def test_no_time_counts_in_which_this_member_did_not_run():
+    group = Group(4)
+    group.run(SECOND_MS, {2: 0})
+    group.net.now += 3 * 10**9
+    group.run(200, {2: 0})
+    assert group.slow()[0] == []
+
+
+def test_a_member_that_takes_over_the_state_is_not_slow():
+    group = Group(4)
+    group.net.engines[2].state_want(group.net.ids[0])
+    group.run(4 * SECOND_MS, {2: 0})
+    assert group.slow() == [[], [], [], []]
+    group.net.engines[2].state_void(0)
+    group.run(3 * SECOND_MS, {2: 0})
+    assert group.slow()[0] == [2], "it has the state, and takes nothing"
+
+
+@pytest.mark.parametrize(("stay", "named"), [([0, 1, 2, 3, 4], True), ([0, 1, 2, 3], False)])
+def test_a_view_that_has_lost_a_member_begins_without_evidence_and_any_other_goes_on(stay, named):
+    """So a network that makes all receivers slow in turn does not empty the group."""
+    group = Group(5)
+    group.run(1900, {2: 0})
+    net = group.net
+    for engine in net.engines:
+        engine.gate_close()
+    net.run(300)
+    cut = [engine.last_sent() for engine in net.engines]
+    net.install(stay, sequencer=-1, tag=2, marker=2, base=[cut[i] for i in stay], cuts=dict.fromkeys(stay, cut))
+    net.engines = net.engines[: len(stay)]
+    group.run(SECOND_MS, {2: 0})
+    assert (group.slow()[0] == [2]) == named
