@@ -80,7 +80,7 @@ class Calls:
 
 def test_storms_of_slow_receivers_keep_all_guarantees_and_put_out_nobody_else():
     out = 0
-    for seed in (2, 3, 12):
+    for seed in (118, 121):
         world = World(Options.draw(seed, family="slow"))
         result = world.run()
         assert not result.violations, result.violations[0]

@@ -405,11 +405,11 @@ class Config:
         "block",
         "",
         "What a receiver costs that takes messages much slower than most others. block: senders wait for it, and the "
-        "log names it. exclude: once it has held a sender at its limit for `slow_s`, while most members take what comes "
-        "at least 16 times as fast, it is put out of the group: it is delivered what was agreed on until then, and "
-        'then `Excluded` with the cause "slow". One member at a time; never where half of the members are as slow, so '
-        'not in a group of two; and with `partition="primary"` not if the others were no majority. It must be the same '
-        "on every member.",
+        "log names it. exclude: once it has held a sender at its limit for `slow_s`, while most members take what "
+        "comes at least 16 times as fast, it is put out of the group: it is delivered what was agreed on until then, "
+        'and then `Excluded` with the cause "slow". One member at a time; never where half of the members are as slow, '
+        'so not in a group of two; and with `partition="primary"` not if the others were no majority. It must be the '
+        "same on every member.",
         among=SLOWS,
     )
     slow_s: float = _by_preset(

@@ -121,8 +121,9 @@ class World:
             return
         by_id = {record.id: record for record in self.records}
         kept = [by_id[member.id] for member in old.members if view.rank(member.id) < 0 and member.id in by_id]
+        out = dict(self.options.settings).get("slow") == "exclude"  # those that took nothing for a while
         for other in kept:
-            if other.alive and not other.leaving:
+            if other.alive and not other.leaving and not (out and other.slow_spells):
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
         same = {member.id for member in old.members} == {member.id for member in view.members}
         if same and not self.options.state:
