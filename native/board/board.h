@@ -1,8 +1,8 @@
-/* A board: memory that other processes read, in which a member keeps its counters, gauges, what it knows of the other members, and
- * its last events. The memory is a mapped file, so it can be read while the member hangs, and after it was killed.
+/* A board: memory that other processes read, in which a member keeps its counters, gauges, a row for each member, and its last
+ * events. The memory is a mapped file, so it can be read while the member hangs, and after it was killed.
  *
  * The memory describes itself: a header lists its parts by name, and each part the names of its fields, so that a reader of an
- * older release finds what it knows. Counters are written where they are, by the code that counts. Every other part has a
+ * older release finds the fields that it knows. Counters are written where they are, by the code that counts. Every other part has a
  * sequence lock: odd while it is written. One thread writes at a time, under the lock of the board's owner. */
 #pragma once
 

@@ -1,9 +1,12 @@
 """The commands that show groups by their boards: probe, top, metrics."""
 
+import dataclasses
+import gzip
 import io
 import json
 import re
 import sys
+import tarfile
 import urllib.error
 import urllib.request
 
@@ -13,7 +16,8 @@ from project import ROOT
 
 import seqcast
 from seqcast import cli
-from seqcast.board.read import boards, read
+from seqcast.board.read import Event, boards, read
+from seqcast.cli.timeline import in_order
 from seqcast.metrics import Collector, families, text_of
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no boards")
@@ -181,3 +185,48 @@ def test_alerts_and_dashboard_name_metrics_that_there_are(page):
     assert len(named) > 5 and named <= there
     if page.endswith("json"):
         assert json.loads(text)["panels"]
+
+
+def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(capsys, tmp_path):
+    archive = tmp_path / "out.tar.gz"
+    with group_of(2) as (a, b):
+        wait_until(seen(a, 2))
+        wait_until(seen(b, 2))
+        assert run(capsys, "debug", a.cluster, str(archive))[0] == 0
+        status, _, err = run(capsys, "debug", a.cluster, str(archive))
+        assert status == 2 and "File exists" in err
+    with tarfile.open(archive) as made:
+        parts = {f"boards/{i}.{end}" for i in "01" for end in ("json", "board")}
+        assert {entry.name for entry in made} == parts | {"doctor.json", "versions.json"}
+        said = json.loads(made.extractfile("boards/1.json").read())
+    assert said["about"]["name"] == "b" and said["findings"] == []
+    status, out, err = run(capsys, "timeline", str(archive))
+    assert status == 0 and not err
+    told = [line.split("  ", 1)[1] for line in out.splitlines() if "view 2 [a, b]" in line]
+    assert sorted(line.split(": ")[0].split()[-1] for line in told) == ["a", "b"]
+    assert out.splitlines()[0].split("  ")[1].startswith("view 1")
+    assert run(capsys, "debug", "no-such-group", str(archive))[0] == 1
+
+
+def test_views_order_events_and_clocks_those_of_one_view():
+    with group_of(1) as (a,):
+        wait_until(lambda: read(a.board).events)
+        made = read(a.board)
+
+    def of(name, clock, *texts):
+        events = tuple(Event(i, i, 0, text) for i, text in enumerate(texts, 1))
+        return dataclasses.replace(made, about={**made.about, "name": name, "clock": clock}, events=events)
+
+    one = of("a", 1000, "joined: view 1 [a]", "x", "view 2 [a, b]: b joined", "y")
+    late = of("b", 0, "joined: view 2 [a, b]", "z")  # its clock is behind
+    told = [(each.view, each.member, each.text.split()[0]) for each in in_order([one, late])]
+    assert told == [
+        (1, "a", "joined:"), (1, "a", "x"), (2, "b", "joined:"), (2, "b", "z"), (2, "a", "view"), (2, "a", "y"),
+    ]  # fmt: skip
+
+
+def test_a_damaged_archive_is_one_line(capsys, tmp_path):
+    path = tmp_path / "out.tar.gz"
+    path.write_bytes(gzip.compress(b"no archive" * 1000)[:60])
+    status, _, err = run(capsys, "timeline", str(path))
+    assert status == 2 and err.count("\n") == 1 and "cannot be read as an archive" in err

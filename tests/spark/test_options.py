@@ -260,7 +260,7 @@ def test_text_is_text_whatever_the_bytes_are() -> None:
         ("utf8", "a int", "payloadSchema belong together"),
         ("json", "a decimal(10, 2)", "a cannot be decimal: give one of string,"),
         ("json", "a bigin", "a cannot be bigin: did you mean bigint?"),
-        ("json", "a int, a string", "a is there twice"),
+        ("json", "a int, a string", "a appears twice"),
         ("json", "a int not null", "leave out NOT NULL"),
         ("json", "a", "it lacks a type for a"),
         ("json", "a int,", "it lacks a name"),

@@ -40,7 +40,10 @@ from seqcast.cli import main
 status = main([sys.argv[1], "--help"])
 print("\\n" + json.dumps([status, *sorted(sys.modules)]))
 """
-LIGHT = {"seqcast", "cli", "cli.options", "cli.output", "commandline", "errors", "types", "arguments", "files", "lazy"}
+LIGHT = {
+    "seqcast", "cli", "cli.options", "cli.output", "codes", "commandline", "errors", "types", "arguments", "files",
+    "lazy",
+}  # fmt: skip
 """What the help of every command may load of the package; of a part, its own package too."""
 CONFIG = {"config", *(f"config.{name}" for name in ("check", "derive", "fields", "sources"))}
 PERF = ("arguments", "command", "paths", "processes", "report", "runs")
@@ -51,6 +54,8 @@ OWN = {
     "probe": {"cli.probe", "cli.seen", *BOARD},
     "top": {"cli.seen", "cli.top", *BOARD},
     "audit": {"spark", "spark.command"},
+    "debug": {"cli.debug", "cli.seen", *BOARD},
+    "timeline": {"cli.timeline", *BOARD},
     "demo": {"cli.demo"},
     "perf": {"journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},
     "keygen": {"cli.keygen", "config.keys", "files"},

@@ -411,6 +411,8 @@ OTHER_READS = {
     "journal/roll.py": "a member's own file, which it has just written",
     "cli/__init__.py": "/dev/null, in place of a standard stream that is closed",
     "cli/send.py": "what is sent may come from a FIFO",
+    "cli/debug.py": "a new archive, which is written",
+    "cli/timeline.py": "an archive that the user names, of which little is read",
     "cli/demo.py": "files that the demo was given, and its own members' journals",
     "cli/demo_member.py": "the file that the demo was given",
     "cli/fault.py": "the demo's own journal, which was read before",

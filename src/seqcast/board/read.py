@@ -121,7 +121,19 @@ def read(path: Path) -> Board:
         BoardError: it is no board of a layout that this release knows.
     """
     with open_file(path) as file:
-        data, torn = _copy(file.fileno())
+        return _board(path, *_copy(file.fileno()))
+
+
+def kept(path: Path, data: bytes) -> Board:
+    """The board of a copy of its file.
+
+    Raises:
+        BoardError: as of ``read``.
+    """
+    return _board(path, data, frozenset(name for name, part in _parts(data).items() if part.lock & 1))
+
+
+def _board(path: Path, data: bytes, torn: frozenset[str]) -> Board:
     parts = _parts(data)
     about = _about(_bytes(data, parts["about"]), torn="about" in torn)
     counters = about.pop("counters")
@@ -210,7 +222,7 @@ def _rows(data: bytes, parts: dict[str, _Part], name: str) -> list[dict[str, int
     unpack = struct.Struct(f"={len(part.fields)}Q").unpack_from
     used = min(part.used, part.n)
     return [
-        # What an older release does not write is 0.
+        # A field that an older release lacks is 0.
         defaultdict(int, zip(part.fields, unpack(data, part.at + i * part.entry), strict=True))
         for i in range(used)
     ]

@@ -33,6 +33,8 @@ COMMANDS = {
     "probe": ("seqcast.cli.probe", "show a group as its members on this machine see it; a readiness check", ""),
     "top": ("seqcast.cli.top", "the groups of this machine, live", "top"),
     "metrics": ("seqcast.cli.metrics", "metrics of the members on this machine, for Prometheus", ""),
+    "debug": ("seqcast.cli.debug", "an archive of all that a report of trouble with a group needs", ""),
+    "timeline": ("seqcast.cli.timeline", "the last events of all members in such archives, in one order", ""),
     "doctor": ("seqcast.doctor.command", "is this machine, and the path to that one, fit for a group?", ""),
     "perf": ("seqcast.perf.command", "throughput and latency, beside the raw limit measured in the same run", ""),
     "audit": ("seqcast.spark.command", "prove or refute the guarantees from members' journals, on Spark", "spark"),

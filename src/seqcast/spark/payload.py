@@ -186,7 +186,7 @@ class _Parser:
             if self._tokens and self._tokens[-1][1] == ":":
                 self._tokens.pop()
             if name in fields:
-                raise self._wrong(f"{name} is there twice")
+                raise self._wrong(f"{name} appears twice")
             fields[name] = self._type(name)
             sign = self._tokens.pop()[1] if self._tokens else ""
             if sign == end:
