@@ -49,9 +49,9 @@ void sc_engine_free(sc_engine *e) {
     free(e);
 }
 
-int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const uint8_t *secret) {
+int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n) {
     e->sealed = malloc(SC_SEALED_BYTES);
-    e->seal = e->sealed ? sc_seal_new(cipher, secret, e->config.member) : NULL;
+    e->seal = e->sealed ? sc_seal_new(cipher, from, n, e->config.member) : NULL;
     e->seal_room = SC_SEAL_ROOM;
     return e->seal ? 0 : -1;
 }

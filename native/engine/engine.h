@@ -60,9 +60,9 @@ typedef struct sc_engine sc_engine;
 sc_engine *sc_engine_new(const sc_config *config); /* NULL without memory */
 void sc_engine_free(sc_engine *e);
 sc_slab_pool *sc_engine_pool(sc_engine *e);
-/* Before the first datagram: what this member sends is sealed with this secret of SC_SEAL_SECRET bytes, and only what is sealed with
- * it is received. 0, or -1 without memory. */
-int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const uint8_t *secret);
+/* Before the first datagram: what this member sends is sealed with the first of these secrets, and only what is sealed with one of
+ * them is received. 0, or -1 without memory. */
+int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 

@@ -4,14 +4,17 @@
 
 #include "seal/seal_internal.h"
 
-#define KEY_OF_FILE 0x4000 /* in key_id: sealed under the secret of a key file; who sealed it is in the low byte */
-#define MARKS (SC_SEALED_FOR_ONE | 0xff) /* the bits of key_id that say who sealed, and for whom */
+/* key_id: 01 in the upper bits, as other kinds of keys may come, then the mark of the secret, SC_SEALED_FOR_ONE, and who sealed. */
+#define KIND 0xc000
+#define KIND_OF_FILE 0x4000
+#define MARK_SHIFT 9
 #define OF_DATA ((uint64_t)1 << 63) /* in the number of a data packet, which has a seqno */
 #define KEYS 512 /* a power of two; more than the members of a view */
 #define TRIES 8
 
 typedef struct {
     uint64_t sealer;
+    uint32_t which; /* of the secrets */
     uint8_t key[SC_SEAL_KEY];
 } sealer_key;
 
@@ -19,8 +22,8 @@ typedef struct {
 typedef struct {
     uint32_t alive; /* 0: a child process, which has the zeros that its system gave it */
     uint32_t turn;
-    uint8_t secret[SC_SEAL_SECRET];
-    uint8_t own[SC_SEAL_KEY];
+    sc_seal_secret from[SC_SEAL_SECRETS];
+    uint8_t own[SC_SEAL_KEY]; /* of the first one */
     sealer_key keys[KEYS]; /* of sealers of whom a datagram was opened */
 } secrets;
 
@@ -29,17 +32,18 @@ struct sc_seal {
     uint64_t sealings[2]; /* how many: of packets, of the rest */
     uint32_t chance; /* of this transmit */
     uint64_t own; /* incarnation */
+    uint32_t n; /* secrets */
     secrets *secrets;
 };
 
-static void derive(const sc_seal *s, uint64_t sealer, uint8_t *key) {
+static void derive(const sc_seal *s, uint32_t which, uint64_t sealer, uint8_t *key) {
     static const uint8_t person[16] = "seqcast sealer";
     uint8_t id[8];
     sc_put64(id, sealer);
-    s->cipher.hash(key, SC_SEAL_KEY, id, sizeof id, s->secrets->secret, SC_SEAL_SECRET, NULL, person);
+    s->cipher.hash(key, SC_SEAL_KEY, id, sizeof id, s->secrets->from[which].secret, SC_SEAL_SECRET, NULL, person);
 }
 
-sc_seal *sc_seal_new(const sc_cipher *cipher, const uint8_t *secret, uint64_t own) {
+sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own) {
     sc_seal *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     if (!(s->secrets = sc_secret_new(sizeof *s->secrets))) {
@@ -49,8 +53,9 @@ sc_seal *sc_seal_new(const sc_cipher *cipher, const uint8_t *secret, uint64_t ow
     s->cipher = *cipher;
     s->own = own;
     s->secrets->alive = 1;
-    memcpy(s->secrets->secret, secret, SC_SEAL_SECRET);
-    derive(s, own, s->secrets->own);
+    s->n = (uint32_t)(n < SC_SEAL_SECRETS ? n : SC_SEAL_SECRETS);
+    memcpy(s->secrets->from, from, s->n * sizeof *from);
+    derive(s, 0, own, s->secrets->own);
     return s;
 }
 
@@ -91,7 +96,8 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
     uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN];
     put_nonce(nonce, number, s->chance);
     memcpy(to, p, SC_COMMON_HEADER);
-    sc_put_key_id(to, (uint16_t)(KEY_OF_FILE | (target ? SC_SEALED_FOR_ONE : 0) | by));
+    unsigned mark = s->secrets->from[0].mark;
+    sc_put_key_id(to, (uint16_t)(KIND_OF_FILE | mark << MARK_SHIFT | (target ? SC_SEALED_FOR_ONE : 0) | by));
     sc_put_crc(to, s->chance);
     put_proven(proven, to, target);
     s->cipher.seal(to + SC_COMMON_HEADER, NULL, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER, proven, PROVEN, NULL,
@@ -102,31 +108,42 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
+/* Which of our secrets has sealed it; SC_SEAL_SECRETS: none. */
+static uint32_t secret_of(const sc_seal *s, const uint8_t *p) {
+    unsigned mark = sc_get_key_id(p) >> MARK_SHIFT & (SC_SEAL_MARKS - 1);
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->secrets->from[i].mark == mark) return i;
+    return SC_SEAL_SECRETS;
+}
+
 /* The key of a sealer, if it is kept. */
-static sealer_key *find(secrets *known, uint64_t sealer) {
+static sealer_key *find(secrets *known, uint32_t which, uint64_t sealer) {
     for (uint32_t i = 0; i < TRIES; i++) {
         sealer_key *each = &known->keys[(sealer + i) % KEYS];
-        if (each->sealer == sealer) return each;
+        if (each->sealer == sealer && each->which == which) return each;
     }
     return NULL;
 }
 
 /* Only who has the secret gets a place here, so nobody else can push out the keys of members. */
-static void keep(secrets *known, uint64_t sealer, const uint8_t *key) {
+static void keep(secrets *known, uint32_t which, uint64_t sealer, const uint8_t *key) {
     uint32_t i = 0;
     while (i < TRIES && known->keys[(sealer + i) % KEYS].sealer) i++;
     if (i == TRIES) i = known->turn++ % TRIES;
     sealer_key *place = &known->keys[(sealer + i) % KEYS];
     place->sealer = sealer;
+    place->which = which;
     memcpy(place->key, key, SC_SEAL_KEY);
 }
 
 static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
     if (*len < SC_COMMON_HEADER + SC_SEAL_ROOM) return SC_WIRE_SHORT;
-    if ((sc_get_key_id(p) & ~MARKS) != KEY_OF_FILE || !sealer || !s->secrets->alive) return SC_WIRE_KEY_BAD;
+    if (!sealer || !s->secrets->alive) return SC_WIRE_KEY_BAD;
+    uint32_t which = secret_of(s, p);
+    if ((sc_get_key_id(p) & KIND) != KIND_OF_FILE || which == SC_SEAL_SECRETS) return SC_WIRE_SEAL_BAD;
     uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN], derived[SC_SEAL_KEY];
-    const sealer_key *known = find(s->secrets, sealer);
-    if (!known) derive(s, sealer, derived);
+    const sealer_key *known = find(s->secrets, which, sealer);
+    if (!known) derive(s, which, sealer, derived);
     size_t sealed = *len - sizeof *number;
     *number = sc_get64(p + sealed);
     put_nonce(nonce, *number, sc_get_crc(p));
@@ -134,7 +151,7 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     if (s->cipher.open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven,
                        PROVEN, nonce, known ? known->key : derived) != 0)
         return SC_WIRE_SEAL_BAD;
-    if (!known) keep(s->secrets, sealer, derived);
+    if (!known) keep(s->secrets, which, sealer, derived);
     if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;
     *len -= SC_SEAL_ROOM;
     return SC_WIRE_OK;

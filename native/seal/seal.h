@@ -22,6 +22,8 @@
 #define SC_SEAL_ROOM 40 /* bytes that a sealed datagram has beyond those of the plain one */
 #define SC_SEAL_TAG 32
 #define SC_SEAL_SECRET 32
+#define SC_SEAL_SECRETS 4 /* that a member can open, so that a group can replace one without a stop */
+#define SC_SEAL_MARKS 32 /* a mark tells the secrets of one member apart, and is below this */
 #define SC_SEAL_KEY 16
 #define SC_SEAL_NONCE 16
 
@@ -57,9 +59,14 @@ void sc_seal_crc_again(uint8_t *p, size_t len, uint64_t before);
 
 typedef struct sc_seal sc_seal; /* NULL stands for: no key */
 
-/* `secret` has SC_SEAL_SECRET bytes, and is copied into memory that is not swapped out, dumped, or given to child processes,
- * where the system can do that. NULL without memory. */
-sc_seal *sc_seal_new(const sc_cipher *cipher, const uint8_t *secret, uint64_t own);
+typedef struct {
+    uint8_t mark;
+    uint8_t secret[SC_SEAL_SECRET];
+} sc_seal_secret;
+
+/* What the first of `n` secrets seals is sent; what any of them has sealed is opened. They are copied into memory that is not swapped
+ * out, dumped, or given to child processes, where the system can do that. NULL without memory. */
+sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
 
 /* Before the datagrams of a transmit. */

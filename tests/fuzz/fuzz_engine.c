@@ -126,9 +126,9 @@ static void toy_random(uint8_t *p, unsigned long long n) { memset(p, 7, n); }
 /* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly its size. */
 static void sealed(const uint8_t *data, size_t size) {
     static const sc_cipher toy = {toy_seal, toy_open, toy_hash, toy_random};
-    static const uint8_t secret[SC_SEAL_SECRET] = {1};
+    static const sc_seal_secret from[2] = {{3, {1}}, {4, {2}}};
     if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
-    sc_seal *one = sc_seal_new(&toy, secret, 1), *other = sc_seal_new(&toy, secret, 2);
+    sc_seal *one = sc_seal_new(&toy, from + (data[1] & 1), 1, 1), *other = sc_seal_new(&toy, from, 2, 2);
     uint8_t *p = malloc(size), *q = malloc(size + SC_SEAL_ROOM);
     CHECK(one && other && p && q);
     uint64_t number = 0, target = data[0] & 1 || sc_sealed_for_one(data) ? 2 : 0;

@@ -62,8 +62,9 @@ def made(tmp_path):
 def test_what_an_engine_seals_is_what_the_second_opinion_seals(made):
     """The whole construction, by other means: which key, which nonce, what stays readable, what is where."""
     seal, rng = seal_of(Config(key=made), "orders"), random.Random(1)
-    secret = keys.cluster_secret(keys.read(made), "orders")
-    assert seal.secret == secret
+    (key,) = keys.read(made)
+    secret = keys.cluster_secret(key, "orders")
+    assert seal.secrets == ((key.number, secret),)
     engine, member = make_engine(77, seal=seal), (77).to_bytes(8, "little")
     key = hashlib.blake2b(member, digest_size=16, key=secret, person=b"seqcast sealer").digest()
     for length in (0, 1, 15, 16, 17, 31, 32, 33, 100, 1000):
@@ -89,11 +90,11 @@ def test_datagrams_of_any_length_are_opened_in_place(made):
 
 def test_a_key_file_is_for_its_owner_alone_and_is_never_overwritten(made):
     assert stat.S_IMODE(os.stat(made).st_mode) == 0o600
-    before = keys.read(made)
+    (before,) = keys.read(made)
     assert len(before.secret) == 32 and str(before.secret) not in repr(before)
     with pytest.raises(FileExistsError):
         keys.make(made)
-    assert keys.read(made) == before
+    assert keys.read(made) == (before,)
 
 
 def run(*arguments, **environment):
@@ -104,10 +105,18 @@ def run(*arguments, **environment):
 def test_keygen_makes_it(tmp_path):
     path = str(tmp_path / "orders.key")
     done = run("keygen", path)
-    assert done.returncode == 0 and f"key {keys.read(path).number};" in done.stdout
-    assert base64.b64encode(keys.read(path).secret).decode() not in done.stdout + done.stderr
+    (first,) = keys.read(path)
+    assert done.returncode == 0 and f"key {first.number};" in done.stdout
+    assert base64.b64encode(first.secret).decode() not in done.stdout + done.stderr
     again = run("keygen", path)
     assert again.returncode == 2 and "exists" in again.stderr and again.stderr.count("\n") == 1
+    added = run("keygen", "--add", path)
+    assert added.returncode == 0 and keys.read(path)[0] == first
+    assert f"key {keys.read(path)[1].number} is its last of 2" in added.stdout
+    for _ in range(2):
+        keys.add(path)
+    full = run("keygen", "--add", path)
+    assert full.returncode == 2 and "has 4 keys already" in full.stderr and len(keys.read(path)) == 4
     nowhere = run("keygen", str(tmp_path / "no" / "x"))
     assert nowhere.returncode == 2 and "cannot be written" in nowhere.stderr
 
@@ -122,12 +131,13 @@ GOOD = base64.b64encode(bytes(range(32))).decode()
         (f"1 {GOOD}\n", 0o604, "others than its owner"),
         (f"1 {base64.b64encode(bytes(range(16))).decode()}\n", 0o600, "a key has 32 bytes, this one 16"),
         (f"1 {base64.b64encode(bytes(32)).decode()}\n", 0o600, "its bytes are not random"),
-        ("1 secret\n", 0o600, "its line is not `ID SECRET`"),
-        (f"x {GOOD}\n", 0o600, "its line is not `ID SECRET`"),
-        (f"65536 {GOOD}\n", 0o600, "its line is not `ID SECRET`"),
-        (f"{GOOD}\n", 0o600, "its line is not `ID SECRET`"),
-        (f"1 {GOOD}\n2 {GOOD}\n", 0o600, "one line with a key, this one 2"),
-        ("# nothing\n", 0o600, "one line with a key, this one 0"),
+        ("1 secret\n", 0o600, "a line is not `ID SECRET`"),
+        (f"x {GOOD}\n", 0o600, "a line is not `ID SECRET`"),
+        (f"32 {GOOD}\n", 0o600, "a line is not `ID SECRET`"),
+        (f"{GOOD}\n", 0o600, "a line is not `ID SECRET`"),
+        (f"1 {GOOD}\n1 {GOOD}\n", 0o600, "two keys have one number"),
+        (f"1 {GOOD}\n" * 5, 0o600, "1 to 4 keys, a line each; this one has 5"),
+        ("# nothing\n", 0o600, "1 to 4 keys, a line each; this one has 0"),
         ("#" * 5000, 0o600, "too large"),
     ],
 )
@@ -169,5 +179,5 @@ def test_guard_connections_and_crowds_have_no_key(made):
 
 
 def test_clusters_with_one_key_have_different_secrets(made):
-    key = keys.read(made)
+    (key,) = keys.read(made)
     assert len({keys.cluster_secret(key, name) for name in ("orders", "orders-2", "")} | {key.secret}) == 4

@@ -17,14 +17,13 @@ from seqcast.config import keys
 from seqcast.sim.seal import Nonces, opened, simulated_seal
 from seqcast.sim.wire import CONTROL, MESSAGES, header, kind
 
-SECRET = bytes(range(32))
 TAG = 7
 HEARTBEAT = 7
 MESSAGE = b"nobody on the wire may read this"
 
 
-def seal(seed: int = 1, secret: bytes = SECRET) -> dict[str, object]:
-    return {"seal": simulated_seal(random.Random(seed), secret)}
+def seal(seed: int = 1, *marks: int) -> dict[str, object]:
+    return {"seal": simulated_seal(random.Random(seed), *(marks or (20,)))}
 
 
 class Watched(Net):
@@ -45,7 +44,8 @@ class Watched(Net):
 def test_sizes_that_python_knows_are_those_of_the_kernel():
     assert keys.ROOM == SEAL_ROOM
     text = (ROOT / "native/seal/seal.h").read_text()
-    assert int(re.search(r"#define SC_SEAL_SECRET (\d+)", text)[1]) == keys.SECRET_BYTES
+    for name, size in (("SECRET", keys.SECRET_BYTES), ("SECRETS", keys.KEYS_MAX), ("MARKS", keys.IDS)):
+        assert int(re.search(rf"#define SC_SEAL_{name} (\d+)", text)[1]) == size
 
 
 def test_members_with_one_seal_understand_each_other_and_the_wire_shows_no_message():
@@ -55,7 +55,7 @@ def test_members_with_one_seal_understand_each_other_and_the_wire_shows_no_messa
     net.run(100)
     assert [len(got) for got in net.got] == [3, 3, 3]
     assert all(MESSAGE not in datagram for _, _, datagram in net.sent)
-    assert any(MESSAGE in opened(datagram, net.ids[source], SECRET) for source, _, datagram in net.sent)
+    assert any(MESSAGE in opened(datagram, net.ids[source]) for source, _, datagram in net.sent)
     assert not net.nonces.violations
     assert all(header(datagram).key_id for _, _, datagram in net.sent)
 
@@ -97,7 +97,7 @@ def test_another_secret_and_no_secret_open_nothing_and_of_the_first_sources_it_i
     net = Net(2, **seal())
     net.engines[0].send(MESSAGE)
     ((_, _, datagram),) = net.engines[0].transmit(net.now)
-    for settings, how in ((seal(secret=bytes(32)), "other"), ({}, "has")):
+    for settings, how in ((seal(1, 3), "other"), ({}, "has")):
         other = Net(2, **settings)
         assert other.engines[1].receive(datagram, bytes([1]), other.now) == 0
         for source in range(40):
@@ -108,6 +108,23 @@ def test_another_secret_and_no_secret_open_nothing_and_of_the_first_sources_it_i
         assert {event[2] for event in told} == {how}
         assert Counter(event[1] for event in told) == {bytes([source]): 2 for source in range(16)}
         assert Counter(event[3] for event in told) == {False: 16, True: 16}
+
+
+def test_a_secret_is_replaced_in_three_steps_and_members_understand_each_other_at_each():
+    """All open both; all seal with the new one, one after the other; the old one is gone, and opens nothing."""
+    for first, second in (((3,), (3, 20)), ((3, 20), (20, 3)), ((20, 3), (20,))):
+        net = Net(2)
+        net.engines = [make_engine(net.ids[0], **seal(1, *first)), make_engine(net.ids[1], **seal(2, *second))]
+        net.install([0, 1], sequencer=-1, tag=1, marker=1)
+        for engine in net.engines:
+            engine.send(MESSAGE)
+        net.run(50)
+        assert [len(got) for got in net.got] == [2, 2], (first, second)
+        assert not sum(engine.counters()["drop_key"] for engine in net.engines)
+    old, new = make_engine(1, **seal(1, 3)), make_engine(2, **seal(1, 20))
+    old.control_send(b"x")
+    ((_, _, datagram),) = old.transmit(0)
+    assert new.receive(datagram, b"\1", 0) == 0 and new.counters()["drop_key"] == 1
 
 
 def test_damaged_datagrams_between_sound_ones_are_no_other_key():

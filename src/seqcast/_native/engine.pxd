@@ -36,6 +36,11 @@ cdef extern from "seal/seal.h" nogil:
     enum:
         SC_SEAL_ROOM
         SC_SEAL_SECRET
+        SC_SEAL_SECRETS
+        SC_SEAL_MARKS
+    ctypedef struct sc_seal_secret:
+        uint8_t mark
+        uint8_t secret[32]
     ctypedef void *sc_cipher_seal
     ctypedef void *sc_cipher_open
     ctypedef void *sc_cipher_hash
@@ -262,7 +267,7 @@ cdef extern from "engine/engine.h" nogil:
     sc_engine *sc_engine_new(const sc_config *config)
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
-    int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const uint8_t *secret)
+    int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *secrets, size_t n)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int64_t now)
     void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now)

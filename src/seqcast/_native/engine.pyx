@@ -126,15 +126,26 @@ cdef class Engine:
 
     cdef seal_with(self, seal):
         cdef sc_cipher cipher
-        cdef bytes secret = seal.secret
-        if len(secret) != SC_SEAL_SECRET:
-            raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes, this one {len(secret)}")
+        cdef sc_seal_secret[4] secrets
+        cdef bytes each
+        cdef size_t n = 0
+        for mark, secret in listed(seal.secrets, "a seal", SC_SEAL_SECRETS, False):
+            each = secret
+            if len(each) != SC_SEAL_SECRET or not 0 <= mark < SC_SEAL_MARKS:
+                raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes, and a mark below {SC_SEAL_MARKS}")
+            secrets[n].mark = mark
+            memcpy(secrets[n].secret, <const char *>each, SC_SEAL_SECRET)
+            n += 1
+        if not n:
+            raise ValueError("a seal has at least one secret")
         cipher.seal = <sc_cipher_seal><uintptr_t>seal.seal
         cipher.open = <sc_cipher_open><uintptr_t>seal.open
         cipher.hash = <sc_cipher_hash><uintptr_t>seal.hash
         cipher.random = <sc_cipher_random><uintptr_t>seal.random
         self.sealed_by = seal.keeps  # and not its secret
-        if sc_engine_seal(self.e, &cipher, <const uint8_t *><const char *>secret) != 0:
+        cdef int failed = sc_engine_seal(self.e, &cipher, secrets, n)
+        memset(secrets, 0, sizeof(secrets))
+        if failed:
             raise MemoryError("no memory to seal datagrams")
 
     def __dealloc__(self):

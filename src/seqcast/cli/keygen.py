@@ -15,6 +15,10 @@ NEEDS = ()
 def main(arguments: argparse.Namespace) -> int:
     """Writes the file."""
     try:
+        if arguments.add:
+            number = keys.add(arguments.file)
+            print(f"{arguments.file}: key {number} is its last of {len(keys.read(arguments.file))}")
+            return 0
         number = keys.make(arguments.file)
     except FileExistsError:
         return complain(
@@ -36,5 +40,6 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "send all that its members do.",
         "exit status: 0 if it is written; 2 if not\nexample: seqcast keygen orders.key",
     )
-    result.add_argument("file", metavar="FILE", help="the file to write, which must not exist")
+    result.add_argument("file", metavar="FILE", help="the file to write, which must not exist yet without --add")
+    result.add_argument("--add", action="store_true", help="add a new key to the file, as its last one")
     return result.parse_args(argv)

@@ -1,7 +1,8 @@
 """Key files: how they are made and read, and what is derived from them.
 
-A key file has one line, ``ID SECRET``: a number by which people tell keys apart, and 32 random bytes in base64. Lines
-that begin with ``#`` are comments. Nobody but its owner may read it.
+A key file has a line ``ID SECRET`` for each key, at most four: a number below 32, by which members tell the keys apart,
+and 32 random bytes in base64. The first one seals; what any of them has sealed is opened. Lines that begin with ``#``
+are comments. Nobody but its owner may read the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from seqcast.files import open_file
 SECRET_BYTES = 32
 ROOM = 40
 """Bytes by which sealing makes a datagram longer: ``SC_SEAL_ROOM`` of native/seal/seal.h."""
-IDS = 1 << 16
+IDS = 32
+KEYS_MAX = 4
 FILE_BYTES_MAX = 4096
 _MADE = "`seqcast keygen FILE` makes one"
 
@@ -46,7 +48,7 @@ class Seal:
 
     Args:
         seal, open, hash, random: addresses of C functions.
-        secret: 32 bytes, of this cluster alone.
+        secrets: number and 32 bytes of each, for this cluster alone; the first one seals.
         keeps: keeps the functions in memory.
     """
 
@@ -54,7 +56,7 @@ class Seal:
     open: int
     hash: int
     random: int
-    secret: bytes = field(repr=False)
+    secrets: tuple[tuple[int, bytes], ...] = field(repr=False)
     keeps: Any = field(default=None, repr=False)
 
 
@@ -65,13 +67,11 @@ def cluster_secret(key: Key, cluster: str) -> bytes:
     ).digest()
 
 
-def cookie_secret(secret: bytes) -> bytes:
-    """What the cookies of a cluster are computed with; empty: it has no key.
-
-    Args:
-        secret: of ``cluster_secret``, or empty.
-    """
-    return hashlib.blake2b(digest_size=SECRET_BYTES, key=secret, person=b"seqcast cookie").digest() if secret else b""
+def cookie_secrets(seal: Seal | None) -> tuple[bytes, ...]:
+    """What the cookies of a cluster are computed with: those to give with the first one; none: there is no key."""
+    secrets = seal.secrets if seal is not None else ()
+    kind = b"seqcast cookie"
+    return tuple(hashlib.blake2b(digest_size=SECRET_BYTES, key=each, person=kind).digest() for _, each in secrets)
 
 
 def line(number: int, secret: bytes) -> str:
@@ -102,8 +102,26 @@ def make(path: str) -> int:
     return number
 
 
-def read(path: str) -> Key:
-    """The key in a file.
+def add(path: str) -> int:
+    """Adds a new key to a key file, as the last one; returns its id.
+
+    Raises:
+        ConfigError: it is no key file, or has no room for another key.
+        OSError: it cannot be written.
+    """
+    known = {key.number for key in read(path)}
+    if len(known) == KEYS_MAX:
+        raise ConfigError(f"{path!r} has {KEYS_MAX} keys already: remove the line of one that no member seals with")
+    number = secrets.choice([each for each in range(IDS) if each not in known])
+    with open(os.open(path, os.O_WRONLY | os.O_APPEND), "w", encoding="ascii") as file:
+        file.write(f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return number
+
+
+def read(path: str) -> tuple[Key, ...]:
+    """The keys in a file.
 
     Raises:
         ConfigError: others may read the file, or it holds no key.
@@ -114,15 +132,22 @@ def read(path: str) -> Key:
             "the environment and among arguments: make a new one with `seqcast keygen FILE`, and give the file's name"
         )
     lines = [text for text in _content(path).splitlines() if text.strip() and not text.startswith("#")]
-    if len(lines) != 1:
-        raise ConfigError(f"key={path!r}: a key file has one line with a key, this one {len(lines)}; {_MADE}")
-    number, _, text = lines[0].strip().partition(" ")
+    if not 1 <= len(lines) <= KEYS_MAX:
+        raise ConfigError(f"key={path!r}: a key file has 1 to {KEYS_MAX} keys, a line each; this one has {len(lines)}")
+    found = tuple(_key(path, text) for text in lines)
+    if len({key.number for key in found}) < len(found):
+        raise ConfigError(f"key={path!r}: two keys have one number; `seqcast keygen --add FILE` gives each its own")
+    return found
+
+
+def _key(path: str, text: str) -> Key:
+    number, _, secret64 = text.strip().partition(" ")
     try:
-        secret = base64.b64decode(text.strip(), validate=True)
+        secret = base64.b64decode(secret64.strip(), validate=True)
     except (binascii.Error, ValueError):
         secret = b""
-    if not (number.isascii() and number.isdigit() and len(number) < 6 and int(number) < IDS) or not secret:
-        raise ConfigError(f"key={path!r}: its line is not `ID SECRET`, a number and 32 bytes in base64; {_MADE}")
+    if not (number.isascii() and number.isdigit() and len(number) < 3 and int(number) < IDS) or not secret:
+        raise ConfigError(f"key={path!r}: a line is not `ID SECRET`, a number below {IDS} and base64; {_MADE}")
     if len(secret) != SECRET_BYTES:
         raise ConfigError(f"key={path!r}: a key has {SECRET_BYTES} bytes, this one {len(secret)}; {_MADE}")
     if len(set(secret)) < 8:

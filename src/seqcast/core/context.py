@@ -62,7 +62,7 @@ class EndpointSettings:
     Args:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
         nonce: 64 random bits that answers to this member's JOINs must carry.
-        cookie_secret: with a key: of the cookies that joiners bring back.
+        cookie_secrets: with a key: of the cookies that joiners bring back, the first of those that are given.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
@@ -119,7 +119,7 @@ class EndpointSettings:
 
     order: str
     nonce: int = 1
-    cookie_secret: bytes = field(default=b"", repr=False)
+    cookie_secrets: tuple[bytes, ...] = field(default=(), repr=False)
     capacity: int
     packet_bytes: int
     window_bytes: int

@@ -7,7 +7,7 @@ more, such as whether this member is in a view and whose turn it is, ``DECISIONS
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from enum import Enum
 from typing import Any, NamedTuple
@@ -36,7 +36,7 @@ from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
 from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
-from seqcast.core.rules import cookies
+from seqcast.core.rules.cookies import NO_COOKIE, cookie
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
 from seqcast.core.table import IGNORED, DecisionTable, decision
@@ -270,7 +270,8 @@ class Router:
         entered = self.context.entered
         closed = entered.closes if entered is not None else None
         tags = (self.context.tag, closed.tag if closed is not None else 0)
-        return frame.cookie not in [self._cookie(frame, tag) for tag in tags]
+        known = [each for tag in tags for each in self._cookies(frame, tag)]
+        return bool(known) and frame.cookie not in known
 
     def founds_nothing(self, frame: Join, _refusal: Refused | None) -> bool:
         """it founds no group"""
@@ -334,11 +335,13 @@ class Router:
         context, doubted = self.context, self.machines.membership.doubted()
         why = self.machines.participant.minority or self.machines.membership.held_back(frame.info)
         members = context.addresses(doubted) if context.settings.unicast else ()
-        cookie = self._cookie(frame, context.tag)
+        cookie = next(self._cookies(frame, context.tag), NO_COOKIE)
         return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie)
 
-    def _cookie(self, frame: Join, tag: int) -> int:
-        return cookies.cookie(self.context.settings.cookie_secret, frame.info.id, frame.info.address, tag)
+    def _cookies(self, frame: Join, tag: int) -> Iterator[int]:
+        """Those that its sender may bring back, first the one that it is given."""
+        for secret in self.context.settings.cookie_secrets:
+            yield cookie(secret, frame.info.id, frame.info.address, tag)
 
     # ---- START, and DONE of a view that we left: guards
 

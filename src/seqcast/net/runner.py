@@ -28,7 +28,7 @@ from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
-from seqcast.config.keys import ROOM, cookie_secret
+from seqcast.config.keys import ROOM, cookie_secrets
 from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
@@ -165,7 +165,7 @@ class Runner:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         seal = seal_of(config, cluster)
         self.keyed = seal is not None
-        self._cookie_secret = cookie_secret(seal.secret if seal is not None else b"")
+        self._cookie_secrets = cookie_secrets(seal)
         self.engine = Engine(
             member_id=member_id,
             group_tag=self._tag,
@@ -639,7 +639,7 @@ class Runner:
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,
-            cookie_secret=self._cookie_secret,
+            cookie_secrets=self._cookie_secrets,
             vote=_votes.get(self._key, NO_VOTE),
             gro=driver.gro,
             state=self.state,

@@ -31,9 +31,9 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
     """
     if not config.key:
         return None
-    key = read(config.key)
+    secrets = tuple((key.number, cluster_secret(key, cluster)) for key in read(config.key))
     sodium = _sodium()
-    return Seal(secret=cluster_secret(key, cluster), keeps=sodium, **_addresses(sodium))
+    return Seal(secrets=secrets, keeps=sodium, **_addresses(sodium))
 
 
 def _sodium() -> Any:

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
 from seqcast.config.derive import core_settings, engine_settings, nanoseconds
-from seqcast.config.keys import ROOM, SECRET_BYTES, cookie_secret
+from seqcast.config.keys import ROOM, cookie_secrets
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
@@ -129,7 +129,7 @@ class Process:
                 sequencer_policy=sequencer_policy(
                     options.sequencer, random.Random(f"sequencer {options.seed} {index}")
                 ),
-                cookie_secret=cookie_secret(bytes(SECRET_BYTES) if options.keyed else b""),
+                cookie_secrets=cookie_secrets(wanted.get("seal")),
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=STATE_MERGES if options.merges else int(options.state),
                 first_seqno=options.first_seqno,

@@ -67,22 +67,33 @@ def _address(function: object) -> int:
     return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
 
 
-def simulated_seal(rng: random.Random, secret: bytes = bytes(SECRET_BYTES)) -> Seal:
-    """A seal whose random bits are drawn from ``rng``."""
+SECRETS = {3: bytes(SECRET_BYTES), 20: bytes(range(SECRET_BYTES))}
+"""By mark: those of a group whose secret is being replaced. Some members seal with one, some with the other."""
+
+
+def simulated_seal(rng: random.Random, *marks: int) -> Seal:
+    """A seal whose random bits are drawn from ``rng``.
+
+    Args:
+        marks: of its secrets, the first of which seals; none: all, in an order that is drawn, too.
+    """
+    order = marks or tuple(rng.sample(sorted(SECRETS), len(SECRETS)))
 
     @_RANDOM
     def draw(to, length):  # type: ignore[no-untyped-def]
         ctypes.memmove(to, rng.randbytes(length), length)
 
-    return Seal(_address(_seal), _address(_open), _address(_hash), _address(draw), secret, draw)
+    secrets = tuple((mark, SECRETS[mark]) for mark in order)
+    return Seal(_address(_seal), _address(_open), _address(_hash), _address(draw), secrets, draw)
 
 
-def opened(datagram: bytes, sealer: int, secret: bytes = bytes(SECRET_BYTES)) -> bytes:
+def opened(datagram: bytes, sealer: int) -> bytes:
     """The plain datagram, as the simulator may look at it.
 
     Args:
         sealer: the incarnation that sealed it.
     """
+    secret = SECRETS[int.from_bytes(datagram[12:14], "little") >> 9 & 31]
     key = hashlib.blake2b(sealer.to_bytes(8, "little"), digest_size=_KEY, key=secret, person=b"seqcast sealer").digest()
     nonce = datagram[-8:] + datagram[4:8] + bytes(4)
     return datagram[:HEADER] + _mixed(datagram[HEADER:-ROOM], key, nonce)

@@ -164,10 +164,10 @@ class Lifecycle(Machine):
         self.fire(E.GROUP, blocked)
 
     def heard_cookie(self, cookie: int) -> None:
-        """Of a WAIT: JOINs count that bring it back, so the next one comes at once."""
-        if self.seeking and cookie != self.cookie:
-            self.cookie = cookie
+        """Of a WAIT: JOINs count that bring it back, so the first one that can comes at once."""
+        if self.seeking and self.cookie == NO_COOKIE != cookie:
             self.joins.due = min(self.joins.due, self.context.now)
+        self.cookie = cookie
 
     def review(self, minority: bool) -> None:
         """The end of a step. ``minority``: the members that can be reached cannot close our view."""

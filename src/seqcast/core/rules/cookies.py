@@ -16,10 +16,8 @@ def cookie(secret: bytes, joiner: int, address: bytes, tag: int) -> int:
     """The number for a joiner.
 
     Args:
-        secret: of the cluster; empty: there is no key.
+        secret: of the cluster.
         tag: of the view.
     """
-    if not secret:
-        return NO_COOKIE
     said = joiner.to_bytes(8, "little") + tag.to_bytes(8, "little") + address
     return int.from_bytes(hashlib.blake2b(said, digest_size=8, key=secret).digest(), "little") | 2
