@@ -102,7 +102,7 @@ def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str
         "repair_max_s": round(quantile(repaired, 1), 2),
         "theory_p50_s": round(log(2) / repairs, 2),
         "theory_p99_s": round(log(100) / repairs, 2),
-        **({} if joiners else residual),  # what joiners get is older
+        **({} if joiners else residual),  # joiners get older ones
         "gossips": len(result.reached),
         "theory_gossips": round(rate * options.sending_ns / SECOND, 1),
         "passed_on_by": round(sum(hops.values()) / max(len(result.reached), 1) / live, 3),

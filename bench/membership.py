@@ -239,7 +239,7 @@ class Bench:
         return next(member for member in self.group if member.name == names[-1])
 
 
-# ---- what is measured: each yields (figure, ms) --------------------------------------------------------------------
+# ---- the measured ways: each yields (figure, ms) --------------------------------------------------------------------
 
 Figures = Iterator[tuple[str, float]]
 

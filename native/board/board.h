@@ -31,7 +31,7 @@ typedef struct sc_board {
     uint32_t version;
     uint32_t bytes; /* of the board */
     uint32_t n_parts;
-    uint32_t end; /* of what is in use */
+    uint32_t end; /* of the bytes in use */
     sc_board_part parts[SC_BOARD_PARTS];
 } sc_board;
 

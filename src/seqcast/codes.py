@@ -25,7 +25,7 @@ class Code(NamedTuple):
         number: ``SCnnnn``; never given to another condition.
         title: in a few words.
         cause: why it comes about.
-        remedy: what to do about it.
+        remedy: the next step for a person.
     """
 
     number: str
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
     Args:
         code: of the condition.
         fact: one sentence.
-        remedy: what to do about it.
+        remedy: the next step for a person.
     """
 
     code: Code

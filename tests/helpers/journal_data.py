@@ -126,7 +126,7 @@ def journal(
             if "segment_rows" in settings:  # else the load decides where segments end
                 wait_for_rows(writer, count)
     writer.close(closed or "crash", at_view_end=closed == "leave", successor=successor)
-    if closed is None:  # what SIGKILL leaves: no closing record
+    if closed is None:  # as after SIGKILL: no closing record
         views = writer.path / "views.jsonl"
         views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))
     return writer.path

@@ -1,4 +1,4 @@
-"""Boards: what a member shows of itself in shared memory, read while it runs, hangs, and after it was killed."""
+"""Boards, in which members show their state in shared memory, read while it runs, hangs, and after it was killed."""
 
 import os
 import random

@@ -417,6 +417,7 @@ OTHER_READS = {
     "cli/demo_member.py": "the file that the demo was given",
     "cli/fault.py": "the demo's own journal, which was read before",
     "net/errors.py": "/sys",
+    "perf/hosts.py": "/proc and /sys",
     "perf/report.py": "/proc",
     "perf/worker.py": "/proc",
 }

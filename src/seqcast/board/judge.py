@@ -1,4 +1,4 @@
-"""What is wrong with a group, by the board of one of its members."""
+"""The troubles of a group, by the board of one of its members."""
 
 from __future__ import annotations
 

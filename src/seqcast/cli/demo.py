@@ -27,7 +27,7 @@ from seqcast.cli import complain
 from seqcast.cli.options import add_shared_options, parser, shared_settings
 from seqcast.commandline import count, positive, seconds, whole
 
-NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # what is missing is told now
+NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # a missing one is told now
 MEMBERS_MAX = 16
 FAULTS = ("swap", "drop", "duplicate")
 """What ``fault.plant`` can do to a journal."""

@@ -1,4 +1,4 @@
-"""``seqcast probe``: what the members of a group on this machine know of it, read from their boards."""
+"""``seqcast probe``: a group as its members on this machine know it, read from their boards."""
 
 from __future__ import annotations
 

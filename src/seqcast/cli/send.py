@@ -242,5 +242,5 @@ def _read(source: int) -> bytes:
             wait_for(source, select.POLLIN)
         try:
             return os.read(source, CHUNK_BYTES)
-        except BlockingIOError:  # another process has read what was there
+        except BlockingIOError:  # another process has read it
             pass

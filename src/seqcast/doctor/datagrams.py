@@ -56,7 +56,7 @@ def whole_only(sender: socket.socket, *, ask_path: bool) -> None:
     """Datagrams are not cut into fragments, which would hide what passes.
 
     Args:
-        ask_path: obey what ICMP said about the path; otherwise try all the same.
+        ask_path: obey the ICMP messages about the path; otherwise try all the same.
     """
     if sys.platform.startswith("linux"):
         sender.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, PMTUDISC_DO if ask_path else PMTUDISC_PROBE)

@@ -1,4 +1,4 @@
-"""A line of what the doctor says."""
+"""A line of the doctor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Line(NamedTuple):
         word: for the thing that was looked at.
         fact: about it.
         code: of the condition; None: all is well.
-        remedy: what to do about it, if it is more than the code's.
+        remedy: better than the code's; empty: there is no better one.
     """
 
     level: str

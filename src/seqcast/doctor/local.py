@@ -1,5 +1,5 @@
-"""Looks at this machine: the interface and the sockets as a member would open them, and what the system says of its
-CPUs, clock and network."""
+"""Looks at this machine: the interface and the sockets as a member would open them, and the system's CPUs,
+clock and network."""
 
 from __future__ import annotations
 

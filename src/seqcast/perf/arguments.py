@@ -12,6 +12,7 @@ from typing import Any
 from seqcast.commandline import Parser, whole
 from seqcast.config import PARTITIONS, PRESETS
 from seqcast.journal.schema import PAYLOAD_MODES
+from seqcast.perf.hosts import VIA
 from seqcast.perf.paths import PATHS
 from seqcast.types import ORDERS
 
@@ -42,6 +43,8 @@ figures of --json:
   ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages
   delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip),
   and with --kind aio recv_latency_us and ratio_to_recv, of the same without asyncio;
+  with --hosts hosts, dropped (datagrams that each host dropped at full sockets, in softnet and at the card) and
+  ratio_to_line (payload, of the slowest card);
   other_paths: the same figures on the other paths
 """
 
@@ -90,6 +93,21 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="instead of a path: all members on this interface of the machine, by name or IPv4 address",
     )
     parser.add_argument(
+        "--hosts",
+        metavar="HOST,...",
+        default="",
+        help="instead of a path: members on these hosts, one on each (or --members, in turn); without baselines, whose "
+        "credit is in shared memory; with --interface on that interface of each host",
+    )
+    parser.add_argument(
+        "--via",
+        metavar="COMMAND",
+        default=VIA,
+        help="command that runs another one on {host}, with its standard input and output: ssh, kubectl exec -i, "
+        "docker exec -i, ip netns exec (%(default)s)",
+    )
+    parser.add_argument("--python", metavar="PATH", default="", help="Python of the hosts (as here)")
+    parser.add_argument(
         "--loss", type=float, metavar="PERCENT", help="also run with this share of datagrams dropped by the kernel"
     )
     parser.add_argument(
@@ -131,7 +149,8 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
     if arguments.size is None:
         arguments.size = 64 if arguments.latency else 1024
     if arguments.members is None:
-        arguments.members = 2 if arguments.latency else 4
+        several = max(2, arguments.hosts.count(",") + 1) if arguments.hosts else 4
+        arguments.members = 2 if arguments.latency else several
     size_max = LATENCY_SIZE_MAX if arguments.latency else Config().message_bytes_max
     if not SIZE_MIN <= arguments.size <= size_max:
         parser.error(f"--size must be from {SIZE_MIN} to {size_max} bytes: each message carries a number")
@@ -151,9 +170,18 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         parser.error("--pairs must be from 1 to 1000")
     if arguments.loss is not None and not 0 < arguments.loss <= 50:
         parser.error("--loss must be more than 0 and at most 50 percent")
+    check_place(parser, arguments)
+    check_journal(parser, arguments)
+
+
+def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
+    """The same for the options that say where to measure."""
+    if arguments.hosts:
+        if arguments.path != "both" or arguments.loss is not None or arguments.journal is not None:
+            parser.error("--hosts measures the network between hosts as it is: leave --path, --loss and --journal out")
+        arguments.cores = "any"
     if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
         parser.error("--interface measures on an interface as it is: leave --path and --loss out")
-    check_journal(parser, arguments)
 
 
 def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from seqcast.errors import SeqcastError
-from seqcast.perf import report
+from seqcast.perf import hosts, report
 from seqcast.perf.arguments import parse as parse
 from seqcast.perf.arguments import pinned, settings
 from seqcast.perf.paths import Path, PathError, dropping, on_interface, open_path, why_no_namespaces
@@ -48,6 +48,9 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         print(heading(arguments))
         print(report.table(results))
+        for host, places in results[0].get("dropped", {}).items():
+            lost = ", ".join(f"{n:,} at the {place}" for place, n in places.items() if n)
+            print(f"{host}: {results[0]['hosts'][host]}; dropped: {lost or 'nothing'}")
     faults = ("lost", "wrong", "journal_missing")
     return 1 if any(result.get(key) for result in results for key in faults) else 0
 
@@ -77,6 +80,8 @@ def heading(arguments: argparse.Namespace) -> str:
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """The figures of each requested path; with ``both``, a path that cannot be created here says why."""
+    if arguments.hosts:
+        return [measure_path(arguments, across(arguments))]
     if arguments.interface is not None:
         return [measure_path(arguments, on_interface(arguments.interface, arguments.members))]
     names = ["loopback", "veth-segmented"] if arguments.path == "both" else [arguments.path]
@@ -92,6 +97,13 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         with open_path(name, arguments.members, own_namespace=arguments.loss is not None) as path:
             results.append(measure_path(arguments, path))
     return results
+
+
+def across(arguments: argparse.Namespace) -> Path:
+    """The path between several hosts."""
+    names = arguments.hosts.split(",")
+    found = hosts.places(names, arguments.via, arguments.python, arguments.members, arguments.interface or "")
+    return Path("hosts", found, 0, 1, False)
 
 
 def measure_path(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -121,7 +133,8 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
             runs.append(group_throughput(path, load, cluster(path.name, pair)))
         progress(path, pair, arguments, "seqcast", runs[-1]["delivered_mb_per_s"])
         window = int(runs[-1]["window_bytes"])
-        for limited, rates, label in ((False, raw, "raw"), (True, limit, "limit")):
+        # The credit of the baselines is in memory that hosts do not share.
+        for limited, rates, label in () if arguments.hosts else ((False, raw, "raw"), (True, limit, "limit")):
             rates.append(bare_throughput(path, load, limit=limited, window_bytes=window))
             progress(path, pair, arguments, label, rates[-1])
     result = {
@@ -133,6 +146,7 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
         "seconds": arguments.seconds,
         "path": path.name,
         **report.throughput(raw, limit, runs),
+        **(report.across(runs) if arguments.hosts else {}),
     }
     if burden:
         ratio = "ratio_to_loss_free" if burden == "loss" else "journal_ratio"
@@ -168,8 +182,9 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         if arguments.kind == "aio":
             recv.append(group_latency(path, replace(latency, kind="plain"), cluster(f"{path.name}-recv", pair)))
             progress(path, pair, arguments, "the same without asyncio", recv[-1]["p50"])
-        raw.append(bare_latency(path, latency))
-        progress(path, pair, arguments, "raw", raw[-1]["p50"])
+        if not arguments.hosts:
+            raw.append(bare_latency(path, latency))
+            progress(path, pair, arguments, "raw", raw[-1]["p50"])
     return {
         "members": arguments.members,
         "size": arguments.size,

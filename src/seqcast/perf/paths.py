@@ -59,6 +59,8 @@ class Place:
         namespace: name of its network namespace, or "" on the machine itself.
         bridge: name of the namespace that has the bridge to the others, or "".
         port: name of the bridge's port to this place, or "".
+        host: name of the host that the prefix leads to, or "" for this one.
+        python: of that host.
     """
 
     prefix: tuple[str, ...]
@@ -67,6 +69,8 @@ class Place:
     namespace: str = ""
     bridge: str = ""
     port: str = ""
+    host: str = ""
+    python: str = ""
 
     def run(self, *command: str) -> str:
         """Runs a command there and returns what it printed.

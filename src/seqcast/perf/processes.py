@@ -14,8 +14,11 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from seqcast.errors import SeqcastError
+from seqcast.perf import hosts
 from seqcast.perf.paths import Place
 
+HELLO_S = 30.0
+"""Limit for a process on another host to start."""
 LEAVE_S = 10.0
 """A process that does not end by itself within this time is killed."""
 
@@ -42,6 +45,7 @@ class Process:
 
     def __init__(self, command: Sequence[str], name: str, inbox: Inbox | None = None, **options: Any) -> None:
         self.name = name
+        self.said: dict[str, Any] = {}  # of its host
         self._child = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -134,10 +138,23 @@ class Processes:
             process.wait(until)
 
     def start(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> Process:
-        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place."""
-        command = [*place.prefix, sys.executable, "-m", "seqcast.perf.worker", json.dumps(task)]
-        process = Process(command, str(task.get("name", task["role"])), pass_fds=tuple(pass_fds))
+        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place. On another host it says first
+        what it is, and gets its task as a line: the arguments may go through a shell there.
+
+        Raises:
+            PathError: another host has another release.
+        """
+        command = [*place.prefix, place.python or sys.executable, "-m", "seqcast.perf.worker"]
+        name = str(task.get("name", task["role"]))
+        if not place.host:
+            process = Process([*command, json.dumps(task)], name, pass_fds=tuple(pass_fds))
+            self.all.append(process)
+            return process
+        process = Process([*command, "-"], f"{name} on {place.host}")
         self.all.append(process)
+        process.tell(task=task)
+        process.said = process.expect("hello", HELLO_S)
+        hosts.check(place.host, process.said)
         return process
 
 

@@ -37,25 +37,28 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
     """The figures of one path from its pairs: MB/s of the baselines and ``group_throughput`` of each run.
 
     Rates are medians over the pairs, ratios are medians of the ratios of each pair; ``spread`` gives the minimum
-    and the maximum of each. Losses and retransmissions are sums.
+    and the maximum of each. Losses and retransmissions are sums. Across hosts there are no baselines.
     """
-    to_raw = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, raw, strict=True)]
-    to_limit = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, limit, strict=True)]
+    to_raw = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, raw, strict=False)]
+    to_limit = [run["delivered_mb_per_s"] / mb for run, mb in zip(runs, limit, strict=False)]
 
     def column(key: str) -> list[float]:
         return [float(run[key]) for run in runs]
 
-    rates = {
+    rates: dict[str, tuple[list[float], int]] = {
         "sent_msgs_per_s": (column("sent_msgs_per_s"), 0),
         "delivered_msgs_per_s": (column("delivered_msgs_per_s"), 0),
         "delivered_mb_per_s": (column("delivered_mb_per_s"), 1),
         "cpu_us_per_msg": (column("cpu_us_per_msg"), 4),
         "acks_per_packet": (column("acks_per_packet"), 3),
-        "raw_mb_per_s": (list(raw), 1),
-        "limit_mb_per_s": (list(limit), 1),
-        "ratio_to_raw": (to_raw, 3),
-        "ratio_to_limit": (to_limit, 3),
     }
+    if raw:
+        rates |= {
+            "raw_mb_per_s": (list(raw), 1),
+            "limit_mb_per_s": (list(limit), 1),
+            "ratio_to_raw": (to_raw, 3),
+            "ratio_to_limit": (to_limit, 3),
+        }
     return {
         **{key: median(values, digits) for key, (values, digits) in rates.items()},
         "lost": sum(int(run["lost"]) for run in runs),
@@ -68,6 +71,21 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
         "pairs": len(runs),
         "spread": {key: spread(values, digits) for key, (values, digits) in rates.items()},
     }
+
+
+def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What is known of several hosts: each with its machine and its drops, and the part of the slowest line that the
+    payload takes."""
+    said: Mapping[str, Mapping[str, Any]] = runs[0]["hosts"]
+    speeds = [each["speed_mbit"] for each in said.values() if each["speed_mbit"]]
+    line = min(speeds) / 8 if len(speeds) == len(said) else 0.0  # MB/s
+    ratios = [float(run["delivered_mb_per_s"]) / line for run in runs] if line else []
+    dropped = {
+        host: {place: sum(int(run["dropped"][host][place]) for run in runs) for place in runs[0]["dropped"][host]}
+        for host in said
+    }
+    found: dict[str, Any] = {"hosts": {host: each["machine"] for host, each in said.items()}, "dropped": dropped}
+    return found | ({"ratio_to_line": median(ratios)} if line else {})
 
 
 def beside(
@@ -96,8 +114,8 @@ def latency(
         runs: of the group.
         recv: of the same group without asyncio, if ``runs`` are in asyncio.
     """
-    columns = {"latency_us": runs, "raw_latency_us": raw}
-    compared = {"ratio_to_raw": raw}
+    columns = {"latency_us": runs, **({"raw_latency_us": raw} if raw else {})}
+    compared = {"ratio_to_raw": raw} if raw else {}
     if recv:
         columns["recv_latency_us"] = compared["ratio_to_recv"] = recv
     values = {name: {key: [run[key] for run in column] for key in PERCENTILES} for name, column in columns.items()}
@@ -147,6 +165,7 @@ ROWS_THROUGHPUT = (
     ("journal_missing", "delivered but not in a journal"),
     ("loss_free_msgs_per_s", "messages/s without the loss"),
     ("ratio_to_loss_free", "ratio to that"),
+    ("ratio_to_line", "of the line rate"),
     ("lost", "messages lost"),
     ("retransmitted_packets", "packets retransmitted"),
     ("acks_per_packet", "acknowledgements per packet"),

@@ -248,6 +248,8 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "packets": (packets := sum(answer["counters"]["packets_sent"] for answer in done)),
         "acks_per_packet": sum(answer["counters"]["acks_received"] for answer in done) / max(1, packets),
         "used": [{key: answer[key] for key in USED} for answer in done],
+        "dropped": {place.host: answer["dropped"] for place, answer in zip(path.places, done, strict=False)},
+        "hosts": {place.host: process.said for place, process in zip(path.places, members, strict=False)},
         "rss_mb": max(answer["rss_mb"] for answer in done),
         "rss_rest_mb": max(answer["rss_mb"] for answer in ready),
         "window_bytes": ready[0]["counters"]["window_bytes"],

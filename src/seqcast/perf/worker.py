@@ -18,11 +18,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from seqcast.errors import SendTimeout, SeqcastError
+from seqcast.perf import hosts
 from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import SLICE_S, BatchSource, Check
 
@@ -152,9 +153,16 @@ def join(task: dict[str, Any], commands: Commands, **settings: Any) -> Any:
     return group
 
 
-def report_done(
-    group: Any, check: Check | Tally, start: tuple[dict[str, float], int, int], expected: int | None
-) -> None:
+class Start(NamedTuple):
+    """The start of a run: usage so far, monotonic ns, the counter of the view, and datagrams dropped on this host."""
+
+    used: dict[str, float]
+    at_ns: int
+    view: int
+    dropped: dict[str, int]
+
+
+def report_done(group: Any, check: Check | Tally, start: Start, expected: int | None) -> None:
     """What a member received, and what it cost.
 
     Args:
@@ -163,7 +171,7 @@ def report_done(
         start: of the run, from ``begin``.
         expected: messages that it should have received; None if it receives none.
     """
-    used, start_ns, view = start
+    used, start_ns, view, before = start
     say(
         "done",
         **usage_since(used),
@@ -171,15 +179,17 @@ def report_done(
         lost=0 if expected is None else max(0, expected - check.count),
         wrong=check.wrong,
         seconds=(check.last_ns - start_ns) / 1e9,
+        dropped={place: n - before[place] for place, n in hosts.drops(group.path["interface"]).items()},
         views=group.view.view_id.counter - view,
         rss_mb=resident_mb(),
         counters=group.counters(),
     )
 
 
-def begin(group: Any) -> tuple[dict[str, float], int, int]:
-    """The start of a run, for ``report_done``: usage so far, monotonic ns, and the counter of the view."""
-    return usage(), time.monotonic_ns(), group.view.view_id.counter
+def begin(group: Any) -> Start:
+    """The start of a run."""
+    dropped = hosts.drops(group.path["interface"])
+    return Start(usage(), time.monotonic_ns(), group.view.view_id.counter, dropped)
 
 
 def member(task: dict[str, Any]) -> None:
@@ -467,8 +477,15 @@ async def latency_aio(task: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Runs the task in argv; reports a failure to the parent in one line."""
-    task = json.loads(sys.argv[1])
+    """Runs the task in argv, or that of the first line of standard input (``-``); reports a failure to the parent in
+    one line."""
+    if sys.argv[1] != "-":
+        task = json.loads(sys.argv[1])
+    else:
+        if not (line := sys.stdin.readline()):
+            return 0
+        task = json.loads(line)["task"]
+        say("hello", **hosts.about(str(task.get("settings", {}).get("interface", ""))))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         roles: dict[str, Callable[[dict[str, Any]], None]] = {
