@@ -61,6 +61,7 @@ def join(
     membership_policy: MembershipPolicy | None = None,
     sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
+    rejoin: bool = False,
     **settings: Unpack[Settings],
 ) -> Joining:
     """Joins a group. Await it, pass it to ``asyncio.create_task``, or use it in ``async with``, which leaves the group.
@@ -68,7 +69,7 @@ def join(
     coroutine functions, and run on the event loop."""
     others: dict[str, Any] = {
         "name": name, "order": order, "state": state, "config": config, "membership_policy": membership_policy,
-        "sequencer_policy": sequencer_policy, "min_members": min_members,
+        "sequencer_policy": sequencer_policy, "min_members": min_members, "rejoin": rejoin,
     }  # fmt: skip
     return Joining(cluster, {**others, **settings}, on_block, on_unblock)
 
@@ -181,15 +182,36 @@ class Group(driver.AsyncSender, Uncopied):
         self.sync = group
         self._driver = group._driver
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._waiters = []
         self._current_task = asyncio.current_task
         self._senders: Counter[asyncio.Task[Any] | None] = Counter()  # tasks for which sends wait
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
+        self._watch_driver()
+        group._turned = self._follow
+
+    def _watch_driver(self) -> None:
         self._watched = self._driver.watch_open()
         try:
             self._loop.add_reader(self._watched, self._on_watch)
         except NotImplementedError:
             self._watch_no_more()
+
+    def _follow(self) -> None:
+        """Another incarnation of this member took over (``rejoin=True``), perhaps on another thread."""
+        if threading.get_ident() == self._thread:
+            self._watch_again()
+            return
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._watch_again)
+
+    def _watch_again(self) -> None:
+        if self._watched is not None:
+            self._loop.remove_reader(self._watched)
+            self._watch_no_more()
+        self._driver = self.sync._driver
+        self._watch_driver()
+        self._wake()
 
     @property
     def cluster(self) -> str:

@@ -194,6 +194,18 @@ TOO_SLOW = _code(
     'With `slow="exclude"`, it held a sender at its limit for `slow_s`, while most members took messages much faster.',
     "Take messages faster there (`recv_batch`), or raise slow_s on all members; then join again.",
 )
+NO_REJOIN = _code(
+    3107,
+    "A member does not join again",
+    "With `rejoin=True`, it was excluded as too slow three times within ten minutes.",
+    "Take messages faster, or raise slow_s on all members; then join again.",
+)
+REJOIN_FAILED = _code(
+    3108,
+    "A member cannot join again yet",
+    "With `rejoin=True`, an attempt to join after an exclusion failed; the next one follows after a while.",
+    "The text says why. `leave` ends the attempts.",
+)
 AWAITED = _code(
     2205,
     "Others wait for this member",

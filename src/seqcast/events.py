@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seqcast.types import Member, ViewId
+from seqcast.types import Member, View, ViewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,23 @@ class Excluded:
     view_id: ViewId
     reason: str
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejoined:
+    """With ``join(rejoin=True)``, after ``Excluded``: this member is in the group again, as a new incarnation under the
+    same name. What it has sent before and is named in ``lost`` did not reach all others; what was sent in the group in
+    between is not delivered to it. The first view of the new incarnation follows.
+
+    Args:
+        member: the new incarnation.
+        view: the newest view with it.
+        lost: the losses that its earlier incarnation was told of since its last view.
+    """
+
+    member: Member
+    view: View
+    lost: tuple[Lost, ...]
 
 
 @dataclass(frozen=True, slots=True)

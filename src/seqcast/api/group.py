@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import seqcast.codes as codes
-from seqcast.api.delivering import Delivering
 from seqcast.api.pausing import Pausing
 from seqcast.api.receiving import journaling
+from seqcast.api.rejoining import Rejoining, enter
 from seqcast.arguments import (
     check_limit,
     check_min_members,
@@ -33,7 +33,7 @@ from seqcast.core.orders import resolve
 from seqcast.errors import ConfigError
 from seqcast.net.forks import in_child
 from seqcast.net.runner import Policies, Runner
-from seqcast.net.state import StateHandler, check_handler, take_state
+from seqcast.net.state import StateHandler, check_handler
 from seqcast.net.state_merge import part_in_state
 from seqcast.net.threads import on_thread_or_here
 from seqcast.types import ORDERS, MembershipPolicy, OrderPolicy, SequencerPolicy
@@ -60,6 +60,7 @@ def join(
     membership_policy: MembershipPolicy | None = None,
     sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
+    rejoin: bool = False,
     **settings: Unpack[Settings],
 ) -> Group:
     """Joins a group, or founds it. Returns when the first view is installed and the state has been received.
@@ -96,6 +97,12 @@ def join(
         min_members: ``join`` returns only when a view has this many members, this one included. Where multicast does
             not pass between two machines, each would found a group of its own: this makes that an error. Messages from
             other members wait meanwhile, and hold up fast senders.
+        rejoin: if the group excludes this member, or its address is lost, the same object joins again, under the same
+            name, as a new incarnation (``Group.member``), as soon as the application has received ``Excluded``. Calls
+            that receive go on, and ``events`` yields ``Rejoined``; a send in between raises ``NotMember``.
+            ``set_state`` is called again, on a thread of its own, and a journal begins a new file. Attempts that fail
+            are repeated after 0.5 to 30 s. A member that is excluded as too slow for the third time in 10 minutes does
+            not join again.
         settings: settings as keywords, which take precedence over ``config``; see docs/config.md.
 
     Raises:
@@ -133,18 +140,10 @@ def join(
     check_sequencer_policy(sequencer_policy, order, any_member=resolve(order).allows(1, 2))
     check_min_members(min_members)
     policies = Policies(membership_policy, sequencer_policy, policy)
-    group = Group(cluster, name, order, config, on_block, on_unblock, state, policies)
+    group = Group(cluster, name, order, config, on_block, on_unblock, state, policies, rejoin)
+    group._enters = functools.partial(enter, state=state, config=config, min_members=min_members)
     try:
-        group._runner.start()
-        try:
-            group._runner.join()
-            if state is not None:
-                group._begin_with(take_state(group._runner, state, config))
-            if min_members > 1:
-                group._runner.wait_members(min_members)
-        except BaseException:  # also Ctrl-C; the other members may have this one in their view already
-            group._runner.leave(config.leave_timeout_s)
-            raise
+        group._begin_with(group._enters(group._runner))
     except BaseException:
         group._give_up()
         raise
@@ -158,7 +157,7 @@ def open_groups() -> list[Group]:
     return list(_open.values())
 
 
-class Group(Delivering, Pausing):
+class Group(Rejoining, Pausing):
     """An open group. Made by ``join``. Every method may be called from several threads.
 
     A group that nobody refers to any more leaves by itself, with a ResourceWarning, like a file that was not closed: a
@@ -183,11 +182,13 @@ class Group(Delivering, Pausing):
         on_unblock: Callable[[Group], object] | None,
         state: StateHandler | None,
         policies: Policies,
+        rejoin: bool,
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
         state_part = part_in_state(state)
-        runner = Runner(cluster, name, order, config, on_block, on_unblock, state_part, policies)
-        super().__init__(cluster, order, config, runner, state)
+        make = functools.partial(Runner, cluster, name, order, config, on_block, on_unblock, state_part, policies)
+        super().__init__(cluster, order, config, make(), state)
+        self._rejoin_as = make if rejoin else None
         self._number = next(_numbers)
         self._leaving = threading.Lock()
         self._graceful = False  # what `leave` returned
@@ -227,6 +228,7 @@ class Group(Delivering, Pausing):
         wait_s = self.config.leave_timeout_s if timeout is None else nanoseconds(timeout) / 1e9
         with self._leaving:
             if self._is_open:
+                self._end_attempt(wait_s)
                 self._runner.leave(wait_s)
                 self._graceful = self._runner.left
                 self._give_up()

@@ -23,7 +23,7 @@ from seqcast.core.machines.backlog import Item
 from seqcast.core.orders import by_name
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, UsageError
-from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
+from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Rejoined, Unblocked
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.net.state_merge import StateKeeper
@@ -37,7 +37,7 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
 log = logging.getLogger("seqcast")
 
-Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded
+Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Rejoined
 """What ``Group.events`` yields."""
 
 
@@ -59,7 +59,7 @@ class Receiving(driver.Receiver, GroupBase):
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
         self._seekers: list[Sought] = []  # calls of `deliver` that wait
         self._keeper = StateKeeper(runner, state, config) if state is not None else None
-        self._stop: View | None = None  # at which the application waits until states are merged
+        self._stop: View | Excluded | None = None  # where the application waits: for merged states, or to join again
         self._end: Excluded | Left | None = None
         self._sees_events = False  # the application takes events, too
         self._reconciles = state is not None
@@ -67,7 +67,7 @@ class Receiving(driver.Receiver, GroupBase):
             try:
                 self._journal = self._open_journal()
                 # If the group is neither left by `with` nor read to its end, the journal gets its closing record too.
-                weakref.finalize(self, _end_journal, self._journal).atexit = False  # then the group is left first
+                weakref.finalize(self, end_journal, self._journal).atexit = False  # then the group is left first
                 journaling.add(self)
             except BaseException:
                 self._driver.stop()
@@ -76,7 +76,8 @@ class Receiving(driver.Receiver, GroupBase):
 
     def events(self) -> Iterator[Event]:
         """Everything in its true order: messages, views, ``Lost``, and, with ``block_events=True``, ``Blocked`` and
-        ``Unblocked``. Ends when this member has left, or after ``Excluded``.
+        ``Unblocked``. Ends when this member has left, or after ``Excluded``; with ``rejoin=True``, ``Rejoined`` follows
+        that.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -185,20 +186,20 @@ class Receiving(driver.Receiver, GroupBase):
             for meaning in meanings:
                 sought.saw(meaning)
 
-    def _event(self, meaning: Meaning | None) -> Event | None:
+    def _event(self, meaning: Meaning | Rejoined | None) -> Event | None:
         """What ``next_event`` returns for it."""
         if isinstance(meaning, Left):
             raise driver.Ended
         return meaning
 
-    def _marked(self, marker: int, wait: int) -> Meaning | None:
+    def _marked(self, marker: int, wait: int) -> Meaning | Rejoined | None:
         """The first meaning of a marker of the stream. Under the stream's lock."""
         meanings = self._runner.endpoint.marker(marker)
         self._meanings.extend(meanings)
         self._saw(meanings)
         return self._reached(self._meanings.popleft(), wait)
 
-    def _reached(self, meaning: Meaning, wait: int) -> Meaning | None:
+    def _reached(self, meaning: Meaning, wait: int) -> Meaning | Rejoined | None:
         """An event that the stream has reached: writes it to the journal, gives the state to the joiners of a view, and
         stops at it until states are merged; None: that takes longer than ``wait`` ns. Under the stream's lock."""
         if self._journaled:
@@ -240,13 +241,14 @@ class Receiving(driver.Receiver, GroupBase):
         elif isinstance(item, Excluded):
             journal.close("excluded")
 
-    def _wait_merged(self, wait: int) -> View | None:
+    def _wait_merged(self, wait: int) -> View | Rejoined | None:
         """The view at which the application stopped; None: states are not merged after ``wait`` ns (< 0: no limit)."""
         assert self._keeper is not None
         with self._in_handler():
             if not self._keeper.step(wait):
                 return None
         view, self._stop = self._stop, None
+        assert not isinstance(view, Excluded)
         return view
 
     @contextlib.contextmanager
@@ -345,7 +347,7 @@ def _sampler(runner: Runner) -> Callable[[], dict[str, int] | None]:
     return sample
 
 
-def _end_journal(journal: JournalWriter) -> None:
+def end_journal(journal: JournalWriter) -> None:
     """When the group is garbage-collected."""
     with contextlib.suppress(JournalWriteError):
         journal.close("leave")

@@ -1,0 +1,202 @@
+"""A member that joins again by itself after it was excluded (``join(rejoin=True)``)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import seqcast.codes as codes
+from seqcast.abandoned import Call
+from seqcast.api.delivering import Delivering
+from seqcast.api.receiving import end_journal
+from seqcast.config import Config
+from seqcast.core.machines.backlog import Item
+from seqcast.core.vocabulary import Meaning
+from seqcast.errors import NotMember, SeqcastError
+from seqcast.events import Excluded, Lost, Rejoined
+from seqcast.net.runner import Runner
+from seqcast.net.state import StateHandler, take_state
+from seqcast.net.state_merge import StateKeeper
+from seqcast.types import View
+
+if TYPE_CHECKING:
+    from seqcast.config.keywords import Order
+
+PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
+"""Between two attempts to join again: none before the first, then this, doubling."""
+SLOW_MAX, SLOW_S = 3, 600.0
+"""After so many exclusions as too slow within this time, a member does not join again."""
+SLICE_S = 0.1
+PAST_MAX = 4
+"""Drivers of earlier incarnations that are kept, as another thread may be in a call of the last one."""
+log = logging.getLogger("seqcast")
+
+
+def enter(runner: Runner, state: StateHandler | None, config: Config, min_members: int) -> deque[Item]:
+    """Runs a member until it is in the group, and has the state. Returns what was delivered to it meanwhile.
+
+    Raises:
+        JoinTimeout, NotMember: it is not, and has left.
+        Exception: what ``set_state`` raised; the same.
+    """
+    try:
+        runner.start()
+        runner.join()
+        backlog = take_state(runner, state, config) if state is not None else deque()
+        if min_members > 1:
+            runner.wait_members(min_members)
+    except BaseException:  # also Ctrl-C; the other members may have this one in their view already
+        runner.leave(config.leave_timeout_s)
+        raise
+    return backlog
+
+
+class Attempt:
+    """Joins on a thread of its own, again and again.
+
+    Attributes:
+        done: it has ended.
+        runner: the new incarnation; None: none was made before the application left.
+        backlog: what was delivered to it before the application receives.
+    """
+
+    def __init__(self, make: Callable[[], Runner], enters: Callable[[Runner], deque[Item]], old: Runner) -> None:
+        self._make, self._enters, self._old = make, enters, old
+        self.done = threading.Event()
+        self.runner: Runner | None = None
+        self.backlog: deque[Item] = deque()
+        self._over = threading.Event()
+        self._call = Call()
+        self._thread = threading.Thread(target=self._run, name=f"seqcast-rejoin-{old.member.name}", daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The application leaves."""
+        self._over.set()
+        self._call.abandoned = True
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._call.begin()
+        try:
+            self._old.close()
+            pause_s = 0.0
+            while not self._over.wait(pause_s * random.uniform(0.75, 1.25)) and not self._joins():
+                pause_s = min(max(PAUSE_S, 2 * pause_s), PAUSE_S_MAX)
+        finally:
+            self.done.set()
+
+    def _joins(self) -> bool:
+        runner = None
+        try:
+            runner = self._make()
+            self.backlog = self._enters(runner)
+        except Exception as error:
+            if runner is not None:
+                runner.close()
+            if not self._over.is_set():
+                level = logging.INFO if isinstance(error, SeqcastError) else logging.ERROR
+                text = codes.REJOIN_FAILED("%s: cannot join again yet: %s")
+                log.log(level, text, self._old.member.name, error, exc_info=level == logging.ERROR)
+            return False
+        self.runner = runner
+        return True
+
+
+class Rejoining(Delivering):
+    """When this member is excluded, another incarnation of it takes its place in the same object."""
+
+    _rejoin_as: Callable[[], Runner] | None = None  # makes an incarnation; None: it does not join again
+    _enters: Callable[[Runner], deque[Item]]  # runs it until it is in the group
+
+    def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
+        super().__init__(cluster, order, config, runner, state)
+        self._turning = threading.Lock()  # of what follows, and of the incarnation
+        self._attempt: Attempt | None = None
+        self._past: deque[Runner] = deque(maxlen=PAST_MAX)
+        self._slow_at: deque[float] = deque(maxlen=SLOW_MAX)
+        self._lost: list[Lost] = []  # of this incarnation, in its last view
+        self._turned: Callable[[], None] | None = None  # told of another incarnation
+
+    def _reached(self, meaning: Meaning, wait: int) -> Meaning | Rejoined | None:
+        reached = super()._reached(meaning, wait)
+        if isinstance(meaning, View):
+            self._lost = []
+        elif isinstance(meaning, Lost):
+            self._lost.append(meaning)
+        elif isinstance(meaning, Excluded) and self._rejoin_as is not None:
+            with self._turning:
+                if self._may_rejoin(meaning):
+                    self._end, self._stop = None, meaning
+                    self._attempt = Attempt(self._rejoin_as, self._enters, self._runner)
+        return reached
+
+    def _may_rejoin(self, excluded: Excluded) -> bool:
+        if self._runner.leaves:
+            return False
+        if excluded.cause != "slow":
+            return True
+        now = time.monotonic()
+        self._slow_at.append(now)
+        if len(self._slow_at) < SLOW_MAX or now - self._slow_at[0] > SLOW_S:
+            return True
+        text = codes.NO_REJOIN("%s: was excluded as too slow %d times within %g s, and does not join again")
+        log.warning(text, self.member.name, SLOW_MAX, SLOW_S)
+        return False
+
+    def _wait_merged(self, wait: int) -> View | Rejoined | None:
+        excluded, attempt = self._stop, self._attempt
+        if not isinstance(excluded, Excluded) or attempt is None:
+            return super()._wait_merged(wait)
+        deadline = time.monotonic() + wait / 1e9
+        while not attempt.done.wait(SLICE_S if wait < 0 else max(0.0, min(SLICE_S, deadline - time.monotonic()))):
+            if 0 <= wait and time.monotonic() >= deadline:
+                return None
+        with self._turning:
+            if attempt.runner is None or self._runner.leaves:
+                self._end, self._stop = excluded, None
+                raise self._not_member()
+            return self._turn(attempt.runner, attempt.backlog)
+
+    def _turn(self, runner: Runner, backlog: deque[Item]) -> Rejoined:
+        """Another incarnation takes over. Under the stream's lock, and `_turning`."""
+        self._past.append(self._runner)
+        self._runner, self._driver = runner, runner.driver
+        self._delivered_view, self._journaled, self._untaken, self._kept = None, 0, False, 0
+        self._begin_with(backlog)
+        if self._state is not None:
+            self._keeper = StateKeeper(runner, self._state, self.config)
+        if self.config.journal:
+            self._journal = self._open_journal()
+            weakref.finalize(self, end_journal, self._journal).atexit = False
+        if runner.callbacks is not None:
+            runner.callbacks.joined = True
+        lost, self._lost = tuple(self._lost), []
+        self._stop = self._attempt = None
+        if self._turned is not None:
+            self._turned()
+        return Rejoined(self.member, self.view, lost)
+
+    def _end_attempt(self, timeout_s: float) -> None:
+        """The application leaves."""
+        attempt = self._attempt
+        if attempt is None:
+            return
+        attempt.end()
+        with self._turning:
+            self._runner.leaves = True
+            if attempt.runner is not None and attempt.runner is not self._runner:
+                attempt.runner.leave(timeout_s)
+                attempt.runner.close()
+
+    def _not_member(self) -> SeqcastError:
+        if self._attempt is not None and not self._forked:
+            why = self._runner.excluded
+            return NotMember(f"the group excluded this member, which joins again now ({why}): send after `Rejoined`")
+        return super()._not_member()
