@@ -333,7 +333,8 @@ class Router:
 
     def _wait(self, frame: Join) -> Wait:
         context, doubted = self.context, self.machines.membership.doubted()
-        why = self.machines.participant.minority or self.machines.membership.held_back(frame.info)
+        minority = self.machines.participant.minority
+        why = f"it is blocked: {minority}" if minority else self.machines.membership.held_back(frame.info)
         members = context.addresses(doubted) if context.settings.unicast else ()
         cookie = next(self._cookies(frame, context.tag), NO_COOKIE)
         return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie)
