@@ -15,6 +15,7 @@ from members import LOOPBACK, cluster, group_of, join, script, wait_until
 from seqcast.board import place
 from seqcast.board.judge import readiness, troubles, way
 from seqcast.board.read import Board, BoardError, boards, read
+from seqcast.net import posting
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +40,10 @@ def test_a_board_shows_a_member_its_view_and_what_it_counts():
             a.send(b"x" * 100)
         for _ in range(50):
             b.recv(10)
-        wait_until(lambda: board_of(a).gauges["members"] == 2)
+        wait_until(lambda: [row["present"] for row in board_of(a).members] == [1, 1])
         board = board_of(a)
         assert board.counters["messages_sent"] == a.counters()["messages_sent"] == 50
-        assert board.counters["io_sends"] > 0 and "control_frames_sent" in board.counters
+        assert board.counters["io_sends"] > 0 and board.counters["control_frames_sent"] > 0
         assert board.cluster == a.cluster and board.name == "a" and board.alive
         assert [board.name_of(row["id"]) for row in board.members] == [each.name for each in a.view]
         assert way(board, 0, 1) == way(board, 1, 0) == "m"
@@ -144,20 +145,28 @@ def test_a_reader_beside_a_writer_sees_no_torn_row():
 
 def test_old_boards_of_processes_that_have_ended_are_removed(runtime):
     runtime.mkdir(mode=0o700)
-    dead = 2**22 + 7  # more than Linux gives out
-    for i in range(40):
-        (runtime / f"c.n.{dead}-{i:08x}.board").touch()
-        os.utime(runtime / f"c.n.{dead}-{i:08x}.board", (0, time.time() - 60 * i))
-    stale = runtime / f"c.n.{dead}-ffffffff.board"
-    stale.touch()
-    os.utime(stale, (0, time.time() - 3601))
-    mine = runtime / f"c.n.{os.getpid()}-00000001.board"
-    mine.touch()
-    os.utime(mine, (0, 0))
+    here, dead = place._pids(), 2**22 + 7  # more than Linux gives out
+
+    def old(pid, namespace, number, seconds):
+        path = runtime / f"c.n.{pid}-{namespace}-{number:08x}.board"
+        path.touch()
+        os.utime(path, (0, time.time() - seconds))
+        return path
+
+    ended = [old(dead, here, i, 60 * i) for i in range(40)]
+    stale, mine = old(dead, here, 99, 3601), old(os.getpid(), here, 1, 10**6)
+    lives_elsewhere, ended_elsewhere = old(dead, 7, 1, 700), old(dead, 7, 2, 3601)
     made = place.make("c", "n", 2)
-    left = sorted(each.name for each in runtime.iterdir())
-    assert len(left) == 31 + 2 and mine.exists() and made.path.exists() and not stale.exists()
-    assert f"c.n.{dead}-{0:08x}.board" in left and f"c.n.{dead}-{39:08x}.board" not in left
+    assert mine.exists() and made.path.exists() and lives_elsewhere.exists()
+    assert not stale.exists() and not ended_elsewhere.exists()
+    assert [path.exists() for path in ended] == [True] * 31 + [False] * 9
+
+
+def test_a_member_touches_its_board(monkeypatch):
+    monkeypatch.setattr(posting, "TOUCH_NS", 0)
+    with group_of(1) as (a,):
+        os.utime(a.board, (0, 0))
+        wait_until(lambda: a.board.stat().st_mtime > 1)
 
 
 def test_damaged_boards_are_refused_or_read_and_never_break_the_reader(tmp_path):

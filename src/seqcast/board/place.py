@@ -22,7 +22,10 @@ BYTES = 128 << 10
 """``SC_BOARD_BYTES``."""
 ENDING = ".board"
 KEPT = 32
-"""Boards of processes that ended without removing theirs, at most, and for how long, in seconds."""
+"""Boards of processes that ended without removing theirs, at most, and for how long, in seconds. A process of another
+PID namespace (a container) counts as ended when it has not touched its file for so long."""
+TOUCH_NS = 600 * 10**9
+"""How often a member touches its file: stores into mapped memory do not change its time."""
 KEPT_S = 3600.0
 NAME_MAX = 80  # characters of a cluster's or a member's name in a file's name
 _SHARED_MEMORY = Path("/dev/shm")
@@ -38,6 +41,11 @@ class Made:
 
     def __init__(self, path: Path, memory: mmap.mmap) -> None:
         self.path, self.memory = path, memory
+
+    def touch(self) -> None:
+        """Shows that the member lives, to processes that do not see its own."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path)
 
     def remove(self) -> None:
         """Removes the file; the memory stays as long as somebody uses it."""
@@ -56,7 +64,7 @@ def make(cluster: str, name: str, member_id: int) -> Made:
     folder = _own_folder()
     remove_old(folder)
     named = f"{quote(cluster[:NAME_MAX], safe='')}.{quote(name[:NAME_MAX], safe='')}"[: 3 * NAME_MAX]
-    path = folder / f"{named}.{os.getpid()}-{member_id & 0xFFFFFFFF:08x}{ENDING}"
+    path = folder / f"{named}.{os.getpid()}-{_pids()}-{member_id & 0xFFFFFFFF:08x}{ENDING}"
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         # Written, not only made as long: without room for a page, a store into it would end the process.
@@ -94,10 +102,12 @@ def remove_old(folder: Path) -> None:
     """Removes boards of processes that have ended: those older than ``KEPT_S``, and the oldest beyond ``KEPT``."""
     ended = []
     for path in folder.glob(f"*{ENDING}"):
-        pid = path.name.removesuffix(ENDING).rpartition(".")[2].partition("-")[0]
+        pid, _, rest = path.name.removesuffix(ENDING).rpartition(".")[2].partition("-")
         with contextlib.suppress(OSError):
-            if pid.isdecimal() and not runs(int(pid)):
-                ended.append((path.lstat().st_mtime, path))
+            changed = path.lstat().st_mtime
+            here = rest.partition("-")[0] == _pids()
+            if pid.isdecimal() and (not runs(int(pid)) if here else time.time() - changed > KEPT_S):
+                ended.append((changed, path))
     ended.sort(reverse=True)
     for at, (changed, path) in enumerate(ended):
         if at >= KEPT - 1 or time.time() - changed > KEPT_S:
@@ -114,6 +124,14 @@ def runs(pid: int) -> bool:
     except (PermissionError, OverflowError):
         pass
     return True
+
+
+def _pids() -> str:
+    """A number for the PID namespace, in which process numbers have a meaning; "0": there is only one."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return "0"
 
 
 def _candidates() -> list[Path]:

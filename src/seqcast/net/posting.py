@@ -13,7 +13,7 @@ from typing import Any
 
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
-from seqcast.board.place import Made, make
+from seqcast.board.place import TOUCH_NS, Made, make
 from seqcast.board.read import pid_namespace, started
 from seqcast.types import Member, View
 
@@ -35,6 +35,7 @@ class Posting:
         self._engine = engine
         self._about: dict[str, Any] = {}
         self._posted: tuple[object, ...] = ()
+        self._touch_due = 0
         self.due = 2**63 - 1  # monotonic ns, when the text is written again
         if not board:
             return
@@ -85,6 +86,9 @@ class Posting:
         if self._made is None or (shown == self._posted and now < self.due):
             return
         self._posted, self.due = shown, now + EVERY_NS
+        if now >= self._touch_due:
+            self._touch_due = now + TOUCH_NS
+            self._made.touch()
         about = self._about | {
             "updated": now,
             "status": {"name": status, "reason": reason},
