@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from seqcast.signals import leave_on_signals
     from seqcast.types import (
         LATER,
+        Marks,
         Member,
         MembershipChange,
         MembershipPolicy,
@@ -75,6 +76,7 @@ __all__ = [
     "JournalWriteError",
     "Lost",
     "MachineError",
+    "Marks",
     "Member",
     "MembershipChange",
     "MembershipPolicy",
@@ -129,7 +131,7 @@ _NAMES = {
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": (
-        "LATER Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy Status View ViewId "
+        "LATER Marks Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy Status View ViewId "
         "WaitingPacket"
     ),
 }

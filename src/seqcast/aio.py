@@ -29,7 +29,7 @@ from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
 from seqcast.net.threads import is_ending, on_thread_or_here
-from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
+from seqcast.types import Marks, Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -252,6 +252,10 @@ class Group(driver.AsyncSender, Uncopied):
     def status(self) -> Status:
         """As ``seqcast.Group.status``."""
         return self.sync.status
+
+    def digest(self) -> dict[Member, Marks]:
+        """As ``seqcast.Group.digest``."""
+        return self.sync.digest()
 
     @property
     def path(self) -> dict[str, Any]:

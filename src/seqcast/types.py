@@ -25,6 +25,20 @@ LATER: Final = Answer.LATER
 """Returned by ``on_block``: the view change waits for ``Group.block_ok``."""
 
 
+class Marks(NamedTuple):
+    """Where a stream is at one member, in seqnos of packets; see ``Group.digest``.
+
+    Args:
+        delivered: it has everything up to here, in order; its application may not have received it yet.
+        received: the highest that it has heard of, perhaps beyond a gap.
+        stable: all members are known to have everything up to here.
+    """
+
+    delivered: int
+    received: int
+    stable: int
+
+
 class Status(str):
     """A member's part in its group: "joining", "member", "blocked" (its sends to the group wait), "leaving", "left" or
     "excluded". A string with a reason.

@@ -12,7 +12,7 @@ from seqcast.errors import NotMember, SeqcastError, UsageError
 from seqcast.net.forks import forked
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
-from seqcast.types import Member, Status, View
+from seqcast.types import Marks, Member, Status, View
 
 if TYPE_CHECKING:
     from seqcast.config.keywords import Order
@@ -96,6 +96,24 @@ class GroupBase(Uncopied):
             if (view := self._runner.endpoint.view_tagged(tag)) is not None:
                 return view
         raise self._not_member()
+
+    def digest(self) -> dict[Member, Marks]:
+        """How far this member has the stream to the group of each member of the view (`sending_view`), its own too.
+        With the orders "sequencer" and "total-1999" what all send travels in the stream of the sequencer, and the
+        others' stay where they began.
+
+        Raises:
+            NotMember: this member left or was excluded; or in a child process after ``fork``.
+        """
+        engine = self._runner.engine
+        while True:
+            view = self.sending_view
+            try:
+                marks = [Marks(*engine.stream(rank)) for rank in range(len(view))]
+            except ValueError:  # another view, with fewer members
+                continue
+            if engine.view() == view.view_id.tag:
+                return dict(zip(view.members, marks, strict=True))
 
     @property
     def status(self) -> Status:
