@@ -1,9 +1,9 @@
 """One process of a group under chaos: ``python -m chaos.member TASK``, the task as JSON.
 
 It joins, sends numbered messages, journals and checks what it is delivered, and tells its parent in lines of JSON on
-standard output what happens to it. When it is excluded it joins again, as an application would. It is told what to do
-in lines on standard input: ``quiet`` (send no more), ``mark`` (send a last message; tell when that of each member is
-here), ``leave``; its end means ``leave``.
+standard output what happens to it. When it is excluded it joins again in the same object (``rejoin=True``). It is told
+what to do in lines on standard input: ``quiet`` (send no more), ``mark`` (send a last message; tell when that of each
+member is here), ``leave``; its end means ``leave``.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ class Life:
     """One incarnation: its sender, and what it was delivered."""
 
     def __init__(self, group: seqcast.Group, rate: int) -> None:
-        self.group, self.rate = group, rate
-        self.rng = random.Random(group.member.id)
+        self.group, self.rate, self.me = group, rate, group.member.id
+        self.over = False  # excluded: it sends nothing more
+        self.rng = random.Random(self.me)
         self.sent = self.own = self.missing = self.delivered = 0
         self.last_own = (-1, 0)  # counter and packet seqno of our own message that was delivered last
         self.gaps: list[tuple[int, int]] = []  # packet seqnos between which messages of ours are missing
@@ -74,7 +75,7 @@ class Life:
         """Sends one message, most of them small, a few of them many packets long."""
         length = self.rng.choice((0, 30, 100, 200)) if self.rng.random() < 0.98 else self.rng.randrange(60_000)
         number, self.sent = self.sent, self.sent + 1  # before it can be delivered to ourselves
-        self.group.send(payload(self.group.member.id, number, last, length))
+        self.group.send(payload(self.me, number, last, length))
 
     def take(self, event: Any) -> None:
         """Takes in what was delivered."""
@@ -96,7 +97,7 @@ class Life:
             say(type(event).__name__.lower(), text=str(event)[:500])
 
     def message(self, message: seqcast.Message) -> None:
-        data, me = message.payload, self.group.member.id
+        data, me = message.payload, self.me
         sender, counter, last = HEAD.unpack_from(data)
         if sender != message.sender.id or data[HEAD.size :] != filler(counter, len(data) - HEAD.size):
             say("wrong", text=f"from {message.sender}: {len(data)} bytes, {data[:40]!r}")
@@ -151,6 +152,7 @@ class Process:
                     journal=self.task["journal"],
                     journal_payload="hash",
                     interface="eth0",
+                    rejoin=True,
                     **self.task["settings"],
                 )
             except seqcast.JoinTimeout as error:
@@ -159,16 +161,28 @@ class Process:
             with group:
                 if self.life is None:  # joining loads modules, which takes time
                     threading.Thread(target=watch, daemon=True).start()
-                life = self.life = Life(group, self.task["rate"])
-                say("joined", id=f"{group.member.id:x}")
+                life = self.live(group)
                 if self.leaving.is_set():  # told so while it joined
                     break
-                threading.Thread(target=self.send, args=(life,), daemon=True).start()
                 with contextlib.suppress(seqcast.NotMember):
                     for event in group.events():
+                        if isinstance(event, seqcast.Rejoined):
+                            life = self.live(group)
+                            continue
                         life.take(event)
+                        if isinstance(event, seqcast.Excluded):
+                            with self.sending:
+                                life.over = True
+                            say("ended", graceful=False, delivered=life.delivered, counters=group.counters())
                 counters = group.counters()
             say("ended", graceful=group.leave(), delivered=life.delivered, counters=counters)
+
+    def live(self, group: seqcast.Group) -> Life:
+        """Begins the life of an incarnation: it sends on a thread of its own."""
+        life = self.life = Life(group, self.task["rate"])
+        say("joined", id=f"{life.me:x}")
+        threading.Thread(target=self.send, args=(life,), daemon=True).start()
+        return life
 
     def send(self, life: Life) -> None:
         """Sends at the rate, in bursts, while nobody said ``quiet``."""
@@ -177,6 +191,8 @@ class Process:
         try:
             while not (self.quiet.is_set() or self.leaving.is_set()):
                 with self.sending:
+                    if life.over:
+                        return
                     for _ in range(burst):
                         life.send()
                 time.sleep(pause)
