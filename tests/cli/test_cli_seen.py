@@ -9,9 +9,11 @@ import sys
 import tarfile
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from members import LOOPBACK, cluster, group_of, join, script, wait_until
+from netns import network
 from project import ROOT
 
 import seqcast
@@ -20,6 +22,7 @@ from seqcast.board.read import Event, boards, read
 from seqcast.cli.timeline import in_order
 from seqcast.metrics import Collector, families, text_of
 
+__all__ = ["network"]
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no boards")
 
 
@@ -230,3 +233,43 @@ def test_a_damaged_archive_is_one_line(capsys, tmp_path):
     path.write_bytes(gzip.compress(b"no archive" * 1000)[:60])
     status, _, err = run(capsys, "timeline", str(path))
     assert status == 2 and err.count("\n") == 1 and "cannot be read as an archive" in err
+
+
+IN_GROUP = """
+import sys, seqcast
+group = seqcast.join(sys.argv[1], name=sys.argv[2], interface="eth0", discovery_s=1.0, order="fifo")
+print(group.board, flush=True)
+sys.stdin.readline()
+group.leave()
+"""
+
+
+@pytest.mark.netns
+def test_probe_shows_a_link_that_carries_no_multicast(network, capsys):
+    """Heartbeats tell all members of it, so the board of any one shows it."""
+    name = cluster()
+    members, paths = [], []
+    for who, place in zip("abc", network, strict=False):
+        members.append(script(IN_GROUP, name, who, prefix=place.prefix))
+        paths.append(Path(members[-1].stdout.readline().strip()))
+    wait_until(lambda: all(len(read(path).members) == 3 for path in paths))
+    wait_until(lambda: all(row["present"] for path in paths for row in read(path).members))
+    assert run(capsys, "probe", name)[0] == 0
+    b = network[1]
+    b.run(
+        "nft",
+        "add table inet sick; add chain inet sick in { type filter hook input priority 0; }; "
+        "add rule inet sick in ip saddr 10.99.0.3 ip daddr 224.0.0.0/4 drop",
+    )
+    told = []
+
+    def cut():
+        told[:] = run(capsys, "probe", name, "--member", "a")[:2]
+        return told[0] == 1
+
+    wait_until(cut)
+    assert "SC2210  b hears c by unicast only" in told[1]
+    row = next(line for line in told[1].splitlines() if line.startswith("b "))
+    assert row.split()[2:5] == ["m", "-", "u"]
+    for member in members:
+        member.communicate("\n", timeout=60)
