@@ -22,10 +22,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from chaos.scenarios import Scenario, Step
+from seqcast.config import keys
 from seqcast.perf.paths import Place, bridged
 
 START_S = 20.0
@@ -269,6 +271,16 @@ class Run:
 
     # ---- processes
 
+    def _settings(self) -> dict[str, Any]:
+        """Of each member; a group with a key has a file of its own, if the library of its cipher is there."""
+        settings = dict(self.scenario.settings)
+        if settings.pop("keyed", False) and find_spec("nacl"):
+            file = self.directory / "group.key"
+            if not file.exists():
+                keys.make(str(file))
+            settings["key"] = str(file)
+        return settings
+
     def start(self, name: str) -> None:
         # A member that joins a running group searches for longer: on a busy machine it could form a group of its own.
         patient = {"discovery_s": 1.0} if self.processes and not self.scenario.forming else {}
@@ -278,7 +290,7 @@ class Run:
             "order": self.scenario.order,
             "journal": str(self.journals),
             "rate": self.scenario.rate,
-            "settings": patient | self.scenario.settings,
+            "settings": patient | self._settings(),
         }
         place = self.network.places[self.places[name]]
         number = sum(process.name == name for process in self.processes)

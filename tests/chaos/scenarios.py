@@ -59,7 +59,7 @@ class Scenario:
         segmented: each packet crosses the wire on its own, so that loss strikes packets and not whole bursts.
         forming: the steps begin with the start of the first process, not when the group is complete.
         rate: messages each member sends a second.
-        settings: of ``seqcast.join``.
+        settings: of ``seqcast.join``; ``keyed``: with a key.
     """
 
     name: str
@@ -244,7 +244,8 @@ def _kind(rng: random.Random, order: str) -> tuple[str, dict[str, Any]]:
         "safe": rng.random() < 0.5,
         "guard": rng.random() < 0.25,
     }
+    drawn["keyed"] = not drawn["guard"] and rng.random() < 0.4
     if drawn["reliability"] == "gossip":
         drawn["safe"] = False  # it needs to be known what all others have
-    usual = {"membership": "coordinated", "reliability": "nak", "safe": False, "guard": False}
+    usual = {"membership": "coordinated", "reliability": "nak", "safe": False, "guard": False, "keyed": False}
     return order, {name: value for name, value in drawn.items() if value != usual[name]}

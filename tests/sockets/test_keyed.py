@@ -5,6 +5,8 @@ import os
 import re
 import socket
 import struct
+import subprocess
+import sys
 
 import pytest
 from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
@@ -151,3 +153,12 @@ def test_one_without_multicast_and_one_with_ipv6_have_a_key_too(key):
         assert payloads(one, 1) == payloads(two, 1) == [WORD]
         two.leave()
         one.leave()
+
+
+def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
+    with group_of(2, key=key, partition="primary", found=1) as groups:
+        command = [sys.executable, "-m", "seqcast", "unblock", "--list", groups[0].cluster, "--interface", LOOPBACK]
+        without = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert without.returncode == 1 and "has a key, and this member has none (--key)" in without.stderr
+        with_key = subprocess.run([*command, "--key", key], capture_output=True, text=True, timeout=60)
+        assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr

@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 import threading
 
-from seqcast._native.driver import Driver, now_ns
+from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings, nanoseconds
 from seqcast.core.frames.kinds import dump
+from seqcast.core.machines.lifecycle import KEYS
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
-from seqcast.core.vocabulary import FrameReceived
+from seqcast.core.vocabulary import FrameReceived, OtherKey
 from seqcast.net.discovery import Discovery
 from seqcast.net.runner import group_tag, open_driver, warn_of
 from seqcast.net.secure import seal_of
@@ -78,6 +79,8 @@ class OperatorRunner:
                 self.engine.control_send(dump(frame), address)
             self.driver.poke()
         self.driver.wait_control(min(self.operator.due(), now_ns() + SLICE_NS))
-        for report in reports(self.engine.events()):
+        for report in reports(self.engine.events(), describe_address):
             if isinstance(report, FrameReceived):
                 self.operator.heard(report.payload)
+            elif isinstance(report, OtherKey) and report.sure:
+                self.operator.strange = KEYS[report.how].format(report.where)

@@ -52,6 +52,7 @@ class Operator(Machine):
         super().__init__(OperatorState.ASKING, edges)
         self.cluster, self.request = cluster, request
         self.side: Side | None = None  # which is allowed to continue
+        self.strange = ""  # what is heard of members whose key is another one
         self.answers: dict[str, BlockedSide] = {}  # the newest of each member, by its name
         self._allow_ns = allow_ns
         self._now = now_ns
@@ -93,6 +94,8 @@ class Operator(Machine):
             SeqcastError: no member is blocked, or there are several sides.
             UsageError: ``member`` is on none.
         """
+        if not self.answers and self.strange:
+            raise SeqcastError(f"no member of {self.cluster!r} answers: {self.strange} (--key)")
         if not self.answers:
             raise SeqcastError(
                 f"no member of {self.cluster!r} that can be reached is blocked as a minority: if one is, check the "
