@@ -7,7 +7,7 @@ from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings
 
 OF_THE_WORLD = {
-    "board",
+    "board", "control_cores", "io_cores",
     "batch_bytes", "guard", "join_timeout_s", "journal", "journal_keep_bytes", "journal_keep_s",
     "journal_payload", "journal_required", "journal_resume", "journal_segment_bytes", "journal_segment_s",
     "kept_bytes",
@@ -29,6 +29,8 @@ def changed(field):
         return config.replace(**{field.name: next(other for other in among if other != value)})
     if isinstance(value, bool):
         return config.replace(**{field.name: not value})
+    if field.name.endswith("_cores"):
+        return config.replace(**{field.name: "0"})
     if field.name == "seeds":
         return config.replace(transport="unicast", seeds="a.example")
     if isinstance(value, str):

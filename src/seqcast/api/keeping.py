@@ -40,6 +40,7 @@ class Keeping(Receiving):
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
         self._stuck_ns = nanoseconds(STUCK * config.suspect_s_max)
+        self._kept_max = config.kept_bytes
         self._kept = 0  # bytes; under the lock of the stream
         self._kept_view: View | None = None  # the last one in the backlog
         self._stand_ins: dict[int, Callable[[], bool]] = {}
@@ -74,7 +75,7 @@ class Keeping(Receiving):
     # ---- under the lock of the stream
 
     def _is_full(self) -> bool:
-        return self._kept >= self.config.kept_bytes
+        return self._kept >= self._kept_max
 
     def _keep_all(self) -> None:
         while self._keep_next(0):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -80,6 +81,8 @@ def clashes(config: Any) -> None:
             f"unicast_port={config.unicast_port} must be another one than port={config.port} and the next one, which "
             "are for multicasts"
         )
+    cores("io_cores", config.io_cores)
+    cores("control_cores", config.control_cores)
     if config.transport == "multicast" and config.seeds:
         raise ConfigError('seeds= need transport="unicast": by multicast members find each other without')
     if config.transport == "unicast":
@@ -91,6 +94,23 @@ def clashes(config: Any) -> None:
             raise ConfigError(
                 f"address={config.address} names another interface than interface={config.interface}: leave one out"
             )
+
+
+def cores(name: str, text: str) -> frozenset[int]:
+    """The numbers of cores in a setting such as ``2,4-7``.
+
+    Raises:
+        ConfigError: it has another form, or threads cannot be bound to cores on this system.
+    """
+    if text and not hasattr(os, "sched_setaffinity"):
+        raise ConfigError(f"{name}={text!r} binds a thread to cores, which needs Linux: leave it out")
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        first, dash, last = part.strip().partition("-")
+        if not all(each.isascii() and each.isdigit() and len(each) < 5 for each in (first, last if dash else first)):
+            raise ConfigError(f"{name}={text!r} must be numbers of cores, such as 2,3 or 2-5")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
 
 
 def _without_multicast(config: Any) -> None:

@@ -804,6 +804,18 @@ class Config:
         low=0.0,
         high=1.0,
     )
+    io_cores: str = _knob(
+        "",
+        "cores",
+        "Processor cores on which the I/O thread runs, as `2,3` or `2-5`; empty: all that the process may use. It "
+        "keeps its caches, and shares no core with the application if that is kept off them (taskset). Linux only.",
+    )
+    control_cores: str = _knob(
+        "",
+        "cores",
+        "The same for the control thread, which handles joins, view changes and merges. It needs little time, but at "
+        "once: a core that spins is a bad choice.",
+    )
     flush_bytes: int = _knob(
         256 << 10,
         "bytes",

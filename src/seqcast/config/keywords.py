@@ -104,6 +104,8 @@ class Settings(TypedDict, total=False):
     receive_batch: int
     latency: bool
     busy_poll_s: float
+    io_cores: str
+    control_cores: str
     flush_bytes: int
     flush_s_min: float
     flush_s_max: float

@@ -71,6 +71,7 @@ from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.secure import seal_of
+from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 log = logging.getLogger("seqcast")
@@ -144,6 +145,7 @@ class Runner:
         state: int = 0,
         policies: Policies = NO_POLICIES,
     ) -> None:
+        io_cores, control = usable("io_cores", config.io_cores), usable("control_cores", config.control_cores)
         self.config, self.policies = config, policies
         self.state = state  # see ``MemberInfo.state``
         self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives it the state
@@ -211,8 +213,8 @@ class Runner:
         self._requests.append(JoinGroup())
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
-            threading.Thread(target=self.driver.run, name=f"seqcast-io-{name}", daemon=True),
-            threading.Thread(target=self._control, name=f"seqcast-control-{name}", daemon=True),
+            threading.Thread(target=on_cores(self.driver.run, io_cores), name=f"seqcast-io-{name}", daemon=True),
+            threading.Thread(target=on_cores(self._control, control), name=f"seqcast-control-{name}", daemon=True),
         ]
         if self.guard is not None:
             self._threads.append(self.guard.thread)

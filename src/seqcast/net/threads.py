@@ -1,9 +1,13 @@
-"""What runs on a thread of its own, unless the interpreter shuts down."""
+"""What runs on a thread of its own, unless the interpreter shuts down, and on which cores."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
+
+from seqcast.config.check import cores
+from seqcast.errors import ConfigError
 
 
 def is_ending() -> bool:
@@ -18,3 +22,28 @@ def on_thread_or_here(call: Callable[[], object], name: str) -> None:
         call()
     else:
         threading.Thread(target=call, name=name, daemon=True).start()
+
+
+def usable(name: str, text: str) -> frozenset[int]:
+    """The cores of a setting, all of which this process may use; none: any.
+
+    Raises:
+        ConfigError: it may not use one of them, or there is no such core.
+    """
+    wanted = cores(name, text)
+    if wanted and (missing := wanted - os.sched_getaffinity(0)):
+        may = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise ConfigError(f"{name}={text!r}: this process cannot run on core {min(missing)}; it may use {may}")
+    return wanted
+
+
+def on_cores(run: Callable[[], object], where: frozenset[int]) -> Callable[[], object]:
+    """The same for a thread that runs on these cores alone; none: on any."""
+    if not where:
+        return run
+
+    def bound() -> None:
+        os.sched_setaffinity(0, where)  # of this thread
+        run()
+
+    return bound
