@@ -2,8 +2,10 @@
  * change until the next transmit. */
 #include "engine/internal.h"
 
-/* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. */
+/* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. With a key the sealed copy
+ * is handed out. */
 static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
+    if (e->seal) return;
     if (packet->slab) {
         sc_slab_ref(packet->slab);
         e->lent.slabs[e->lent.n_slabs++] = packet->slab;
