@@ -6,6 +6,7 @@ Names begin with ``seqcast_``. Labels are cluster, member, and where a row is ab
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -146,17 +147,18 @@ class Collector:
     """
 
     def __init__(self, group: Group) -> None:
-        path = group.board
-        if path is None:
+        if group.board is None:
             raise UsageError("the group has no board to read metrics from: join with board=True, and see its log")
-        self._path = path
+        self._group = weakref.ref(group)  # a group that only a registry knows leaves by itself
 
     def collect(self) -> Iterator[Any]:
         """What a registry calls for each scrape; nothing after the group was left."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
+        group = self._group()
+        path = group.board if group is not None else None  # another one after a rejoin
         try:
-            found = families([read(self._path)])
+            found = families([read(path)]) if path is not None else []
         except OSError:
             return
         for family in found:

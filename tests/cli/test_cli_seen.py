@@ -1,6 +1,7 @@
 """The commands that show groups by their boards: probe, top, metrics."""
 
 import dataclasses
+import gc
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import sys
 import tarfile
 import urllib.error
 import urllib.request
+import weakref
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,20 @@ def test_metrics_are_served_and_written(tmp_path):
         server.kill()
         server.communicate()
     assert cli.main(["metrics", "--listen", "nowhere"]) == 2
+
+
+def test_a_collector_follows_a_member_that_joins_again_and_keeps_no_group_alive():
+    pytest.importorskip("prometheus_client")
+    with group_of(2) as (a, b):
+        wait_until(seen(b, 2))
+        collector = Collector(a)
+        first, a._runner = a._runner, b._runner  # as after a rejoin
+        assert {each.labels["member"] for family in collector.collect() for each in family.samples} == {"b"}
+        a._runner = first
+    reference = weakref.ref(a)
+    del a, b, first
+    gc.collect()
+    assert reference() is None and list(collector.collect()) == []
 
 
 def test_a_collector_needs_a_board():
