@@ -14,6 +14,7 @@ from journal_data import Row, journal, member, view
 from members import LIMIT_S, join
 
 from seqcast.cli import replay
+from seqcast.journal import seals
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -25,8 +26,13 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path):
-    path = journal(tmp_path, A, [(V1, ROWS)], payload="full")
+@pytest.mark.parametrize("gap", [False, True])
+def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path, gap):
+    path = journal(tmp_path, A, [(V1, ROWS)], closed=None, payload="full")
+    if gap:
+        lacking = {"idx": 400, "rows": 7, "senders": [], "why": "No space left on device", "at_ns": 1, "closes": None}
+        with (path / "views.jsonl").open("a") as views:
+            views.write(seals.seal({"event": "gap", **lacking}) + "\n")
     cluster = f"test-{secrets.token_hex(6)}"
     with join(cluster, "receiver") as group:
         command = [sys.executable, "-m", "seqcast", "replay", str(path), "--to", cluster, "--interface", "lo"]
@@ -34,7 +40,7 @@ def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path):
             payloads = [group.recv(timeout=LIMIT_S).payload for _ in ROWS]
             said = process.communicate(timeout=LIMIT_S)[1]
     assert payloads == [row.payload for row in ROWS]
-    assert process.returncode == 0 and "400 messages" in said
+    assert process.returncode == 0 and "400 messages" in said and ("lacks 7 messages" in said) == gap
 
 
 def test_what_cannot_be_sent_again_is_refused_before_a_group_is_joined(tmp_path):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from seqcast.cli.options import add_member_options, add_members_awaited, group_settings, parser
 from seqcast.cli.send import Sending, join, taking
+from seqcast.commandline import say
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def main(arguments: argparse.Namespace) -> int:
     journal: Journal = journals[0]
     if journal.payload != "full":
         raise UsageError(f"{journal.path} keeps hashes of the payloads only: it cannot be sent again")
+    if lacking := journal.end_idx - journal.rows:
+        say(f"{journal.path} lacks {lacking} messages, which retention removed or a full disk did not take: not sent")
     settings = group_settings(arguments) | {"receive": bool(arguments.journal), "min_members": arguments.members}
     with join(arguments.to, settings) as group, taking(group):
         sending = Sending(group, time.monotonic())
