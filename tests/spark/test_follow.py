@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -146,16 +145,22 @@ def test_a_journal_of_a_view_that_goes_on_is_gone_to_where_it_has_as_much(tmp_pa
     assert query.run() == ALL[:250] and query.log[-1]["member"] == f"{B.id:016x}"
 
 
-def test_where_deliveries_are_no_prefixes_a_view_must_be_closed(
-    tmp_path: Path, stores: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("late", [90, 100, 300])
+@pytest.mark.parametrize("order", ["records", "grant"])
+def test_where_deliveries_are_no_prefixes_a_view_must_be_closed_from_its_first_transitional_message_on(
+    tmp_path: Path, stores: Any, order: str, late: int
 ) -> None:
-    monkeypatch.setattr(follow, "order_of", lambda view: SimpleNamespace(prefix=False, total=True))
-    journal(tmp_path, A, [(V1, ONE[:100])], closed="failed: no space left", payload="full")
-    b = journal(tmp_path, B, [(V1, ONE)], closed=None, payload="full")
+    """Before, all members deliver the same: A's disk is full, it goes on, and so does the stream, in B's journal."""
+    one, two = view(1, [A, B, C], order), view(2, [B, C], order)
+    closing = [dataclasses.replace(row, transitional=at >= late) for at, row in enumerate(ONE)]
+    journal(tmp_path, A, [(one, ONE[:100])], closed="failed: no space left", payload="full")
+    b = journal(tmp_path, B, [(one, closing)], closed=None, payload="full")
     query = Query(*stores)
-    assert query.run() == ALL[:100]
+    assert query.run() == (ALL[:100] if late < 100 else ALL[:300])
+    told = query.stream.reportLatestOffset()["behind"]
+    assert told.get("b", {}).get("messages") == (None if late < 100 else 0)
     shutil.rmtree(b)
-    journal(tmp_path, B, [(V1, ONE), (V2, TWO)], payload="full")
+    journal(tmp_path, B, [(one, closing), (two, TWO)], payload="full")
     assert query.run() == ALL[:500]
 
 

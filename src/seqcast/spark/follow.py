@@ -8,8 +8,8 @@ ever installed the last of them. Another member's journal can be continued at th
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
   view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). A member that was cut off may have
   closed the view apart: then the lower of both points counts, and offsets name its own (``stable``). In a view that the
-  other has not closed yet that is all that it delivered, where the order makes all members' deliveries prefixes of one
-  sequence; else nothing is known before it closes the view;
+  other has not closed yet that is all that it delivered, or, where the order does not make all members' deliveries
+  prefixes of one sequence, all before its first transitional message;
 - or, beyond the stable point, has the same rows as the lost member's journal, where that can still be read;
 - delivers its own messages, and all in one order. Positions in other journals mean nothing to anyone else.
 """
@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
-from seqcast.journal.schema import JournalError
+from seqcast.journal.schema import ADDED, JournalError
 from seqcast.spark.branches import Graph, Left, Missing, Range, pending
 from seqcast.spark.groups import newer, view_text
 from seqcast.spark.members import order_of
@@ -132,8 +132,9 @@ def _stable_while_open(found: Found) -> int | None:
     view = journal.views[-1] if journal.views else None
     if view is None or view.end is not None or not _counted(journal, view) or order_of(view).prefix:
         return None
-    begin = max([view.idx, journal.first_idx, *(gap.end for gap in journal.gaps)])
-    end, width = journal.end_idx, 1
+    lacking = [gap for gap in journal.gaps if gap.end == journal.end_idx]  # what it lacks there may be transitional
+    end, width = min([journal.end_idx, *(gap.idx for gap in lacking)]), 1
+    begin = min(end, max([view.idx, journal.first_idx, *(gap.end for gap in journal.gaps if gap not in lacking)]))
     while True:  # from the end: transitional rows are the last of a view, and mostly there are none
         at = first = max(begin, end - width)
         for batch in found.store.rows(journal, first, end, ["transitional"]):
@@ -142,7 +143,7 @@ def _stable_while_open(found: Found) -> int | None:
             if True in flags:
                 break
         if at > first or first == begin:
-            return None if at == end else at - view.idx
+            return None if at == journal.end_idx else max(0, at - view.idx)
         width *= 64
 
 
@@ -171,6 +172,7 @@ class Follower:
         self._behind: dict[str, dict[str, float]] = {}
         self._behind_of: list[Found] | None = None
         self._stalls = Stalls(failover_s)
+        self._so_far: dict[int, tuple[Any, int]] = {}  # member -> what its journal shows, and how far that is stable
         self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
     def all(self) -> list[Found]:
@@ -467,7 +469,7 @@ class Follower:
         if view is None or not _counted(journal, view):
             raise NotYet
         if view.end is None:
-            if not order_of(view).prefix or view.idx + seqno > journal.end_idx:
+            if seqno > self._stable_so_far(other, view) or (apart is not None and seqno > apart):
                 raise NotYet
         elif seqno > (stable := _stable(view, lost, apart)) and not self._same(other, view, stable, seqno, lost):
             if self._fail_on_data_loss:
@@ -479,6 +481,21 @@ class Follower:
                 )
             seqno = min(seqno, view.end.global_seqno)
         return view.idx + seqno
+
+    def _stable_so_far(self, other: Found, view: Installed) -> int:
+        """How far a view is stable that a member has not closed, as far as its journal shows it now."""
+        journal = other.journal
+        rows = journal.end_idx - view.idx
+        if order_of(view).prefix:
+            return rows
+        if view is not journal.views[-1] or journal.version < ADDED["transitional"]:
+            return 0
+        now = view.tag, journal.first_idx, journal.end_idx, len(journal.gaps)
+        before = self._so_far.get(other.id)
+        if before is None or before[0] != now:
+            stable = _stable_while_open(other)
+            before = self._so_far[other.id] = now, rows if stable is None else stable
+        return before[1]
 
     @staticmethod
     def _same(other: Found, view: Installed, first: int, end: int, lost: Found | None) -> bool:
