@@ -83,7 +83,7 @@ def by_tests(copy: Copy, *tests: str) -> str:
         return f"`{' '.join(tests)}`: {killed(status)}"
     if status > 1:
         raise NoVerdict(f"pytest ends with status {status}: {output.strip()[-200:]}")
-    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.M) if status else None
+    failed = re.search(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", output, re.M) if status else None
     if not failed:
         return ""
     test = failed[1]

@@ -29,7 +29,9 @@ class Said:
         return self.said.pop(0)
 
 
-FAILED = (1, "FAILED tests/unit/test_x.py::test_y[a b] - assert 1 == 2\n1 failed in 0.1s")
+LOGGED = "ERROR    seqcast.journal:writer.py:394 no space\n"
+"""What pytest shows of the log, too."""
+FAILED = (1, f"{LOGGED}FAILED tests/unit/test_x.py::test_y[a b] - assert 1 == 2\n1 failed in 0.1s")
 PASSED = (0, "1 passed in 0.1s")
 NAMED = "tests/unit/test_x.py"
 
