@@ -64,7 +64,7 @@ typedef struct {
     uint8_t secret[SC_SEAL_SECRET];
 } sc_seal_secret;
 
-/* What the first of `n` secrets seals is sent; what any of them has sealed is opened. They are copied into memory that is not swapped
+/* The first of `n` secrets seals all that is sent; datagrams that any of them has sealed are opened. They are copied into memory that is not swapped
  * out, dumped, or given to child processes, where the system can do that. NULL without memory. */
 sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */

@@ -9,7 +9,7 @@ typedef struct {
     uint64_t slowest; /* else the one that may be: it has been behind all the time */
     int64_t evidence; /* ns against it: grows while it holds us up, and falls while it does not */
     int64_t began; /* of the evidence */
-    uint64_t charged; /* what all had taken of our stream then */
+    uint64_t charged; /* of our stream, taken by all then */
     uint64_t mark; /* up to here all had taken our stream at the last look */
     int64_t since; /* they have taken nothing more */
     int64_t stuck; /* duration of that as last reported */

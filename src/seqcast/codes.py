@@ -24,7 +24,7 @@ class Code(NamedTuple):
     Args:
         number: ``SCnnnn``; never given to another condition.
         title: in a few words.
-        cause: why it comes about.
+        cause: how the condition comes about.
         remedy: the next step for a person.
     """
 
@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
 
 def finding(code: Code, fact: str, remedy: str = "") -> Finding:
-    """A finding whose remedy is the code's if it has no better one."""
+    """A finding whose remedy is the code's by default."""
     return Finding(code, fact, remedy or code.remedy)
 
 

@@ -23,7 +23,7 @@ BYTES = 128 << 10
 ENDING = ".board"
 KEPT = 32
 """Boards of processes that ended without removing theirs, at most, and for how long, in seconds. A process of another
-PID namespace (a container) counts as ended when it has not touched its file for so long."""
+PID namespace (a container) counts as ended when its file was not touched for so long."""
 TOUCH_NS = 600 * 10**9
 """How often a member touches its file: stores into mapped memory do not change its time."""
 KEPT_S = 3600.0
@@ -48,7 +48,7 @@ class Made:
             os.utime(self.path)
 
     def remove(self) -> None:
-        """Removes the file; the memory stays as long as somebody uses it."""
+        """Removes the file; the memory stays as long as somebody uses the mapping."""
         with contextlib.suppress(OSError):
             self.path.unlink()
 
@@ -57,7 +57,7 @@ def make(cluster: str, name: str, member_id: int) -> Made:
     """A new board, all zeros, readable by this user only. Old ones of processes that have ended are removed.
 
     Raises:
-        OSError: it cannot be made; the text says why.
+        OSError: no board can be made; the text says why.
     """
     if sys.platform == "win32":
         raise OSError("Windows keeps mapped files for ever")
@@ -162,7 +162,7 @@ def _own_folder() -> Path:
 def _check(folder: Path, *, mine: bool) -> None:
     """
     Raises:
-        OSError: it is no directory, is another user's, or others may write to it.
+        OSError: the path is no directory, is another user's, or others may write to it.
     """
     seen = folder.lstat()
     if not stat.S_ISDIR(seen.st_mode):

@@ -26,7 +26,7 @@ PAUSE_S = 0.0005
 """A part that is being written is read again so often, after a pause of so many seconds; it may stay so for ever, if
 its process was killed."""
 ELSEWHERE_NS = 60 * 10**9
-"""A process of another PID namespace runs if it wrote within this time."""
+"""A process of another PID namespace runs if the board was written within this time."""
 COUNTED = ("counters", "sockets", "threads")
 """Parts that hold counters."""
 
@@ -42,7 +42,7 @@ class Event:
     Args:
         number: of the event, from 1.
         at: monotonic ns.
-        member: id of the member that it is about, or 0.
+        member: id of the member concerned, or 0.
         text: one line.
     """
 
@@ -63,7 +63,7 @@ class Board:
         gauges: by name; see native/engine/posts.c.
         members: a row for each member of the view, by rank.
         events: the last ones, oldest first.
-        read_ns: monotonic ns, when it was read.
+        read_ns: monotonic ns, of reading.
         torn: parts that were being written whenever they were read: their process was killed at that.
     """
 
@@ -86,7 +86,7 @@ class Board:
 
     @property
     def alive(self) -> bool:
-        """Its process runs. In another PID namespace (a container) that is not known: it wrote a moment ago."""
+        """Its process runs. In another PID namespace (a container) the last write decides."""
         pid = self.about["pid"]
         if self.about["pids"] == pid_namespace():
             return pid > 0 and runs(pid) and self.about["started"] in ("", started(pid))
@@ -118,7 +118,7 @@ def read(path: Path) -> Board:
 
     Raises:
         OSError: the file cannot be read.
-        BoardError: it is no board of a layout that this release knows.
+        BoardError: no board of a layout that this release knows.
     """
     with open_file(path) as file:
         return _board(path, *_copy(file.fileno()))
@@ -257,7 +257,7 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     """The text about the member, with all fields that readers expect, each of its type.
 
     Raises:
-        BoardError: it is no object of JSON.
+        BoardError: no object of JSON.
     """
     try:
         said = json.loads(data) if data and not torn else {}

@@ -28,9 +28,9 @@ class Moment(NamedTuple):
     """An event in the order of all.
 
     Args:
-        view: number of the view in which it was: views order events, whatever the clocks say.
+        view: number of the member's view then: views order events, whatever the clocks say.
         wall_ns: by the clock of its machine, which orders those of one view.
-        member: where it was noted.
+        member: whose board has the event.
         text: of the event.
     """
 

@@ -1,8 +1,8 @@
 """The datagrams of the doctor, and the sockets at both ends of a path.
 
 A datagram is one line of JSON with padding behind it: ``t`` is its kind, ``token`` the client's, ``i`` a number. The
-listener answers with no more bytes than it got; only when a client has shown that it gets them at the address that it
-claims (``proof``) does it multicast for it.
+listener answers with no more bytes than came, and multicasts only for a client that has shown that answers reach its
+address (``proof``).
 """
 
 from __future__ import annotations

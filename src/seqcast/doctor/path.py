@@ -84,7 +84,7 @@ class Path:
     # ---- questions and answers
 
     def _send(self, datagram: bytes) -> bool:
-        """False: it is larger than the path is known to carry."""
+        """False: larger than the path is known to carry."""
         try:
             self._unicast.sendto(datagram, (self.host, self.port))
         except OSError as error:
