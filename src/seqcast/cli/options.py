@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from seqcast.commandline import Parser, positive, seconds, whole
-from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, TRANSPORTS, Config, derive
+from seqcast.config import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, SLOWS, TRANSPORTS, Config, derive
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
 
@@ -71,6 +71,8 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
         "--flush-unicasts", action="store_const", const=True, help="end a view with the messages to single members"
     )
     target.add_argument("--reliability", choices=RELIABILITIES, help="how lost packets are repaired (nak)")
+    target.add_argument("--slow", choices=SLOWS, help="what is done about receivers that are too slow (block)")
+    target.add_argument("--slow-s", type=seconds, metavar="S", help="for how long they may hold senders up (preset's)")
     target.add_argument("--heartbeat-s", type=seconds, metavar="S", help="between heartbeats, in seconds (preset's)")
     target.add_argument("--message-bytes-max", type=positive, metavar="N", help="of the largest message (268435456)")
 
