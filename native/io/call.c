@@ -33,6 +33,7 @@ static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
     turn->packer = sc_thread();
     if (turn->asked == turn->packer) {
         turn->asked = 0;
+        turn->talks = turn->packer;
         s->answer = 1;
     }
     sc_count(&turn->packed_at, (uint64_t)now - turn->packed_at);
@@ -211,7 +212,10 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     int urgent = sc_engine_urgent(d->engine) || sc_engine_unsent(d->engine) > before;
     /* A thread that has sent and now waits has asked a question. */
     int question = result == SC_DELIVER_NONE && sc_engine_unsent(d->engine) > 0 && d->turn.packer == sc_thread();
-    if (result == SC_DELIVER_BATCH && has_others(d, batch)) d->turn.asked = sc_thread();
+    if (result == SC_DELIVER_BATCH && has_others(d, batch)) {
+        d->turn.asked = sc_thread();
+        d->turn.talks = 0;
+    }
     sc_mutex_unlock(d->lock);
     if (credit) sc_wake_caller(d, SC_WANT_SENDABLE);
     if (urgent || question) sc_driver_flush(d, question, now);

@@ -128,6 +128,7 @@ typedef struct { /* call.c; written under the engine's lock */
     uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
     uint64_t packer; /* the thread that did */
     uint64_t asked; /* the thread that last took messages of other members: what it sends next is an answer */
+    uint64_t talks; /* the thread that has answered and taken nothing since: it waits for the next message */
 } sc_turn;
 
 typedef struct sc_driver {

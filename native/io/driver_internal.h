@@ -61,9 +61,13 @@ void sc_intake_measure(sc_driver *d);
 /* Waits at most until `until` for datagrams and receives them, runs timers, transmits what is urgent. Returns whether it was
  * woken. */
 int sc_round_run(sc_driver *d, int64_t until, int may_nap);
+/* In a conversation: polls for a moment if that pays, and handles what has come; does not wait. Returns whether something had. */
+int sc_round_poll(sc_driver *d);
 
 /* role.c. An event loop that was woken takes the role if it is to receive; sc_role_leave_loop follows. */
 int sc_role_take_for_loop(sc_driver *d);
+/* One that is about to wait takes the role if it receives already. */
+int sc_role_take_in_loop(sc_driver *d);
 void sc_role_leave_loop(sc_driver *d);
 /* Lets the event loop watch the sockets, or only for what others receive. Under `role.lock`. */
 void sc_loop_receives(sc_driver *d, int receives);

@@ -12,6 +12,7 @@ typedef struct {
     /* The load of the current period. */
     int64_t since;
     uint64_t bytes, packets, rounds;
+    int talks; /* this thread has answered, and waits for the next message */
     int64_t ordered_at; /* messages got places from us, as the sequencer, at this time */
     /* What follows from the last period. */
     int loaded;

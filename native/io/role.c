@@ -24,6 +24,7 @@ void sc_role_init(sc_role *role) {
 static int has_or_deadline(sc_driver *d, int want, uint64_t mark) {
     sc_mutex_lock(d->lock);
     int satisfied = sc_has(d, want, mark);
+    d->round.pace.talks = want == SC_WANT_DELIVERY && d->turn.talks == sc_thread();
     if (!satisfied) d->round.deadline = sc_engine_deadline(d->engine);
     sc_mutex_unlock(d->lock);
     return satisfied;
@@ -160,6 +161,18 @@ int sc_role_take_for_loop(sc_driver *d) {
     } else if (d->role.loop) {
         d->role.turns++; /* the I/O thread is to stand by */
         if (d->role.io_state == SC_IO_POLLING) sc_kick_io(d);
+    }
+    sc_mutex_unlock(&d->role.lock);
+    return taken;
+}
+
+int sc_role_take_in_loop(sc_driver *d) {
+    sc_mutex_lock(&d->role.lock);
+    int taken = d->role.loop && d->role.holder == SC_ROLE_FREE && !sc_load(&d->stop);
+    if (taken) {
+        d->role.loop_woken = sc_now(); /* what a poll finds wakes no loop, and the next message that does comes soon */
+        become_holder(d);
+        d->role.callers++;
     }
     sc_mutex_unlock(&d->role.lock);
     return taken;

@@ -122,13 +122,8 @@ static void measure(sc_driver *d, int64_t now) {
     sc_store(&d->round.loaded, d->round.pace.loaded);
 }
 
-int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
-    int urgent = 0, woken = 0;
-    sc_count(&d->counters->rounds, 1);
-    if (may_nap && d->round.pace.nap_ns > 0) nap(d, until);
-    int64_t spins = d->config.busy_poll_ns;
-    uint64_t bytes = spins > 0 ? spin(d, spins, until, &urgent) : poll_briefly(d, until, &urgent);
-    if (bytes == 0) bytes = wait_on_sockets(d, until, &woken, &urgent);
+/* What follows on receiving so many bytes: timers, flushes, and those that wait for it. */
+static void end_round(sc_driver *d, uint64_t bytes, int urgent) {
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= SC_ROUND_BYTES_MAX;
     if (sc_pace_count(&d->round.pace, bytes, now)) measure(d, now);
@@ -140,5 +135,28 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
     d->round.ran = sc_now();
     if (flushes || urgent) sc_driver_flush(d, 0, d->round.ran); /* `now` lies before all that was received */
     if (bytes || due) sc_wake_waiting(d);
+}
+
+int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
+    int urgent = 0, woken = 0;
+    sc_count(&d->counters->rounds, 1);
+    if (may_nap && d->round.pace.nap_ns > 0) nap(d, until);
+    int64_t spins = d->config.busy_poll_ns;
+    uint64_t bytes = spins > 0 ? spin(d, spins, until, &urgent) : poll_briefly(d, until, &urgent);
+    if (bytes == 0) bytes = wait_on_sockets(d, until, &woken, &urgent);
+    end_round(d, bytes, urgent);
     return woken;
+}
+
+int sc_round_poll(sc_driver *d) {
+    int urgent = 0;
+    sc_mutex_lock(d->lock);
+    d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+    d->round.pace.talks = 1;
+    uint64_t bytes = poll_briefly(d, SC_NEVER, &urgent);
+    if (bytes == 0) return 0;
+    sc_count(&d->counters->rounds, 1);
+    end_round(d, bytes, urgent);
+    return 1;
 }

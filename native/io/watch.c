@@ -24,11 +24,31 @@ void sc_driver_watch_close(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
-int sc_driver_watch(sc_driver *d) {
+/* Sets a watch unless something is there. Returns whether it is, or SC_TALKS: this thread has answered, and waits for the next message
+ * of a conversation. */
+enum { SC_TALKS = 2 };
+static int watch(sc_driver *d, int may_poll) {
     sc_mutex_lock(d->lock);
     int there = sc_load(&d->stop) || sc_has(d, SC_WANT_DELIVERY, 0);
-    d->waits.watched = !there;
+    int talks = !there && may_poll && d->turn.talks == sc_thread();
+    d->waits.watched = !there && !talks;
     sc_mutex_unlock(d->lock);
+    return talks ? SC_TALKS : there;
+}
+
+#define POLLS_MAX 4 /* other tasks of the loop wait meanwhile */
+
+/* That message often comes sooner than a thread is woken; its place in the order may come in another datagram. */
+int sc_driver_watch(sc_driver *d) {
+    int there = watch(d, 1);
+    for (int left = POLLS_MAX; there == SC_TALKS; left--) {
+        int found = sc_role_take_in_loop(d);
+        if (found) {
+            found = sc_round_poll(d);
+            sc_role_leave_loop(d);
+        }
+        there = watch(d, found && left > 1);
+    }
     return there;
 }
 
@@ -43,9 +63,13 @@ static void forget_signal(sc_driver *d) {
 
 int sc_driver_watched(sc_driver *d) {
     forget_signal(d);
-    if (sc_role_take_for_loop(d)) {
+    int taken = sc_role_take_for_loop(d);
+    if (taken) {
         sc_round_run(d, 0, 0);
         sc_role_leave_loop(d);
     }
-    return sc_driver_watch(d);
+    int there = sc_driver_watch(d);
+    /* The loop comes back at once if a socket is readable, and the I/O thread, which is to leave the role, may wait for this core. */
+    if (!there && !taken) sc_yield();
+    return there;
 }

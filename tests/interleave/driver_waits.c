@@ -57,8 +57,9 @@ typedef struct {
     uint64_t id, other;
     uint64_t delivered, of_others;
     uint64_t expected; /* messages to be delivered here */
+    uint64_t came; /* the driver's, as of the last look */
     int senders; /* that have not finished */
-    int loop; /* the reader is an event loop */
+    int loop; /* the thread that takes is an event loop */
     int busy; /* the reader works between its messages */
     int64_t lazy; /* the deadline of an ack that began when the application took something: see below */
     int left; /* threads beside the I/O thread and the script that have not ended */
@@ -118,13 +119,16 @@ static void look_at_server(const member *m, const thread *t, int i, int64_t next
     owe(DUE_CONTROL, i, t->name, t->on == &d->waits.control && told, DELAY_NS, next);
 }
 
-static void look_at_member(const member *m, int64_t next) {
+static void look_at_member(member *m, int64_t next) {
     static const char *const names[MEMBERS] = {"member 1", "member 2"};
     const sc_driver *d = &m->driver;
     int i = (int)m->id, datagrams = 0;
     int64_t late = world_time() - sc_engine_deadline(m->engine);
     for (int lane = 0; lane < SC_IO_SOCKETS && !d->closed; lane++) datagrams |= world_readable(d->io.fd[lane]);
     int works = !d->stop && !m->lock.held;
+    /* Others came since the last look: while a thread polls, no time is quiet. */
+    if (m->came != d->round.came) overdue[DUE_SOCKET][i] = 0;
+    m->came = d->round.came;
     owe(DUE_TIMER, i, names[i - 1], works && late > SLACK_NS && world_time() - late != m->lazy, STANDBY_NS, next);
     owe(DUE_SOCKET, i, names[i - 1], works && datagrams, STANDBY_NS, next);
     owe(DUE_FLUSH, i, names[i - 1], works && (d->tx.wanted || d->tx.handed), ASLEEP_NS, next);
@@ -298,15 +302,17 @@ static void wait_as_loop(member *m) {
         ppoll(&fd, 1, NULL, NULL);
 }
 
+static void take_next(member *m, sc_batch *batch) {
+    if (m->loop)
+        while (take(m, batch, 0) == SC_DELIVER_NONE && !m->driver.stop) wait_as_loop(m);
+    else
+        take(m, batch, INT64_MAX);
+}
+
 static void reader(thread *t) {
     member *m = t->arg;
     sc_batch batch = {0};
-    while (!m->driver.stop) {
-        if (m->loop)
-            while (take(m, &batch, 0) == SC_DELIVER_NONE && !m->driver.stop) wait_as_loop(m);
-        else
-            take(m, &batch, INT64_MAX);
-    }
+    while (!m->driver.stop) take_next(m, &batch);
     give_back(m, &batch);
     m->left--;
 }
@@ -322,11 +328,11 @@ static void talk(thread *t) {
             send_one(m, 0, bytes, size);
             i++;
         }
-        for (uint64_t had = m->of_others; m->of_others == had && !m->driver.stop;) take(m, &batch, INT64_MAX);
+        for (uint64_t had = m->of_others; m->of_others == had && !m->driver.stop;) take_next(m, &batch);
         if (m->id != 1 && !m->driver.stop) send_one(m, 0, bytes, size);
     }
     m->senders -= m->id == 1;
-    while (!m->driver.stop) take(m, &batch, INT64_MAX); /* its own last one */
+    while (!m->driver.stop) take_next(m, &batch); /* its own last one */
     give_back(m, &batch);
     m->left--;
 }

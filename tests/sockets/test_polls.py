@@ -1,5 +1,6 @@
-"""A sequencer in a conversation polls for a moment before it blocks, as long as that pays."""
+"""Members in a conversation, and its sequencer, poll for a moment before they block, as long as that pays."""
 
+import asyncio
 import contextlib
 import os
 import subprocess
@@ -8,7 +9,9 @@ import threading
 import time
 
 import pytest
-from members import LIMIT_S, cluster, group_of, join, output, payloads, sequencer, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, sequencer, wait_until
+
+import seqcast.aio
 
 STEPS = 400
 
@@ -52,13 +55,50 @@ def one_core_shared_with_a_computation():
 
 
 @pytest.mark.parametrize("order", ["records", "sequencer", "total-1999", "grant"])
-def test_the_sequencer_polls_and_the_others_do_not(order):
-    founder, *others = polls_of_a_conversation(order)
-    assert founder > 0 and others == [0, 0]
+def test_those_who_talk_poll_and_so_does_the_sequencer(order):
+    assert all(polls_of_a_conversation(order))
 
 
-def test_without_a_sequencer_nobody_polls():
-    assert polls_of_a_conversation("fifo") == [0, 0, 0]
+def test_a_member_that_only_listens_does_not_poll_without_an_order():
+    listener, *others = polls_of_a_conversation("fifo")
+    assert listener == 0 and all(others)
+
+
+async def polls_of_event_loops():
+    """Of three members of one loop: the first two speak in turn, the third one listens."""
+    name, settings = cluster(), {"deliver_own": False, "order": "fifo", "heartbeat_s": 10.0, "suspect_s": 60.0}
+    async with contextlib.AsyncExitStack() as left:
+        groups = [await left.enter_async_context(seqcast.aio.join(name, name=each, interface=LOOPBACK, **settings))
+                  for each in "abc"]  # fmt: skip
+        a, b, c = groups
+        while any(len(each.view) < 3 for each in groups):
+            await asyncio.sleep(0.01)
+
+        async def answer():
+            for _ in range(STEPS):
+                await b.send((await b.recv(LIMIT_S)).payload)
+
+        async def ask():
+            for i in range(STEPS):
+                await a.send(b"%d" % i)
+                assert (await a.recv(LIMIT_S)).payload == b"%d" % i
+
+        async def listen():
+            for _ in range(2 * STEPS):
+                assert await c.recv(LIMIT_S) is not None
+
+        await a.send(b"")  # the listener has answered once: that counts until it takes the next message
+        assert await b.recv(LIMIT_S) is not None and await c.recv(LIMIT_S) is not None
+        await c.send(b"")
+        assert await a.recv(LIMIT_S) is not None and await b.recv(LIMIT_S) is not None
+        before = [each.counters()["io_polls"] for each in groups]
+        await asyncio.gather(answer(), ask(), listen())
+        return [each.counters()["io_polls"] - polls for each, polls in zip(groups, before, strict=True)]
+
+
+def test_event_loops_that_talk_poll_and_one_that_listens_does_not():
+    asks, answers, listens = asyncio.run(polls_of_event_loops())
+    assert asks > 0 and answers > 0 and listens == 0
 
 
 def test_polls_that_found_something_cease_when_they_do_not():

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler here")
 class Pace(ctypes.Structure):
     _fields_ = (
         ("nap_ns_max", c_int64), ("since", c_int64), ("bytes", c_uint64), ("packets", c_uint64), ("rounds", c_uint64),
+        ("talks", c_int),
         ("ordered_at", c_int64), ("loaded", c_int), ("nap_ns", c_int64), ("nap_bytes", c_uint64), ("late_ns", c_int64),
         ("polls", c_int), ("unpolled", c_uint), ("yields_at", c_int64), ("yield_pause", c_int64),
     )  # fmt: skip
@@ -120,6 +121,17 @@ def polls(c, pace, now, times=1, found=0):
             begun += 1
             c.sc_pace_polled(byref(pace), found)
     return begun
+
+
+def test_a_thread_that_waits_for_an_answer_polls_as_a_sequencer_does(c):
+    pace = Pace(nap_ns_max=NAP)
+    assert polls(c, pace, S, times=32, found=1) == 0, "it neither orders nor talks"
+    pace.talks = 1
+    assert polls(c, pace, S, times=16) == 1, "in vain: one of 16 is tried"
+    assert polls(c, pace, S, times=16, found=1) >= 1
+    assert polls(c, pace, S, times=10, found=1) == 10
+    pace.nap_ns = NAP
+    assert polls(c, pace, S, times=32, found=1) == 0, "under load it naps"
 
 
 def test_a_sequencer_in_a_conversation_polls_as_long_as_polls_pay(c):

@@ -575,7 +575,11 @@ cdef class Driver:
         return sc_driver_watch_fd(self.d)
 
     def watch(self):
-        return sc_driver_watch(self.d) != 0
+        cdef int there = 1
+        if not self.forked:
+            with nogil:
+                there = sc_driver_watch(self.d)
+        return there != 0
 
     def watched(self):
         cdef int there = 1
