@@ -50,7 +50,7 @@ BLOCK_ROOM = 2 * GROUP_RUNS, 2 * GROUP_MESSAGES, 2 * GROUP_BYTES
 """Room in a block: a batch of the usual size fits even into a nearly full one."""
 FOREVER = float("inf")
 RETRY_S = 1.0
-"""How often a journal that a write error ended tries to say so in its closing record, and one that resumes to go on."""
+"""How often a journal that a write error ended tries to write its closing record, and one that resumes to go on."""
 ROOM_BYTES = 1 << 20
 """A journal goes on when the disk has so much room again: with less, the next rows would end it at once."""
 GAP_VIEWS_MAX = 4096
@@ -464,7 +464,7 @@ class JournalWriter:
             self._ended(segment, rows, size)
 
     def _resumed(self) -> bool:
-        """Whether there was room for a record of the gap. Waits for it for a while."""
+        """Whether there was room for a record of the gap, perhaps after a while."""
         with self._lock:
             self._condition.wait_for(lambda: self._closed or self._error is not None, RETRY_S)
             closed = self._closed
@@ -475,7 +475,7 @@ class JournalWriter:
                 raise JournalWriteError(self._error)
             gap, end = self._gap, self._idx
             assert gap is not None
-            self._gap = None  # what is delivered from now on waits until the record is written
+            self._gap = None  # rows delivered from now on wait until the record is written
         lost = end - gap.idx
         try:
             if lost:
@@ -525,7 +525,7 @@ class JournalWriter:
         written = 0
         if isinstance(item, dict):
             if item["event"] == "close":
-                self._finish_segment()  # first: if the disk does not take it, the journal is not closed yet
+                self._finish_segment()  # first: a journal is not closed before
             self._write_record(item)
         elif item is not None and item.messages:  # none: there were only unicasts
             for sender, least_ns in item.clocks().items():

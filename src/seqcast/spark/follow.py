@@ -132,7 +132,7 @@ def _stable_while_open(found: Found) -> int | None:
     view = journal.views[-1] if journal.views else None
     if view is None or view.end is not None or not _counted(journal, view) or order_of(view).prefix:
         return None
-    lacking = [gap for gap in journal.gaps if gap.end == journal.end_idx]  # what it lacks there may be transitional
+    lacking = [gap for gap in journal.gaps if gap.end == journal.end_idx]  # these rows may be transitional
     end, width = min([journal.end_idx, *(gap.idx for gap in lacking)]), 1
     begin = min(end, max([view.idx, journal.first_idx, *(gap.end for gap in journal.gaps if gap not in lacking)]))
     while True:  # from the end: transitional rows are the last of a view, and mostly there are none
@@ -172,7 +172,7 @@ class Follower:
         self._behind: dict[str, dict[str, float]] = {}
         self._behind_of: list[Found] | None = None
         self._stalls = Stalls(failover_s)
-        self._so_far: dict[int, tuple[Any, int]] = {}  # member -> what its journal shows, and how far that is stable
+        self._so_far: dict[int, tuple[Any, int]] = {}  # member -> its journal, and how far it is stable
         self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
     def all(self) -> list[Found]:

@@ -1,4 +1,4 @@
-"""Streams that stand still while others go on: what a stream waits for may never come, and its query shows no error.
+"""Streams that stand still while others go on: the next row may never come, and the query shows no error.
 
 A member whose disk is full journals nothing, and cannot say so in its journal. Two groups that were founded apart have
 nothing in common until they merge, also if their journals are in one place: the stream of one that dies does not go on
@@ -38,8 +38,8 @@ class Stalls:
         self._told = ""
 
     def why(self, offset: Mapping[str, Any], found: Sequence[Found]) -> str:
-        """Why the stream at an offset, of which nothing new comes, may wait in vain. Empty: nothing tells, or it has
-        not waited long enough."""
+        """Why the stream at an offset, of which nothing new comes, may wait in vain. Empty: nothing tells, or the
+        wait was not long enough."""
         now = time.monotonic()
         if offset != self._offset:
             self._offset, self._since, self._seen, self._why = offset, now, (), ""
