@@ -280,7 +280,7 @@ class World:
         """If members warn that none of the groups founded apart gives way, an operator ends all but one, once, and
         starts their processes again."""
         alive = [node for node in self.nodes if node.up and node.view]
-        told = any(NEITHER_GIVES_WAY in node.record.warnings for node in alive)
+        told = any(NEITHER_GIVES_WAY in text for node in alive for text in node.record.warnings)
         if self.ended or not told or len({node.record.view for node in alive}) < 2:
             return
         self.ended = True
