@@ -19,7 +19,7 @@ def test_after_a_storm_of_forged_datagrams_all_guarantees_hold(who, seeds):
         storm = Storm(calm(seed, who), who)
         result = storm.run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
-        assert result.messages > 0 and storm.sent > 20
+        assert result.messages > 0 and storm.sent > 10
         # More would let a stranger make the group send more to a third party than it sends itself.
         assert who != "stranger" or storm.evil.heard < storm.sent_bytes, f"seed {seed}: {storm.evil.heard} bytes heard"
         kinds |= storm.kinds

@@ -165,6 +165,11 @@ class EndpointSettings:
     merge_back_off_ns_max: int
     elsewhere_ns: int
 
+    @property
+    def puts_out(self) -> bool:
+        """Does the group put out a receiver that is too slow?"""
+        return ("slow", "exclude") in self.shared
+
 
 NAMED_MAX = 16
 """Members that an answer to a stranger names: so many that it is not much longer than the question."""

@@ -145,7 +145,7 @@ class Installer:
             self._left = self._stop(frame, lost, Left(view, complete=True))
             self.log.left(view)
             machines.end_lingering()
-        elif self.context.me.id in frame.survivors:
+        elif self.context.me.id in frame.survivors and self.context.settings.puts_out:
             whole = machines.participant.may_install(frame)
             self._exclude(view.view_id, SLOW.format(names), lost, "slow", frame if whole else None)
         else:

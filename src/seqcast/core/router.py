@@ -530,9 +530,10 @@ class Router:
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
     def put_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we survive its cut, it does not have us, and we did not ask to leave"""
-        me = self.context.me.id
-        return me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
+        """we survive its cut, it does not have us, we did not ask to leave, and the group puts slow receivers out"""
+        context, me = self.context, self.context.me.id
+        out = me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
+        return out and context.settings.puts_out
 
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
         """it does not have us, and either we asked to leave, and are no survivor, or only a majority continues"""
