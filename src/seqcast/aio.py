@@ -12,8 +12,10 @@ import functools
 import inspect
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -188,7 +190,7 @@ class Group(driver.AsyncSender, Uncopied):
         self._senders: Counter[asyncio.Task[Any] | None] = Counter()  # tasks for which sends wait
         self._slow = asyncio.Lock()  # held while a send waits for credit: later ones wait for the lock
         self._watch_driver()
-        group._turned = self._follow
+        group._turned = _weakly(weakref.WeakMethod(self._follow))  # `self` keeps the group: a circle otherwise
 
     def _watch_driver(self) -> None:
         self._watched = self._driver.watch_open()
@@ -261,6 +263,11 @@ class Group(driver.AsyncSender, Uncopied):
     def path(self) -> dict[str, Any]:
         """As ``seqcast.Group.path``."""
         return self.sync.path
+
+    @property
+    def board(self) -> Path | None:
+        """As ``seqcast.Group.board``."""
+        return self.sync.board
 
     def counters(self) -> dict[str, int]:
         """As ``seqcast.Group.counters``."""
@@ -552,3 +559,13 @@ async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+def _weakly(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
+    """Calls a method of an object as long as that lives, and keeps it not alive."""
+
+    def call() -> None:
+        if (found := method()) is not None:
+            found()
+
+    return call
