@@ -34,6 +34,8 @@ OTHERS = {
     "flush_unicasts": True,
     "safe": True,
     "reliability": "gossip",
+    "slow": "exclude",
+    "slow_s": 20.0,
 }
 NEEDED = {"partition": {"found": 0}}
 """What such a joiner has to set besides."""

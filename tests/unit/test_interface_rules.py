@@ -1,5 +1,6 @@
 """What follows from what a runner sees of its network interface."""
 
+from seqcast import codes
 from seqcast.core.context import Context
 from seqcast.core.machines.interface import OFFER, PATIENCE, Interface
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
@@ -31,7 +32,7 @@ class Looked(Interface):
 
 
 def news(reason):
-    return [Warn(reason), TellInterface(InterfaceChanged("eth0", reason))]
+    return [Warn(codes.INTERFACE_FAULT(reason)), TellInterface(InterfaceChanged("eth0", reason))]
 
 
 def test_a_fault_is_reported_once_and_the_sockets_are_mended_when_the_interface_is_back():
