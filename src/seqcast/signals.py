@@ -9,7 +9,7 @@ import threading
 import time
 from types import FrameType
 
-from seqcast.api.group import Group, open_groups
+from seqcast.api.group import ENDING, Group, open_groups
 from seqcast.errors import UsageError
 from seqcast.net.threads import is_ending
 
@@ -65,6 +65,7 @@ class _Leaver:
             now = time.monotonic()
             if not self._begun:
                 self._begun = now
+                ENDING.set()
                 # On another thread: the main thread may be inside a call of the group, and hold its lock.
                 # When the interpreter shuts down, it only waits for other threads, or leaves its groups already.
                 if is_ending():

@@ -336,7 +336,8 @@ class Unstopped:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="descriptors of POSIX")
-def test_send_reads_a_file_whatever_the_number_of_its_descriptor(cluster, tmp_path):
+@pytest.mark.parametrize("command", ["send", "doctor"])
+def test_a_command_works_whatever_the_numbers_of_its_descriptors(cluster, tmp_path, command):
     """`select` takes none beyond 1,023."""
     import resource
 
@@ -352,12 +353,16 @@ for _ in range(1100):
 from seqcast.cli import process
 process()
 """
-    arguments = ["send", cluster, "--interface", "lo", "--members", "1", str(tmp_path / "lines")]
+    arguments = {
+        "send": ["send", cluster, "--interface", "lo", "--members", "1", str(tmp_path / "lines")],
+        "doctor": ["doctor", "--with", "127.0.0.1"],
+    }[command]
     result = subprocess.run(
         [sys.executable, "-c", code, *arguments],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment(), timeout=LIMIT_S,
     )  # fmt: skip
-    assert result.returncode == 0 and "2 messages" in result.stderr, result.stderr
+    said = {"send": (0, "2 messages"), "doctor": (1, "127.0.0.1")}[command]
+    assert result.returncode == said[0] and said[1] in result.stdout + result.stderr, (result.stdout, result.stderr)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")

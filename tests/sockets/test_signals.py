@@ -129,6 +129,54 @@ def test_a_join_under_way_is_given_up(settings):
         assert process.returncode == 0 and time.monotonic() - begin < 4.0
 
 
+REPLICA = """
+class Machine:
+    def apply(self, operation): return operation
+    def snapshot(self, write): write(b"")
+    def restore(self, read): read()
+with seqcast.replicate(name, Machine(), name="b", interface=interface, ready_s={ready_s}, found={found}) as replica:
+    print("first", flush=True)
+    try:
+        while True:
+            replica.call(b"x", timeout=60)
+            time.sleep(0.01)
+    except seqcast.SeqcastError:
+        print("behind the loop")
+"""
+
+
+class Machine:
+    def apply(self, operation):
+        return operation
+
+    def snapshot(self, write):
+        write(b"")
+
+    def restore(self, read):
+        read()
+
+
+def test_a_replica_that_leaves_by_a_signal_does_not_join_again():
+    name = cluster()
+    with seqcast.replicate(name, Machine(), name="a", interface=LOOPBACK, found=2, ready_s=0.0) as a:
+        with started(name, leave_on_signals(NEVER_S), REPLICA.format(ready_s=LIMIT_S, found=2)) as process:
+            assert process.stdout.readline() == "first\n" and a.wait_ready(LIMIT_S)
+            together = a.group.view.view_id.counter
+            process.send_signal(signal.SIGTERM)
+            assert process.communicate(timeout=LIMIT_S) == ("behind the loop\n", "") and process.returncode == 0
+            wait_until(lambda: len(a.group.view) == 1)
+        assert a.group.view.view_id.counter == together + 1
+
+
+def test_a_replica_that_waits_for_others_gives_up_at_a_signal():
+    with started(cluster(), leave_on_signals(NEVER_S), REPLICA.format(ready_s=0.5, found=2)) as process:
+        assert process.stdout.readline() == "first\n"
+        begin = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.communicate(timeout=LIMIT_S) == ("behind the loop\n", "")
+        assert process.returncode == 0 and time.monotonic() - begin < 4.0
+
+
 def test_a_signal_that_python_notices_late_ends_a_join():
     """It came just before the main thread began to wait, so that it interrupts no wait."""
     late = JOINING.replace("{settings}", "discovery_s=60").replace(

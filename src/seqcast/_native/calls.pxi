@@ -118,7 +118,6 @@ cdef extern from "pythread.h" nogil:
     unsigned long PyThread_get_thread_ident()
 
 
-
 class Ended(Exception):
     """The last event of the stream was taken."""
 

@@ -42,7 +42,8 @@ from seqcast.errors import NotMember, UsageError
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
 DEF WATCH_NS = 5_000_000  # the same of a sender that looks for what it must receive
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
-LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20  # beside the results of native/engine/engine.h and native/io/driver.h
+# Beside the results of native/engine/engine.h and native/io/driver.h.
+LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20
 
 
 # What `Receiver._keep` returns: another thread receives; what comes is kept; so much is that nothing more may be.

@@ -152,6 +152,10 @@ def join(
     return group
 
 
+ENDING = threading.Event()
+"""``leave_on_signals`` was told to end the process: what joins again by itself no longer does."""
+
+
 def open_groups() -> list[Group]:
     """The groups that this process has joined, or is joining, and has not left."""
     return list(_open.values())

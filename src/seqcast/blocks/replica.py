@@ -15,7 +15,7 @@ import seqcast.codes as codes
 from seqcast._native.engine import Message
 from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
-from seqcast.api.group import Group, join
+from seqcast.api.group import ENDING, Group, join
 from seqcast.arguments import check_name, deadline_of, nanoseconds
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.log import FORGOTTEN, Answer, Applied, Counters, Log, Machine
@@ -362,7 +362,7 @@ class Replica(Closing, Generic[M]):
         failure: BaseException = NotReady("this replica was closed")
         try:
             self._joining.begin()
-            while not self._closing:
+            while not self._is_over():
                 group = self._join()
                 if group is None:
                     break
@@ -386,13 +386,13 @@ class Replica(Closing, Generic[M]):
             call.done()
 
     def _join(self) -> Group | None:
-        """Joins the group, again and again; None: this replica is closed.
+        """Joins the group, again and again; None: this replica is closed, or the process ends.
 
         A replica that was in the group before knows that the group exists, so it never founds another one: it would be
         one beside the majority that continued without it.
         """
         config = self._config.replace(found=0) if self._was_member else self._config
-        while not self._closing:
+        while not self._is_over():
             try:
                 group = join(self.cluster, name=self._name, state=_Part(self), config=config)
                 self._me = group.member.id
@@ -408,19 +408,22 @@ class Replica(Closing, Generic[M]):
                 return group
         return None
 
+    def _is_over(self) -> bool:
+        return self._closing or ENDING.is_set()
+
     def _note(self, why: str) -> None:
         with self._lock:
             self._why = why
 
     def _pause(self, seconds: float) -> None:
         with self._lock:
-            self._lock.wait_for(lambda: self._closing, seconds)
+            self._lock.wait_for(self._is_over, seconds)
 
     def _joined(self, group: Group) -> None:
         with self._lock:
             self._group, self._was_member, self._why = group, True, ""
             answered = self._outbox.rejoined(self._log)
-            closing, message = self._closing, self._outbox.compose()
+            closing, message = self._is_over(), self._outbox.compose()
             self._lock.notify_all()
         if closing:
             group.leave()

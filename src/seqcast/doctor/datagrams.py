@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import selectors
 import socket
 import struct
 import sys
@@ -107,3 +108,11 @@ def address_towards(host: str, port: int) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         asked.connect((host, port))
         return str(asked.getsockname()[0])
+
+
+def readable(sockets: list[socket.socket], seconds: float) -> list[socket.socket]:
+    """Those of the sockets that have a datagram within a time. (``select`` takes no descriptor beyond 1,023.)"""
+    with selectors.DefaultSelector() as selector:
+        for each in sockets:
+            selector.register(each, selectors.EVENT_READ)
+        return [key.fileobj for key, _ in selector.select(seconds) if isinstance(key.fileobj, socket.socket)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
 import socket
 import time
 from collections import OrderedDict
@@ -22,6 +21,7 @@ from seqcast.doctor.datagrams import (
     multicast_receiver,
     multicast_sender,
     pack,
+    readable,
     unicast_socket,
     unpack,
     whole_only,
@@ -72,7 +72,7 @@ class Listener:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             open_now = [each for each in (self._unicast, self._multicast) if each is not None]
-            for ready in select.select(open_now, [], [], min(left, SLICE_S))[0]:
+            for ready in readable(open_now, min(left, SLICE_S)):
                 with contextlib.suppress(OSError):  # of an earlier answer: that port is closed now
                     datagram, source = ready.recvfrom(BYTES_MAX)
                     self._take(datagram, source, multicast=ready is self._multicast)

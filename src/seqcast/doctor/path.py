@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import secrets
-import select
 import socket
 import time
 from collections.abc import Generator, Iterator
@@ -21,6 +20,7 @@ from seqcast.doctor.datagrams import (
     multicast_receiver,
     multicast_sender,
     pack,
+    readable,
     unicast_socket,
     unpack,
     whole_only,
@@ -97,7 +97,7 @@ class Path:
     def _received(self, of: socket.socket, seconds: float) -> Iterator[dict[str, Any]]:
         """The fields of our datagrams that come within a time; more may have come already."""
         end = time.monotonic() + seconds
-        while select.select([of], [], [], max(0.0, end - time.monotonic()))[0]:
+        while readable([of], max(0.0, end - time.monotonic())):
             try:
                 datagram = of.recv(BYTES_MAX)
             except OSError:  # a closed port
