@@ -10,6 +10,7 @@ from seqcast.blocks.leader import Leader, on_leader
 from seqcast.blocks.lock import Lock
 from seqcast.blocks.log import Machine
 from seqcast.blocks.replica import Guarantee, Replica, replicate
+from seqcast.blocks.rpc import Reply, Rpc
 
 __all__ = [
     "ABSENT",
@@ -23,6 +24,8 @@ __all__ = [
     "Parts",
     "Replica",
     "ReplicatedDict",
+    "Reply",
+    "Rpc",
     "on_leader",
     "replicate",
 ]

@@ -95,16 +95,27 @@ def replicate(
     for function in ("apply", "snapshot", "restore"):
         if not callable(getattr(machine, function, None)):
             raise UsageError(f"machine={machine!r} must have the functions apply, snapshot and restore")
-    config = _settings(Config.from_environment() if config is None else config, dict(settings))
+    config = Config.from_environment() if config is None else config
+    config = checked_settings("a replica", config, dict(settings))
     replica = Replica(cluster, machine, name, config)
     replica._start(nanoseconds(ready_s) / 1e9)
     return replica
 
 
-def _settings(config: Config, settings: dict[str, Any]) -> Config:
+def checked_settings(who: str, config: Config, settings: dict[str, Any]) -> Config:
+    """The config of a block's group.
+
+    Args:
+        who: the block, for the error.
+        config: what the settings change.
+        settings: by name.
+
+    Raises:
+        ConfigError: one of them is wrong, or contradicts `NEEDED`.
+    """
     for key, value in NEEDED.items():
         if settings.get(key, value) != value:
-            raise ConfigError(f"{key}={settings[key]!r}: a replica needs {key}={value!r}")
+            raise ConfigError(f"{key}={settings[key]!r}: {who} needs {key}={value!r}")
     return config.replace(**{"ack_delay_s": min(config.ack_delay_s, ACK_DELAY_S), **settings, **NEEDED})
 
 

@@ -1,0 +1,486 @@
+"""Requests: a member asks others, and gets an answer, or a reason why there is none, from each."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import seqcast.codes as codes
+from seqcast._native.engine import Message
+from seqcast.api.group import Group, join
+from seqcast.arguments import deadline_of, left_until
+from seqcast.blocks.closing import Closing
+from seqcast.blocks.codec import Codec, codec_of
+from seqcast.blocks.replica import NEEDED, checked_settings
+from seqcast.config import Config
+from seqcast.errors import NotInView, NotMember, NotReady, SendTimeout, Undecided, UsageError
+from seqcast.events import Excluded
+from seqcast.types import MEMBERS_MAX, Member, View, ViewId
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from seqcast.api.receiving import Event
+    from seqcast.config.keywords import Settings
+
+log = logging.getLogger("seqcast")
+
+QUESTIONS_MAX = 1024
+QUESTION_BYTES_MAX = 64 << 20
+"""So many questions, at most, and so many bytes of them unless a single one is larger, wait for the handler of a
+member; it refuses more at once."""
+ASKS_MAX = 4096
+"""So many calls of ``ask``, at most, wait on one member."""
+TEXT_MAX = 4096
+"""Characters of an error's text that travel."""
+ANSWER_S = 1.0
+"""How long a member that answers waits for room at the asker: later questions wait behind it."""
+_HEAD = struct.Struct("<BBQH")
+"""Version, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
+payload; of an answer its value, or the error's type and text as JSON of two strings, all by a codec."""
+_VERSION = 1
+_QUESTION, _VALUE, _ERROR = range(3)
+_ERRORS = codec_of("json")
+
+Kind = Literal["answered", "failed", "gone", "unanswered"]
+
+
+class Reply(NamedTuple):
+    """The reply of one member to a question.
+
+    Args:
+        kind: "answered": it has a ``value``; "failed": the handler raised, or the member refused the question;
+            "gone": the member left the view before its answer came; "unanswered": it had not answered when ``ask``
+            returned, after ``timeout`` or after the ``first`` others.
+        value: the answer of the handler; None unless "answered".
+        error_type: name of the class of the exception; "" unless "failed".
+        text: text of the exception; "" unless "failed".
+    """
+
+    kind: Kind
+    value: Any = None
+    error_type: str = ""
+    text: str = ""
+
+
+@dataclass
+class Counters:
+    """Questions and answers of one member."""
+
+    answered: int = 0
+    """Questions for which the handler returned an answer."""
+    failed: int = 0
+    """Questions for which it raised, or returned a value that the codec cannot carry, or that is too large."""
+    refused: int = 0
+    """Questions that were refused because as many waited as may (``QUESTIONS_MAX``, ``QUESTION_BYTES_MAX``)."""
+    cancelled: int = 0
+    """Questions without an answer, because the asker, or this member, was no longer in the group."""
+    unsent: int = 0
+    """Answers that found no room at the asker in time, and errors that are larger than a message may be."""
+    late: int = 0
+    """Answers to this member that no ``ask`` waited for, or not from their sender."""
+    malformed: int = 0
+    """Messages that are neither questions nor answers, or that the codec cannot read."""
+    asks_refused: int = 0
+    """Calls of ``ask`` that were refused because ``ASKS_MAX`` others waited."""
+
+
+@dataclass
+class _Ask:
+    """A question of this member.
+
+    Args:
+        members: those asked, by rank; a guess until the question has its place.
+        limit: how many of the view are asked, by rank; None: all.
+        first: so many answers suffice; None: all are wanted.
+        since: the view in which they were asked; None: the question has no place in the stream yet.
+    """
+
+    members: Sequence[Member]
+    limit: int | None
+    first: int | None
+    since: ViewId | None
+    replies: dict[int, Reply] = field(default_factory=dict)  # by the member's id
+    why: str = ""  # no more replies can come
+    done: threading.Event = field(default_factory=threading.Event)
+
+    def place(self, view: View) -> None:
+        """The question was delivered in this view."""
+        self.members, self.since = view.members[: self.limit], view.view_id
+        self.look()
+
+    def take(self, sender: int, reply: Reply) -> bool:
+        """An answer; False: nobody waits for it."""
+        if sender in self.replies or len(self.replies) >= MEMBERS_MAX:
+            return False
+        if self.since is not None and all(member.id != sender for member in self.members):
+            return False
+        self.replies[sender] = reply
+        self.look()
+        return True
+
+    def enter(self, view: View) -> None:
+        """The next view of the stream, which may be older than one in which a single member was asked."""
+        if self.since is not None and view.view_id > self.since:
+            for member in self.members:
+                if view.rank(member.id) < 0:
+                    self.replies.setdefault(member.id, Reply("gone"))
+            self.look()
+
+    def end(self, why: str) -> None:
+        if not self.done.is_set():
+            self.why = why
+            self.done.set()
+
+    def look(self) -> None:
+        """Ends the wait if there is nothing more to wait for."""
+        if self.since is None:
+            return
+        came = [self.replies[member.id] for member in self.members if member.id in self.replies]
+        answers = sum(reply.kind == "answered" for reply in came)
+        if len(came) == len(self.members) or (self.first is not None and answers >= self.first):
+            self.done.set()
+
+    def result(self) -> dict[Member, Reply]:
+        return {member: self.replies.get(member.id, Reply("unanswered")) for member in self.members}
+
+
+class _Question(NamedTuple):
+    asker: Member
+    number: int
+    payload: Any
+    size: int
+
+
+class Rpc(Closing):
+    """Requests in a group: each member may ask all others, itself included, and answers by its handler, for all
+    questions to the group in one order::
+
+        with Rpc("workers", lambda question: question * 2, name="a", found=2) as rpc:
+            for member, reply in rpc.ask(21).items():
+                print(member, reply.kind, reply.value)
+
+    The group belongs to the block: nobody else receives from it, or sends to it. An excluded member joins again by
+    itself. ``ask`` may be called from several threads.
+
+    Args:
+        group: name of the group to join; or a group, joined with ``partition="primary"`` and ``safe=True``, from which
+            nobody has received.
+        handler: gets the payload of a question, and returns the answer; the codec must carry both. It runs on one
+            thread of the block, for one question after the other, so a slow one delays all later questions. The asker
+            is told the type and the text of an exception. None: this member only asks, and refuses questions.
+        codec: "json", "msgpack" (``pip install 'seqcast[msgpack]'``), or an object with ``dumps`` and ``loads``; the
+            same on every member.
+        name, config, settings: as for ``join``, with a name of a group. ``partition="primary"`` and ``safe=True`` are
+            set.
+
+    Attributes:
+        group: the group, for its ``view``, ``member`` and ``status``.
+        counters: questions and answers of this member so far.
+
+    Raises:
+        ConfigError: the codec is none, or a setting is wrong or contradicts the block.
+        UsageError: settings were given for a group that is joined already.
+        JoinTimeout: as for ``join``.
+    """
+
+    def __init__(
+        self,
+        group: Group | str,
+        handler: Callable[[Any], Any] | None = None,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+        config: Config | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self._codec = codec_of(codec)
+        self._handler = handler
+        self.counters = Counters()
+        if isinstance(group, Group):
+            if settings or name is not None or config is not None:
+                raise UsageError("the group is joined already: give its name and its settings to join")
+            checked_settings("Rpc", group.config, {key: getattr(group.config, key) for key in NEEDED})
+            self.group = group
+        else:
+            config = Config.from_environment() if config is None else config
+            config = checked_settings("Rpc", config, dict(settings))
+            self.group = join(group, name=name, config=config, rejoin=True)
+        self._lock = threading.Condition()
+        # Under `_lock`:
+        self._asks: dict[int, _Ask] = {}
+        self._next = secrets.randbits(63)
+        self._why = ""  # it is over
+        self._questions: deque[_Question] = deque()
+        self._waiting: list[_Question] = []  # transitional: until a view with this member
+        self._held = 0  # bytes of both
+        self._present: frozenset[int] = frozenset(member.id for member in self.group.view)
+        # Of the thread that receives:
+        self._view = self.group.view
+        cluster = self.group.cluster
+        self._answering = threading.Thread(target=self._answer_all, name=f"seqcast-rpc-answer-{cluster}", daemon=True)
+        self._receiving = threading.Thread(target=self._receive, name=f"seqcast-rpc-{cluster}", daemon=True)
+        self._answering.start()
+        self._receiving.start()
+
+    # ---- asking
+
+    def ask(
+        self, payload: Any, *, to: Member | str | int = "all", first: int | None = None, timeout: float | None = 5.0
+    ) -> dict[Member, Reply]:
+        """Asks members, and waits for their replies. A question to several travels as a message to the group: all
+        handlers take such questions in one order.
+
+        Args:
+            payload: the question, for the handlers.
+            to: "all": the members of the view in which the question is delivered, this one included; a number: so many
+                of them, by rank; a member, or its name: that one alone.
+            first: returns after so many answers, errors not counted. None: waits for all that are still in the view.
+            timeout: seconds for the whole call; None: no limit.
+
+        Returns:
+            A reply for each member that was asked, by rank. Members that leave the view are not waited for.
+
+        Raises:
+            SendTimeout: the question could not be sent within ``timeout``; no member gets it.
+            NotInView: no member of the view has this name, or the member is not in the view.
+            NotMember: this member is not in the group now.
+            Undecided: this member left or was excluded while it waited; handlers may have run.
+            NotReady: the block was closed, or has failed; or ``ASKS_MAX`` calls wait already.
+            UsageError: an argument is none of these, the question is too large, or a handler of this block asks: its
+                own answer would wait behind it.
+            Exception: what the codec raised.
+        """
+        deadline = deadline_of(timeout)
+        if threading.current_thread() is self._answering:
+            raise UsageError("a handler cannot ask, as answers would wait behind it: ask on another thread")
+        if first is not None:
+            _check_number("first", first)
+        data = self._codec.dumps(payload)
+        self._refuse_over()
+        ask, receiver = self._asked(to, first)
+        with self._lock:
+            self._refuse_over()
+            if len(self._asks) >= ASKS_MAX:
+                self.counters.asks_refused += 1
+                raise NotReady(f"{ASKS_MAX} calls of ask wait already: wait for some of them, or set a shorter timeout")
+            number = self._next = (self._next + 1) % (1 << 64)
+            self._asks[number] = ask
+        try:
+            message = _HEAD.pack(_VERSION, _QUESTION, number, ask.limit or 0) + data
+            self.group.send(message, to=receiver, timeout=left_until(deadline))
+            left = left_until(deadline)
+            ask.done.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+        finally:
+            with self._lock:
+                del self._asks[number]
+        if ask.why:
+            error = Undecided(f"the question was sent, and may have been answered or not: {ask.why}")
+            error.sent = 1
+            raise error
+        return ask.result()
+
+    def _asked(self, to: Member | str | int, first: int | None) -> tuple[_Ask, Member | None]:
+        """The question, and the single receiver of its message; None: the group."""
+        view = self.group.sending_view
+        if isinstance(to, int):
+            _check_number("to", to)
+            limit = min(to, MEMBERS_MAX)
+            return _Ask(view.members[:limit], limit, first, None), None
+        if to == "all":
+            return _Ask(view.members, None, first, None), None
+        if isinstance(to, str):
+            found = [member for member in view if member.name == to]
+            if len(found) != 1:
+                raise NotInView(f"{len(found)} members of the {view} are named {to!r}: ask a Member of group.view")
+            to = found[0]
+        if not isinstance(to, Member):
+            raise UsageError(f"to={to!r} must be 'all', a number of members, a Member of group.view, or its name")
+        return _Ask((to,), None, first, view.view_id), to
+
+    def _refuse_over(self) -> None:
+        if self._why:
+            raise NotReady(f"this Rpc cannot ask any more: {self._why}")
+
+    # ---- receiving
+
+    def _receive(self) -> None:
+        why = "the block has failed"
+        try:
+            while True:
+                self._take(self.group.next_event())
+        except NotMember as error:
+            why = str(error)
+        except BaseException as error:
+            why = f"the block has failed: {error!r}"
+            log.exception(codes.CALLBACK_FAILED("the requests of %s have failed"), self.group.cluster)
+        finally:
+            self._end(why)
+            self.group.leave(0)
+
+    def _take(self, event: Event | None) -> None:
+        if isinstance(event, Message):
+            self._message(event)
+        elif isinstance(event, View):
+            self._view = event
+            with self._lock:
+                self._present = frozenset(member.id for member in event)
+                self._questions += self._waiting
+                self._waiting = []
+                for ask in self._asks.values():
+                    ask.enter(event)
+                self._lock.notify_all()
+        elif isinstance(event, Excluded):
+            with self._lock:
+                self._cut_off(event.reason)
+
+    def _message(self, message: Message) -> None:
+        try:
+            version, kind, number, limit = _HEAD.unpack_from(message.payload)
+            data = message.payload[_HEAD.size :]
+            if version != _VERSION or kind not in (_QUESTION, _VALUE, _ERROR):
+                raise ValueError("of another version or kind")
+            if kind == _QUESTION:
+                question = _Question(message.sender, number, self._codec.loads(data), len(data))
+            elif message.unicast:
+                reply = self._read(kind, data)
+            else:
+                raise ValueError("an answer to the group")
+        except Exception:  # the codec may raise any
+            self.counters.malformed += 1
+            return
+        if kind == _QUESTION:
+            self._asked_by(message, question, limit)
+        else:
+            with self._lock:
+                ask = self._asks.get(number)
+                if ask is None or not ask.take(message.sender.id, reply):
+                    self.counters.late += 1
+
+    def _read(self, kind: int, data: bytes) -> Reply:
+        """
+        Raises:
+            Exception: it is none.
+        """
+        if kind == _VALUE:
+            return Reply("answered", self._codec.loads(data))
+        name, text = _ERRORS.loads(data)
+        if not (isinstance(name, str) and isinstance(text, str)):
+            raise TypeError("type and text of an error are strings")
+        return Reply("failed", None, name[:TEXT_MAX], text[:TEXT_MAX])
+
+    def _asked_by(self, message: Message, question: _Question, limit: int) -> None:
+        """A question was delivered."""
+        me = self.group.member.id
+        with self._lock:
+            if not message.unicast:
+                ask = self._asks.get(question.number) if message.sender.id == me else None
+                if ask is not None:
+                    ask.place(self._view)
+                if limit and self._view.rank(me) >= limit:
+                    return
+            if self._why:
+                return
+            waiting = len(self._questions) + len(self._waiting)
+            full = waiting >= QUESTIONS_MAX or (waiting > 0 and self._held + question.size > QUESTION_BYTES_MAX)
+            if full:
+                self.counters.refused += 1
+            else:
+                self._held += question.size
+                (self._waiting if message.transitional or self._waiting else self._questions).append(question)
+                self._lock.notify_all()
+        if full:
+            self._send(question, _ERROR, _error("NotReady", f"{waiting} questions wait already"), 0.0)
+
+    # ---- answering
+
+    def _answer_all(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._questions or self._why)
+                if self._why:
+                    return
+                question = self._questions.popleft()
+                self._held -= question.size
+                if question.asker.id not in self._present:
+                    self.counters.cancelled += 1
+                    continue
+            self._send(question, *self._answer(question), ANSWER_S)
+
+    def _answer(self, question: _Question) -> tuple[int, bytes]:
+        """Kind and data of the answer."""
+        try:
+            if self._handler is None:
+                raise NotReady("this member has no handler")
+            data = self._codec.dumps(self._handler(question.payload))
+            if len(data) + _HEAD.size > self.group.config.message_bytes_max:
+                raise UsageError(f"the answer has {len(data)} bytes, more than message_bytes_max")
+            self.counters.answered += 1
+            return _VALUE, data
+        except BaseException as error:  # also SystemExit: the asker is told, and later questions are answered
+            self.counters.failed += 1
+            return _ERROR, _error(type(error).__name__, _text(error))
+
+    def _send(self, question: _Question, kind: int, data: bytes, timeout: float) -> None:
+        with self._lock:
+            if self._why:
+                return
+        cancelled = unsent = 0
+        try:
+            self.group.send(_HEAD.pack(_VERSION, kind, question.number, 0) + data, to=question.asker, timeout=timeout)
+        except (NotInView, NotMember):
+            cancelled = 1
+        except (SendTimeout, UsageError):
+            unsent = 1
+        with self._lock:
+            self.counters.cancelled += cancelled
+            self.counters.unsent += unsent
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Leaves the group, and answers nothing any more. Calls of ``ask`` that wait raise ``Undecided``. A handler
+        that runs is waited for, up to ``leave_timeout_s``. A second call does nothing."""
+        self._end("it was closed")
+        self.group.leave()
+        for thread in (self._receiving, self._answering):
+            if thread is not threading.current_thread():
+                thread.join(self.group.config.leave_timeout_s)
+        self.group.close_journal()
+
+    def _end(self, why: str) -> None:
+        with self._lock:
+            self._why = self._why or why
+            self._cut_off(why)
+
+    def _cut_off(self, why: str) -> None:
+        """This member is in the group no longer. Under the lock."""
+        self.counters.cancelled += len(self._questions) + len(self._waiting)
+        self._questions.clear()
+        self._waiting, self._held = [], 0
+        self._present = frozenset()
+        for ask in self._asks.values():
+            ask.end(why)
+        self._lock.notify_all()
+
+
+def _check_number(what: str, number: object) -> None:
+    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+        raise UsageError(f"{what}={number!r} must be a number of members, 1 or more")
+
+
+def _error(name: str, text: str) -> bytes:
+    return _ERRORS.dumps([name[:TEXT_MAX], text[:TEXT_MAX]])
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text could not be made)"
