@@ -116,7 +116,8 @@ def _check_end(record: Record, last: Stay, together: Sequence[Stay], unseen: boo
     if named and record.left is not None and record.left.complete:
         yield f"leave: {record} was told that all is delivered, and {ends}"
     # Numbers of messages that were delivered, or told to be lost by a merge, before the last view.
-    own = ((at, entry) for at, entry in enumerate(record.log) if _own(entry, record) and entry not in last.delivered)
+    late = set(last.delivered)
+    own = ((at, entry) for at, entry in enumerate(record.log) if _own(entry, record) and entry not in late)
     earlier = [(at, entry.counter) for at, entry in own]
     begin, floor = (earlier[-1][0], earlier[-1][1] + 1) if earlier else (0, 0)
     floor += sum(
