@@ -185,5 +185,5 @@ def test_tasks_go_on_receiving():
 
 def test_a_program_in_c_cannot_have_a_handle_of_it(pair):
     _, b = pair
-    with pytest.raises(seqcast.UsageError, match="rejoin=True"):
+    with pytest.raises(seqcast.UsageError, match="rejoin=False"):
         Handle(b)
