@@ -25,7 +25,7 @@ def test_a_digest_ends_where_the_deliveries_do(order):
             digest = group.digest()
             assert list(digest) == list(group.view.members) and set(last) == set(digest)
             for sender, marks in digest.items():
-                assert marks.received >= marks.delivered >= last[sender], "records, and grants of places, are packets, too"
+                assert marks.received >= marks.delivered >= last[sender], "records and grants are packets, too"
                 assert order in {"records", "grant"} or marks.delivered == last[sender]
         wait_until(lambda: all(marks.stable == marks.delivered for marks in groups[0].digest().values()))
 
