@@ -1,9 +1,15 @@
-/* Shared by all parts: members by id, and jitter. */
+/* Shared by all parts: members by id and by address, and jitter. */
 #include "engine/internal.h"
 
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
         if (e->view.ids[r] == id) return e->peers[r];
+    return NULL;
+}
+
+const sc_peer *sc_peer_at(const sc_engine *e, const sc_address *address) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        if (sc_same_address(address, &e->peers[r]->address)) return e->peers[r];
     return NULL;
 }
 

@@ -60,8 +60,8 @@ typedef struct sc_engine sc_engine;
 sc_engine *sc_engine_new(const sc_config *config); /* NULL without memory */
 void sc_engine_free(sc_engine *e);
 sc_slab_pool *sc_engine_pool(sc_engine *e);
-/* Before the first datagram: what this member sends is sealed with the first of these secrets, and only what is sealed with one of
- * them is received. 0, or -1 without memory. */
+/* Called before the first datagram: this member seals its datagrams with the first of these secrets, and receives only datagrams
+ * that are sealed with one of them. 0, or -1 without memory. */
 int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
@@ -342,10 +342,10 @@ enum {
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
     SC_EVENT_FOREIGN = 9, /* a datagram of another wire version was dropped: the first SC_FOREIGN_SIGNS times */
     SC_EVENT_OFFERS = 10, /* packets wait for the order policy: sc_engine_offers */
-    SC_EVENT_TOO_SLOW = 13, /* a result of sc_engine_too_slow has changed */
     SC_EVENT_HOLDUP = 11, /* senders wait for `sender`, which may be this member: evidence, rate, took */
     SC_EVENT_KEY =
-        12 /* what `from` sends is not sealed as this member does it: evidence, and in `rate` how often in a row */
+        12, /* a datagram of `from` is sealed otherwise than ours: evidence, and in `rate` how many in a row */
+    SC_EVENT_TOO_SLOW = 13 /* a result of sc_engine_too_slow has changed */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3

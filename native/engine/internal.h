@@ -109,6 +109,7 @@ struct sc_engine {
 
 /* base/base.c */
 sc_peer *sc_find_peer(sc_engine *e, uint64_t id);
+const sc_peer *sc_peer_at(const sc_engine *e, const sc_address *address); /* NULL: no member of the view is there */
 uint64_t sc_random(sc_engine *e);
 
 static inline void sc_may_send(sc_engine *e) { e->sendable++; }
@@ -117,6 +118,10 @@ static inline int sc_same_address(const sc_address *a, const sc_address *b) {
 }
 /* Streams between two members live as long as both are members, across views; all others belong to one view. */
 static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
+/* Does what this member has taken count for credit and stability? */
+static inline int sc_counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
+/* Is a view change, or a pause, the reason why senders wait? */
+static inline int sc_is_closing(const sc_engine *e) { return e->cut.gate_closed || e->cut.paused || e->cut.set; }
 static inline sc_peer *sc_self(sc_engine *e) { return e->peers[e->view.rank]; }
 /* The own number after which the packets of member `rank` continue in this view. */
 static inline uint64_t sc_number_base(const sc_engine *e, uint32_t rank) {

@@ -56,13 +56,6 @@ static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size
            spend(&e->intake.strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
 }
 
-/* Is this the address of a member? */
-static int is_members(const sc_engine *e, const sc_address *from) {
-    for (uint32_t r = 0; r < e->view.n; r++)
-        if (sc_same_address(from, &e->peers[r]->address)) return 1;
-    return 0;
-}
-
 /* ---- data packets -------------------------------------------------------------------------------------------- */
 
 static int drop(uint64_t *counter) {
@@ -179,7 +172,7 @@ static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, 
  * holder that serves it for a departed sender: that is no sign of life of the sender. */
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
     if (peer && !sc_same_address(from, &peer->address) &&
-        ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !is_members(e, from)))
+        ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, from)))
         return drop(&e->counters->drop_address);
     int limited = type == SC_TYPE_CONTROL || (type == SC_TYPE_PING && !peer);
     return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters->drop_rate) : 1;
@@ -278,7 +271,7 @@ static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
     if (event) event->rate = odd->signs;
 }
 
-/* What comes from there is sealed as ours is: the odd one before it was damaged. */
+/* A datagram from this source is sealed as ours are, so the odd one before it was damaged. */
 static void note_sound(sc_engine *e, const uint8_t *p, const sc_address *from) {
     sc_odd_source *odd = e->intake.n_odd && !sc_has_seqno(p) ? odd_source(e, from) : NULL;
     if (odd && odd->signs < SC_KEY_SIGNS) odd->signs = 0;

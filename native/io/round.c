@@ -85,6 +85,12 @@ static uint64_t spin(sc_driver *d, int64_t ns, int64_t until, int *urgent) {
     return bytes;
 }
 
+static void read_deadline(sc_driver *d) {
+    sc_mutex_lock(d->lock);
+    d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+}
+
 static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
     if (!sc_pace_polls(&d->round.pace, until, sc_now())) return 0;
     uint64_t bytes = spin(d, SC_PACE_POLL_NS, until, urgent);
@@ -100,9 +106,7 @@ static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
 static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int64_t end = sc_earlier(until, d->round.deadline);
     sc_store(&d->waits.sleep_until, end);
-    sc_mutex_lock(d->lock);
-    d->round.deadline = sc_engine_deadline(d->engine);
-    sc_mutex_unlock(d->lock);
+    read_deadline(d);
     end = sc_earlier(end, d->round.deadline);
     sc_store(&d->waits.untimed, end);
     if (end < sc_load(&d->waits.minded_from)) sc_store(&d->waits.untimed, 0);
@@ -150,9 +154,7 @@ int sc_round_run(sc_driver *d, int64_t until, int may_nap) {
 
 int sc_round_poll(sc_driver *d) {
     int urgent = 0;
-    sc_mutex_lock(d->lock);
-    d->round.deadline = sc_engine_deadline(d->engine);
-    sc_mutex_unlock(d->lock);
+    read_deadline(d);
     d->round.pace.talks = 1;
     uint64_t bytes = poll_briefly(d, SC_NEVER, &urgent);
     if (bytes == 0) return 0;

@@ -24,9 +24,9 @@ void sc_driver_watch_close(sc_driver *d) {
     sc_mutex_unlock(&d->role.lock);
 }
 
-/* Sets a watch unless something is there. Returns whether it is, or SC_TALKS: this thread has answered, and waits for the next message
- * of a conversation. */
-enum { SC_TALKS = 2 };
+enum { SC_TALKS = 2 }; /* this thread has answered, and waits for the next message of a conversation */
+
+/* Sets a watch unless something is there, or this thread talks. Returns whether something is, or SC_TALKS. */
 static int watch(sc_driver *d, int may_poll) {
     sc_mutex_lock(d->lock);
     int there = sc_load(&d->stop) || sc_has(d, SC_WANT_DELIVERY, 0);

@@ -72,7 +72,7 @@ static int tail(sc_engine *e, int64_t now) {
     if (!sc_is_sequencer(e) || t->repaired == last) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
-        if (!t->entered[r] || peer->cut.lost || peer->cut.uncounted) continue;
+        if (!t->entered[r] || !sc_counts(peer)) continue;
         if (peer->credit.acked.delivered >= last || peer->credit.acked.received >= last) continue;
         if (!sc_again_unasked(e, peer, last, now)) break;
         lacking++;

@@ -104,7 +104,7 @@ static uint64_t receivers_least(const sc_engine *e, uint64_t *consumed, uint64_t
         const sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
         if (peer->credit.acked.delivered < delivered) delivered = peer->credit.acked.delivered;
-        if (peer->cut.lost || peer->cut.uncounted) continue;
+        if (!sc_counts(peer)) continue;
         *consumed = sc_least(*consumed, peer->credit.consumed);
         *limit = sc_least(*limit, peer->credit.limit);
     }
@@ -209,7 +209,7 @@ int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     uint64_t least = e->credit.self;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
-        if (r == e->view.rank || peer->cut.lost || peer->cut.uncounted || peer->credit.consumed > least) continue;
+        if (r == e->view.rank || !sc_counts(peer) || peer->credit.consumed > least) continue;
         least = peer->credit.consumed;
         *whose = peer->id;
     }

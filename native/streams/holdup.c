@@ -42,9 +42,7 @@ static int is_behind(const sc_engine *e, uint64_t consumed) {
     return charged - tx->charged_consumed < (tx->charged - tx->charged_consumed) / 2;
 }
 
-static int counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
-
-static uint64_t taken_by(const sc_engine *e, uint32_t rank) {
+uint64_t sc_taken_by(const sc_engine *e, uint32_t rank) {
     return rank == e->view.rank ? e->credit.self : e->peers[rank]->credit.consumed;
 }
 
@@ -52,8 +50,8 @@ static uint64_t taken_by(const sc_engine *e, uint32_t rank) {
 static int is_slow(const sc_engine *e, uint64_t member) {
     uint32_t behind = 0, members = 0, itself = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        if (r != e->view.rank && !counts(e->peers[r])) continue;
-        int late = is_behind(e, taken_by(e, r));
+        if (r != e->view.rank && !sc_counts(e->peers[r])) continue;
+        int late = is_behind(e, sc_taken_by(e, r));
         members++;
         behind += (uint32_t)late;
         if (late && e->view.ids[r] == member) itself = 1;
@@ -123,8 +121,6 @@ static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, i
 
 /* ---- whom our senders wait for ------------------------------------------------------------------------------- */
 
-static int is_closing(const sc_engine *e) { return e->cut.gate_closed || e->cut.paused || e->cut.set; }
-
 /* Nothing more fits into the window, or the ring, until those that have taken least of our stream take more. */
 static int is_full(const sc_engine *e) {
     const sc_tx_stream *tx = &e->group;
@@ -137,17 +133,16 @@ static int is_waited_for(const sc_engine *e, uint32_t rank, int full) {
     const sc_tx_stream *tx = &e->group;
     if (rank == e->view.rank) return (full && e->credit.self <= tx->consumed) || sc_own_closed_full(e);
     const sc_peer *peer = e->peers[rank];
-    if (!counts(peer)) return 0;
+    if (!sc_counts(peer)) return 0;
     int no_room = tx->charged + sc_charge_most(tx->packet_bytes) > peer->credit.limit;
     return no_room || (full && peer->credit.consumed <= tx->consumed);
 }
 
-/* Those that our senders wait for, by rank. Returns whether there are any. */
-static int find_waited_for(const sc_engine *e, uint8_t *out) {
+int sc_waited_for(const sc_engine *e, uint8_t *out) {
     uint64_t whose, mark;
     int found = 0, full = is_full(e), forwards = e->order.own == &e->forward;
     memset(out, 0, e->view.n);
-    if (!e->in_view || is_closing(e) || !(sc_flow_held(e, &whose, &mark) || sc_own_closed_full(e))) return 0;
+    if (!e->in_view || sc_is_closing(e) || !(sc_flow_held(e, &whose, &mark) || sc_own_closed_full(e))) return 0;
     uint64_t said = forwards ? told_by_sequencer(e) : 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         out[r] = (uint8_t)(forwards ? e->view.ids[r] == (said ? said : whose) : is_waited_for(e, r, full));
@@ -159,7 +154,7 @@ static int find_waited_for(const sc_engine *e, uint8_t *out) {
 size_t sc_engine_stalls(const sc_engine *e, sc_stall *out) {
     uint8_t waited[SC_MEMBERS_MAX];
     size_t n = 0;
-    if (!e->in_view || !find_waited_for(e, waited)) return 0;
+    if (!e->in_view || !sc_waited_for(e, waited)) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         int64_t since = e->holdup.stalled[r];
         if (waited[r]) out[n++] = (sc_stall){e->view.ids[r], since ? since : SC_NEVER};
@@ -169,7 +164,7 @@ size_t sc_engine_stalls(const sc_engine *e, sc_stall *out) {
 
 static void note_stalls(sc_engine *e, int64_t now) {
     uint8_t waited[SC_MEMBERS_MAX];
-    find_waited_for(e, waited);
+    sc_waited_for(e, waited);
     for (uint32_t r = 0; r < e->view.n; r++) {
         int64_t *since = &e->holdup.stalled[r];
         *since = !waited[r] ? 0 : *since ? *since : now > 0 ? now : 1;
@@ -193,7 +188,7 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     h->looked = now;
     rate(e, now);
     note_stalls(e, now);
-    int held = !is_closing(e) && sc_flow_held(e, &whose, &mark);
+    int held = !sc_is_closing(e) && sc_flow_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
     if (said == e->config.member) held = 0; /* sc_holdup_heard has told it */
     judge_stuck(e, whose, held && !said, mark, now); /* of what the sequencer has, it alone knows who takes how much */

@@ -26,6 +26,10 @@ typedef struct {
 struct sc_peer;
 
 void sc_holdup_begin(sc_engine *e, int64_t now);
+/* How far this member has taken our group stream. */
+uint64_t sc_taken_by(const sc_engine *e, uint32_t rank);
+/* By rank: does a sender here wait for this member? Returns whether there is such a member. */
+int sc_waited_for(const sc_engine *e, uint8_t *out);
 void sc_holdup_look(sc_engine *e, int64_t now);
 uint32_t sc_holdup_says(const sc_engine *e);
 void sc_holdup_heard(sc_engine *e, struct sc_peer *peer, uint32_t says, int64_t now);

@@ -16,18 +16,16 @@
 #define LOOKS_MAX 4096 /* then all counts are halved */
 #define FORGETS 4 /* times as fast as it came */
 
-static int counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
-
 /* Is this member judged? A sender does not judge itself: if its own application is slow, only it waits. A sequencer that multicasts
  * the messages of all does. */
 static int is_judged(const sc_engine *e, uint32_t rank) {
-    return rank == e->view.rank ? e->order.ops->forwarding != NULL : counts(e->peers[rank]);
+    return rank == e->view.rank ? e->order.ops->forwarding != NULL : sc_counts(e->peers[rank]);
 }
 
 /* How much of what is on the way this member has left to take, in charged bytes. */
 static uint64_t left_by(const sc_engine *e, uint32_t rank) {
     const sc_tx_stream *tx = &e->group;
-    uint64_t consumed = rank == e->view.rank ? e->credit.self : e->peers[rank]->credit.consumed;
+    uint64_t consumed = sc_taken_by(e, rank);
     if (consumed == tx->consumed) return tx->charged - tx->charged_consumed;
     return sc_tx_has(tx, consumed) ? tx->charged - sc_tx_at(tx, consumed)->charged : 0;
 }
@@ -45,7 +43,7 @@ static void count_busy(sc_engine *e, uint64_t flight) {
 static int is_fast(const sc_engine *e) {
     uint32_t busy = 0, members = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
-        if (r != e->view.rank && !counts(e->peers[r])) continue;
+        if (r != e->view.rank && !sc_counts(e->peers[r])) continue;
         members++;
         busy += (uint64_t)e->peers[r]->slow.busy * BUSY > e->slow.looks;
     }
@@ -53,13 +51,8 @@ static int is_fast(const sc_engine *e) {
 }
 
 static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed) {
-    sc_stall stalls[SC_MEMBERS_MAX];
     uint8_t waited[SC_MEMBERS_MAX] = {0};
-    size_t n = held ? sc_engine_stalls(e, stalls) : 0;
-    for (size_t i = 0; i < n; i++) {
-        const sc_peer *peer = sc_find_peer(e, stalls[i].member);
-        if (peer) waited[peer->rank] = 1;
-    }
+    if (held) sc_waited_for(e, waited);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (!is_judged(e, r)) continue;
@@ -90,7 +83,7 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     const sc_tx_stream *tx = &e->group;
     int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
     s->looked = now;
-    if (!e->config.slow_ns || e->order.own != tx || e->cut.gate_closed || e->cut.paused || e->cut.set) return;
+    if (!e->config.slow_ns || e->order.own != tx || sc_is_closing(e)) return;
     uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
     int held = sc_flow_held(e, &whose, &mark);
     if (held) count_busy(e, flight);

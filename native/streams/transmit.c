@@ -174,23 +174,16 @@ static void prepare(sc_engine *e, int64_t now, int all) {
     if (e->order.held && !e->cut.set) e->order.ops->work->settle(e, now);
 }
 
-/* The member at an address; 0: none of this view is there. */
-static uint64_t member_at(const sc_engine *e, const sc_address *to) {
-    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
-        if (sc_same_address(to, &e->peers[r]->address)) return e->peers[r]->id;
-    return 0;
-}
-
 /* What leaves is sealed as a copy, run after run. Returns the runs: none where nothing can be sealed. */
 static int seal_runs(sc_engine *e, sc_tx *out, int n) {
     uint8_t *to = e->sealed;
     sc_seal_begin(e->seal);
     for (int i = 0; i < n; i++) {
-        uint64_t target = out[i].lane == SC_LANE_UNICAST ? member_at(e, &out[i].to) : 0;
+        const sc_peer *target = out[i].lane == SC_LANE_UNICAST ? sc_peer_at(e, &out[i].to) : NULL;
         for (uint32_t k = 0; k < out[i].n; k++) {
             const uint8_t *p = out[i].p[k];
             unsigned by = sc_get_sender(p) == e->config.member ? 0 : 1 + e->view.rank;
-            if (sc_seal_close(e->seal, to, p, out[i].len[k] - SC_SEAL_ROOM, by, target) != 0) return 0;
+            if (sc_seal_close(e->seal, to, p, out[i].len[k] - SC_SEAL_ROOM, by, target ? target->id : 0) != 0) return 0;
             out[i].p[k] = to;
             to += out[i].len[k];
         }

@@ -301,8 +301,8 @@ cdef class Driver:
                 s.receives = kept == KEPT
                 if kept != KEPT_TO_THE_BRIM:
                     moved = 0
-                elif not moved or sc_engine_sendable(self.engine.e) != sendable:
-                    moved, sendable = sc_now(), sc_engine_sendable(self.engine.e)
+                elif not moved or self.engine.ask(sc_engine_sendable) != sendable:
+                    moved, sendable = sc_now(), self.engine.ask(sc_engine_sendable)
                 elif not s.state.packed and (sc_now() - moved > receiver._stuck_ns or receiver._waits_for_itself()):
                     return KEPT_FULL
                 # A completely packed large forward waits to come back, even beyond the deadline: it may be ordered.

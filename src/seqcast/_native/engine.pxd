@@ -380,6 +380,7 @@ cdef extern from "engine/engine.h" nogil:
 
 
 ctypedef uint64_t (*count)(const sc_engine *e) noexcept nogil
+ctypedef size_t (*members)(const sc_engine *e, uint64_t *ids) noexcept nogil
 
 
 cdef class Engine:
@@ -398,6 +399,7 @@ cdef class Engine:
 
     cdef seal_with(self, seal)
     cdef uint64_t ask(self, count question)
+    cdef list ids_of(self, members question)
     cdef Batch new_batch(self)
     cdef void take_back(self, sc_batch *batch) noexcept
     cpdef object deliver(self, uint64_t bytes_max=*, int64_t now_ns=*, int64_t wall_ns=*)

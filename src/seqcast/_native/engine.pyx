@@ -350,13 +350,16 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return in_time != 0
 
-    def doubted(self):
+    cdef list ids_of(self, members question):
         cdef uint64_t ids[SC_MEMBERS_MAX]
         cdef size_t n, i
         sc_mutex_lock(&self.lock)
-        n = sc_engine_doubted(self.e, ids)
+        n = question(self.e, ids)
         sc_mutex_unlock(&self.lock)
         return [ids[i] for i in range(n)]
+
+    def doubted(self):
+        return self.ids_of(sc_engine_doubted)
 
     def stalls(self, int64_t now_ns):
         cdef sc_stall[SC_MEMBERS_MAX] found
@@ -367,12 +370,7 @@ cdef class Engine:
         return [(found[i].member, max(0, now_ns - found[i].since)) for i in range(n)]
 
     def too_slow(self):
-        cdef uint64_t ids[SC_MEMBERS_MAX]
-        cdef size_t n, i
-        sc_mutex_lock(&self.lock)
-        n = sc_engine_too_slow(self.e, ids)
-        sc_mutex_unlock(&self.lock)
-        return [ids[i] for i in range(n)]
+        return self.ids_of(sc_engine_too_slow)
 
     def links(self, bint unicast=False):
         cdef uint64_t pairs[2 * LINKS_MAX]
