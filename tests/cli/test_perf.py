@@ -330,7 +330,7 @@ def test_a_ping_pong_whose_other_side_is_gone_names_the_view_and_does_not_wait_l
     monkeypatch.setattr(Process, "tell", kill_the_other)
     began = time.monotonic()
     with pytest.raises(RunFailed, match=r"member-0: membership changed .* from view 2 \[.*\] to view \d+ \[member-0\]"):
-        group_latency(path, Latency(64, "fifo", 10**7, False, kind, None, {"port": 47620}), "perf-gone")
+        group_latency(path, Latency(64, "fifo", 10**7, False, kind, None, {"port": 47620}), f"perf-gone-{kind}")
     assert time.monotonic() - began < 20
 
 

@@ -332,7 +332,7 @@ def test_wrong_uses_are_refused() -> None:
     with Rpc(group, nested) as made:
         for wrong in ({"to": 0}, {"to": True}, {"to": None}, {"first": 0}, {"first": 1.5}, {"timeout": -1}):
             with pytest.raises(seqcast.UsageError):
-                made.ask(1, **wrong)  # type: ignore[arg-type]
+                made.ask(1, **wrong)
         with pytest.raises(TypeError):
             made.ask(object())
         assert by_name(made.ask(1, timeout=LIMIT_S)) == {"a": Reply("answered", None)} and len(refused) == 1

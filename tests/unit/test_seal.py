@@ -32,7 +32,7 @@ class Watched(Net):
     def __init__(self, n: int, **settings: object) -> None:
         self.sent: list[tuple[int, int, bytes]] = []
         self.nonces = Nonces()
-        super().__init__(n, **settings)  # type: ignore[arg-type]
+        super().__init__(n, **settings)
         self.drop = self.note
 
     def note(self, source: int, target: int, lane: int, datagram: bytes) -> bool:

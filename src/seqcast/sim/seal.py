@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import random
+from typing import Any
 
 from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
 
@@ -35,18 +36,21 @@ def _tag(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
     return hashlib.blake2b(nonce + header + data, key=key, digest_size=TAG).digest()
 
 
-@_SEAL
-def _seal(to, _n, data, length, header, header_length, _unused, nonce, key):  # type: ignore[no-untyped-def]
-    key, nonce = ctypes.string_at(key, _KEY), ctypes.string_at(nonce, _NONCE)
+def _seal(
+    to: int, _n: int, data: int, length: int, header: int, header_length: int, _unused: int, nonce_at: int, key_at: int
+) -> int:
+    key, nonce = ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE)
     mixed = _mixed(ctypes.string_at(data, length), key, nonce)
     sealed = mixed + _tag(mixed, ctypes.string_at(header, header_length), key, nonce)
     ctypes.memmove(to, sealed, len(sealed))
     return 0
 
 
-@_OPEN
-def _open(to, _n, _unused, data, length, header, header_length, nonce, key):  # type: ignore[no-untyped-def]
-    key, nonce, sealed = ctypes.string_at(key, _KEY), ctypes.string_at(nonce, _NONCE), ctypes.string_at(data, length)
+def _open(
+    to: int, _n: int, _unused: int, data: int, length: int, header: int, header_length: int, nonce_at: int, key_at: int
+) -> int:
+    key, nonce = ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE)
+    sealed = ctypes.string_at(data, length)
     mixed = sealed[:-TAG]
     if sealed[-TAG:] != _tag(mixed, ctypes.string_at(header, header_length), key, nonce):
         return -1
@@ -54,17 +58,21 @@ def _open(to, _n, _unused, data, length, header, header_length, nonce, key):  # 
     return 0
 
 
-@_HASH
-def _hash(to, length, data, data_length, key, key_length, salt, person):  # type: ignore[no-untyped-def]
-    key = ctypes.string_at(key, key_length)
-    person = ctypes.string_at(person, 16) if person else b""
+def _hash(
+    to: int, length: int, data: int, data_length: int, key_at: int, key_length: int, _salt: int, person_at: int
+) -> int:
+    key = ctypes.string_at(key_at, key_length)
+    person = ctypes.string_at(person_at, 16) if person_at else b""
     digest = hashlib.blake2b(ctypes.string_at(data, data_length), digest_size=length, key=key, person=person).digest()
     ctypes.memmove(to, digest, length)
     return 0
 
 
-def _address(function: object) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0  # type: ignore[arg-type]
+_FUNCTIONS = (_SEAL(_seal), _OPEN(_open), _HASH(_hash))  # C calls them: they must stay alive
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 SECRETS = {3: bytes(SECRET_BYTES), 20: bytes(range(SECRET_BYTES))}
@@ -79,12 +87,13 @@ def simulated_seal(rng: random.Random, *marks: int) -> Seal:
     """
     order = marks or tuple(rng.sample(sorted(SECRETS), len(SECRETS)))
 
-    @_RANDOM
-    def draw(to, length):  # type: ignore[no-untyped-def]
+    def draw(to: int, length: int) -> None:
         ctypes.memmove(to, rng.randbytes(length), length)
 
+    drawing = _RANDOM(draw)
     secrets = tuple((mark, SECRETS[mark]) for mark in order)
-    return Seal(_address(_seal), _address(_open), _address(_hash), _address(draw), secrets, draw)
+    seal, unseal, digest, draws = map(_address, (*_FUNCTIONS, drawing))
+    return Seal(seal, unseal, digest, draws, secrets, drawing)
 
 
 def opened(datagram: bytes, sealer: int) -> bytes:
