@@ -28,6 +28,7 @@ cdef extern from "seqcast/embed.h":
         SEQCAST_INTERFACE_CHANGED
         SEQCAST_EXCLUDED
         SEQCAST_LEFT
+        SEQCAST_COORDINATOR_CHANGED
         SEQCAST_UNICAST
         SEQCAST_TRANSITIONAL
 

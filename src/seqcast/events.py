@@ -71,6 +71,32 @@ class Rejoined:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorChanged:
+    """With ``coordinator_events=True``: another member coordinates the group from now on.
+
+    Args:
+        coordinator: the member that coordinates now.
+        previous: the one that did before, as this member was told last.
+        view_id: the view whose coordinator it is; unless ``agreed``, the view in which it acts for it.
+        agreed: True: it is the first member of a new view, which this event follows, and every member of that view
+            knows the same. False: within a view, this member holds the coordinator for dead, unreachable or late, and
+            ``coordinator`` for the one to act in its place; other members may not know yet. It ends with the next
+            view, or with an event that the coordinator is heard again.
+        reason: why, as text for people.
+    """
+
+    coordinator: Member
+    previous: Member
+    view_id: ViewId
+    agreed: bool
+    reason: str
+
+    def __str__(self) -> str:
+        what = "coordinates" if self.agreed else "acts as the coordinator"
+        return f"{self.coordinator.name} {what} instead of {self.previous.name}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
 class InterfaceChanged:
     """The network interface of this member changed, or cannot send. An interface that was created again, or that came
     back with the same address, is used again automatically, and this member merges with the others if they continued

@@ -397,6 +397,14 @@ class OfALaterRelease:
     reason: str
 
 
+def test_a_new_coordinator_is_told():
+    a, b = VIEW.members
+    changed = seqcast.CoordinatorChanged(b, a, VIEW.view_id, False, "a is doubted: it is silent")
+    row = json.loads(tail.as_json(changed))
+    assert (row["event"], row["coordinator"], row["agreed"]) == ("coordinator_changed", "b", False)
+    assert tail.describe(changed) == "b acts as the coordinator instead of a: a is doubted: it is silent"
+
+
 def test_every_event_has_a_line_of_json():
     row = json.loads(tail.as_json(seqcast.Lost(VIEW.view_id, 3, 5, None, messages=4, to=MEMBER)))
     assert (row["event"], row["messages"], row["to"], row["missed_by"]) == ("lost", 4, "a", None)

@@ -18,6 +18,7 @@ import pytest
 from embedding import (
     ALL_BORROWED,
     BAD_ARGUMENT,
+    COORDINATOR_CHANGED,
     ENDED,
     FAILED,
     FUNCTIONS,
@@ -93,6 +94,22 @@ def test_every_event_has_a_kind():
     kinds = {kind.__name__ for kind in typing.get_args(Meaning)} | {"MergeView"}
     assert kinds == set(driver.KINDS)
     assert len(set(driver.KINDS.values())) == len(kinds)
+
+
+def test_the_next_coordinator_is_told_with_the_one_before():
+    name = cluster()
+    with join(name, "a") as a, join(name, "b", coordinator_events=True) as b:
+        handle = Handle(b)
+        views(handle, 2)
+        a.leave()
+        views(handle, 1)
+        item = handle.until(COORDINATOR_CHANGED)
+        told = item.contents
+        assert (told.n, told.ids[0], told.ids[1], told.names[0]) == (2, b.member.id, a.member.id, b"b")
+        assert told.text == b"b coordinates instead of a: a is not in the view"
+        assert told.view == b.view.view_id.counter and handle.give_back(item) == OK
+        b.leave()
+        assert handle.close() == OK
 
 
 def test_messages_go_both_ways(pair):

@@ -244,6 +244,24 @@ def test_events_tell_of_the_gate_only_where_it_was_asked_for():
         assert plain.words() == ["ab", "abc", "ab"]
 
 
+def test_a_new_coordinator_is_told_only_where_it_was_asked_for_and_is_in_the_journal(tmp_path):
+    name = cluster()
+    a = join(name, "a")
+    with join(name, "b", coordinator_events=True, journal=tmp_path) as b, join(name, "c") as c:
+        in_view(3, a, b, c)
+        a.leave()
+        in_view(2, b, c)
+        b.send(b"last")
+        seen = {each: [group.next_event(LIMIT_S) for _ in range(n)] for each, group, n in (("b", b, 4), ("c", c, 3))}
+        view = next(each for each in reversed(seen["b"]) if isinstance(each, View))
+        changes = [each for each in seen["b"] if isinstance(each, seqcast.CoordinatorChanged)]
+        assert changes == [seqcast.CoordinatorChanged(b.member, a.member, view.view_id, True, "a is not in the view")]
+        assert [type(each) for each in seen["c"]] == [View, View, Message]
+    (journal,) = (seqcast.journal.read(path) for path in tmp_path.iterdir())
+    told = [each["text"] for each in journal.events() if each.get("kind") == "CoordinatorChanged"]
+    assert told == [str(changes[0])]
+
+
 @pytest.mark.parametrize("error", [ValueError, SystemExit])
 def test_a_callback_that_raises_is_logged_and_reported_and_harms_nobody(error, caplog):
     def on_block(_group):

@@ -9,7 +9,7 @@ DEF MERGE_NS = 1000000  # an event loop polls so often while states are merged
 KINDS = {
     "View": SEQCAST_VIEW, "MergeView": SEQCAST_MERGE_VIEW, "Lost": SEQCAST_LOST, "Blocked": SEQCAST_BLOCKED,
     "Unblocked": SEQCAST_UNBLOCKED, "InterfaceChanged": SEQCAST_INTERFACE_CHANGED, "Excluded": SEQCAST_EXCLUDED,
-    "Left": SEQCAST_LEFT,
+    "Left": SEQCAST_LEFT, "CoordinatorChanged": SEQCAST_COORDINATOR_CHANGED,
 }
 
 
@@ -305,12 +305,15 @@ cdef int lend_event(lent_item *item, event, Receiver receiver) except -1:
     cdef list kept = [event, text]
     cdef Py_ssize_t i
     memset(it, 0, sizeof(it[0]))  # it may have been a batch before
-    if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW):
-        it.n = len(event.members)
+    members = event.members if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW) else ()
+    if kind == SEQCAST_COORDINATOR_CHANGED:
+        members = (event.coordinator, event.previous)
+    if members:
+        it.n = len(members)
         ids = PyBytes_FromStringAndSize(NULL, it.n * sizeof(uint64_t))
         names = PyBytes_FromStringAndSize(NULL, it.n * sizeof(char *))
         kept += [ids, names]
-        for i, member in enumerate(event.members):
+        for i, member in enumerate(members):
             name = member.name.encode("utf-8", "replace")
             kept.append(name)
             (<uint64_t *>PyBytes_AS_STRING(ids))[i] = member.id
@@ -318,6 +321,7 @@ cdef int lend_event(lent_item *item, event, Receiver receiver) except -1:
         it.ids = <const uint64_t *>PyBytes_AS_STRING(ids)
         it.names = <const char *const *>PyBytes_AS_STRING(names)
         it.view = event.view_id.counter
+    if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW):
         it.rank = event.rank(receiver._driver.d.io.config.member)
         it.sequencer = event.sequencer
     it.kind = kind

@@ -23,7 +23,7 @@ from seqcast.core.machines.backlog import Item
 from seqcast.core.orders import by_name
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, UsageError
-from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Rejoined, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Rejoined, Unblocked
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.net.state_merge import StateKeeper
@@ -37,7 +37,7 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
 log = logging.getLogger("seqcast")
 
-Event = Message | View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Rejoined
+Event = Message | View | Lost | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Rejoined
 """What ``Group.events`` yields."""
 
 
@@ -76,8 +76,8 @@ class Receiving(driver.Receiver, GroupBase):
 
     def events(self) -> Iterator[Event]:
         """Everything in its true order: messages, views, ``Lost``, and, with ``block_events=True``, ``Blocked`` and
-        ``Unblocked``. Ends when this member has left, or after ``Excluded``; with ``rejoin=True``, ``Rejoined`` follows
-        that.
+        ``Unblocked``, with ``coordinator_events=True`` ``CoordinatorChanged``. Ends when this member has left, or after
+        ``Excluded``; with ``rejoin=True``, ``Rejoined`` follows that.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -234,7 +234,7 @@ class Receiving(driver.Receiver, GroupBase):
             order = by_name(item.mechanism)
             journal.view(item, time.time_ns(), prefix=order.prefix, total=order.total)
         elif not isinstance(item, Left):
-            text = getattr(item, "reason", "") or str(item)
+            text = str(item) if isinstance(item, CoordinatorChanged) else getattr(item, "reason", "") or str(item)
             journal.event(type(item).__name__, text, time.time_ns())
         if isinstance(item, Left):
             journal.close("leave", at_view_end=item.view is not None, successor=item.view)

@@ -122,6 +122,15 @@ def as_json(event: object) -> bytes:
                     row["state_from"] = [member.name for member in event.state_from.members]
         case seqcast.Blocked() | seqcast.Unblocked():
             row = {"event": type(event).__name__.lower(), "kind": event.kind, "reason": event.reason}
+        case seqcast.CoordinatorChanged():
+            row = {
+                "event": "coordinator_changed",
+                "view": str(event.view_id),
+                "coordinator": event.coordinator.name,
+                "previous": event.previous.name,
+                "agreed": event.agreed,
+                "reason": event.reason,
+            }
         case seqcast.InterfaceChanged():
             row = {"event": "interface_changed", "interface": event.interface, "reason": event.reason}
         case seqcast.Lost():

@@ -94,6 +94,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "link_ns": 2 * nanoseconds(config.suspect_s),
             "blocks": blocks,
             "block_events": config.block_events or blocks,
+            "coordinator_events": config.coordinator_events,
             "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
         }
     )

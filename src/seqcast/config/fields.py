@@ -463,6 +463,12 @@ class Config:
         "They are yielded in any case on a member with a block callback, and on every member of a minority "
         "(`partition`).",
     )
+    coordinator_events: bool = _knob(
+        False,
+        "",
+        "Whether `events` yields CoordinatorChanged when a view has another coordinator than the one before it, and "
+        "when this member takes another one for acting in the coordinator's place.",
+    )
     send_while_blocked: str = _knob(
         "wait",
         "",

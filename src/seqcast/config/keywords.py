@@ -61,6 +61,7 @@ class Settings(TypedDict, total=False):
     flush_deadline_s: float
     block_deadline_s: float
     block_events: bool
+    coordinator_events: bool
     send_while_blocked: Literal["wait", "queue"]
     blocked_queue_bytes: int
     pause_s_max: float

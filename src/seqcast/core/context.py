@@ -95,6 +95,7 @@ class EndpointSettings:
         block_deadline_ns: a view change waits at most this long for it.
         pause_ns_max: a pause of the group that lasts longer ends by itself.
         block_events: the application is told when the gate closes and opens.
+        coordinator_events: the application is told who coordinates.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
         sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
@@ -149,6 +150,7 @@ class EndpointSettings:
     blocks: bool
     block_deadline_ns: int
     block_events: bool
+    coordinator_events: bool
     pause_ns_max: int
     membership_policy: MembershipPolicy | None = None
     sequencer_policy: SequencerPolicy | None = None

@@ -279,6 +279,7 @@ class Endpoint:
             running = initiator.running or passing_on
             review = membership.review(running, waited_for, initiator.backing_off, initiator.too_few)
             self._carry_out()  # warnings: it changes no view
+            self._markers.tell_coordinator()
             if not review.begins:
                 machines.merger.review()
                 self._carry_out()

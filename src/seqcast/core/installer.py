@@ -68,7 +68,8 @@ class Installer:
         view, why = view_of(frame), machines.membership.reasons()
         assert old is None or view.view_id > old.view_id, f"{view.view_id} after {old.view_id}"
         lost = self.losses.leave_behind(frame)
-        marker = self.markers.add(view, *self.markers.unblocked("the view was installed"), *lost)
+        told = self.markers.new_coordinator(view, old)
+        marker = self.markers.add(view, *told, *self.markers.unblocked("the view was installed"), *lost)
         self._entered = dict([*list(self._entered.items())[-1:], (view.view_id.tag, view)])
         context.providers = frame.providers  # before the marker can be delivered
         machines.taker.view(frame)

@@ -11,7 +11,8 @@ from seqcast.core.context import NEVER, Context
 from seqcast.core.log import LogLines
 from seqcast.core.vocabulary import Meaning, Minority
 from seqcast.core.wiring import Machines
-from seqcast.events import Blocked, InterfaceChanged, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, InterfaceChanged, Unblocked
+from seqcast.types import Member, MergeView, View
 
 LONG_NS = 1_000_000_000
 """If sending is closed for so long, a warning names those that are waited for."""
@@ -24,6 +25,7 @@ class Markers:
         self._meanings: dict[int, tuple[Meaning, ...]] = {}
         self._last = 0
         self._blocked = ""  # kind of the last reported `Blocked`, until `Unblocked`
+        self._acts: Member | None = None  # who the application knows to act in this view; None: its coordinator
         self.closed = ""  # why sends to the group wait, whether that is reported or not; "": they do not
 
     def add(self, *meaning: Meaning) -> int:
@@ -40,6 +42,37 @@ class Markers:
         """Reports a change of the interface; outside a view there is no stream to report it in."""
         if self.context.view is not None:
             self.context.plane.mark(self.add(change))
+
+    # ---- who coordinates
+
+    def tell_coordinator(self) -> None:
+        """Within a view: whose turn it is."""
+        context, membership = self.context, self.machines.membership
+        if context.view is None or not context.settings.coordinator_events:
+            return
+        view = context.view
+        turn, before = membership.whose_turn(), self._acts or view.coordinator
+        if turn in (0, before.id):
+            return
+        acts = self._acts = next(member for member in view.members if member.id == turn)
+        if view.members.index(acts) < view.members.index(before):
+            reason = f"{acts.name} is no longer doubted"
+        else:
+            reason = f"{before.name} is doubted: {membership.reasons().get(before.id, 'the reason is gone')}"
+        context.plane.mark(self.add(CoordinatorChanged(acts, before, view.view_id, False, reason)))
+
+    def new_coordinator(self, view: View, old: View | None) -> tuple[CoordinatorChanged, ...]:
+        """At a view: the event that follows it, if its coordinator is not that of the view before."""
+        self._acts = None
+        if old is None or not self.context.settings.coordinator_events or view.coordinator.id == old.coordinator.id:
+            return ()
+        if old.coordinator not in view.members:
+            reason = f"{old.coordinator.name} is not in the view"
+        elif isinstance(view, MergeView):
+            reason = "separated groups merged"
+        else:
+            reason = "the order of the members changed"
+        return (CoordinatorChanged(view.coordinator, old.coordinator, view.view_id, True, reason),)
 
     # ---- reports of the gate to the application
 

@@ -70,6 +70,9 @@ class Membership(Protocol):
     def acting(self) -> bool:
         """Is it this member's turn to close the view, and to answer for the group?"""
 
+    def whose_turn(self) -> int:
+        """Id of the member whose turn it is, as far as this one knows; 0: of none."""
+
     def doubted(self) -> set[int]:
         """Ids of the members that this one does not expect to survive the view."""
 

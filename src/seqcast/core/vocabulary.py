@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
-from seqcast.events import Blocked, Excluded, InterfaceChanged, Lost, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.types import View, ViewId
 
 # ---- inputs: the application -------------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ Effect = (
 )
 """What the runner carries out, or reports to the application, in order."""
 
-Meaning = View | Lost | Blocked | Unblocked | InterfaceChanged | Excluded | Left
+Meaning = View | Lost | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Left
 """What a marker in the delivery stream means."""
 
 # ---- commands to the core itself ---------------------------------------------------------------------------------

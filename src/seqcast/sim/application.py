@@ -38,7 +38,7 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
-from seqcast.events import Blocked, InterfaceChanged, Lost, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, InterfaceChanged, Lost, Unblocked
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
@@ -254,8 +254,11 @@ class Application:
             record.blocked = None
         elif isinstance(meaning, Lost):
             self.take(meaning)
+        elif isinstance(meaning, CoordinatorChanged):
+            record.coordinators.append(meaning)
         elif not isinstance(meaning, InterfaceChanged):
             record.gate.append(meaning)
+            record.coordinators.append(meaning)
             self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
             self.take(meaning)
 

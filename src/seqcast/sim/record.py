@@ -8,7 +8,7 @@ from typing import TypeGuard
 
 from seqcast._native.engine import TakenWait
 from seqcast.core.vocabulary import Left
-from seqcast.events import Blocked, Excluded, Lost, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, Excluded, Lost, Unblocked
 from seqcast.sim.chain import Chain
 from seqcast.sim.options import MS, Options
 from seqcast.types import MergeView, View, ViewId
@@ -94,6 +94,7 @@ class Record:
         violations: found while the run lasted.
         blocked: the application was told that it is blocked, and not yet that this has ended.
         gate: its events about sending to the group, in order: that it may not, that it may, views, the end.
+        coordinators: who coordinates, as it was told, in order: views, changes, the end.
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).
@@ -144,6 +145,7 @@ class Record:
     violations: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     blocked: Blocked | None = None
+    coordinators: list[CoordinatorChanged | View | Excluded | Left] = field(default_factory=list)
     gate: list[Blocked | Unblocked | View | Excluded | Left] = field(default_factory=list)
     callbacks: list[bool] = field(default_factory=list)
     minority: str = ""

@@ -16,6 +16,7 @@ SIZES: dict[str, Any] = {
     "window_bytes": 1 << 20,
     "block_deadline_s": 0.4,
     "block_events": True,
+    "coordinator_events": True,
     "state_timeout_s": 2.0,
     "state_backlog_bytes": 1 << 20,
 }

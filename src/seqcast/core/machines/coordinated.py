@@ -153,15 +153,19 @@ class CoordinatedMembership(Machine):
         return why | self.suspected
 
     def acting(self) -> bool:
-        """Is it our turn: are we the first member that is not doubted here?
+        return self.whose_turn() == self.context.me.id
+
+    def whose_turn(self) -> int:
+        """The first member that is not doubted here; 0: all are, this member included.
 
         A member that could not reach its own cut in time (others may have purged what it lacks), or that is to be given
         up for its cut links, yields to the next one, which continues without it. A member that is alone lacks nothing.
         """
-        doubted = self.doubted()
+        doubted, me = self.doubted(), self.context.me.id
         trusted = [member.id for member in self.context.members if member.id not in doubted]
-        me = self.context.me.id
-        return trusted[:1] == [me] and (me not in self.participant.lapsed | self.severed or len(trusted) == 1)
+        if trusted[1:] and trusted[0] == me and me in self.participant.lapsed | self.severed:
+            del trusted[0]
+        return trusted[0] if trusted else 0
 
     def leaving(self) -> set[int]:
         out = self.leavers | {self.put_out()}

@@ -44,7 +44,8 @@ enum {
     SEQCAST_UNBLOCKED = 6,
     SEQCAST_INTERFACE_CHANGED = 7,
     SEQCAST_EXCLUDED = 8, /* the last item */
-    SEQCAST_LEFT = 9 /* the last item */
+    SEQCAST_LEFT = 9, /* the last item */
+    SEQCAST_COORDINATOR_CHANGED = 10 /* with coordinator_events=True; `ids`: of the new one, and of the previous */
 };
 
 /* Flags of messages. */
