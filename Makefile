@@ -51,7 +51,7 @@ tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 interleave: ## the driver's threads in drawn orders: is a wake-up lost? (SCHEDULES=100000 SEED=1)
 	tests/interleave/run $(or $(SCHEDULES),100000) $(or $(SEED),1)
 
-cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, and run where an emulator is (ARGS="windows-x86_64")
+cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, linked, and run where an emulator is (ARGS="windows-x86_64")
 	$(BIN)/python -m pip install --quiet 'seqcast[cross]'
 	PYTHONPATH=tests $(BIN)/python -m cross $(ARGS)
 

@@ -297,16 +297,17 @@ def transitions(machine: Table) -> list[list[str]]:
 
 
 def counters_page() -> str:
-    """docs/counters.md from the table that the help of ``Group.counters`` shows."""
-    from seqcast.api.counters import COUNTERS
+    """docs/counters.md from the tables that the help of ``Group.counters`` and ``Crowd.counters`` shows."""
+    from seqcast.api.counters import COUNTERS, CROWD
 
     parts = [
         "# Counters",
         "Made from `src/seqcast/api/counters.py` by `docs/render.py`; do not edit.",
-        "`group.counters()` returns these, counted since the join; one that begins with *Now* is a value of the "
-        "moment. What they show as lost or dropped is repaired: a message that is not is told by `Lost`.",
+        "`group.counters()` returns these, and `crowd.counters()` the last ones, counted since the join; one that "
+        "begins with *Now* is a value of the moment. What they show as lost or dropped is repaired: a message that is "
+        "not is told by `Lost`, or in a crowd by `CrowdLost`.",
     ]
-    for heading, counters in COUNTERS.items():
+    for heading, counters in (COUNTERS | CROWD).items():
         rows = [[f"`{name}`", text] for name, text in counters.items()]
         parts += [f"## {heading}", table(["counter", "counts"], rows)]
     return "\n\n".join(parts) + "\n"

@@ -5,17 +5,21 @@ PYTHONPATH=tests python -m cross [--compile-only] [SYSTEM ...]
 
 Each kernel is compiled by the compiler that the package ziglang brings, with that system's own headers; a warning is an
 error. So is one of what Cython makes of the extensions; Python's headers are those of this Python, with
-tests/cross/pyconfig.h in place of its own. Two programs are linked from kernels and run: the fuzz world of tests/fuzz
-on its inputs and on some drawn from a fixed seed, and a hop of two members over sockets (tests/cross/hop.c).
+tests/cross/pyconfig.h in place of its own. The extensions are linked with a library that has Python's names and no
+Python; a name that is neither Python's nor the system's is an error. Three programs are linked and run: one that loads
+the extensions (tests/cross/load.c), the fuzz world of tests/fuzz on its inputs and on some drawn from a fixed seed, and
+a hop of two members over sockets (tests/cross/hop.c).
 
 Not covered: Microsoft's compiler and headers (Windows is compiled as MinGW has it), Apple's linker, and Python itself:
-no extension is loaded. The workflow wheels.yml does these.
+no module is imported. The workflow wheels.yml does these.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -39,26 +43,32 @@ Job = tuple[System, str, list[str]]
 """What is compiled for whom, and how."""
 
 
+def extension_sources() -> list[Path]:
+    return sorted(ROOT.glob("src/seqcast/_native/*.pyx"))
+
+
 def compile_one(job: Job) -> str:
     """Runs it; returns what went wrong, or nothing."""
     system, what, arguments = job
     command = [sys.executable, "-m", "ziglang", "cc", "-target", system.target, *STRICT, *system.options, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    return f"{system.name}: {what} does not compile\n{done.stderr}" if done.returncode else ""
+    return f"{system.name}: {what} cannot be built\n{done.stderr}" if done.returncode else ""
 
 
 def kernels(system: System) -> Iterator[Job]:
     for path in sorted(ROOT.glob("native/*/*.c")):
         out = BUILD / system.name / f"{path.parent.name}-{path.stem}.o"
-        yield system, str(path.relative_to(ROOT)), ["-O1", "-fvisibility=hidden", "-c", str(path), "-o", str(out)]
+        options = ["-O1", "-fPIC", "-fvisibility=hidden"]
+        yield system, str(path.relative_to(ROOT)), [*options, "-c", str(path), "-o", str(out)]
 
 
 def extensions(system: System, includes: Path) -> Iterator[Job]:
     """Cython compares constants with variables of another sign, and keeps pointers without their const."""
-    for path in sorted(ROOT.glob("src/seqcast/_native/*.pyx")):
+    for path in extension_sources():
         out = BUILD / system.name / f"extension-{path.stem}.o"
         arguments = [
             "-O0",
+            "-fPIC",
             "-Wno-sign-compare",
             "-Wno-incompatible-pointer-types-discards-qualifiers",
             "-isystem",
@@ -68,8 +78,54 @@ def extensions(system: System, includes: Path) -> Iterator[Job]:
         yield system, str(source.relative_to(ROOT)), [*arguments, "-c", str(source), "-o", str(out)]
 
 
+def python_names() -> str:
+    """In C: what this Python exports, of all that the extensions and Python's headers name."""
+    texts = [*BUILD.glob("include/**/*.h"), *ROOT.glob("src/seqcast/_native/*.c")]
+    found = {name for path in texts for name in re.findall(r"\b_?Py\w+", path.read_text(errors="replace"))}
+    exported = sorted(name for name in found if hasattr(ctypes.pythonapi, name))
+    return "".join(f"EXPORT char {name}[8];\n" for name in exported)
+
+
+def stand_ins(systems: Iterable[System]) -> Iterator[Job]:
+    """Libraries in Python's place: the linker and the loader look for names only."""
+    source = BUILD / "python.c"
+    export = "#ifdef _WIN32\n#define EXPORT __declspec(dllexport)\n#else\n#define EXPORT\n#endif\n"
+    source.write_text(export + python_names())
+    for system in systems:
+        yield system, "a stand-in for Python", ["-shared", str(source), "-o", str(BUILD / system.name / system.python)]
+
+
+def libraries(system: System) -> Iterator[Job]:
+    """The extensions, each linked with the kernels that it calls."""
+    at = BUILD / system.name
+    kernels = sorted(str(path) for path in at.glob("*.o") if not path.name.startswith("extension-"))
+    archive = at / "kernels.a"
+    subprocess.run([sys.executable, "-m", "ziglang", "ar", "rcs", str(archive), *kernels], check=True)
+    python = at / (system.python.replace(".dll", ".lib"))
+    for name in (path.stem for path in extension_sources()):
+        needed = [
+            str(at / f"extension-{name}.o"),
+            str(archive),
+            str(python),
+            *(f"-l{library}" for library in system.libraries),
+        ]
+        yield system, f"the extension {name}", ["-shared", "-Wl,-z,defs", *needed, "-o", str(extension(system, name))]
+
+
+def extension(system: System, name: str) -> Path:
+    return BUILD / system.name / (name + (".pyd" if system.libraries else ".so"))
+
+
+def loads(system: System) -> bool:
+    """Whether programs that load libraries run here, where others do."""
+    return not system.loader or Path(system.loader).exists()
+
+
 def programs(system: System) -> Iterator[Job]:
-    """Linked from the objects of the kernels."""
+    """One that loads the extensions, and those that are linked from the objects of the kernels."""
+    if loads(system):
+        dynamic = ["-O1", str(ROOT / "tests" / "cross" / "load.c"), "-dynamic", "-o", str(program(system, "load"))]
+        yield system, "load", dynamic
     rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["seqcast"]["engine"]
     fuzz, here = ROOT / "tests" / "fuzz", ROOT / "tests" / "cross"
     worlds = [fuzz / name for name in ("standalone.c", "fuzz_engine.c", "datagrams.c")]
@@ -100,7 +156,7 @@ def python_headers() -> Path:
 def cythonize() -> None:
     """What Cython makes of the extensions, as setup.py has it made: nothing to do after a build."""
     command = [sys.executable, "-m", "cython", "-3", "-X", "embedsignature=True"]
-    for path in sorted(ROOT.glob("src/seqcast/_native/*.pyx")):
+    for path in extension_sources():
         made = path.with_suffix(".c")
         sources = [path, *path.parent.glob("*.px[di]")]
         if not made.exists() or made.stat().st_mtime < max(source.stat().st_mtime for source in sources):
@@ -111,8 +167,13 @@ def run(system: System, runner: list[str]) -> str:
     """Runs its programs; returns what went wrong, or nothing."""
     inputs = [str(path) for path in sorted((ROOT / "tests" / "fuzz" / "corpus").iterdir())]
     environment = {**os.environ, "WINEDEBUG": "-all", "WINEPREFIX": str(BUILD / "wine")}
-    world, hop = (str(program(system, name)) for name in ("world", "hop"))
-    for command in ([world, *inputs], [world, str(WORLD_S), str(WORLD_SEED)], [hop]):
+    world, hop, load = (str(program(system, name)) for name in ("world", "hop", "load"))
+    commands = [[world, *inputs], [world, str(WORLD_S), str(WORLD_SEED)], [hop]]
+    if loads(system):
+        commands.insert(0, [load, *(str(extension(system, path.stem)) for path in extension_sources())])
+    else:
+        print(f"{system.name}: the extensions are not loaded: there is no {system.loader} here (apt-get install musl)")
+    for command in commands:
         begin, name = time.monotonic(), f"{system.name}: {Path(command[0]).stem}"
         try:
             done = subprocess.run(
@@ -158,7 +219,7 @@ def run_all(systems: list[System]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cross", description=__doc__.split("\n\n")[0])
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=", ".join(system.name for system in SYSTEMS))
-    parser.add_argument("--compile-only", action="store_true", help="no programs are linked and run")
+    parser.add_argument("--compile-only", action="store_true", help="no programs are run")
     options = parser.parse_args()
     if unknown := set(options.systems) - {system.name for system in SYSTEMS}:
         parser.error(f"no such system: {', '.join(sorted(unknown))}")
@@ -170,8 +231,11 @@ def main() -> int:
     includes = python_headers()
     jobs = [job for system in chosen for job in (*extensions(system, includes), *kernels(system))]
     wrong = compile_all(jobs)
+    wrong = wrong or compile_all(stand_ins(chosen))
+    wrong = wrong or compile_all(job for system in chosen for job in libraries(system))
     if not wrong:
-        print(f"{len(jobs)} files compiled for {', '.join(system.name for system in chosen)}", flush=True)
+        names = ", ".join(system.name for system in chosen)
+        print(f"{len(jobs)} files compiled, and the extensions linked, for {names}", flush=True)
         wrong = [] if options.compile_only else run_all(chosen)
     if wrong:
         print("\n".join(wrong), file=sys.stderr)

@@ -15,6 +15,10 @@ class System:
     """As zig names it."""
     options: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
+    python: str = "libpython.so"
+    """The name of a library in Python's place."""
+    loader: str = ""
+    """Of musl: what runs programs that load libraries, and comes with Debian's musl. Empty: the system's own."""
     emulators: tuple[str, ...] = ()
     """Commands that run its programs elsewhere; the first that is here is taken. None: its programs are not built."""
     no_hop: str = ""
@@ -38,18 +42,26 @@ WINDOWS = ("ws2_32", "iphlpapi")
 WINE = ("wine", "/usr/lib/wine/wine64")
 
 SYSTEMS = [
-    System("musl-x86_64", "x86_64-linux-musl", (*X86, *MUSL), emulators=("qemu-x86_64",), package="qemu-user"),
+    System(
+        "musl-x86_64",
+        "x86_64-linux-musl",
+        (*X86, *MUSL),
+        loader="/lib/ld-musl-x86_64.so.1",
+        emulators=("qemu-x86_64",),
+        package="qemu-user",
+    ),
     # qemu 7.2 expects the interface of a membership to be a long, and passes another one on.
     System(
         "musl-aarch64",
         "aarch64-linux-musl",
         MUSL,
+        loader="/lib/ld-musl-aarch64.so.1",
         emulators=("qemu-aarch64",),
         no_hop="join: error 19",
         package="qemu-user",
     ),
-    System("macos-x86_64", "x86_64-macos.11.0", X86),
-    System("macos-arm64", "aarch64-macos.11.0"),
-    System("windows-x86_64", "x86_64-windows-gnu", X86, WINDOWS, WINE, package="wine"),
-    System("windows-arm64", "aarch64-windows-gnu", libraries=WINDOWS),
+    System("macos-x86_64", "x86_64-macos.11.0", X86, python="libpython.dylib"),
+    System("macos-arm64", "aarch64-macos.11.0", python="libpython.dylib"),
+    System("windows-x86_64", "x86_64-windows-gnu", X86, WINDOWS, "python.dll", emulators=WINE, package="wine"),
+    System("windows-arm64", "aarch64-windows-gnu", libraries=WINDOWS, python="python.dll"),
 ]

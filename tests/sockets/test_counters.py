@@ -1,17 +1,26 @@
 """Each counter is explained, in the help of ``counters`` and on a page, from one table."""
 
-from members import cluster, join
+import pytest
+from members import LOOPBACK, cluster, join
 
 import seqcast
-from seqcast.api.counters import COUNTERS
+from seqcast.api.counters import COUNTERS, CROWD
 
 
-def test_every_counter_is_explained_and_none_that_does_not_exist(tmp_path):
-    with join(cluster(), "a", guard=True, journal=str(tmp_path / "journal")) as group:
-        counted = set(group.counters())
-    explained = [name for counters in COUNTERS.values() for name in counters]
+@pytest.mark.parametrize("kind", [seqcast.Group, seqcast.Crowd])
+def test_every_counter_is_explained_and_none_that_does_not_exist(kind, tmp_path):
+    if kind is seqcast.Group:
+        table = COUNTERS
+        with join(cluster(), "a", guard=True, journal=str(tmp_path / "journal")) as group:
+            counted = set(group.counters())
+    else:
+        table = CROWD
+        with seqcast.join_crowd(cluster(), interface=LOOPBACK, average_s=0.02, store=str(tmp_path / "store")) as crowd:
+            counted = set(crowd.counters())
+    explained = [name for counters in table.values() for name in counters]
     assert len(explained) == len(set(explained)) and set(explained) == counted
-    for counters in COUNTERS.values():
+    for counters in table.values():
         for name, text in counters.items():
-            assert text[0].isupper() and text.endswith(".") and len(text) > 10, name
-            assert f"{name}: {text}" in seqcast.Group.counters.__doc__
+            assert text[0].isupper() or text[0].isdigit(), name
+            assert text.endswith(".") and len(text) > 10, name
+            assert f"{name}: {text}" in kind.counters.__doc__

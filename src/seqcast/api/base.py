@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from seqcast._native import driver
-from seqcast.api.counters import explained
+from seqcast.api.counters import COUNTERS, explained
 from seqcast.config import Config
 from seqcast.errors import NotMember, SeqcastError, UsageError
 from seqcast.net.forks import forked
@@ -162,7 +162,7 @@ class GroupBase(Uncopied):
         return counters
 
     if counters.__doc__:  # there is none under -OO
-        counters.__doc__ += explained()
+        counters.__doc__ += explained(COUNTERS)
 
     @property
     def board(self) -> Path | None:

@@ -1,4 +1,5 @@
-"""What each counter of ``Group.counters`` counts: docs/counters.md and the help of that method are made from it."""
+"""What each counter of ``Group.counters`` and of ``Crowd.counters`` counts: docs/counters.md and the help of these
+methods are made from it."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "io_refused": "Unicasts that met a closed port.",
         "io_turns": "Times that a thread of the application received in the place of the I/O thread.",
         "io_rounds": "Rounds of receiving, by whichever thread.",
-        "io_polls": "Times that a sequencer looked again for a moment before it blocked.",
+        "io_polls": "Times that a thread looked again for a moment before it blocked.",
         "io_naps": "Short pauses in which datagrams gather, to be received together.",
         "io_nap_bytes": "The most bytes that such a pause was expected to gather.",
         "io_kicks": "Times that the I/O thread was woken.",
@@ -150,9 +151,40 @@ COUNTERS: dict[str, dict[str, str]] = {
 """Heading -> counter -> what it counts since the join. Those that begin with "Now:" are values of the moment."""
 
 
-def explained() -> str:
-    """The table, for the help of ``Group.counters``."""
+CROWD: dict[str, dict[str, str]] = {
+    "Crowds": {
+        "packets_sent": "Messages that this member sent.",
+        "packets_received": "Packets of others that came, those included that are dropped below.",
+        "packets_again": "Packets of any sender that this member sent again for others.",
+        "packets_dropped": "Packets that came when there was no room; they are repaired later, or told as lost.",
+        "packets_doubted": "Packets too far from where their sender's next one is, which prove nothing alone.",
+        "packets_unasked": "Packets that a member other than their sender sent here unasked.",
+        "packets_lost": "Messages that were told as lost by `CrowdLost`.",
+        "streams_restored": "Times that three packets in a row brought this member back to a sender.",
+        "gossips_sent": "Gossips that this member sent or passed on; one counts once, to however many it goes.",
+        "gossips_received": "Gossips that came, whoever made them.",
+        "gossips_forged": "Gossips that others made in this member's name.",
+        "messages_dropped": "Gossips and requests that were dropped because the queue of those to handle was full.",
+        "datagrams_bad": "Datagrams that are damaged, or have a field that cannot be right.",
+        "datagrams_other": "Datagrams of another crowd, or from another address or port than their sender's.",
+        "datagrams_refused": "Datagrams that the kernel refused to send.",
+        "members": "Now: members of the crowd, as estimated.",
+        "known": "Now: members that this one knows by address.",
+    },
+    "Crowds: the store (`store=`)": {
+        "store_packets": "Now: messages in the store.",
+        "store_bytes": "Now: their bytes, and what each takes besides.",
+        "store_collected": "Messages removed from the store at its bounds.",
+        "store_bad": "Messages in the store with a wrong checksum, which are not sent to anybody.",
+        "store_errors": "1: the disk failed, and nothing is kept since.",
+    },
+}
+"""As COUNTERS, of a crowd."""
+
+
+def explained(table: dict[str, dict[str, str]]) -> str:
+    """The table, for the help of ``counters``."""
     lines = []
-    for heading, counters in COUNTERS.items():
+    for heading, counters in table.items():
         lines += ["", f"        {heading}:"] + [f"            {name}: {text}" for name, text in counters.items()]
     return "\n".join(lines)

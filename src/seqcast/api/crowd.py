@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import seqcast.codes as codes
 from seqcast.api.base import Uncopied
+from seqcast.api.counters import CROWD, explained
 from seqcast.arguments import check_name, check_threads, nanoseconds
 from seqcast.config.check import names
 from seqcast.config.crowd import CrowdSettings
@@ -163,8 +164,11 @@ class Crowd(Uncopied):
             yield event
 
     def counters(self) -> dict[str, int]:
-        """Since the join; docs/gossip.md says what they count."""
+        """Counted since the join, but what begins with "Now:"."""
         return self.runner.counters()
+
+    if counters.__doc__:  # there is none under -OO
+        counters.__doc__ += explained(CROWD)
 
     def leave(self, linger: float = 1.0) -> None:
         """Leaves without asking anybody. Only while it lingers can others still repair losses among its last messages.

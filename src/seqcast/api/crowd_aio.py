@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import seqcast.api.crowd
 from seqcast.api.base import Uncopied
+from seqcast.api.counters import CROWD, explained
 from seqcast.api.crowd import CrowdEvent, address_text, message_of
 from seqcast.api.own_thread import on_own_thread
 from seqcast.config.crowd import CrowdSettings
@@ -103,8 +104,11 @@ class Crowd(Uncopied):
             yield event
 
     def counters(self) -> dict[str, int]:
-        """Since the join; docs/gossip.md says what they count."""
+        """Counted since the join, but what begins with "Now:"."""
         return self._crowd.counters()
+
+    if counters.__doc__:  # there is none under -OO
+        counters.__doc__ += explained(CROWD)
 
     async def leave(self, linger: float = 1.0) -> None:
         """Leaves, as ``seqcast.Crowd.leave`` does."""
