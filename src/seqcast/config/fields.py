@@ -206,10 +206,10 @@ class Config:
     kept_bytes: int = _knob(
         128 * _MIB,
         "bytes",
-        "How much is kept of what arrives while the thread that receives waits in `send`, as in a loop that answers "
-        "each message: what it sends may wait for what only it can take. Beyond this, `send` raises SendWouldBlock if "
-        "nothing moves for 3 × `suspect_s_max`, or if it waits for this member alone. Larger: more memory. Smaller: "
-        "loops that send more than they receive fail sooner.",
+        "How much a member keeps of the messages that arrive while its receiving thread waits in `send`, as in a loop "
+        "that answers each message: the send may need room that only this thread can make by receiving. Beyond this, "
+        "`send` raises SendWouldBlock if nothing moves for 3 × `suspect_s_max`, or if it waits for this member alone. "
+        "Larger: more memory. Smaller: loops that send more than they receive fail sooner.",
         low=1024,
         high=1 << 40,
     )
