@@ -5,7 +5,7 @@
     python docs/render.py                      # makes the tables of docs/figures.md from it
 
 Each line holds the command that printed it, and docs/figures.md shows these commands below the tables, so that a reader
-can run any of them alone. Measurements are kept even if a later command fails. Needs pyzmq (``pip install
+can run any of them alone. Measurements are kept even if a later command fails. Needs pyzmq and PySyncObj (``pip install
 'seqcast[bench]'``), cmake and a C++ compiler for Aeron, and root for the segmented path and for loss.
 """
 
@@ -57,6 +57,7 @@ COMMANDS: dict[str, list[str]] = {
     + [f"{PING} --kind aio --order fifo --wait blocking --cores different"],
     "membership": ["python bench/membership.py --rounds 4"],
     "election": ["python bench/election.py --rounds 3"],
+    "calls": ["python bench/calls.py --rounds 5"],
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
@@ -83,7 +84,7 @@ def measure(command: str) -> str | None:
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
-    keys = {key: key for key in ("plain", "work", "aeron", "membership", "election", "journal")}
+    keys = {key: key for key in ("plain", "work", "aeron", "membership", "election", "calls", "journal")}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"

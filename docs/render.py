@@ -385,6 +385,10 @@ def headline(printed: list[dict[str, Any]]) -> str:
     return f"One sender and three receivers, each in its own process:\n\n{table(head, shown)}\n"
 
 
+CALLS = ("ordered", "seqcast", "pysyncobj")
+"""The kinds of rows of bench/calls.py."""
+
+
 def figures(printed: list[dict[str, Any]]) -> str:
     """The tables of docs/figures.md, from the output of the commands of ``bench/figures.py``."""
     runs = [run for first in printed for run in (first, *first.get("other_paths", ())) if "unavailable" not in run]
@@ -465,6 +469,22 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [row for run in runs for row in run.get("election", ())],
         ),
         (
+            "Calls of a replicated counter on three members, beside PySyncObj (Raft in Python), both at their "
+            "defaults; an ordered message is `Group.deliver` in a group with the settings of a replica. Failover: "
+            "from SIGKILL of the leader until a call that another member began after it has its answer:",
+            [
+                "what",
+                "calls/s, one thread",
+                "p50 µs",
+                "calls/s, 8 threads",
+                "reads/s, linearizable, 8 threads",
+                "reads/s, local",
+                "failover ms",
+            ],
+            calls_row,
+            [row for run in runs for row in run.get("calls", ())],
+        ),
+        (
             "The state that a joiner of a group of 4 is sent, while another member multicasts:",
             ["state", "multicast meanwhile", "MB/s", "range"],
             state_row,
@@ -524,6 +544,14 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     for row in (row for run in runs for row in run.get("membership", ())):
         if row["target_ms"] is not None:
             expect(f"{row['text']}: p99, ms", row["target_ms"], row["p99_ms"], most=True)
+    for run in (run for run in runs if "calls" in run):
+        ordered, seqcast, other = ({row["kind"]: row for row in run["calls"]}[kind] for kind in CALLS)
+        ratio = seqcast["one_p50_us"] / ordered["one_p50_us"]
+        expect("a call, of an ordered message's round, p50", 1.5, ratio, most=True)
+        expect("calls/s of 8 threads", 50_000, seqcast["threads_per_s"])
+        expect("linearizable reads/s of 8 threads, of local ones", 0.5, seqcast["total_per_s"] / seqcast["local_per_s"])
+        expect("calls/s of one thread, of PySyncObj's", 100, seqcast["one_per_s"] / other["one_per_s"])
+        expect("failover, of PySyncObj's", 0.2, seqcast["failover_ms"] / other["failover_ms"], most=True)
     return rows
 
 
@@ -545,6 +573,13 @@ def election_row(row: dict[str, Any]) -> list[str]:
     if "p50_ms" not in row:
         return [row["what"], row["settings"], "–", missed.removeprefix(", ")]
     return [row["what"], row["settings"], f"{row['p50_ms']:.0f}", f"{row['low_ms']:.0f}–{row['high_ms']:.0f}{missed}"]
+
+
+def calls_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of calls."""
+    names = {"ordered": "an ordered message", "seqcast": "`seqcast.replicate`", "pysyncobj": "PySyncObj"}
+    keys = ("one_per_s", "one_p50_us", "threads_per_s", "total_per_s", "local_per_s", "failover_ms")
+    return [names[row["kind"]], *(f"{row[key]:,.0f}" if key in row else "–" for key in keys)]
 
 
 def with_spread(run: dict[str, Any], key: str) -> str:

@@ -147,6 +147,18 @@ def test_figures_are_rendered_from_the_report_of_perf():
     assert "veth-segmented" not in text
 
 
+def test_calls_are_rendered_beside_their_targets():
+    """What bench/calls.py measures; `test_a_counter_is_the_sum_of_the_calls` runs it."""
+    rows = [{"kind": "ordered", "one_p50_us": 100.0}]
+    rows.append({"kind": "seqcast", "one_per_s": 3000.0, "one_p50_us": 160.0, "threads_per_s": 60_000.0})
+    rows[1] |= {"total_per_s": 90.0, "local_per_s": 100.0, "failover_ms": 10.0}
+    rows.append({"kind": "pysyncobj", "one_per_s": 10.0, "failover_ms": 100.0})
+    text = render.figures([{"calls": rows, "command": "python bench/calls.py"}])
+    assert "| `seqcast.replicate` | 3,000 | 160 | 60,000 | 90 | 100 | 10 |" in text
+    assert "| a call, of an ordered message's round, p50 | at most 1.5 | 1.60 |" in text
+    assert text.count("at most") + text.count("at least") == 1
+
+
 def test_the_figures_cover_every_size_and_order_of_the_page():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
     throughput = [run for run in runs if "ratio_to_limit" in run]
