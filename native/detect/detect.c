@@ -172,7 +172,8 @@ static uint64_t progress(const sc_engine *e) {
     return sum;
 }
 
-static void say_heartbeat(sc_engine *e, const sc_address *to) {
+/* `only`: the member that `to` is the address of; NULL: it is for all, or for a stranger. */
+static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *only) {
     uint8_t *p = sc_out_new(e, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;
     uint8_t unheard[SC_MEMBERS_MAX / 8] = {0}, mutes[SC_MEMBERS_MAX / 8] = {0};
@@ -194,6 +195,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to) {
     }
     sc_put_heartbeat_unheard(p, unheard);
     sc_put_heartbeat_mute(p, mutes);
+    if (only || !to) sc_rtt_say(e, only, p);
     e->counters->heartbeats_sent++;
 }
 
@@ -223,12 +225,12 @@ static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
     sc_holdup_look(e, now);
     sc_slow_look(e, now);
-    say_heartbeat(e, NULL);
+    say_heartbeat(e, NULL, NULL);
     int worried = is_worried(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
-        if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, &peer->address);
+        if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, &peer->address, peer);
         if (!peer->detect.asked && is_quiet(e, peer, worried, now)) peer->detect.asked = now;
         if (peer->detect.asked) say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
     }
@@ -260,7 +262,7 @@ void sc_engine_beat(sc_engine *e, int64_t now) {
 }
 
 void sc_engine_show(sc_engine *e, const sc_address *to) {
-    if (e->in_view) say_heartbeat(e, to);
+    if (e->in_view) say_heartbeat(e, to, NULL);
 }
 
 /* Heartbeats of another view show how many members it has: its beacons only claim it. */
@@ -293,6 +295,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
         peer->digest[r].delivered = sc_get_heartbeat_delivered(p, r);
         peer->digest[r].received = sc_get_heartbeat_received(p, r);
     }
+    sc_rtt_heard(e, peer, p, now);
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
     sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
     sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
@@ -361,7 +364,7 @@ static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
-    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL); /* it tells what is stable */
+    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* it tells what is stable */
     if (e->detect.heartbeat_due <= now) {
         int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);

@@ -77,10 +77,13 @@ size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t
 int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out) {
     if (!e->in_view || rank >= e->view.n) return -1;
     if (rank == e->view.rank) {
-        *out = (sc_stream_state){e->group.next - 1, e->group.next - 1, e->group.stable};
+        *out = (sc_stream_state){e->group.next - 1, e->group.next - 1, e->group.stable, 0, 0};
     } else {
-        const sc_rx_stream *rx = &e->peers[rank]->group;
-        *out = (sc_stream_state){rx->queued - 1, rx->highest, rx->stable};
+        const sc_peer *peer = e->peers[rank];
+        const sc_rx_stream *rx = &peer->group;
+        uint64_t sent = e->group.unsent - 1, acked = peer->credit.acked.delivered;
+        *out = (sc_stream_state){rx->queued - 1, rx->highest, rx->stable, sent > acked ? sent - acked : 0,
+                                 peer->rtt.smooth};
     }
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "delivery/queue.h"
 #include "delivery/taken.h"
 #include "detect/detect.h"
+#include "detect/rtt.h"
 #include "engine/engine.h"
 #include "engine/posts.h"
 #include "engine/receive.h"
@@ -51,6 +52,7 @@ typedef struct sc_peer {
     sc_peer_taken taken; /* delivery/taken.c */
     sc_peer_cut cut; /* view/cut.c */
     sc_peer_detection detect; /* detect/detect.c */
+    sc_peer_rtt rtt; /* detect/rtt.c */
     sc_budget budget; /* engine/receive.c: for its control frames */
     uint64_t standing; /* engine/receive.c: its last control frame, if that is a standing one of this view */
     sc_numbers numbers; /* seal/seal.c: with a key, of what came of it beside packets */
@@ -98,6 +100,7 @@ struct sc_engine {
     sc_cut cut; /* view/cut.c */
     sc_resend_memory resend; /* view/resend.c */
     sc_detection detect; /* detect/detect.c */
+    uint32_t answered; /* detect/rtt.c: rank of the member whose heartbeat was answered last */
     sc_out_queue out; /* base/out.c */
     sc_repeats repeats; /* base/out.c */
     sc_event_queue events; /* base/events.c */

@@ -33,6 +33,8 @@
     X(highest) /* of its packets, the highest here; the next two: those put in order, and taken here */                \
     X(ordered)                                                                                                         \
     X(taken)                                                                                                           \
+    X(rtt) /* ns of a round trip by heartbeats, smoothed, and the least; 0: not measured yet */                        \
+    X(rtt_min)                                                                                                         \
     X(unheard_0) /* bits by rank: members whose multicasts do not reach it, */                                         \
     X(unheard_1)                                                                                                       \
     X(mute_0) /* and those whose unicasts do not */                                                                    \
@@ -107,6 +109,8 @@ static void row_of(const sc_engine *e, const sc_peer *peer, sc_row *row) {
         row->highest = peer->group.highest;
         row->ordered = peer->group.queued - 1;
         row->taken = peer->group.consumed;
+        row->rtt = (uint64_t)peer->rtt.smooth;
+        row->rtt_min = (uint64_t)peer->rtt.least;
     }
     row->unheard_0 = unheard[0];
     row->unheard_1 = unheard[1];

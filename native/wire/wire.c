@@ -76,6 +76,7 @@ static sc_wire_result check_heartbeat(const uint8_t *p, size_t len) {
     if (len != SC_HEARTBEAT_LEN(n)) return SC_WIRE_SHORT;
     int valid = is_seqno(sc_get_heartbeat_highest(p)) && is_seqno(sc_get_heartbeat_stable(p));
     valid &= sc_get_heartbeat_awaits(p) <= n && sc_get_heartbeat_gives_up(p) <= n;
+    valid &= sc_get_heartbeat_echoes(p) <= n && sc_get_heartbeat_reserved(p) == 0;
     for (uint32_t r = n; r < SC_MEMBERS_MAX; r++)
         valid &= !((sc_get_heartbeat_unheard(p)[r / 8] | sc_get_heartbeat_mute(p)[r / 8]) >> r % 8 & 1);
     for (uint32_t r = 0; r < n; r++)

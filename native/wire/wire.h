@@ -184,9 +184,14 @@ SC_FIELD(60, 16, heartbeat_awaits); /* 1 + rank of the member that holds the sen
 SC_FIELD(62, 16, heartbeat_gives_up); /* 1 + rank of the member that the sender calls too slow to stay; 0: none */
 SC_BYTES(64, 16, heartbeat_unheard); /* a bit by rank: members not heard for the suspicion time */
 SC_BYTES(80, 16, heartbeat_mute); /* a bit by rank: members that are heard, but whose unicasts do not come */
-SC_ENTRIES(96, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
-SC_ENTRIES(104, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
-#define SC_HEARTBEAT_LEN(n) (96 + 16 * (size_t)(n))
+SC_FIELD(96, 64, heartbeat_sent); /* by a clock of the sender's, in ns, which only the sender reads */
+SC_FIELD(104, 64, heartbeat_echo); /* `sent` of the last heartbeat of one member, */
+SC_FIELD(112, 32, heartbeat_held); /* ns from its arrival to this heartbeat, */
+SC_FIELD(116, 16, heartbeat_echoes); /* and 1 + rank of that member; 0: of none */
+SC_FIELD(118, 16, heartbeat_reserved); /* zero */
+SC_ENTRIES(120, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
+SC_ENTRIES(128, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
+#define SC_HEARTBEAT_LEN(n) (120 + 16 * (size_t)(n))
 
 /* Body of PING and PONG. The target of a PING answers its sender with a PONG; another member, if the origin itself asks it,
  * pings the target on its behalf, and passes the PONG on to the origin. */

@@ -104,6 +104,9 @@ def _of_peers(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], flo
         yield "seqcast_lag_packets", "gauge", text, peer, float(max(0, gauges["last"] - row["delivered"]))
         text = "Packets of this member that the peer's application has not taken yet."
         yield "seqcast_untaken_packets", "gauge", text, peer, float(max(0, gauges["last"] - row["consumed"]))
+        if row["rtt"]:
+            text = "Seconds of a round trip to the peer by heartbeats, smoothed."
+            yield "seqcast_rtt_seconds", "gauge", text, peer, row["rtt"] / 1e9
         text = "Seconds since the peer was heard."
         yield "seqcast_silence_seconds", "gauge", text, peer, _since(board.read_ns, row["heard"])
         text = "How the peer is heard: 2 by multicast (or the group's transport), 1 by unicast only, 0 not at all."

@@ -232,6 +232,9 @@ static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, u
     uint8_t everybody = (uint8_t)((1u << w->view.n) - 1);
     p[sc_at_heartbeat_unheard] = (uint8_t)(take(s, 1) & everybody);
     p[sc_at_heartbeat_mute] = (uint8_t)(how >> 2 & everybody);
+    sc_put_heartbeat_sent(p, how);
+    sc_put_heartbeat_echoes(p, (uint16_t)(how % (w->view.n + 1)));
+    sc_put_heartbeat_echo(p, how & 4 ? UINT64_MAX : 1);
     for (uint32_t r = 0; r < w->view.n; r++) {
         sc_put_heartbeat_delivered(p, r, last_of(w, w->view.ids[r]));
         sc_put_heartbeat_received(p, r, last_of(w, w->view.ids[r]) + (how & 3));

@@ -102,7 +102,7 @@ class Forger:
     def heartbeat(
         self, sender: int, view: int, highest: int, stable: int, marks: Sequence[tuple[int, int]], unheard: int = 0
     ) -> bytes:
-        body = struct.pack("<QQII", highest, stable, len(marks), 0) + unheard.to_bytes(16, "little") + bytes(16)
+        body = struct.pack("<QQII", highest, stable, len(marks), 0) + unheard.to_bytes(16, "little") + bytes(40)
         return self.datagram(HEARTBEAT, sender, view, body + b"".join(struct.pack("<QQ", *mark) for mark in marks))
 
     def ping(self, kind: int, sender: int, view: int, target: int, origin: int) -> bytes:

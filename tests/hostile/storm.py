@@ -178,7 +178,7 @@ class Storm(World):
         assert view is not None
         tag = view.view_id.tag if rng.random() < 0.9 else rng.getrandbits(64)
         n, rank = len(view.members), rng.randrange(len(view.members))
-        delivered, received, _ = victim.engine.stream(rank)
+        delivered, received, *_ = victim.engine.stream(rank)
         near = rng.choice((delivered + 1, received + 1, received + 2, received + 100, 1, forge.SEQNO_MAX))
         far = rng.choice((received, received + 5, received + 3000, forge.SEQNO_MAX))
         if rng.random() < 0.55:

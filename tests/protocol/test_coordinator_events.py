@@ -85,6 +85,8 @@ AGREED = CoordinatorChanged(B, A, TWO.view_id, True, "")
         ((ONE, TWO, AGREED, TWO), ""),
         ((ONE, TWO, ONE), "is not told that"),
         ((ONE, AGREED), "is told"),
+        ((TWO, AGREED), ""),
+        ((TWO, AGREED, AGREED), "is told"),
         ((ONE, TWO, replace(AGREED, coordinator=C)), "after"),
         ((ONE, ACTS, ACTS), "after"),
         ((ONE, replace(ACTS, view_id=TWO.view_id)), "in view"),

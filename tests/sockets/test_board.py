@@ -15,6 +15,7 @@ from members import LOOPBACK, cluster, group_of, join, script, wait_until
 from seqcast.board import place
 from seqcast.board.judge import readiness, troubles, way
 from seqcast.board.read import Board, BoardError, boards, read
+from seqcast.metrics import families
 from seqcast.net import posting
 
 
@@ -48,6 +49,9 @@ def test_a_board_shows_a_member_its_view_and_what_it_counts():
         assert [board.name_of(row["id"]) for row in board.members] == [each.name for each in a.view]
         assert way(board, 0, 1) == way(board, 1, 0) == "m"
         wait_until(lambda: board_of(a).members[1]["consumed"] == board_of(a).gauges["last"])
+        wait_until(lambda: 0 < board_of(a).members[1]["rtt_min"] <= board_of(a).members[1]["rtt"] < 10**9)
+        assert 0 < a.digest()[b.member].rtt_s < 1 and a.digest()[a.member].rtt_s == 0
+        assert any(family.name == "seqcast_rtt_seconds" for family in families([board_of(a)]))
         assert readiness(boards(a.cluster), 2, 1.0) == "" and troubles(board, 1.0) == []
         assert "has 2 of 3 members" in readiness(boards(a.cluster), 3, 1.0)
         assert any("joined" in event.text for event in board.events)

@@ -263,6 +263,8 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t delivered
         uint64_t received
         uint64_t stable
+        uint64_t lacks
+        int64_t rtt
 
     sc_engine *sc_engine_new(const sc_config *config)
     void sc_engine_free(sc_engine *e)

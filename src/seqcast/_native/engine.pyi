@@ -361,8 +361,9 @@ class Engine:
         """Own seqno up to which all others are known to have taken everything; asks those that may lack something."""
     def last_sent(self) -> int:
         """The last own seqno that contains anything; 0 outside a view."""
-    def stream(self, rank: int) -> tuple[int, int, int]:
-        """(highest delivered, highest received, stable) of the group stream of ``rank``."""
+    def stream(self, rank: int) -> tuple[int, int, int, int, int]:
+        """(highest delivered, highest received, stable) of the group stream of ``rank``; how many of our packets that
+        member lacks, and the ns of a round trip to it, 0 if none is known."""
     def counters(self) -> dict[str, int]: ...
     # The board.
     def use_board(self, memory: Any) -> None:

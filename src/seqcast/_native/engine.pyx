@@ -771,7 +771,7 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         if result:
             raise ValueError(f"no member has rank {rank}")
-        return state.delivered, state.received, state.stable
+        return state.delivered, state.received, state.stable, state.lacks, state.rtt
 
     def use_board(self, memory):
         cdef sc_board *board

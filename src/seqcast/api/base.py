@@ -98,7 +98,8 @@ class GroupBase(Uncopied):
         raise self._not_member()
 
     def digest(self) -> dict[Member, Marks]:
-        """How far this member has the stream to the group of each member of the view (`sending_view`), its own too.
+        """How far this member has the stream to the group of each member of the view (`sending_view`), its own too;
+        and of each other one its lag, and the time of a round trip to it.
         With the orders "sequencer" and "total-1999" what all send travels in the stream of the sequencer, and the
         others' stay where they began.
 
@@ -109,10 +110,11 @@ class GroupBase(Uncopied):
         while True:
             view = self.sending_view
             try:
-                marks = [Marks(*engine.stream(rank)) for rank in range(len(view))]
+                found = [engine.stream(rank) for rank in range(len(view))]
             except ValueError:  # another view, with fewer members
                 continue
             if engine.view() == view.view_id.tag:
+                marks = (Marks(at, to, stable, lag, rtt / 1e9) for at, to, stable, lag, rtt in found)
                 return dict(zip(view.members, marks, strict=True))
 
     @property

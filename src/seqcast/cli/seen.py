@@ -67,7 +67,7 @@ def headings(board: Board) -> list[str]:
     """Of the columns."""
     n = len(board.members)
     hears = "hears " + " ".join(name_at(board, rank)[:1] for rank in range(n)) if n <= MATRIX_MAX else "hears all"
-    return ["member", "address", hears, "lag", "untaken", "silent ms", *(name for name, _ in RATES), "state"]
+    return ["member", "address", hears, "rtt ms", "lag", "untaken", "silent ms", *(name for name, _ in RATES), "state"]
 
 
 def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
@@ -80,7 +80,9 @@ def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
     last = board.gauges["last"]
     lag, untaken = ("-", "-") if mine else (str(last - row["delivered"]), str(last - row["consumed"]))
     silent = "-" if mine or not row["heard"] else str(max(0, board.gauges["posted"] - row["heard"]) // 10**6)
-    return [name_at(board, rank), _address(board, row["id"]), hears, lag, untaken, silent, *rates, _state(board, row)]
+    rtt = f"{row['rtt'] / 1e6:.2f}" if row["rtt"] else "-" if mine else ""
+    seen = (hears, rtt, lag, untaken, silent)
+    return [name_at(board, rank), _address(board, row["id"]), *seen, *rates, _state(board, row)]
 
 
 def _address(board: Board, member: int) -> str:

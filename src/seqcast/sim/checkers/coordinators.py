@@ -12,15 +12,19 @@ from seqcast.types import Member, MergeView, View
 def check_coordinators(record: Record) -> Iterator[str]:
     """A change is told right behind each view that has another coordinator than the one before, and behind no other.
     Within a view each change begins with the member that was told last, and a member that closed a view in the place of
-    its coordinator was told that it acts."""
+    its coordinator was told that it acts. Of a joiner that waited for the state the first view may be followed by one,
+    as its member was in a view before."""
     view: View | None = None
     due: tuple[Member, Member] | None = None  # the new one, and the one before
     acted: list[Member] = []  # in this view, in order
+    first = False  # nothing came since the first view
     for told in record.coordinators:
         if isinstance(told, CoordinatorChanged) and told.agreed:
-            if view is None or (told.coordinator, told.previous) != due or told.view_id != view.view_id:
+            late = view is not None and first and told.coordinator == view.coordinator
+            known = late or (told.coordinator, told.previous) == due
+            if view is None or not known or told.view_id != view.view_id:
                 yield f"coordinators: {record} is told {told} after {view}"
-            due = None
+            due, first = None, False
             continue
         if due:
             yield f"coordinators: {record} is not told that {due[0]} coordinates {view}"
@@ -37,7 +41,7 @@ def check_coordinators(record: Record) -> Iterator[str]:
                 yield f"coordinators: {record} closed {view} and was not told that it acts"
             if view and view.coordinator != told.coordinator:
                 due = told.coordinator, view.coordinator
-            view, acted = told, [told.coordinator]
+            first, view, acted = view is None, told, [told.coordinator]
         else:
             view = None
 

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "engine/engine.h"
+
+/* Round trips, measured by heartbeats: each says when it was sent, by its sender's clock, and returns what the last heartbeat of
+ * one member said, with the time for which it was kept here. So no clocks are compared, and no datagram is sent for it. Members
+ * are answered in turn. */
+
+typedef struct {
+    uint64_t sent; /* what its last heartbeat says; 0: there was none */
+    int64_t came; /* when that came */
+    int64_t smooth, least; /* of its round trips, in ns; 0: none is known */
+} sc_peer_rtt;
+
+struct sc_peer;
+
+/* Into our heartbeat. `only`: it is for this member; NULL: for all. */
+void sc_rtt_say(sc_engine *e, const struct sc_peer *only, uint8_t *heartbeat);
+void sc_rtt_heard(const sc_engine *e, struct sc_peer *peer, const uint8_t *heartbeat, int64_t now);
