@@ -13,6 +13,8 @@ from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 
 MS = 1_000_000
+HOP_NS = 200_000
+"""Until a member answers a datagram."""
 HEARTBEAT_MS, SUSPECT_MS = 50, 400
 """The engine's heartbeat interval, and when it suspects a silent member, by its default settings."""
 
@@ -33,13 +35,19 @@ class Net:
         self.now = 0
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
         self.ids = [100 + i for i in range(n)]
-        self.engines = [make_engine(i, **settings) for i in self.ids]
+        self.settings = settings
+        self.engines = [self.make(i) for i in range(n)]
+        self.stirred: set[int] = set()  # these transmit in the next round
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
         self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
         self.window, self.share, self.room = window, share, room
         self.packet, self.mechanism, self.safe = packet, mechanism, safe
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
+
+    def make(self, i: int, **other: object) -> Engine:
+        """A new engine for member i, with these settings in place of the group's."""
+        return make_engine(self.ids[i], **{**self.settings, **other})
 
     def install(
         self,
@@ -81,24 +89,46 @@ class Net:
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:
-        """Lets `ns` pass, moves every datagram, takes all deliveries."""
-        self.now += ns
+        """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs when it said that it has to, when a
+        datagram comes, and after calls of its application. Moves every datagram, takes all deliveries."""
+        end, moved, restless = self.now + ns, 0, 0
+        self.stirred.update(range(len(self.engines)))
+        while True:
+            moved += self.move()
+            if take:
+                for i in range(len(self.engines)):
+                    self.take(i)
+            due = max(min(engine.deadline() for engine in self.engines), self.now)
+            if self.stirred:
+                due = min(due, self.now + HOP_NS)
+            if due > end:
+                self.now = end
+                return moved
+            restless = restless + 1 if due == self.now else 0
+            assert restless < 100, f"engines would run for ever at {self.now}"
+            self.now = due
+
+    def move(self) -> int:
+        """One round of every engine that has to run."""
         moved = 0
         for src, engine in enumerate(self.engines):
-            engine.tick(self.now)
+            if engine.deadline() <= self.now:
+                engine.tick(self.now)
+            elif src not in self.stirred:
+                continue
+            self.stirred.discard(src)
             for lane, address, datagram in engine.transmit(self.now):
                 targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != src]
                 for dst in targets:
                     if not self.drop(src, dst, lane, datagram):
                         self.engines[dst].receive(datagram, bytes([src + 1]), self.now)
+                        self.stirred.add(dst)
                         moved += 1
-        if take:
-            for i in range(len(self.engines)):
-                self.take(i)
         return moved
 
     def take(self, i: int) -> None:
         while (item := self.engines[i].deliver()) is not None:
+            self.stirred.add(i)
             if isinstance(item, Batch):
                 payloads = item.tolist()
                 for run in item.runs:
@@ -109,9 +139,9 @@ class Net:
             else:
                 self.markers[i].append(item)
 
-    def run(self, steps: int = 400, ns: int = MS) -> None:
+    def run(self, steps: int = 400, ns: int = MS, take: bool = True) -> None:
         for _ in range(steps):
-            self.step(ns)
+            self.step(ns, take)
 
 
 def feed(net: Net, sent: dict[int, list[bytes]], steps: int = 4000) -> None:

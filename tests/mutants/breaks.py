@@ -54,6 +54,8 @@ THREADS = "seeds have no threads"
 INTERLEAVED = "tests/unit/test_interleavings.py"
 KEYED = "in simulated groups nobody attacks"
 NUMBERS = "it takes an answer that comes after its question has been asked anew"
+DEADLINES = "tests/unit/test_deadlines.py"
+LATE = "in a simulated group another datagram soon wakes the engine"
 DRIVEN = "few seeds drive the engine as hard as the test does"
 
 
@@ -1320,4 +1322,50 @@ BREAKS = (
     _one("a message that is dropped keeps the packets that it was in", "native/delivery/assembly.c",
          "if (sc_assembly_holds(a, a->n_kept - 1)) sc_unborrow(e, a->kept[a->n_kept - 1].slab);", ";",
          tests="tests/unit/test_borrowed.py", why="seeds do not count slabs"),
+    # ---- deadlines
+    _one("the deadline of an ack is forgotten", "native/streams/probes.c",
+         "if (sc_rx_of(peer, s)->ack_due < due) due = sc_rx_of(peer, s)->ack_due;", "(void)s;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a probe of unicasts is forgotten", "native/streams/probes.c",
+         "if (peer->unicast_tx && peer->unicast_tx->probe_due < due) due = peer->unicast_tx->probe_due;", "", tests=DEADLINES, why=LATE),
+    _one("the deadline of a probe of state is forgotten", "native/streams/probes.c",
+         "if (peer->state_tx && peer->state_tx->probe_due < due) due = peer->state_tx->probe_due;", "", tests=DEADLINES, why=LATE),
+    _one("the deadline of a probe of forwards is forgotten", "native/streams/probes.c",
+         "if (e->forward.probe_due < due) due = e->forward.probe_due;", "", tests=DEADLINES, why=LATE),
+    _one("the deadline of a probe of the group stream is forgotten", "native/streams/probes.c",
+         "int64_t due = e->group.probe_due;", "int64_t due = SC_NEVER;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a claim that is given back is forgotten", "native/streams/probes.c",
+         "if (e->credit.yield_due < due) due = e->credit.yield_due;", "", tests=DEADLINES, why=LATE),
+    _one("the deadline of a stable seqno that is told is forgotten", "native/streams/probes.c",
+         "if (e->credit.tell_due < due) due = e->credit.tell_due;", "", tests=DEADLINES, why=LATE),
+    _one("the deadline of a request for a gap is forgotten", "native/streams/gaps.c",
+         "if (rx->gaps[i].due < due) due = rx->gaps[i].due;", "(void)rx;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a standing frame is forgotten", "native/engine/engine.c",
+         "if (stand < due) due = stand;", "(void)stand;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a question who has taken what is forgotten", "native/engine/engine.c",
+         "if (e->taken.ask_due < due) due = e->taken.ask_due;", "", tests=DEADLINES, why=LATE),
+    _one("the deadline of a heartbeat is forgotten", "native/detect/detect.c",
+         "int64_t due = e->detect.heartbeat_due;", "int64_t due = SC_NEVER;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a ping is forgotten", "native/detect/detect.c",
+         "peer->detect.doubted ? peer->detect.ping_due : peer->detect.heard + doubt_after(e);",
+         "peer->detect.doubted ? SC_NEVER : peer->detect.heard + doubt_after(e);", tests=DEADLINES, why=LATE),
+    _one("the deadline of a doubt is forgotten", "native/detect/detect.c",
+         "peer->detect.doubted ? peer->detect.ping_due : peer->detect.heard + doubt_after(e);",
+         "peer->detect.doubted ? peer->detect.ping_due : SC_NEVER;", tests=DEADLINES, why=LATE),
+    _one("the deadline of an unheard multicast is forgotten", "native/detect/detect.c",
+         "if (unheard < own) own = unheard;", "(void)unheard;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a repeated request for places is forgotten", "native/order/grant.c",
+         "int64_t due = s->asks ? s->ask_due : SC_NEVER;", "int64_t due = SC_NEVER;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a place that nobody uses is forgotten", "native/order/grant.c",
+         "if (sc_is_sequencer(e)) return s->awaited_due;", "if (sc_is_sequencer(e)) return SC_NEVER;", tests=DEADLINES, why=LATE),
+    _one("the deadline of places in hand is forgotten", "native/order/grant.c",
+         "return in_hand(s) && s->unused_due < due ? s->unused_due : due;", "return due;", tests="tests/unit/test_grant.py", why=LATE),
+    _one("the deadline of an order policy is forgotten", "native/order/records.c",
+         "return e->cut.gate_closed ? SC_NEVER : s->due;", "return s ? SC_NEVER : 0;", tests="tests/unit/test_order_policy.py", why=LATE),
+    _one("the deadline of the ack of a single packet behind a gap is forgotten", "native/order/total1999.c",
+         "if (!sc_is_sequencer(e)) return t->single_due;", "if (!sc_is_sequencer(e)) return SC_NEVER;", tests=DEADLINES, why=LATE),
+    _one("the deadline of a new view that is told again is forgotten", "native/order/total1999.c",
+         "return due < t->tell_due ? due : t->tell_due;", "return due;", tests="tests/unit/test_total1999.py", why=LATE),
+    _one("the deadline of a sequencer's limit for itself is forgotten", "native/order/stamping.c",
+         "return e->order.own_limit && !e->cut.gate_closed ? ((sc_stamping *)e->order.state)->count_due : SC_NEVER;",
+         "return e ? SC_NEVER : 0;", tests="tests/unit/test_sequencer.py", why=LATE),
 )  # fmt: skip
