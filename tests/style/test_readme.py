@@ -15,6 +15,8 @@ import render
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = README + "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("guide", "commands"))
+GUIDES = ("tutorial", "deployment", "from")
+NAMED = PAGES + "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in GUIDES)
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGES, re.S)
 
 
@@ -111,8 +113,8 @@ def test_every_make_target_and_command_that_is_named_exists():
     from seqcast.cli import COMMANDS
 
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
-    assert set(re.findall(r"(?:^|`)make (\w+)", PAGES, re.M)) <= targets
-    named = set(re.findall(r"(?:^|[`|] ?)seqcast (\w+)", PAGES, re.M))
+    assert set(re.findall(r"(?:^|`)make (\w+)", NAMED, re.M)) <= targets
+    named = set(re.findall(r"(?:^|[`|] ?)seqcast (\w+)", NAMED, re.M))
     assert named and named <= set(COMMANDS)
 
 
@@ -122,7 +124,7 @@ def test_every_setting_that_is_named_exists():
     from seqcast import Config
 
     settings = {field.name for field in dataclasses.fields(Config)} | {"order"}
-    named = set(re.findall(r"`(\w+_s|\w+_max|interface|order|journal|receive)(?:=\w+)?`", PAGES))
+    named = set(re.findall(r"`(\w+_s|\w+_max|interface|order|journal|receive)(?:=\w+)?`", NAMED))
     assert named and named <= settings
 
 
