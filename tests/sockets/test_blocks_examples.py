@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import re
@@ -131,3 +132,42 @@ def test_the_chat_shows_everyone_the_same_lines(environment: dict[str, str]) -> 
     assert ann.stdout.readline() == "-- here: ann\n"
     ann.communicate()
     bob.communicate()
+
+
+def test_a_late_watcher_of_the_feed_begins_with_the_last_prices_and_misses_none(environment: dict[str, str]) -> None:
+    def start(*task: str) -> subprocess.Popen[str]:
+        command = [sys.executable, str(ROOT / "examples" / "feed.py"), *task]
+        there = {**environment, "SEQCAST_DISCOVERY_S": "1"}
+        return subprocess.Popen(command, env=there, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def begun(watcher: subprocess.Popen[str]) -> dict[str, int]:
+        """By symbol, the number of the price that it began with."""
+        assert watcher.stdout is not None
+        state = json.loads(watcher.stdout.readline().removeprefix("begins with "))
+        return {symbol: number for symbol, (number, _) in state.items()}
+
+    def followed(watcher: subprocess.Popen[str], count: int, last: dict[str, int]) -> dict[str, int]:
+        """The last numbers after so many changes, of which each is the next one of its symbol."""
+        assert watcher.stdout is not None
+        last = dict(last)
+        for _ in range(count):
+            symbol, number, _ = watcher.stdout.readline().split()
+            assert int(number) == last.get(symbol, 0) + 1
+            last[symbol] = int(number)
+        return last
+
+    processes = [start("publish", "a", "tea", "milk"), start("watch", "b")]
+    try:
+        followed(processes[1], 50, begun(processes[1]))
+        processes.append(start("watch", "c"))
+        first = begun(processes[2])
+        late = followed(processes[2], 200, first)
+        assert sum(first.values()) >= 50 and late.keys() == {"tea", "milk"}
+        for process in processes[:2]:
+            process.kill()
+        processes.append(start("publish", "d", "tea", "milk"))  # it goes on where the one before it ended
+        followed(processes[2], 2000, late)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
