@@ -248,6 +248,12 @@ DEAF = _code(
     "Neither multicasts nor unicasts pass from one member to the other.",
     "Run `seqcast doctor --with HOST` between the two, and look at the firewalls of both machines.",
 )
+UNANSWERED = _code(
+    2215,
+    "A member does not answer another one's question",
+    "Its Python does not run, it has left or is about to be excluded, or datagrams to or from it are lost.",
+    "Run `seqcast probe` on its machine, and `seqcast doctor --with HOST` between the two.",
+)
 MUTE = _code(
     2212,
     "A member's unicasts do not reach another one",

@@ -113,6 +113,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "control_frames_received": "Control frames received.",
         "control_frames_bad": "Control frames that were refused, as a field cannot be right.",
         "control_frames_unsent": "Control frames that were not sent, as the queue was full; they are repeated.",
+        "control_asks_too_soon": "Questions of members (`seqcast probe --all`) that came too soon: not answered.",
         "control_members_lost": "Members that failed, were excluded, or were cut off.",
         "control_members_slow": "Members that held up the others for long: without room, or with places unused.",
         "control_links_cut": "Directed links between members that were found cut.",

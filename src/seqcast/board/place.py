@@ -21,6 +21,8 @@ from urllib.parse import quote
 BYTES = 128 << 10
 """``SC_BOARD_BYTES``."""
 ENDING = ".board"
+SOCKET = ".sock"
+"""Of the socket beside it, on which its member is asked what the others see."""
 KEPT = 32
 """Boards of processes that ended without removing theirs, at most, and for how long, in seconds. A process of another
 PID namespace (a container) counts as ended when its file was not touched for so long."""
@@ -44,8 +46,9 @@ class Made:
 
     def touch(self) -> None:
         """Shows that the member lives, to processes that do not see its own."""
-        with contextlib.suppress(OSError):
-            os.utime(self.path)
+        for path in (self.path, socket_of(self.path)):
+            with contextlib.suppress(OSError):
+                os.utime(path)
 
     def remove(self) -> None:
         """Removes the file; the memory stays as long as somebody uses the mapping."""
@@ -78,6 +81,11 @@ def make(cluster: str, name: str, member_id: int) -> Made:
         os.close(number)
 
 
+def socket_of(board: Path) -> Path:
+    """The socket beside a board; its name is short, as a socket's path has at most 107 bytes."""
+    return board.with_name(board.name.removesuffix(ENDING).rpartition(".")[2] + SOCKET)
+
+
 def folders() -> Iterator[Path]:
     """The directories that may have boards that this user may read: root reads those of all users."""
     if sys.platform == "win32":
@@ -102,17 +110,26 @@ def remove_old(folder: Path) -> None:
     """Removes boards of processes that have ended: those older than ``KEPT_S``, and the oldest beyond ``KEPT``."""
     ended = []
     for path in folder.glob(f"*{ENDING}"):
-        pid, _, rest = path.name.removesuffix(ENDING).rpartition(".")[2].partition("-")
         with contextlib.suppress(OSError):
-            changed = path.lstat().st_mtime
-            here = rest.partition("-")[0] == _pids()
-            if pid.isdecimal() and (not runs(int(pid)) if here else time.time() - changed > KEPT_S):
-                ended.append((changed, path))
+            if _ended(path, path.name.removesuffix(ENDING).rpartition(".")[2]):
+                ended.append((path.lstat().st_mtime, path))
+    for path in folder.glob(f"*{SOCKET}"):
+        with contextlib.suppress(OSError):
+            if _ended(path, path.name.removesuffix(SOCKET)):
+                path.unlink()
     ended.sort(reverse=True)
     for at, (changed, path) in enumerate(ended):
         if at >= KEPT - 1 or time.time() - changed > KEPT_S:
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def _ended(path: Path, of: str) -> bool:
+    """The process of which this file is has ended; ``of``: the part of its name that says which process that is."""
+    pid, _, rest = of.partition("-")
+    here = rest.partition("-")[0] == _pids()
+    late = time.time() - path.lstat().st_mtime > KEPT_S
+    return pid.isdecimal() and (not runs(int(pid)) if here else late)
 
 
 def runs(pid: int) -> bool:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from seqcast.board.judge import readiness, troubles
-from seqcast.board.read import boards
+from seqcast.board.read import Board, BoardError, boards, read
 from seqcast.cli import complain
 from seqcast.cli.seen import history, sketch, table
 from seqcast.commandline import Parser, positive, seconds
@@ -35,6 +35,8 @@ def main(arguments: argparse.Namespace) -> int:
             "has board=False",
             1,
         )
+    if arguments.all:
+        return _of_all(next((board for board in found if board.alive), found[0]), arguments)
     before = {board.path: board for board in found}
     time.sleep(BETWEEN_S)
     found = [board for board in boards(arguments.cluster) if board.path in before] or found
@@ -45,6 +47,23 @@ def main(arguments: argparse.Namespace) -> int:
     else:
         for line in [*table(seen_by, found, before, wrong), *history(seen_by)]:
             print(line)
+    return 1 if wrong else 0
+
+
+def _of_all(board: Board, arguments: argparse.Namespace) -> int:
+    """Prints what all members say."""
+    from seqcast.cli import seen_all
+
+    try:
+        before = seen_all.ask(board)
+        seen = seen_all.ask(read(board.path))
+    except (seen_all.NotAsked, OSError, BoardError) as error:
+        return complain(str(error), 1)
+    wrong = seen_all.findings(board, seen, arguments.stall)
+    if arguments.json:
+        print(json.dumps(seen_all.sketch(board, seen, wrong)))
+    else:
+        print("\n".join(seen_all.table(board, seen, before, wrong)))
     return 1 if wrong else 0
 
 
@@ -62,6 +81,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
     result.add_argument("--member", default="", metavar="NAME", help="as this member on this machine sees it")
+    result.add_argument(
+        "--all",
+        action="store_true",
+        help="ask the members on other machines, too: the one here asks them, and they answer members only",
+    )
     result.add_argument(
         "--ready", action="store_true", help="only say in one line whether all members on this machine are ready"
     )

@@ -106,10 +106,11 @@ def _rates(board: Board, rank: int, found: Sequence[Board], before: Mapping[Path
     if own is None or old is None or own.read_ns <= old.read_ns:
         return [""] * len(RATES)
     seconds = (own.read_ns - old.read_ns) / 1e9
-    return [_short((own.counters.get(name, 0) - old.counters.get(name, 0)) / seconds) for _, name in RATES]
+    return [short((own.counters.get(name, 0) - old.counters.get(name, 0)) / seconds) for _, name in RATES]
 
 
-def _short(rate: float) -> str:
+def short(rate: float) -> str:
+    """A rate in few characters."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if rate >= size:
             return f"{rate / size:.1f} {unit}"

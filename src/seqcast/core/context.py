@@ -4,7 +4,7 @@ output."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ NEVER = (1 << 63) - 1
 _MS = 1_000_000
 
 COUNTERS = (
+    "asks_too_soon",
     "callbacks_failed",
     "callbacks_late",
     "frames_bad",
@@ -97,6 +98,7 @@ class EndpointSettings:
         block_events: the application is told when the gate closes and opens.
         coordinator_events: the application is told who coordinates.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
+        sees: text for members that ask what this one sees, printable and at most 25,000 bytes; None: it has no board.
         sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.
@@ -154,6 +156,7 @@ class EndpointSettings:
     pause_ns_max: int
     membership_policy: MembershipPolicy | None = None
     sequencer_policy: SequencerPolicy | None = None
+    sees: Callable[[], str] | None = None
     flush_unicasts: bool
     membership: str
     safe: bool = False

@@ -32,6 +32,7 @@ from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     EVIDENCE,
     Abandon,
+    AskMembers,
     CallbackOver,
     CallbackReturned,
     CloseGroup,
@@ -114,8 +115,8 @@ class Endpoint:
         members_lost (members that did not continue into the next view), membership_policy_failed (its order was not
         used), sequencer_policy_failed (its choice was not used), links_cut (links that carry no multicast and were
         warned of), merges_unheard (requests to merge by a coordinator whose beacon was not heard: not answered),
-        joiners_declined (joiners named in our view that had already entered another view); those of one kind of
-        reliability are explained in its room."""
+        joiners_declined (joiners named in our view that had already entered another view), asks_too_soon (questions of
+        members that were not answered); those of one kind of reliability are explained in its room."""
         self.log = LogLines(self.context)
         self.holdups = Holdups(self.context, self.log)
         self.machines = Machines(self.context)
@@ -364,6 +365,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     CloseGroup: Endpoint._close_group,
     LeaveGroup: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.LEAVE, each.timeout_ns),
     PauseGroup: Endpoint._pause_group,
+    AskMembers: lambda e, each: e.machines.asking.ask(each.request),
     ResumeGroup: lambda e, each: e.machines.pause_owner.resume(each.request),
     CallbackReturned: lambda e, each: e.machines.blocker.returned(each.run, each.trouble),
     StateArrived: lambda e, each: e.machines.taker.arrived(each.boundary),

@@ -27,7 +27,7 @@ _PART_OF_FRAME = {
     "Beacon": "merge", "MergeAsk": "merge", "MergeRefused": "merge", "MergeReady": "merge", "MergeGo": "merge",
     "MergeTaken": "merge", "MergeCancel": "merge",
     "StateWanted": "transfer",
-    "Gossip": "gossip",
+    "Gossip": "gossip", "Ask": "detector", "Told": "detector",
     "Token": "ring", "TokenHeld": "ring", "Confirm": "ring", "Confirmed": "ring", "Unconfirmed": "ring",
 }  # fmt: skip
 _CHANGES = {"Block", "Start"}

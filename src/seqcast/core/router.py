@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import seqcast.codes as codes
 from seqcast.core.context import Context
+from seqcast.core.frames.asking import Ask, Told
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.gossiping import Gossip
@@ -223,6 +224,14 @@ class Router:
     def gossip(self, frame: Gossip, sender: int, _: bytes) -> None:
         """gossip: asks its sender for what is missing, and passes it on"""
         self.machines.gossip.received(frame, sender)
+
+    def asked(self, frame: Ask, sender: int, _: bytes) -> None:
+        """asking: answers with what this member sees, unless it did so a moment ago"""
+        self.machines.asking.asked(frame, sender)
+
+    def told(self, frame: Told, sender: int, _: bytes) -> None:
+        """asking: reports it, if it answers the last question"""
+        self.machines.asking.told(frame, sender)
 
     # ---- other groups, operators
 
@@ -716,6 +725,8 @@ ROUTES = (
     Route(Resumed, Of.OURS, By.ANYONE, R.resumed),
     Route(StateWanted, Of.OURS, By.ANYONE, R.state_wanted),
     Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
+    Route(Ask, Of.OURS, By.MEMBERS, R.asked),
+    Route(Told, Of.OURS, By.MEMBERS, R.told),
     Route(Beacon, Of.ANY, By.OTHERS, BEACON),
     Route(Met, Of.INSIDE, By.OTHERS, R.meet),
     Route(Unblock, Of.INSIDE, By.ANYONE, UNBLOCK),

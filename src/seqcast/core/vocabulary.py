@@ -56,6 +56,13 @@ class ResumeGroup:
     request: int
 
 
+@dataclass(frozen=True, slots=True)
+class AskMembers:
+    """Somebody on this machine wants to know what the others see. ``MemberTold`` follows for each that answers."""
+
+    request: int
+
+
 # ---- inputs: the runner ------------------------------------------------------------------------------------------
 
 
@@ -257,6 +264,7 @@ Report = (
 
 Input = (
     JoinGroup
+    | AskMembers
     | CloseGroup
     | LeaveGroup
     | PauseGroup
@@ -429,6 +437,21 @@ class MendSockets:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberTold:
+    """Another member of the view says what it sees.
+
+    Args:
+        member: its id.
+        request: of the ``AskMembers`` that it answers.
+        sees: text made by the member, and not checked.
+    """
+
+    member: int
+    request: int
+    sees: str
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     """A warning for the user."""
 
@@ -470,6 +493,7 @@ Effect = (
     | PauseHeld
     | PauseOver
     | MendSockets
+    | MemberTold
     | Warn
     | Log
 )

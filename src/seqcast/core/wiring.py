@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from seqcast.core.context import NEVER, Context
+from seqcast.core.machines.asking import Asking
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import CoordinatedMembership
@@ -42,6 +43,7 @@ class Machines:
         self.taker = StateTaker(context)
         self.interface = Interface(context)
         self.pause_owner = PauseOwner(context)
+        self.asking = Asking(context)
         self._begin(None)
         self.initiator = Initiator(context, self.participant, self.membership, self.lineage)
         self.merger = Merger(context, self.initiator, self.lineage, self.book)

@@ -14,7 +14,8 @@ from typing import Any
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.board.place import TOUCH_NS, Made, make
-from seqcast.board.read import pid_namespace, started
+from seqcast.board.read import kept, pid_namespace, started
+from seqcast.board.told import said
 from seqcast.types import Member, View
 
 log = logging.getLogger("seqcast")
@@ -60,6 +61,11 @@ class Posting:
     def on(self) -> bool:
         """There is a board."""
         return self._made is not None
+
+    def sees(self) -> str:
+        """What this member tells others that ask; only with a board."""
+        assert self._made is not None
+        return said(kept(self._made.path, bytes(self._made.memory)))
 
     def opened(self, driver: Driver, **about: object) -> None:
         """The sockets are open.

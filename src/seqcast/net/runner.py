@@ -36,6 +36,7 @@ from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.port import reports, transmit
 from seqcast.core.vocabulary import (
+    AskMembers,
     CallbackReturned,
     CallBlock,
     CallUnblock,
@@ -48,6 +49,7 @@ from seqcast.core.vocabulary import (
     LeaveGroup,
     Left,
     Log,
+    MemberTold,
     MendSockets,
     Minority,
     PauseHeld,
@@ -70,6 +72,7 @@ from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
+from seqcast.net.questions import Questions
 from seqcast.net.secure import seal_of
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
@@ -211,6 +214,7 @@ class Runner:
         if listener is not None:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests.append(JoinGroup())
+        self.questions = Questions(self.posting.path, lambda number: self._requests.append(AskMembers(number)))
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=on_cores(self.driver.run, io_cores), name=f"seqcast-io-{name}", daemon=True),
@@ -506,6 +510,7 @@ class Runner:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
         self.driver.close()
+        self.questions.close()
         self.posting.remove()
 
     # ---- the control thread
@@ -514,7 +519,7 @@ class Runner:
         try:
             while not self.endpoint.over:
                 each_look = not self.endpoint.machines.interface.sound
-                until = min(self.endpoint.deadline(), self.posting.due)
+                until = min(self.endpoint.deadline(), self.posting.due, self.questions.due(now_ns()))
                 if not self._requests and self.driver.wait_control(until, each_look):
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
@@ -528,6 +533,7 @@ class Runner:
                     self.ordering.look(self.endpoint.view_tagged)
                 self.driver.poke()
                 self._post()
+                self.questions.look(now_ns(), self._others())
                 if self._segments and not self.driver.gso:
                     self._segments = False
                     self._warn(codes.NO_GSO(NO_SEGMENTS))
@@ -541,6 +547,11 @@ class Runner:
                 self.changed.notify_all()
             self._post()
             self.driver.stop()
+
+    def _others(self) -> dict[int, Member]:
+        """The other members of the newest view."""
+        members = self.view.members if self.view is not None else ()
+        return {member.id: member for member in members if member.id != self.member.id}
 
     def _post(self) -> None:
         status = self.status
@@ -574,6 +585,8 @@ class Runner:
                 write(effect)
                 if self.posting.on and not debug:
                     self.posting.note((effect.text % effect.args).removeprefix(f"{self.member.name}: "))
+            case MemberTold(member, request, sees):
+                self.questions.told(member, request, sees, now_ns())
             case MendSockets():
                 self._requests.append(mend(self.driver))
             case _:
@@ -644,6 +657,7 @@ class Runner:
             cookie_secrets=self._cookie_secrets,
             vote=_votes.get(self._key, NO_VOTE),
             gro=driver.gro,
+            sees=self.posting.sees if self.posting.on else None,
             state=self.state,
             membership_policy=timed("membership_policy", self.policies.membership, name),
             sequencer_policy=timed("sequencer_policy", self.policies.sequencer, name),

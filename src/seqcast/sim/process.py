@@ -19,6 +19,7 @@ from seqcast.core.port import reports, transmit
 from seqcast.core.rules.ordering import Questions, next_batch
 from seqcast.core.rules.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
+    AskMembers,
     Effect,
     ExcludedBy,
     FrameReceived,
@@ -27,6 +28,7 @@ from seqcast.core.vocabulary import (
     JoinGroup,
     Left,
     MemberSuspected,
+    MemberTold,
     MendSockets,
     Minority,
     PauseOver,
@@ -126,6 +128,7 @@ class Process:
             "sim",
             EndpointSettings(
                 order=options.order,
+                sees=lambda: str(self.id),
                 sequencer_policy=sequencer_policy(
                     options.sequencer, random.Random(f"sequencer {options.seed} {index}")
                 ),
@@ -229,6 +232,17 @@ class Process:
         self.clock.at(self.clock.now, self.application.sender.produce)
         if self.options.interfaces:
             self.interface.start()
+        if self.options.looks_ns:
+            self.clock.at(self.clock.now + self.options.looks_ns, self._look, 1)
+
+    def _look(self, request: int) -> None:
+        """Asks the others what they see."""
+        if not self.up:
+            return
+        if self.can_run:
+            self.step(AskMembers(request))
+            self.service()
+        self.clock.at(self.clock.now + self.options.looks_ns, self._look, request + 1)
 
     def _seeds(self) -> tuple[Input, ...]:
         """Where all are that were ever started, as a name says that stands for all of them."""
@@ -350,6 +364,9 @@ class Process:
             if isinstance(effect, MendSockets):
                 self.clock.at(self.clock.now, self.interface.mend)
                 continue
+            if isinstance(effect, MemberTold):
+                self._note_told(effect)
+                continue
             old = self.record.view
             if said := self._words(effect):
                 self.trace(said)
@@ -362,6 +379,12 @@ class Process:
                 self._changes.append((old, effect.view))
                 self.world.changed(self, old, effect.view)
             self.world.told(self, effect)
+
+    def _note_told(self, effect: MemberTold) -> None:
+        """Another member says what it sees, which is its id."""
+        self.record.told.append(effect)
+        if effect.member not in self.endpoint.context.infos or effect.sees != str(effect.member):
+            self.record.violations.append(f"asking: {self.record} hears {effect.sees} of {effect.member}")
 
     def _note_view(self, payload: bytes) -> None:
         """Notes the attempt of a frame, received or sent, if it is a VIEW."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from seqcast._native.engine import TakenWait
-from seqcast.core.vocabulary import Left
+from seqcast.core.vocabulary import Left, MemberTold
 from seqcast.events import Blocked, CoordinatorChanged, Excluded, Lost, Unblocked
 from seqcast.sim.chain import Chain
 from seqcast.sim.options import MS, Options
@@ -95,6 +95,7 @@ class Record:
         blocked: the application was told that it is blocked, and not yet that this has ended.
         gate: its events about sending to the group, in order: that it may not, that it may, views, the end.
         coordinators: who coordinates, as it was told, in order: views, changes, the end.
+        told: what others said that it had asked.
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).
@@ -145,6 +146,7 @@ class Record:
     violations: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     blocked: Blocked | None = None
+    told: list[MemberTold] = field(default_factory=list)
     coordinators: list[CoordinatorChanged | View | Excluded | Left] = field(default_factory=list)
     gate: list[Blocked | Unblocked | View | Excluded | Left] = field(default_factory=list)
     callbacks: list[bool] = field(default_factory=list)

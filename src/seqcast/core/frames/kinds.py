@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from seqcast.core.frames.asking import Ask, Asking, Told
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Closing, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import ID, Schema, dump_fields, fields_of, load_fields, need
 from seqcast.core.frames.gossiping import Gossip
@@ -32,7 +33,7 @@ from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
 
-Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip
+Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking
 
 _KINDS: dict[str, type[Any]] = {
     "join": Join,
@@ -72,6 +73,8 @@ _KINDS: dict[str, type[Any]] = {
     "confirmed": Confirmed,
     "unconfirmed": Unconfirmed,
     "gossip": Gossip,
+    "ask": Ask,
+    "told": Told,
 }
 SCHEMAS: dict[str, tuple[type[Any], dict[str, Schema]]] = {
     kind: (make, fields_of(make)) for kind, make in _KINDS.items()

@@ -1,0 +1,118 @@
+"""What a member tells the others of its board; and reading it, which checks all of it, as another member made it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seqcast.board.judge import way
+from seqcast.board.read import Board, BoardError
+
+COUNTED = ("messages_sent", "messages_delivered", "packets_retransmitted")
+NO_BOARD = "-"
+"""What a member without a board answers."""
+REASON_MAX = 200
+MOST = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """What a member knows of another one.
+
+    Args:
+        rtt: ns of a round trip; 0: not known.
+        lag, untaken: packets of the member that the other one has not put in order, and has not taken.
+        silent: ns since it was heard; 0: never.
+    """
+
+    rtt: int
+    lag: int
+    untaken: int
+    silent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a member says of itself.
+
+    Args:
+        at: ns, by its clock, when its engine wrote this; ``age``: how long ago that was when it answered.
+        status, reason: as ``Group.status``.
+        held_by: id of the member that its senders wait for, or 0; ``held``: for how long, in ns.
+        counters: by name.
+        hears: by rank: "m", "u", ".", "?", "-" for itself; see ``judge.way``.
+        peers: by id.
+    """
+
+    at: int
+    age: int
+    status: str
+    reason: str
+    held_by: int
+    held: int
+    counters: dict[str, int]
+    hears: str
+    peers: dict[int, Peer]
+
+
+def said(board: Board) -> str:
+    """What a member tells others of its board: printable, and at most 25,000 bytes."""
+    gauges, now, mine = board.gauges, board.read_ns, board.gauges["rank"]
+    rows = range(len(board.members))
+    status = board.about["status"]
+    value = {
+        "at": gauges["posted"],
+        "age": max(0, now - gauges["posted"]),
+        "status": status["name"],
+        "reason": status["reason"][:REASON_MAX],
+        "held_by": gauges["held_by"],
+        "held": max(0, now - gauges["held_since"]) if gauges["held_by"] else 0,
+        "counters": {name: board.counters.get(name, 0) for name in COUNTED},
+        "hears": "".join("-" if rank == mine else way(board, mine, rank) for rank in rows) if rows else "",
+        "peers": [_peer(board, rank) for rank in rows if rank != mine],
+    }
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _peer(board: Board, rank: int) -> list[int]:
+    row, last = board.members[rank], board.gauges["last"]
+    silent = max(0, board.read_ns - row["heard"]) if row["heard"] else 0
+    behind = (max(0, last - row["delivered"]), max(0, last - row["consumed"]))
+    return [row["id"], row["rtt"], *behind, silent]
+
+
+def heard(text: str) -> Told:
+    """
+    Raises:
+        BoardError: no member of this release said this.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BoardError("the answer is no object of JSON")
+    counters, peers = value.get("counters"), value.get("peers")
+    if not isinstance(counters, dict) or not isinstance(peers, list):
+        raise BoardError("the answer has no counters, or no peers")
+    status, reason, hears = (_text(value, name) for name in ("status", "reason", "hears"))
+    at, age, held_by, held = (_number(value, name) for name in ("at", "age", "held_by", "held"))
+    rows = [[_number(dict(enumerate(row)), i) for i in range(5)] for row in peers if isinstance(row, list)]
+    counted = {name: _number(counters, name) for name in COUNTED}
+    return Told(at, age, status, reason, held_by, held, counted, hears, {row[0]: Peer(*row[1:]) for row in rows})
+
+
+def _text(value: Mapping[str, Any], name: str) -> str:
+    found = value.get(name)
+    if not isinstance(found, str) or not found.isprintable():
+        raise BoardError(f"the answer has no text {name}")
+    return found
+
+
+def _number(value: Mapping[Any, Any], name: object) -> int:
+    found = value.get(name)
+    if type(found) is not int or not 0 <= found < 2 * MOST:
+        raise BoardError(f"the answer has no number {name}")
+    return found

@@ -1,0 +1,168 @@
+"""A group as all of its members see it: what each says of itself, asked by way of one member on this machine."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import seqcast.codes as codes
+from seqcast.board.judge import way
+from seqcast.board.place import socket_of
+from seqcast.board.read import Board, BoardError
+from seqcast.board.told import NO_BOARD, Told, heard, said
+from seqcast.cli.seen import MATRIX_MAX, RATES, short, summary
+from seqcast.codes import Finding, finding
+
+WAIT_S = 5.0
+ANSWER_MAX = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What is known of one member.
+
+    Args:
+        age: ns since it said that; 0: now.
+        told: what it said; None: it has not answered.
+        boardless: it has answered that it has no board.
+    """
+
+    age: int
+    told: Told | None
+    boardless: bool = False
+
+
+class NotAsked(Exception):
+    """The member on this machine cannot be asked."""
+
+
+def ask(board: Board) -> dict[int, Seen]:
+    """By id: what the other members of the view say, asked by the member whose board it is, which adds its own.
+
+    Raises:
+        NotAsked: it did not answer itself.
+    """
+    path = socket_of(board.path)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+            asked.settimeout(WAIT_S)
+            asked.connect(str(path))
+            with asked.makefile("rb") as answer:
+                told = json.loads(answer.readline(ANSWER_MAX))["told"]
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise NotAsked(
+            f"{board.name} (process {board.about['pid']}) does not answer on {path}: {error}. `seqcast probe "
+            f"{board.cluster}` without --all shows what its board says"
+        ) from None
+    found = {each["id"]: Seen(0, None) for each in board.about["view"]["members"]}
+    for member, (age, text) in told.items():
+        try:
+            found[int(member)] = Seen(int(age), heard(text))
+        except BoardError:
+            found[int(member)] = Seen(int(age), None, text == NO_BOARD)
+    found[board.about["id"]] = Seen(0, heard(said(board)))
+    return found
+
+
+def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Finding]:
+    """What is wrong, by what all say."""
+    members, found = board.about["view"]["members"], []
+    for each in members:
+        known = seen[each["id"]]
+        if known.told is None:
+            what = "has no board to show" if known.boardless else f"has not answered {board.name}{_last(board, each)}"
+            found.append(finding(codes.UNANSWERED, f"{each['name']} {what}"))
+            continue
+        told, name = known.told, each["name"]
+        if told.status == "blocked":
+            found.append(finding(codes.BLOCKED, f"{name} is blocked: {told.reason}"))
+        if told.held_by and told.held > stall_s * 1e9:
+            text = f"senders of {name} have waited for {board.name_of(told.held_by)} for {told.held / 1e9:.1f} s"
+            found.append(finding(codes.SLOW_RECEIVER, text))
+        for other, how in zip(members, told.hears, strict=False):
+            if how == ".":
+                found.append(finding(codes.DEAF, f"{name} does not hear {other['name']} at all"))
+            elif how == "u" and board.about["transport"] != "unicast":
+                found.append(finding(codes.DEAF_TO_MULTICAST, f"{name} hears {other['name']} by unicast only"))
+    return found
+
+
+def _last(board: Board, member: Mapping[str, Any]) -> str:
+    """How old what is known of a member is that does not answer."""
+    row = next((row for row in board.members if row["id"] == member["id"]), None)
+    if row is None or not row["heard"]:
+        return ""
+    return f", which heard it {max(0, board.read_ns - row['heard']) / 1e9:.1f} s ago"
+
+
+def table(board: Board, seen: Mapping[int, Seen], before: Mapping[int, Seen], wrong: Sequence[Finding]) -> list[str]:
+    """The lines that ``probe --all`` prints."""
+    members = board.about["view"]["members"]
+    matrix = len(members) <= MATRIX_MAX
+    initials = " ".join(each["name"][:1] for each in members)
+    head = ["member", "address", f"hears {initials}" if matrix else "hears all", "rtt ms", "lag", "untaken"]
+    cells = [[*head, *(name for name, _ in RATES), "state"]]
+    for rank, each in enumerate(members):
+        cells.append([each["name"], each["address"], *_row(board, rank, each["id"], seen, before, matrix)])
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    lines = [f"{summary(board)}, all asked"]
+    lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
+    return lines + [f"{each.code.number}  {each.fact}. {each.remedy}" for each in wrong]
+
+
+def _row(
+    board: Board, rank: int, member: int, seen: Mapping[int, Seen], before: Mapping[int, Seen], matrix: bool
+) -> list[str]:
+    told = seen[member].told
+    others = {of: each.told for of, each in seen.items() if each.told is not None and of != member}
+    lags = {of: other.peers[member].lag for of, other in others.items() if member in other.peers}
+    untaken = {of: other.peers[member].untaken for of, other in others.items() if member in other.peers}
+    if told is None:
+        state = "has no board" if seen[member].boardless else "does not answer"
+        if rank < len(board.members) and way(board, board.gauges["rank"], rank) in "mu":
+            state += f", heard by {board.name}"
+        return ["      ?" if matrix else "?", "", _worst(board, lags), _worst(board, untaken), "", "", "", state]
+    hears = "      " + " ".join(told.hears) if matrix else "no" if "." in told.hears else "yes"
+    rtts = {of: peer.rtt for of, peer in told.peers.items() if peer.rtt}
+    rtt = f"{min(rtts.values()) / 1e6:.2f} to {max(rtts.values()) / 1e6:.2f}" if rtts else ""
+    rates = _rates(told, before[member].told if member in before else None)
+    holds = [board.name_of(of) for of, other in others.items() if other.held_by == member]
+    words = [told.status] * (told.status != "member") + [f"holds up {', '.join(holds)}"] * bool(holds)
+    return [hears, rtt, _worst(board, lags), _worst(board, untaken), *rates, ", ".join(words)]
+
+
+def _worst(board: Board, behind: Mapping[int, int]) -> str:
+    """The most that a member is behind one other's packets, and whose those are."""
+    if not behind:
+        return ""
+    of, most = max(behind.items(), key=lambda each: each[1])
+    return f"{most} of {board.name_of(of)}" if most else "0"
+
+
+def _rates(told: Told, old: Told | None) -> list[str]:
+    if old is None or told.at <= old.at:
+        return [""] * len(RATES)
+    return [short((told.counters[name] - old.counters[name]) * 1e9 / (told.at - old.at)) for _, name in RATES]
+
+
+def sketch(board: Board, seen: Mapping[int, Seen], wrong: Sequence[Finding]) -> dict[str, Any]:
+    """The same as an object."""
+    members = [
+        {
+            "name": each["name"],
+            "id": each["id"],
+            "address": each["address"],
+            "age_ns": seen[each["id"]].age,
+            "told": asdict(told) if (told := seen[each["id"]].told) is not None else None,
+        }
+        for each in board.about["view"]["members"]
+    ]
+    return {
+        "view": board.about["view"]["counter"],
+        "asked": board.name,
+        "members": members,
+        "findings": [{"code": each.code.number, "fact": each.fact, "remedy": each.remedy} for each in wrong],
+    }

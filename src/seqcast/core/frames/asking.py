@@ -1,0 +1,31 @@
+"""The frames by which members show each other their boards (``seqcast probe --all``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from seqcast.core.frames.codec import text
+from seqcast.core.frames.fields import Count, Id
+
+SEES_BYTES_MAX = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Member to each other one: what do you see? Not repeated; answered only so often."""
+
+    view: Id
+    request: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The answer, sent to the asker's address as the VIEW has it: what my board shows; "-": I have none."""
+
+    view: Id
+    request: Count
+    sees: Annotated[str, text(SEES_BYTES_MAX)]
+
+
+Asking = Ask | Told

@@ -1,0 +1,46 @@
+"""What the members of a view see: asked of all others for ``seqcast probe --all``, and told to those that ask.
+
+Only members of the view are answered, at the addresses that the VIEW gives, and each only so often: so nobody outside
+learns anything, and an answer goes to nobody that did not ask. Nothing is repeated: whoever looks asks again.
+"""
+
+from __future__ import annotations
+
+from seqcast.core.context import Context
+from seqcast.core.frames.asking import SEES_BYTES_MAX, Ask, Told
+from seqcast.core.vocabulary import MemberTold
+
+ANSWER_NS = 200_000_000
+"""Between two answers to one member."""
+NO_BOARD = "-"
+
+
+class Asking:
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._request = -1  # the last one
+        self._answered: dict[int, int] = {}  # member -> when
+
+    def ask(self, request: int) -> None:
+        """Asks all other members; ``MemberTold`` follows for each that answers."""
+        self._request = request
+        for member in self.context.members:
+            if member.id != self.context.me.id:
+                self.context.send(Ask(self.context.tag, request), member.id)
+
+    def asked(self, frame: Ask, sender: int) -> None:
+        """A member of the view asks."""
+        context, now = self.context, self.context.now
+        self._answered = {each: at for each, at in self._answered.items() if now - at < ANSWER_NS}
+        if sender == context.me.id or sender in self._answered:
+            context.counters["asks_too_soon"] += 1
+            return
+        self._answered[sender] = now
+        sees = context.settings.sees() if context.settings.sees is not None else NO_BOARD
+        assert sees.isprintable() and 2 * len(sees.encode()) <= SEES_BYTES_MAX, "quotes count twice in the frame"
+        context.send(Told(context.tag, frame.request, sees), sender)
+
+    def told(self, frame: Told, sender: int) -> None:
+        """A member of the view answers the last question, or an earlier one."""
+        if frame.request == self._request:
+            self.context.emit(MemberTold(sender, frame.request, frame.sees))

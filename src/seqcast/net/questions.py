@@ -1,0 +1,138 @@
+"""Answers ``seqcast probe --all``: asks the other members of the view what they see, and gives that to a process of the
+same user on this machine.
+
+The question is a connection to the socket beside the board, and the answer one object of JSON. All of it runs on the
+control thread, which looks here whenever it runs: once a second if nothing else happens. One process is served at a
+time; others wait in the socket's queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from seqcast.board.place import socket_of
+
+log = logging.getLogger("seqcast")
+NEVER = 2**63 - 1
+LOOK_NS = 10_000_000
+"""How often the control thread looks while somebody is served."""
+ANSWERS_NS = 500_000_000
+"""How long answers of members are awaited."""
+SERVED_NS = 2_000_000_000
+"""How long a process may take to read its answer."""
+REST_NS = 250_000_000
+"""From one question to the next: members answer no faster."""
+QUEUE = 4
+
+
+class Questions:
+    """Of one member.
+
+    Args:
+        board: path of its board; None: it has none, and nobody can ask.
+        ask: asks the other members; ``told`` is called with what each says.
+    """
+
+    def __init__(self, board: Path | None, ask: Callable[[int], None]) -> None:
+        self._ask, self._request = ask, 0
+        self._told: dict[int, tuple[int, str]] = {}  # member -> (when, what), by the last request or an earlier one
+        self._awaited: set[int] = set()
+        self._client: socket.socket | None = None
+        self._answer = b""  # what is left to be written
+        self._until = self._next = 0
+        self._listener: socket.socket | None = None
+        self._path = socket_of(board) if board is not None and hasattr(socket, "AF_UNIX") else None
+        if self._path is None:
+            return
+        try:
+            self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self._listener.setblocking(False)
+            self._listener.bind(str(self._path))
+            os.chmod(self._path, 0o600)
+            self._listener.listen(QUEUE)
+        except OSError as error:
+            log.info("%s: no socket, so `seqcast probe --all` cannot ask this member: %s", self._path.name, error)
+            self.close()
+
+    def due(self, now: int) -> int:
+        """When to look next."""
+        return now + LOOK_NS if self._client is not None else NEVER
+
+    def look(self, now: int, others: Mapping[int, object]) -> None:
+        """Serves whoever asks. ``others``: ids of the other members of the view."""
+        if self._client is None and self._listener is not None and now >= self._next:
+            self._accept(now, others)
+        if self._client is None:
+            return
+        if not self._answer and (not self._awaited or now >= self._until):
+            told = {str(each): [now - at, what] for each, (at, what) in self._told.items() if each in others}
+            self._answer, self._until = json.dumps({"told": told}).encode() + b"\n", now + SERVED_NS
+        if self._answer:
+            self._write(now)
+
+    def told(self, member: int, request: int, sees: str, now: int) -> None:
+        """A member has answered."""
+        if request == self._request:
+            self._awaited.discard(member)
+            self._told[member] = (now, sees)
+
+    def close(self) -> None:
+        """Nobody can ask any more."""
+        self._hang_up()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            with contextlib.suppress(OSError):
+                assert self._path is not None
+                self._path.unlink()
+
+    def _accept(self, now: int, others: Mapping[int, object]) -> None:
+        assert self._listener is not None
+        try:
+            client, _ = self._listener.accept()
+        except OSError:  # nobody is there, or it has gone already
+            return
+        client.setblocking(False)
+        if not _trusted(client):
+            client.close()
+            return
+        self._client = client
+        self._request += 1
+        self._told = {each: told for each, told in self._told.items() if each in others}
+        self._awaited, self._until = set(others), now + ANSWERS_NS
+        self._next = now + REST_NS
+        self._ask(self._request)
+
+    def _write(self, now: int) -> None:
+        assert self._client is not None
+        try:
+            self._answer = self._answer[self._client.send(self._answer) :]
+        except BlockingIOError:
+            if now < self._until:
+                return
+            self._answer = b""
+        except OSError:
+            self._answer = b""
+        if not self._answer:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client, self._answer = None, b""
+
+
+def _trusted(client: socket.socket) -> bool:
+    """A process of this user, or of root. (The socket's directory lets no others through; where the system does not say
+    who asks, that must do.)"""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return True
+    _, uid, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return uid in (os.geteuid(), 0)

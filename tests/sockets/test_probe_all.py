@@ -1,0 +1,145 @@
+"""`seqcast probe --all`: one member asks the others, and a process of the same user gets what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hostile.forge import CONTROL, Forger
+from members import LOOPBACK, cluster, group_of, join, script, wait_until
+
+from seqcast.board.place import socket_of
+from seqcast.board.read import BoardError, read
+from seqcast.board.told import heard, said
+from seqcast.cli import seen_all
+from seqcast.core.frames.asking import Ask
+from seqcast.core.frames.kinds import dump
+from seqcast.net.runner import group_tag
+
+
+@pytest.fixture(autouse=True)
+def runtime(monkeypatch):
+    """A directory for boards of this test alone, in memory."""
+    folder = Path("/dev/shm") / f"seqcast-test-{os.getpid()}-{random.randrange(10**9)}"
+    folder.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+    yield folder / "seqcast"
+    shutil.rmtree(folder)
+
+
+def probe(*arguments):
+    command = [sys.executable, "-m", "seqcast", "probe", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_each_member_says_what_it_sees():
+    with group_of(3) as groups:
+        a, _, c = groups
+        for _ in range(20):
+            c.send(b"x" * 100)
+        wait_until(lambda: all(marks.rtt_s for each, marks in a.digest().items() if each != a.member))
+        seen = seen_all.ask(read(a.board))
+        assert set(seen) == {group.member.id for group in groups}
+        for group in groups:
+            told = seen[group.member.id].told
+            assert told is not None and told.status == "member" and set(told.peers) | {group.member.id} == set(seen)
+            assert told.counters["messages_sent"] == (20 if group is c else 0)
+            assert sorted(told.hears) == ["-", "m", "m"] and told.held_by == 0
+        assert not seen_all.findings(read(a.board), seen, 1.0)
+
+
+def test_the_command_prints_the_matrix_and_rates_and_names_who_does_not_answer():
+    name = cluster()
+    stopped = script(
+        "import seqcast, sys, time\n"
+        "with seqcast.join(sys.argv[1], name='stopped', interface=sys.argv[2], suspect_s=60.0) as group:\n"
+        "    print(1, flush=True)\n    time.sleep(99)",
+        name, LOOPBACK,
+    )  # fmt: skip
+    stopped.stdout.readline()
+    with join(name, "a", suspect_s=60.0) as a, join(name, "b", board=False, suspect_s=60.0) as b:
+        wait_until(lambda: len(a.view) == len(b.view) == 3)
+        wait_until(lambda: all(marks.rtt_s for each, marks in a.digest().items() if each != a.member))
+        stopped.send_signal(signal.SIGSTOP)
+        shown = probe(name, "--all", "--member", "a")
+        value = json.loads(probe(name, "--all", "--member", "a", "--json").stdout)
+        stopped.kill()
+        names = [each["name"] for each in value["members"]]
+    lines = shown.stdout.splitlines()
+    assert shown.returncode == 1 and "all asked" in lines[0], shown.stderr
+    assert [line.split()[0] for line in lines[1:5]] == ["member", *names]
+    (row,) = (line for line in lines if line.startswith("a "))
+    assert " to " in row and row.split()[2:5].count("m") == 2
+    assert "stopped has not answered a, which heard it" in shown.stdout and shown.stdout.count("SC2215") == 2
+    assert "b has no board to show" in shown.stdout
+    assert {each["name"]: each["told"] is None for each in value["members"]} == {"a": False, "b": True, "stopped": True}
+
+
+def test_only_this_user_may_ask_and_the_socket_goes_with_the_member(runtime):
+    with group_of(1) as (a,):
+        path = socket_of(a.board)
+        wait_until(path.exists)
+        seen = path.stat()
+        assert stat.S_ISSOCK(seen.st_mode) and stat.S_IMODE(seen.st_mode) == 0o600 and seen.st_uid == os.geteuid()
+        assert len(str(path.name)) < 60
+    assert not path.exists() and not list(runtime.iterdir())
+
+
+def test_a_process_that_reads_nothing_and_one_that_hangs_up_delay_the_next_one_a_little():
+    with group_of(2) as (a, b):
+        path = socket_of(a.board)
+        held = []
+        for _ in range(2):
+            each = socket.socket(socket.AF_UNIX)
+            each.connect(str(path))
+            held.append(each)
+        held.pop().close()
+        began = time.monotonic()
+        assert seen_all.ask(read(a.board))[b.member.id].told is not None
+        assert time.monotonic() - began < 5
+        for each in held:
+            each.close()
+
+
+def test_a_stranger_a_former_member_and_one_of_another_view_get_silence():
+    with group_of(2) as (a, b), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        stranger.bind(("127.0.0.1", 0))
+        stranger.settimeout(1.0)
+        host, _, port = a.path["address"].rpartition(":")
+        forger, tag = Forger(group_tag(a.cluster)), a.view.view_id.tag
+        before = a.counters()["control_frames_sent"]
+        for sender, view in [(77, tag), (77, 0), (b.member.id, tag ^ 1), (b.member.id, 0)]:
+            for number in range(20):
+                ask = forger.datagram(CONTROL, sender, view, dump(Ask(view or 1, number)))
+                stranger.sendto(ask, (host, int(port)))
+        with pytest.raises(TimeoutError):
+            stranger.recvfrom(65536)
+        assert a.counters()["control_frames_sent"] - before < 5, "beacons"
+        forged = forger.datagram(CONTROL, b.member.id, tag, dump(Ask(tag, 1)))
+        stranger.sendto(forged, (host, int(port)))  # the answer goes to b, if to anybody
+        with pytest.raises(TimeoutError):
+            stranger.recvfrom(65536)
+
+
+def test_what_a_member_says_is_checked():
+    with group_of(2) as (a, _b):
+        text = said(read(a.board))
+        assert text.isprintable() and heard(text).status == "member"
+        value = json.loads(text)
+        for name in value:
+            for wrong in (None, -1, [1], {"x": 1}, "\x1b[2J", 1 << 70, True):
+                with pytest.raises(BoardError):
+                    heard(json.dumps({**value, name: wrong if type(wrong) is not type(value[name]) else None}))
+        for wrong in ("", "[]", "[" * 100_000, "{}", "nan"):
+            with pytest.raises(BoardError):
+                heard(wrong)
