@@ -87,7 +87,7 @@ def test_a_variable_with_a_slip_of_the_pen_is_refused_as_a_keyword_is(variable, 
 
 
 def test_variables_of_the_build_are_no_settings_and_no_mistakes():
-    build = {"SEQCAST_EXTENSIONS": "engine", "SEQCAST_LTO": "0", "SEQCAST_SANITIZE": "1", "SEQCAST_WERROR": "1"}
+    build = {"SEQCAST_EXTENSIONS": "engine", "SEQCAST_LTO": "0", "SEQCAST_SANITIZE": "1"}
     assert Config.from_environment({**build, "SEQCASTLE": "1"}) == Config()
 
 

@@ -15,7 +15,7 @@ from seqcast.errors import ConfigError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
-NO_SETTINGS = ("CONFIG", "EXTENSIONS", "LTO", "SANITIZE", "WERROR", "TRANSCRIPTS")
+NO_SETTINGS = ("CONFIG", "EXTENSIONS", "LTO", "SANITIZE", "TRANSCRIPTS")
 """Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
 tests take from the environment."""
 _OF_A_SERVICE = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
