@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from members import LIMIT_S
 
 from seqcast.core.orders import by_name
-from seqcast.journal import manifest
+from seqcast.journal import manifest, seals
 from seqcast.journal.live import MESSAGES, OF_RUN, live_schema
-from seqcast.journal.schema import VERSION_KEY, segment_name
+from seqcast.journal.schema import HEADER_FILE, VERSION_KEY, segment_name
 from seqcast.journal.stream import StreamWriter
 from seqcast.journal.writer import JournalWriter
 from seqcast.types import Member, View, ViewId
@@ -111,9 +111,10 @@ def journal(
     step: int = 1000,
     **settings: Any,
 ) -> Path:
-    """Journals a member's story: each view and what was delivered in it. ``closed=None``: the member crashed.
-    ``successor``: the view by which a member left. With ``segment_rows`` each ``step`` rows are written by
-    themselves, so that segments end at the same rows under any load, and each segment has a file of its own."""
+    """Journals a member's story: each view and what was delivered in it. ``closed=None``: it crashed, or goes on, which
+    nothing tells; "killed": its process is known to have ended. ``successor``: the view by which a member left.
+    With ``segment_rows`` each ``step`` rows are written by themselves, so that segments end at the same rows under any
+    load, and each segment has a file of its own."""
     settings = {"payload": "hash", "together_rows": 1, **settings}
     writer = JournalWriter(top, cluster=cluster, member=who, flush_s=0.001, **settings)
     count = 0
@@ -126,9 +127,12 @@ def journal(
             if "segment_rows" in settings:  # else the load decides where segments end
                 wait_for_rows(writer, count)
     writer.close(closed or "crash", at_view_end=closed == "leave", successor=successor)
-    if closed is None:  # as after SIGKILL: no closing record
+    if closed in (None, "killed"):  # as after SIGKILL: no closing record
         views = writer.path / "views.jsonl"
         views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))
+    if closed is None:
+        header = seals.unseal((writer.path / HEADER_FILE).read_text())
+        seals.replace(writer.path / HEADER_FILE, {**header, "locked": False})
     return writer.path
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import pickle
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -783,6 +784,184 @@ def test_a_member_that_was_only_paused_leaves_the_stream_whole(tmp_path: Path, o
     assert not more and {tag for tag, *_ in lost} <= last
     views = {tag for tag, *_ in query.rows}
     assert journals["a"].views[-1].tag in views and len(views) >= 4
+
+
+# ---- views that nobody closed by the next one ------------------------------------------------------------------------
+
+ORDERS = ("sequencer", "records", "grant", "fifo", "causal")
+
+
+def of_order(of: list[Row], order: str) -> list[Row]:
+    return [dataclasses.replace(row, global_seqno=0) for row in of] if order in ("fifo", "causal") else of
+
+
+def read_to_its_end(query: Query, whole: list[Row], rows_max: int) -> None:
+    """The rest of the rows comes, also in small batches, each again after a restart, and then nothing more."""
+    while query.step(rows_max):
+        query.again()
+    assert query.rows == [row.payload for row in whole]
+    before = len(query.log)
+    query.run()
+    query.stream.prepareForTriggerAvailableNow()
+    query.run()
+    assert len(query.log) == before
+
+
+@pytest.mark.parametrize("killed", [True, False])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_view_that_only_members_who_left_have_closed_is_read_to_its_end(
+    tmp_path: Path, stores: Any, order: str, killed: bool
+) -> None:
+    one, two = view(1, [A, B, C], order), view(2, [C], order)
+    whole = of_order(rows("one", 28), order)
+    journal(tmp_path, A, [(one, whole[:20])], closed=None if killed else "failed to leave in time", payload="full")
+    query = followed_by("a", Query, *stores)
+    assert query.run() == [row.payload for row in whole[:20]]
+    journal(tmp_path, B, [(one, whole)], successor=two if killed else None, payload="full")
+    read_to_its_end(query, whole, 3)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_member_that_was_killed_before_it_installed_a_view_that_it_agreed_to_is_lost(
+    tmp_path: Path, stores: Any, order: str
+) -> None:
+    """It is in all views that the others installed before they were killed, too."""
+    one, two = view(1, [A, B], order), view(2, [A, B], order)
+    whole, more = of_order(rows("one", 28, (A, B)), order), of_order(rows("two", 9, (A, B)), order)
+    journal(tmp_path, A, [(one, whole[:20])], closed="killed", payload="full")
+    query = Query(*stores)
+    assert query.run() == [row.payload for row in whole[:20]]
+    journal(tmp_path, B, [(one, whole), (two, more)], closed="killed", payload="full")
+    read_to_its_end(query, [*whole, *more], 3)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_view_in_which_all_were_killed_is_read_to_the_end_of_the_longest_journal(
+    tmp_path: Path, stores: Any, order: str
+) -> None:
+    of, whole = view(1, [A, B, C], order), of_order(rows("one", 28), order)
+    journal(tmp_path, A, [(of, whole[:20])], closed="killed", payload="full")
+    journal(tmp_path, B, [(of, whole[:25])], closed="killed", payload="full")
+    journal(tmp_path, C, [(of, whole)], closed="killed", payload="full")
+    read_to_its_end(followed_by("a", Query, *stores), whole, 3)
+
+
+@pytest.mark.parametrize(
+    ("order", "closed"),
+    [*((order, closed) for order in ("fifo", "causal") for closed in ("killed", "leave", None)), ("records", "killed")],
+)
+def test_what_each_of_them_delivered_in_its_own_way_comes_once(tmp_path: Path, order: str, closed: str | None) -> None:
+    """B and C have closed the view by different ones, or they were killed, and nobody has closed it."""
+    one, two, apart = view(1, [A, B, C], order), view(2, [B, C], order), view(2, [C], order, attempt=2)
+    delivered = {A: (4, 2, 0), B: (5, 9, 0), C: (4, 2, 7)}
+    for who, counts in delivered.items():
+        of = unordered(one, 0, counts)
+        if order == "records":  # nobody is known to have given the same places
+            of = [dataclasses.replace(row, global_seqno=at, transitional=True) for at, row in enumerate(of, 1)]
+        if who is not A and closed != "killed":
+            journal(tmp_path, who, [(one, of)], successor=two if who is B else apart, payload="full")
+        else:
+            journal(tmp_path, who, [(one, of)], closed=closed, payload="full")
+    query = followed_by("a", Query, Folders([str(tmp_path)]))
+    while query.step(3):
+        query.again()
+    assert query.rows[:6] == [row.payload for row in unordered(one, 0, delivered[A])]
+    assert sorted(query.rows) == sorted(row.payload for row in unordered(one, 0, (5, 9, 7)))
+    assert by_sender(query.rows) == {
+        name: sorted(each, key=lambda row: int(row[2:])) for name, each in by_sender(query.rows).items()
+    }
+
+
+@pytest.mark.parametrize("c", ["goes on", "not there", "writes"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_view_of_which_a_member_may_go_on_is_not_taken_for_closed_but_told(
+    tmp_path: Path, order: str, c: str
+) -> None:
+    """The next view may lack what a member that was killed delivered, if C never had it."""
+    one, two = view(1, [A, B, C], order), view(2, [C], order)
+    whole = of_order(rows("one", 28), order)
+    journal(tmp_path, A, [(one, whole[:20])], closed="killed", payload="full")
+    journal(tmp_path, B, [(one, whole)], closed="killed", payload="full")
+    writer = None
+    if c == "goes on":
+        journal(tmp_path, C, [(one, whole[:20])], closed=None, payload="full")
+    elif c == "writes":
+        writer = JournalWriter(tmp_path, cluster="test", member=C, payload="full", flush_s=0.001)
+        writer.view(one, 1, prefix=order == "sequencer", total=order not in ("fifo", "causal"))
+        writer.batch(batch_of(whole[:20], one), one)
+        wait_until(lambda: writer.counters()["rows"] == 20)
+    query = followed_by("a", Query, Folders([str(tmp_path)]))
+    assert query.run() == [row.payload for row in whole[:20]]
+    told = query.stream.reportLatestOffset()["waits"]
+    assert "has other rows of the same view, of which no journal shows the end" in told
+    if writer is not None:
+        writer.view(two, 2, prefix=order == "sequencer", total=order not in ("fifo", "causal"))
+        writer.close("leave")
+        assert query.run() == [row.payload for row in whole[:20]]  # what only B had, nobody who was left delivered
+
+
+@pytest.mark.parametrize("on_new_group", ["fail", "continue"])
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_view_that_nobody_closed_is_read_to_its_end_before_a_group_that_is_started_again(
+    tmp_path: Path, order: str, on_new_group: str
+) -> None:
+    of, whole = view(1, [A, B, C], order), of_order(rows("one", 28), order)
+    for who, count in ((A, 20), (B, 25), (C, 28)):
+        journal(tmp_path, who, [(of, whole[:count])], closed=None, payload="full")
+    query = followed_by("a", Query, Folders([str(tmp_path)]), on_new_group=on_new_group)
+    assert query.run() == [row.payload for row in whole[:20]]  # A may be slow
+    restarted(tmp_path, 1, 2, "again")
+    all_of = [row.payload for row in whole]
+    if on_new_group == "continue":
+        assert query.run(5) == [*all_of, *(b"again %d" % at for at in range(50))]
+    else:
+        with pytest.raises(JournalError, match="started again"):
+            query.run(5)
+        assert query.rows == all_of
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_journal_that_is_gone_with_its_group_is_told(tmp_path: Path, order: str) -> None:
+    of, whole = view(1, [A, B], order), of_order(rows("one", 28, (A, B)), order)
+    lost = journal(tmp_path, A, [(of, whole[:20])], closed="killed", payload="full")
+    query = Query(Folders([str(tmp_path)]))
+    bold = Query(Folders([str(tmp_path)]), fail_on_data_loss=False)
+    for each in (query, bold):
+        each.run()
+    shutil.rmtree(lost)
+    journal(tmp_path, B, [(of, whole)], closed="killed", payload="full")
+    first = [row.payload for row in whole[:20]]
+    assert query.run() == first and "cannot be read" in query.stream.reportLatestOffset()["waits"]
+    if order in ("fifo", "causal"):
+        assert bold.run() == first and "cannot be read" in bold.stream.reportLatestOffset()["waits"]
+    elif order == "sequencer":
+        assert bold.run() == [row.payload for row in whole]
+
+
+def test_a_member_holds_its_journal_until_it_is_closed_or_the_process_ends(tmp_path: Path, stores: Any) -> None:
+    text = (
+        "import sys; sys.path[:0] = sys.argv[2].split(':'); from journal_data import *; "
+        "w = JournalWriter(sys.argv[1], cluster='test', member=member('a')); print('there', flush=True); input()"
+    )
+    process = script(text, str(tmp_path), ":".join(each for each in sys.path if each))
+    try:
+        assert process.stdout is not None and process.stdout.readline() == "there\n"
+        found = followed_of(stores, A)
+        assert found.journal.locked and not found.over
+    finally:
+        process.kill()
+        process.communicate()
+    assert followed_of(stores, A).over
+    writer = JournalWriter(tmp_path, cluster="test", member=B)
+    assert not followed_of(stores, B).over
+    writer.close("failed: no space left")
+    assert followed_of(stores, B).over
+
+
+def followed_of(stores: Any, who: Member) -> Any:
+    found = follow.Follower(stores, fail_on_data_loss=True, failover_s=0.0).find(who.id)
+    assert found is not None
+    return found
 
 
 # ---- groups that are started again, and the latest rows --------------------------------------------------------------

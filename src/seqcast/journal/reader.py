@@ -171,6 +171,8 @@ class Journal:
     safe: bool = False
     gaps: tuple[Gap, ...] = ()
     """Rows that it lacks, as a full disk did not take them; in their order."""
+    locked: bool = False
+    """Its writer holds a lock as long as it is there."""
 
     @property
     def rows(self) -> int:
@@ -413,6 +415,7 @@ def assemble(
         first_idx=first_idx,
         version=fields["schema_version"],
         safe=fields.get("safe", False),
+        locked=fields.get("locked", False),
         gaps=gaps,
     )
 
@@ -701,7 +704,8 @@ def _header(text: str, path: Path) -> dict[str, Any]:
         unknown = not int(header["member"]["id"], 16) or header["payload"] not in PAYLOAD_MODES
         if unknown or not isinstance(header["deliver_own"], bool):
             raise ValueError
-        if not isinstance(header["safe"] if header["schema_version"] >= 7 else False, bool):
+        flags = header["safe"] if header["schema_version"] >= 7 else False, header.get("locked", False)
+        if not all(isinstance(each, bool) for each in flags):
             raise ValueError
     except KeyError as error:
         raise _damaged_header(path, f"it has no {error}") from error

@@ -35,6 +35,7 @@ import seqcast.codes as codes
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal import seals
+from seqcast.journal.hold import is_free
 from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read_again, read_texts, segment_batches
 from seqcast.journal.schema import (
     COLUMNS,
@@ -403,7 +404,8 @@ def _description(path: Path, known: int = 0, mark: Any = None) -> dict[str, Any]
     table = [[each.first_idx, each.rows, each.first_ns, each.last_ns] for each in rolled] if now != mark else None
     segments = {"mark": now, "rolled": table, "live": live}
     rows = [journal.first_idx, journal.end_idx]
-    return {"header": header, "views": views[known:], "rows": rows, "closed": closed, "segments": segments}
+    told = {"header": header, "views": views[known:], "rows": rows, "closed": closed, "segments": segments}
+    return {**told, "abandoned": journal.locked and is_free(path)}
 
 
 def _end(reader: _Reader) -> None:
@@ -453,9 +455,10 @@ class TapClient:
         self._connection: socket.socket | None = None
         self._views: dict[int, str] = {}  # by journal: what has arrived, and will not change
         self._rolled: dict[int, tuple[str, list[Segment]]] = {}  # by journal: the tap's mark of them, and they
+        self._abandoned: dict[int, bool] = {}  # by journal: nobody writes it any more
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_views": {}, "_rolled": {}}
+        return {**self.__dict__, "_connection": None, "_views": {}, "_rolled": {}, "_abandoned": {}}
 
     def members(self, *, strict: bool = False) -> list[int]:
         """Ids of the members whose journals the tap serves.
@@ -486,7 +489,8 @@ class TapClient:
         """
         known, (mark, rolled) = self._views.get(member, ""), self._rolled.get(member, ("", []))
         request = {"want": "journal", "member": f"{member:016x}", "known": len(known), "mark": mark}
-        match self._json(request):
+        answer = self._json(request)
+        match answer:
             case {
                 "header": str(header), "views": str(views), "rows": [int(first), int(end)], "closed": bool(closed),
                 "segments": {"mark": str(mark), "rolled": table, "live": [*live]},
@@ -498,6 +502,7 @@ class TapClient:
                 known += views
                 journal = assemble(path, header, known.encode(), first, tuple(segments), closed=closed)
                 self._rolled[member] = mark, rolled
+                self._abandoned[member] = answer.get("abandoned") is True  # a tap of an earlier release does not tell
                 self._views[member] = known[: known.rfind("\n") + 1]  # a full disk takes back a part of a line
             case _:
                 raise self._wrong("its description of a journal is invalid")
@@ -507,6 +512,10 @@ class TapClient:
         if journal.member.id != member:
             raise self._wrong("it describes another journal than the one asked for")
         return journal
+
+    def is_abandoned(self, member: int) -> bool:
+        """Whether nobody writes a journal any more, as of the last time that it was asked for."""
+        return self._abandoned.get(member, False)
 
     def _table(self, told: Any, *, live: bool = False) -> list[Segment]:
         """Segments, of which a tap tells first position, rows, and earliest and latest time."""

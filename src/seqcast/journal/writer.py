@@ -17,6 +17,7 @@ from seqcast.errors import ConfigError, JournalWriteError, UsageError
 from seqcast.journal import seals
 from seqcast.journal.events import EventsWriter
 from seqcast.journal.gaps import OpenGap, scratch
+from seqcast.journal.hold import hold
 from seqcast.journal.live import live_schema, record_batch
 from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.records import RecordsFile
@@ -284,6 +285,7 @@ class JournalWriter:
             return
         for thread in threads:
             thread.join()
+        self._views_file.close()
         if self._error is not None and self._required:
             raise JournalWriteError(self._error)
 
@@ -434,9 +436,8 @@ class JournalWriter:
                 self._segment.abandon()
             with contextlib.suppress(Exception):
                 self._tell_failed(f"{FAILED}{str(error) or type(error).__name__}")
-            for file in (self._views_file, self._events):
-                with contextlib.suppress(Exception):
-                    file.close()
+            with contextlib.suppress(Exception):
+                self._events.close()  # the other file is locked as long as the member goes on
         finally:
             self._roller.close()
 
@@ -637,12 +638,15 @@ class JournalWriter:
             "deliver_own": deliver_own,
             "safe": safe,
             "created_ns": time.time_ns(),
+            "locked": False,
         }
         try:
             self.path.mkdir(parents=True)
             self._manifest = ManifestWriter(self.path)
             seals.replace(self.path / HEADER_FILE, header)
             self._views_file = RecordsFile(self.path / VIEWS_FILE)
+            if hold(self._views_file):
+                seals.replace(self.path / HEADER_FILE, {**header, "locked": True})
             self._events = EventsWriter(self.path, self._sample)
         except FileExistsError as error:
             raise UsageError(f"{self.path} exists: a journal is written once, choose another directory") from error

@@ -15,6 +15,7 @@ from typing import Any
 
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Installed, Journal, ViewEnd
+from seqcast.journal.schema import ADDED
 from seqcast.spark.members import order_of
 from seqcast.spark.stores import Found
 
@@ -72,6 +73,45 @@ class Missing(Exception):
         self.view = view
 
 
+def stable_while_open(found: Found) -> int | None:
+    """The stable point of the view that a member has not closed, as its journal will record it: a member that falls
+    between its last messages, which are transitional, and its next view leaves no record. None: none of its rows is
+    transitional, or the order makes all of them stable."""
+    journal = found.journal
+    view = journal.views[-1] if journal.views else None
+    if view is None or view.end is not None or not is_counted(journal, view) or order_of(view).prefix:
+        return None
+    lacking = [gap for gap in journal.gaps if gap.end == journal.end_idx]  # these rows may be transitional
+    end, width = min([journal.end_idx, *(gap.idx for gap in lacking)]), 1
+    begin = min(end, max([view.idx, journal.first_idx, *(gap.end for gap in journal.gaps if gap not in lacking)]))
+    while True:  # from the end: transitional rows are the last of a view, and mostly there are none
+        at = first = max(begin, end - width)
+        for batch in found.store.rows(journal, first, end, ["transitional"]):
+            flags = batch["transitional"].to_pylist()
+            at += flags.index(True) if True in flags else len(flags)
+            if True in flags:
+                break
+        if at > first or first == begin:
+            return None if at == journal.end_idx else max(0, at - view.idx)
+        width *= 64
+
+
+def stable_so_far(found: Found, view: Installed) -> int:
+    """How far a view is stable that a member has not closed, as far as its journal shows it now."""
+    journal = found.journal
+    if order_of(view).prefix:
+        return journal.end_idx - view.idx
+    if view is not journal.views[-1] or journal.version < ADDED["transitional"]:
+        return 0
+    stable = stable_while_open(found)
+    return journal.end_idx - view.idx if stable is None else stable
+
+
+def is_counted(journal: Journal, view: Installed) -> bool:
+    """Whether the rows of a view have the global seqnos 1, 2, 3, ..."""
+    return journal.deliver_own and order_of(view).total
+
+
 def pending(journal: Journal, idx: int, merged: int) -> Installed | None:
     """The first merged view, from a position on, whose branches are not given out yet.
 
@@ -117,6 +157,8 @@ class Graph:
         self._took.update(((tag, view.tag), set(ids)) for tag, ids in view.subgroups)
         if view.end is not None and view.end.successor:
             self._closings.setdefault((view.tag, view.end.successor), []).append((found, view))
+        elif view is found.journal.views[-1]:  # nobody is known to have closed it so: the member stands for itself
+            self._closings.setdefault((view.tag, found.id), []).append((found, view))
 
     def given(self, base: int, left: Sequence[Left]) -> set[Closing]:
         """The closings that a stream has given out.
@@ -172,6 +214,27 @@ class Graph:
                     raise
         return ranges
 
+    def ends(self, view: int, *, over: bool) -> list[Closing]:
+        """The closings of a view, also by members that left, so that nobody need have installed the next one. If no
+        journal shows one: what each member delivered by itself.
+
+        Args:
+            over: False: not that, as the view may still be closed without some of it.
+        """
+        found = [closing for closing in self._closings if closing[0] == view]
+        closed = [each for each in found if any(of.end is not None for _, of in self._closings[each])]
+        return sorted(closed or (found if over else ()), key=self._place)
+
+    def beyond(self, closing: Closing, left: Sequence[Left]) -> tuple[Found, Installed, list[Range]]:
+        """The rows of a closing that a stream has not given out that left the view at some places, and the journal that
+        the stream is in behind them.
+
+        Raises:
+            Missing: no journal has them any more.
+        """
+        ranges = list(self._new(closing, (), [each for each in left if each.view == closing[0]]))
+        return *self.source(closing), ranges
+
     def source(self, closing: Closing, member: int = 0) -> tuple[Found, Installed]:
         """A journal that has a closing, that of the given member before others, and the view as it says.
 
@@ -186,7 +249,7 @@ class Graph:
             return source[0].id != member, *partly, journal.member.name, source[0].id
 
         found = sorted(self._closings.get(closing, ()) or self._otherwise(closing), key=rank)
-        if not found or (member and found[0][0].id != member and not _is_same_for_all(*found[0])):
+        if not found or (member and found[0][0].id != member and not is_counted(found[0][0].journal, found[0][1])):
             raise Missing(closing[0])
         return found[0]
 
@@ -258,8 +321,9 @@ class Graph:
         view = self._of.get((left.member, left.view))
         if view is None:
             raise Missing(left.view)
-        stable = min(left.rows, view.end.stable if view.end is not None else 0)
-        return self._journals[left.member], replace(view, end=ViewEnd(view.idx + left.rows, left.rows, stable))
+        found = self._journals[left.member]
+        stable = min(left.rows, _stable(found, view))
+        return found, replace(view, end=ViewEnd(view.idx + left.rows, left.rows, stable))
 
     def _new(self, closing: Closing, given: Sequence[Closing], left: Sequence[Left]) -> Iterator[Range]:
         """The rows of a closing that no closing of the same view has that was given out."""
@@ -297,14 +361,11 @@ def _rows(found: Found, view: Installed) -> int:
     return (found.journal.end_idx if view.end is None else view.end.idx) - view.idx
 
 
-def _is_same_for_all(found: Found, view: Installed) -> bool:
-    """Whether the messages of a closing have the same places in all journals."""
-    return found.journal.deliver_own and order_of(view).total
-
-
 def _stable(found: Found, view: Installed) -> int:
     """Up to this place all closings of a view have the same messages at the same places."""
-    return view.end.stable if view.end is not None and _is_same_for_all(found, view) else 0
+    if not is_counted(found.journal, view):
+        return 0
+    return view.end.stable if view.end is not None else stable_so_far(found, view)
 
 
 def _messages(found: Found, view: Installed, first: int, end: int) -> Iterator[tuple[int, int, int, int]]:

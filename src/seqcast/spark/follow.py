@@ -18,17 +18,25 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import Installed, Journal
-from seqcast.journal.schema import ADDED, JournalError
-from seqcast.spark.branches import Graph, Left, Missing, Range, pending
+from seqcast.journal.schema import JournalError
+from seqcast.spark.branches import (
+    Graph,
+    Left,
+    Missing,
+    Range,
+    is_counted,
+    pending,
+    stable_so_far,
+    stable_while_open,
+)
 from seqcast.spark.groups import newer, view_text
-from seqcast.spark.members import order_of
-from seqcast.spark.sides import Way, excluding, is_apart, lefts, way_out
+from seqcast.spark.sides import Way, excluding, is_apart, is_over, lefts, way_out, way_to_end
 from seqcast.spark.stalls import Stalls
 from seqcast.spark.stores import Found, Part, Store
 
@@ -73,7 +81,7 @@ def offset_of(found: Found, idx: int, merged: int = 0) -> dict[str, Any]:
     Raises:
         JournalError: the last rows cannot be read.
     """
-    return offset_at(found.journal, idx, merged, _stable_while_open(found))
+    return offset_at(found.journal, idx, merged, stable_while_open(found))
 
 
 def offset_at(journal: Journal, idx: int, merged: int = 0, stable: int | None = None) -> dict[str, Any]:
@@ -88,7 +96,7 @@ def offset_at(journal: Journal, idx: int, merged: int = 0, stable: int | None = 
     names: list[Name] = []
     for view in reversed(journal.views[: journal.views.index(before) if before else None]):
         if view.idx <= idx:
-            if not _counted(journal, view):
+            if not is_counted(journal, view):
                 break
             apart = stable if view.end is None else view.end.stable
             apart = None if apart is None or apart >= idx - view.idx else apart
@@ -124,34 +132,6 @@ def _names(offset: Mapping[str, Any], lost: Found | None) -> list[Name]:
     return list(dict.fromkeys(names))
 
 
-def _stable_while_open(found: Found) -> int | None:
-    """The stable point of the view that a member has not closed, as its journal will record it: a member that falls
-    between its last messages, which are transitional, and its next view leaves no record. None: none of its rows is
-    transitional, or the order makes all of them stable."""
-    journal = found.journal
-    view = journal.views[-1] if journal.views else None
-    if view is None or view.end is not None or not _counted(journal, view) or order_of(view).prefix:
-        return None
-    lacking = [gap for gap in journal.gaps if gap.end == journal.end_idx]  # these rows may be transitional
-    end, width = min([journal.end_idx, *(gap.idx for gap in lacking)]), 1
-    begin = min(end, max([view.idx, journal.first_idx, *(gap.end for gap in journal.gaps if gap not in lacking)]))
-    while True:  # from the end: transitional rows are the last of a view, and mostly there are none
-        at = first = max(begin, end - width)
-        for batch in found.store.rows(journal, first, end, ["transitional"]):
-            flags = batch["transitional"].to_pylist()
-            at += flags.index(True) if True in flags else len(flags)
-            if True in flags:
-                break
-        if at > first or first == begin:
-            return None if at == journal.end_idx else max(0, at - view.idx)
-        width *= 64
-
-
-def _counted(journal: Journal, view: Installed) -> bool:
-    """Whether the rows of a view have the global seqnos 1, 2, 3, ..."""
-    return journal.deliver_own and order_of(view).total
-
-
 class Follower:
     """Finds the journal for an offset.
 
@@ -172,6 +152,7 @@ class Follower:
         self._behind: dict[str, dict[str, float]] = {}
         self._behind_of: list[Found] | None = None
         self._stalls = Stalls(failover_s)
+        self._rest: dict[bool, tuple[Any, tuple[Way, list[Range]] | None]] = {}  # what was asked last, and the answer
         self._so_far: dict[int, tuple[Any, int]] = {}  # member -> its journal, and how far it is stable
         self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
@@ -233,7 +214,12 @@ class Follower:
             newest = _newest_ns(each) if latest else 0
             return -newest, each.ended and latest, counter, each.journal.member.name
 
-        return min(complete or found, key=rank)
+        best = min(complete or found, key=rank)
+        if latest and best.journal.views:  # by clocks that differ: of the same view one may have more rows
+            last = best.journal.views[-1]
+            same = [each for each in complete or found if each.journal.views and each.journal.views[-1].tag == last.tag]
+            best = max([best, *same], key=lambda each: each.journal.end_idx - each.journal.views[-1].idx)
+        return best
 
     def new_group(self, offset: Mapping[str, Any], *, wait: bool) -> Found | None:
         """The journal with the longest history of a group that was founded after that of an offset, of which nothing
@@ -294,7 +280,7 @@ class Follower:
                 return followed, idx
         found = self.seen() if wait else self.all()
         if followed is None or not _stands(followed, idx):
-            if followed is not None and not self._of_the_look(_without, offset, found):
+            if followed is not None and not self._of_the_look(_seems_lost, offset, found):
                 self._missed.pop(member, None)
                 return followed, idx
             since = self._missed.setdefault(member, time.monotonic())
@@ -313,8 +299,11 @@ class Follower:
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
         why: JournalError | None = None
+        same = False
         left = {each.view for each in lefts(offset)}
-        for each in sorted(self.all(), key=lambda each: each.ended):
+        bold = lost is None and not self._fail_on_data_loss
+        names = set() if bold else {text for text, *_ in _names(offset, lost)}
+        for each in sorted(self.all(), key=lambda each: (each.over, each.ended)):
             if f"{each.id:016x}" != offset["member"]:
                 try:
                     at = self.position(each, offset, lost)
@@ -325,10 +314,15 @@ class Follower:
                     continue
                 if any(view.tag in left and view.idx >= at for view in each.journal.views):
                     continue  # the stream has been on that side, and gave out its rows
+                if not each.ended and each.over and at == each.journal.end_idx:
+                    same = True  # it shows that nothing was given out that nobody else delivered
+                    continue
+                if _may_have_more_than_agreed(each, names):
+                    continue
                 # Else the stream would circle among ended journals, or those that lack the rows.
                 if each.journal.gap_in(at, at + 1) is None and (at < each.journal.end_idx or not each.ended):
                     return each, at
-        if why is not None:
+        if why is not None and not same:
             raise why
         return None
 
@@ -354,17 +348,43 @@ class Follower:
                 return None
         found = self.seen() if wait else self.all()
         way = self._of_the_look(way_out, offset, found) if ends is None else way_out(offset, found, ends)
-        if way is None or not way.planned:
-            if way is not None and way.gone and self._fail_on_data_loss:
+        if way is None:
+            return self.rest(offset, found)
+        if not way.planned:
+            if way.gone and self._fail_on_data_loss:
                 raise JournalError(
                     f"the journal of member {offset['member']}, which this query follows, is gone, and the others "
                     f"do not tell which of their rows it had in view {offset.get('view', '')}: bring it back, start "
                     "the query with a new checkpoint, or set failOnDataLoss=false to go on with what the others did "
                     "without it"
                 )
-            return None if way is None else (way, [])
+            return way, []
         ranges = self.branches(way.base, way.view, way.left, wait=wait)
         return None if ranges is None else (way, ranges)
+
+    def rest(
+        self, offset: Mapping[str, Any], found: list[Found], *, over: bool | None = None
+    ) -> tuple[Way, list[Range]] | None:
+        """As `beside`, for what others delivered in the view of a member of which nothing new comes, if no view follows
+        it: `seqcast.spark.sides.way_to_end`.
+
+        Args:
+            over: whether the members of the view are all gone; None: that is to be found out.
+        """
+        over = self._of_the_look(is_over, offset, found) if over is None else over
+        now = offset, [(each.id, each.ended, each.journal.end_idx, len(each.journal.views)) for each in found]
+        if over not in self._rest or self._rest[over][0] != now:  # to tell, rows are read
+            try:
+                self._rest[over] = now, way_to_end(offset, found, over=over)
+            except Missing as missing:
+                if self._fail_on_data_loss:
+                    raise JournalError(
+                        f"the journals that have more of view {missing.view:016x}, in which this query is, lack rows "
+                        "of it, by retention or a full disk: keep more (journal_keep_s, journal_keep_bytes), or set "
+                        "failOnDataLoss=false to go on without them"
+                    ) from None
+                self._rest[over] = now, None
+        return self._rest[over][1]
 
     def over_gap(self, offset: dict[str, Any], *, wait: bool) -> tuple[Found, int] | None:
         """Where a stream continues whose next rows its journal lacks, and no other one gives. None: it is not at such a
@@ -466,7 +486,7 @@ class Follower:
         """The position in a journal behind a global seqno of a view; raises as `position`."""
         journal, (text, seqno, apart) = other.journal, name
         view = next((view for view in journal.views if view_text(view.view_id) == text), None)
-        if view is None or not _counted(journal, view):
+        if view is None or not is_counted(journal, view):
             raise NotYet
         if view.end is None:
             if seqno > self._stable_so_far(other, view) or (apart is not None and seqno > apart):
@@ -485,16 +505,10 @@ class Follower:
     def _stable_so_far(self, other: Found, view: Installed) -> int:
         """How far a view is stable that a member has not closed, as far as its journal shows it now."""
         journal = other.journal
-        rows = journal.end_idx - view.idx
-        if order_of(view).prefix:
-            return rows
-        if view is not journal.views[-1] or journal.version < ADDED["transitional"]:
-            return 0
         now = view.tag, journal.first_idx, journal.end_idx, len(journal.gaps)
         before = self._so_far.get(other.id)
         if before is None or before[0] != now:
-            stable = _stable_while_open(other)
-            before = self._so_far[other.id] = now, rows if stable is None else stable
+            before = self._so_far[other.id] = now, stable_so_far(other, view)
         return before[1]
 
     @staticmethod
@@ -532,6 +546,23 @@ def _has_more(found: Found, idx: int, merged: int) -> bool:
     if found.journal.gap_in(idx, idx + 1) is not None:
         return merge is not None and merge.idx <= idx
     return idx < found.journal.end_idx or merge is not None
+
+
+def _seems_lost(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
+    """Whether the member that a stream follows has ended, by its process, or the others show that they went on without
+    it; or one of them closed its view and has ended: then it may be that nobody installed the next one."""
+    followed = next((each for each in found if f"{each.id:016x}" == offset["member"]), None)
+    if followed is None or followed.over:
+        return True
+    last = followed.journal.views[-1].tag if followed.journal.views else 0
+    closed = (view.tag for each in found if each.ended for view in each.journal.views if view.end is not None)
+    return last in closed or _without(offset, found)
+
+
+def _may_have_more_than_agreed(other: Found, names: Collection[str]) -> bool:
+    """Whether a journal ends in a view of an offset that its member did not close and never will."""
+    last = other.journal.views[-1] if other.journal.views else None
+    return last is not None and last.end is None and view_text(last.view_id) in names and other.over
 
 
 def _without(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:

@@ -35,11 +35,11 @@ def groups_of(found: Sequence[Found]) -> Iterator[list[Found]]:
 
 
 def _knows(side: Sequence[Found], offset: Mapping[str, Any]) -> bool:
-    """Whether one of the journals is that of an offset, or has its view."""
-    return any(
-        f"{each.id:016x}" == offset["member"]
-        or any(view_text(view.view_id) == offset.get("view") for view in each.journal.views)
-        for each in side
+    """Whether one of the journals has the view of an offset, or one in which its member was."""
+    member = int(offset["member"], 16)
+    views = [view for each in side for view in each.journal.views]
+    return any(view_text(view.view_id) == offset.get("view") for view in views) or any(
+        each.id == member for view in views for each in view.members
     )
 
 

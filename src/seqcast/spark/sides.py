@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqcast.journal.reader import Installed, Journal
-from seqcast.spark.branches import Graph, Left
+from seqcast.spark.branches import Graph, Left, Range
 from seqcast.spark.stores import Found
 
 LEFT_MAX = 64
@@ -98,7 +98,10 @@ def way_out(offset: Mapping[str, Any], found: Sequence[Found], ends: Mapping[int
         views = other.journal.views
         last = max((at for at, view in enumerate(views) if view.tag in known), default=-1)
         new = next(iter(views[last + 1 :]), None)
-        if new is not None and graph.follows(new.tag, known):
+        if new is None:
+            continue
+        agreed = any(each.id == member for each in new.members)  # to it, and did not install it
+        if graph.follows(new.tag, {base.tag} if agreed else known):
             return Way(other, new, new.idx, base.tag, left)
     return _way_back(before, left, others, base.tag, {tag for tag, _ in given}, ends)
 
@@ -127,6 +130,48 @@ def _way_back(
         if idx < (end if ends is None else min(end, ends.get(back.id, idx))):
             return Way(back, view, idx, base, tuple(other for other in left if other != each), planned=False)
     return None
+
+
+def way_to_end(
+    offset: Mapping[str, Any], found: Sequence[Found], *, over: bool
+) -> tuple[Way, list[Range]] | None:
+    """Where the stream goes on in a view that no other follows, as far as the journals show: what other members
+    delivered in it up to its end, if they left it, or, if nobody closed it, at all.
+
+    Args:
+        over: the members of the view are all gone. Else, if nobody closed it, it may still be closed without some of
+            what they delivered, and nothing of that comes.
+
+    Raises:
+        Missing: a journal lacks rows that tell what comes.
+    """
+    member = int(offset["member"], 16)
+    followed = next((each for each in found if each.id == member and each.journal.deliver_own), None)
+    base = _view_at(followed.journal, int(offset["idx"])) if followed is not None else None
+    if followed is None or base is None or base is not followed.journal.views[-1]:
+        return None
+    left = (*lefts(offset), Left(base.tag, member, int(offset["idx"]) - base.idx))
+    graph = Graph([each for each in found if each.journal.deliver_own])
+    for closing in graph.ends(base.tag, over=over):
+        if closing[1] == member:
+            continue  # its own rows were given out
+        other, view, ranges = graph.beyond(closing, left)
+        if ranges:
+            end = other.journal.end_idx if view.end is None else view.end.idx
+            return Way(other, view, end, base.tag, left), ranges
+    return None
+
+
+def is_over(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
+    """Whether the members of the view that a stream is in are all known to be gone, and all that were in a view with
+    one of them."""
+    followed = next((each for each in found if f"{each.id:016x}" == offset["member"]), None)
+    base = _view_at(followed.journal, int(offset["idx"])) if followed is not None else None
+    if base is None:
+        return False
+    ids = {member.id for member in base.members}
+    those = [each for each in found if ids & {of.id for view in each.journal.views[-1:] for of in view.members}]
+    return ids <= {each.id for each in those} and all(each.over for each in those)
 
 
 def _without_journal(member: int, others: Sequence[Found]) -> Way | None:

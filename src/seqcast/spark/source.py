@@ -44,7 +44,7 @@ from seqcast.spark.follow import (
 from seqcast.spark.groups import view_text
 from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Tabled, check_names, names_of
 from seqcast.spark.places import Ending, check_start, since
-from seqcast.spark.sides import lefts, still_left, told
+from seqcast.spark.sides import Way, lefts, still_left, told
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of
 from seqcast.spark.wanted import Wanted, joined
@@ -269,10 +269,13 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if beside is None:
             over = self._follower.over_gap(start, wait=self._targets is None)
             if over is None:
-                return self._anew(start)
+                return self._anew(start, limit)
             self._last = {**offset_of(*over), **told(lefts(start))}
             return self._last
-        way, ranges = beside
+        return self._along(*beside, limit)
+
+    def _along(self, way: Way, ranges: Sequence[Range], limit: ReadLimit) -> dict[str, Any]:
+        """The offset of a way on in another journal, and of the first rows before it."""
         left = still_left(self._follower.all(), way.left, way.view.tag)
         offset = {**offset_of(way.other, way.idx, way.view.tag), **told(left)}
         if way.planned or way.gone:
@@ -280,7 +283,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last = self._before(way.view, offset, [])
         return self._last
 
-    def _anew(self, start: dict[str, Any]) -> dict[str, Any]:
+    def _anew(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Nothing new comes: the offset as it was, with the same text, or Spark would see new data. If the whole group
         was started again, that of the new one.
 
@@ -291,6 +294,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if found is None:
             self._waits, self._last = self._follower.waits(start), self._last or start
             return start
+        if (rest := self._follower.rest(start, self._follower.all(), over=True)) is not None:
+            return self._along(*rest, limit)
         if not self._goes_on:
             raise JournalError(
                 f"the group {found.journal.cluster!r} was started again: {found.journal.path} has nothing in common "
@@ -329,8 +334,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = {**start, "merged": merged}
         if rows == left:
             end = {"member": start["member"], "idx": start["idx"], "merged": merged, **told(lefts(start))}
-            if "view" in start:
-                end |= {"view": merged["view"], "global_seqno": 0}
+            if "view" in start:  # at the end of the same view, if nobody installed the next one
+                seqno = start["global_seqno"] if start["view"] == merged["view"] else 0
+                end |= {"view": merged["view"], "global_seqno": seqno}
         self._last = end
         return end
 
@@ -339,10 +345,10 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return None
         found = self._follower.find(int(self._last["member"], 16))
         # For progress reports only, and asked of each trigger, so no rows are read to say how far the view is stable.
-        if found is None:
-            return self._last
-        latest = offset_at(found.journal, found.journal.end_idx, merged_into(self._last))
         waits = {"waits": self._waits} if self._waits else {}
+        if found is None:
+            return {**self._last, **waits}
+        latest = offset_at(found.journal, found.journal.end_idx, merged_into(self._last))
         behind = self._follower.behind(self._last, now=self._targets is not None)  # which ends soon
         return {**latest, "behind": behind, **waits}
 
@@ -384,7 +390,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def _branch_parts(self, start: dict[str, Any], end: dict[str, Any]) -> list[Part]:
-        same = start.get("merged", {}).get("into") == end["merged"]["into"]
+        same = {**start.get("merged", {}), "done": 0} == {**end["merged"], "done": 0}
         first, until = start["merged"]["done"] if same else 0, end["merged"]["done"]
         parts: list[Part] = []
         for each in map(Range.of_json, end["merged"]["parts"]):

@@ -13,7 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import seqcast.codes as codes
+from seqcast.spark.branches import is_counted
 from seqcast.spark.groups import apart
+from seqcast.spark.sides import is_over
 from seqcast.spark.stores import Found
 
 log = logging.getLogger("seqcast.spark")
@@ -68,18 +70,43 @@ class Stalls:
                 "whose rows come only if both merge: give that group a directory and a query of its own, and found one "
                 "group the next time (found=N)"
             )
-        if followed is None or followed.ended:
-            return ""
+        if followed is None:
+            return (
+                f"the journal of member {offset['member']}, which this query follows, cannot be read, and no other one "
+                "tells what comes next: bring it back, or start the query with a new checkpoint"
+            )
         ahead = [
             each.journal.member.name
             for each in found
             if self._ahead.get(each.id, since + 1) <= since
             and any(member.id == followed.id for member in each.journal.views[-1].members)
         ]
-        if followed.journal.member.name in ahead or not ahead:
-            return ""
+        if followed.journal.member.name in ahead or followed.ended or not ahead:
+            return _open_view(offset, followed, found)
         return (
             f"{followed.journal.path}, which this query follows, gets no rows, while {', '.join(ahead[:3])} of the "
             "same view journal more: free space on its disk, or restart that member; when the others go on without it, "
             "or its journal ends, the query goes on in theirs"
         )
+
+
+def _open_view(offset: Mapping[str, Any], followed: Found, found: Sequence[Found]) -> str:
+    """That others have delivered more in a view that nobody closed; empty: they have not. Without total order the
+    number of rows only tells that there is a difference."""
+    last = next(iter(followed.journal.views[-1:]), None)
+    views = [(each, view) for each in found for view in each.journal.views if last and view.tag == last.tag]
+    if last is None or any(view.end is not None for _, view in views):
+        return ""
+    rows = followed.journal.end_idx - last.idx
+    differ = [
+        each.journal.path
+        for each, view in views
+        if (more := each.journal.end_idx - view.idx - rows) > 0 or (more and not is_counted(each.journal, view))
+    ]
+    if not differ or is_over(offset, found):
+        return ""
+    return (
+        f"nothing new comes of {followed.journal.path}, and {differ[0]} has other rows of the same view, of which no "
+        "journal shows the end: they come when a member installs the next view or leaves, or when all members of the "
+        "view are known to be gone: load the journals of all of them, and end those that hang"
+    )

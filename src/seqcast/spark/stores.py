@@ -16,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from seqcast.errors import UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
+from seqcast.journal.hold import is_free
 from seqcast.journal.reader import Journal, Segment, journal_files, read, read_again, segment_batches
 from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError
@@ -60,6 +61,9 @@ class Store(Protocol):
         """The rows of spans, each the positions from the first to that before the second, in ranges that suit a task
         and may have others between. May leave out ranges without rows of the wanted time."""
 
+    def is_abandoned(self, journal: Journal) -> bool:
+        """Whether the process that wrote a journal is known to have ended."""
+
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         """Data that a task needs to read these rows."""
 
@@ -89,6 +93,11 @@ class Found:
     @property
     def ended(self) -> bool:
         return self.journal.closed is not None or bool(self.journal.failed)
+
+    @property
+    def over(self) -> bool:
+        """The member delivers nothing more: its journal was closed, or its process is known to have ended."""
+        return self.journal.closed is not None or self.store.is_abandoned(self.journal)
 
 
 @dataclass(frozen=True)
@@ -204,6 +213,9 @@ class Folders:
                 raise
             return None
 
+    def is_abandoned(self, journal: Journal) -> bool:
+        return journal.locked and is_free(journal.path)
+
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return rows_between(journal, first, end, columns)
 
@@ -256,6 +268,9 @@ class Taps:
             return self._client.journal(member)
         except TapGone:
             return None
+
+    def is_abandoned(self, journal: Journal) -> bool:
+        return self._client.is_abandoned(journal.member.id)
 
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._client.rows(journal, first, end, columns)

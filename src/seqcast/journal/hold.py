@@ -1,0 +1,37 @@
+"""Whether the process that writes a journal is still there.
+
+It holds a lock on the file of views for as long as it may write, and the system frees that lock when the process ends,
+however it ends. The header says that there is one: not every system and file system has such locks, and a journal
+without one tells nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqcast.files import open_file
+from seqcast.journal.records import RecordsFile
+from seqcast.journal.schema import VIEWS_FILE
+
+
+def hold(file: RecordsFile) -> bool:
+    """Locks a file until it is closed. False: that cannot be done here."""
+    try:
+        import fcntl  # absent on Windows
+
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def is_free(path: Path) -> bool:
+    """Whether nobody holds the journal in a directory, whose header says that its writer does."""
+    try:
+        import fcntl
+
+        with open_file(path / VIEWS_FILE) as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (ImportError, OSError):  # the second: it is held, or gone
+        return False
+    return True
