@@ -21,17 +21,22 @@ uint8_t *sc_out_new(sc_engine *e, const sc_address *to, uint8_t type, size_t len
     return o->p;
 }
 
-static int queue_frame(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, uint8_t flags) {
+void sc_out_outside(const sc_engine *e, uint8_t *p) {
+    if (e->seal) sc_put_key_id(p, SC_SEAL_OUTSIDE);
+}
+
+static int queue_frame(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, uint8_t flags, int outside) {
     if (len > SC_PACKET_MAX - SC_COMMON_HEADER) return -1;
     uint8_t *out = sc_out_new(e, to, SC_TYPE_CONTROL, SC_COMMON_HEADER + len);
     if (!out) return -1;
     sc_put_flags(out, sc_get_flags(out) | flags);
+    if (outside) sc_out_outside(e, out);
     if (len) memcpy(out + SC_COMMON_HEADER, p, len);
     return 0;
 }
 
-int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len) {
-    return queue_frame(e, to, p, len, 0);
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int outside) {
+    return queue_frame(e, to, p, len, 0, outside);
 }
 
 int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, uint32_t times, int64_t now) {
@@ -47,7 +52,7 @@ int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, u
         s->due = now + every;
         s->left = times - 1;
     }
-    return queue_frame(e, NULL, p, len, SC_FLAG_STANDING);
+    return queue_frame(e, NULL, p, len, SC_FLAG_STANDING, 1);
 }
 
 int64_t sc_stand_deadline(const sc_engine *e) { return e->repeats.left ? e->repeats.due : SC_NEVER; }
@@ -57,7 +62,7 @@ void sc_stand_tick(sc_engine *e, int64_t now) {
     if (now < sc_stand_deadline(e)) return;
     s->left--;
     s->due = now + s->every;
-    queue_frame(e, NULL, s->frame, s->len, SC_FLAG_STANDING);
+    queue_frame(e, NULL, s->frame, s->len, SC_FLAG_STANDING, 1);
 }
 
 void sc_stand_end(sc_engine *e) {

@@ -90,21 +90,27 @@ void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t
 
 /* ---- pings --------------------------------------------------------------------------------------------------- */
 
-static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t target, uint64_t origin) {
+static void say(sc_engine *e, uint8_t type, const sc_address *to, uint64_t target, uint64_t origin, int outside) {
     uint8_t *p = sc_out_new(e, to, type, SC_PING_LEN);
     if (!p) return;
+    if (outside) sc_out_outside(e, p);
     sc_put_ping_target(p, target);
     sc_put_ping_origin(p, origin);
     e->counters->pings_sent += type == SC_TYPE_PING;
 }
 
+/* A joiner that has not entered the view does not have its secret. */
+static void say_ping(sc_engine *e, const sc_peer *to, uint64_t target, uint64_t origin) {
+    say(e, SC_TYPE_PING, &to->address, target, origin, !to->detect.present);
+}
+
 static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
-    say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
+    say_ping(e, peer, peer->id, e->config.member);
     int asked = peer->detect.pings || peer->detect.refused ? 0 : RELAYS;
     for (uint32_t i = 0; i < e->view.n && asked < RELAYS; i++) { /* different members each time */
         const sc_peer *relay = e->peers[(peer->rank + i + peer->detect.pings) % e->view.n];
         if (relay == peer || relay->rank == e->view.rank || relay->detect.doubted) continue;
-        say(e, SC_TYPE_PING, &relay->address, peer->id, e->config.member);
+        say_ping(e, relay, peer->id, e->config.member);
         asked++;
     }
     peer->detect.ping_due =
@@ -116,7 +122,7 @@ void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_
     uint64_t target = sc_get_ping_target(p), origin = sc_get_ping_origin(p);
     if (target == e->config.member) {
         if (!e->in_view && e->epoch) return; /* it has left for good, or was excluded */
-        say(e, SC_TYPE_PONG, from, target, origin);
+        say(e, SC_TYPE_PONG, from, target, origin, 0);
         return;
     }
     const sc_peer *peer = sc_find_peer(e, target);
@@ -124,7 +130,7 @@ void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_
         e->counters->drop_stranger++;
         return;
     }
-    say(e, SC_TYPE_PING, &peer->address, target, origin);
+    say_ping(e, peer, target, origin);
 }
 
 void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t now) {
@@ -132,7 +138,7 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
     sc_peer *peer = sc_find_peer(e, origin == e->config.member ? target : origin);
     if (!peer || peer == sender) return;
     if (origin != e->config.member) {
-        if (target == sender->id) say(e, SC_TYPE_PONG, &peer->address, target, origin);
+        if (target == sender->id) say(e, SC_TYPE_PONG, &peer->address, target, origin, 0);
         return;
     }
     e->counters->vouched++;
@@ -144,7 +150,7 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
 
 /* Its kernel learns our hardware address by that, where it knows another one. */
 void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to) {
-    say(e, SC_TYPE_PING, to, id, e->config.member);
+    say(e, SC_TYPE_PING, to, id, e->config.member, 1);
 }
 
 /* Another member heard it a moment ago. A refused port outweighs that. */
@@ -232,7 +238,7 @@ static void heartbeat(sc_engine *e, int64_t now) {
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
         if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, &peer->address, peer);
         if (!peer->detect.asked && is_quiet(e, peer, worried, now)) peer->detect.asked = now;
-        if (peer->detect.asked) say(e, SC_TYPE_PING, &peer->address, peer->id, e->config.member);
+        if (peer->detect.asked) say_ping(e, peer, peer->id, e->config.member);
     }
 }
 

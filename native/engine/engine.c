@@ -56,6 +56,10 @@ int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *
     return e->seal ? 0 : -1;
 }
 
+void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret) {
+    if (e->seal && tag) sc_seal_know(e->seal, tag, secret);
+}
+
 sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }
 
 uint64_t sc_engine_stamped(const sc_engine *e) { return e->counters->stamped; }
@@ -116,6 +120,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_taken_tick(e, now);
         sc_stand_tick(e, now);
         sc_posts_tick(e, now);
+        if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are in it */
         if (order_deadline(e) <= now) sc_settle(e, now);
     }
 }

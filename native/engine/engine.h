@@ -63,6 +63,8 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 /* Called before the first datagram: this member seals its datagrams with the first of these secrets, and receives only datagrams
  * that are sealed with one of them. 0, or -1 without memory. */
 int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n);
+/* The secret of the view with this tag, SC_SEAL_SECRET bytes: known before the view is installed. */
+void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 
@@ -323,8 +325,9 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
-/* Queues a control frame: to the group's control lane, or to one address. 0, or -1 when the queue is full. */
-int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len);
+/* Queues a control frame: to the group's control lane, or to one address. `outside`: for those who are in no view, or in another
+ * one, too. 0, or -1 when the queue is full. */
+int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int outside);
 /* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row only. It is
  * multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or until the next standing frame.
  * 0 times: only the last one ends. 0, or -1 when the queue is full or without memory. */
@@ -332,7 +335,7 @@ int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, u
 
 #define SC_FOREIGN_SIGNS 2 /* a joiner decides by as many datagrams of another wire version: lifecycle.py */
 enum {
-    SC_EVENT_CONTROL = 1, /* a control frame arrived: sender, from, payload */
+    SC_EVENT_CONTROL = 1, /* a control frame arrived: sender, from, payload; evidence 1: the key file alone sealed it */
     SC_EVENT_SUSPECT = 2, /* `sender` is taken for dead: evidence */
     SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or another member vouches for it */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */

@@ -119,8 +119,6 @@ static inline void sc_may_send(sc_engine *e) { e->sendable++; }
 static inline int sc_same_address(const sc_address *a, const sc_address *b) {
     return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
 }
-/* Streams between two members live as long as both are members, across views; all others belong to one view. */
-static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 /* Does what this member has taken count for credit and stability? */
 static inline int sc_counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
 /* Is a view change, or a pause, the reason why senders wait? */

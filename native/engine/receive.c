@@ -12,6 +12,7 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
     case SC_WIRE_GROUP_BAD: e->counters->drop_group++; break;
     case SC_WIRE_KEY_BAD:
     case SC_WIRE_SEAL_BAD: e->counters->drop_key++; break;
+    case SC_WIRE_VIEW_UNKNOWN: e->counters->drop_view++; break;
     case SC_WIRE_CRC_BAD: e->counters->drop_crc++; break;
     default: e->counters->drop_field++; break;
     }
@@ -139,28 +140,20 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
 
 /* ---- all datagrams ------------------------------------------------------------------------------------------- */
 
-/* Streams between a pair of members live through many views, as long as both are members: their packets, and acks and NAKs for
- * them, carry the tag of the view in which the pair came together. Everything else belongs to one view. */
-static int is_of_pair(const uint8_t *p) {
-    switch (sc_get_type(p)) {
-    case SC_TYPE_UNICAST:
-    case SC_TYPE_STATE: return 1;
-    case SC_TYPE_ACK: return sc_of_pair(sc_get_ack_stream(p));
-    case SC_TYPE_PROBE: return sc_of_pair(sc_get_probe_stream(p));
-    case SC_TYPE_NAK: return sc_of_pair(sc_get_nak_stream(p));
-    default: return 0;
-    }
-}
-
 /* Packets do not say it: see SC_FLAG_GROUP. */
 static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GROUP) != 0; }
 
-/* Notes a sign of life of `peer`; 0: this is none. A member that has not installed this view, because its Python is busy,
+/* For those outside the view, where there is a key: whoever has the key file can say it. */
+static int is_from_outside(const sc_engine *e, const uint8_t *p) { return e->seal && !sc_sealed_inside(p); }
+
+/* Notes a sign of life of `peer`; 0: this is none. A member that has shown itself in the view does so by what is said in the view.
+ * A member that has not installed this view, because its Python is busy,
  * counts as alive until the flush deadline, and is not expected to multicast heartbeats of this view. */
 static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, int64_t now) {
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);
     int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
+    if (is_from_outside(e, p) && peer->detect.present) return 0;
     if (!current && type != SC_TYPE_CONTROL && !late) return 0;
     int of_group = type == SC_TYPE_DATA || type == SC_TYPE_RECORD, to_group = is_for_group(p);
     sc_detect_heard(e, peer, now, to_group || (late && !current));
@@ -210,12 +203,14 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
 static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
                            int current) {
     uint64_t standing = 0;
+    int outside = is_from_outside(e, p);
     if (current && sc_get_flags(p) & SC_FLAG_STANDING) /* a digest of the frame, and a bit that is always set */
         standing = (uint64_t)1 << 32 | sc_crc32c(0, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
     if (standing && peer->standing == standing) return drop(&e->counters->drop_repeated);
-    int told = sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), sc_get_view_tag(p), from, p + SC_COMMON_HEADER,
-                             len - SC_COMMON_HEADER) != NULL;
-    if (peer) peer->standing = told ? standing : 0;
+    sc_event *event = sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), sc_get_view_tag(p), from,
+                                    p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
+    if (event) event->evidence = outside;
+    if (peer) peer->standing = event ? standing : 0;
     return 1;
 }
 
@@ -225,7 +220,7 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);
     int direct = !peer || sc_same_address(from, &peer->address);
-    int current = peer && tag == (is_of_pair(p) ? peer->pair : e->view.tag);
+    int current = peer && tag == (sc_is_of_pair(p) ? peer->pair : e->view.tag);
     int alive = peer && direct && is_alive(e, peer, p, current, now);
     if (type == SC_TYPE_CONTROL) return receive_control(e, peer, p, len, from, current);
     if (type == SC_TYPE_PING) {
@@ -271,6 +266,16 @@ static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
     if (event) event->rate = odd->signs;
 }
 
+/* Is it of a kind that those outside a view may say? */
+static int fits_outside(sc_engine *e, const uint8_t *p, const sc_peer *peer) {
+    switch (sc_get_type(p)) {
+    case SC_TYPE_CONTROL:
+    case SC_TYPE_PING: return 1;
+    case SC_TYPE_PONG: return !peer || !peer->detect.present;
+    default: return 0;
+    }
+}
+
 /* A datagram from this source is sealed as ours are, so the odd one before it was damaged. */
 static void note_sound(sc_engine *e, const uint8_t *p, const sc_address *from) {
     sc_odd_source *odd = e->intake.n_odd && !sc_has_seqno(p) ? odd_source(e, from) : NULL;
@@ -280,8 +285,11 @@ static void note_sound(sc_engine *e, const uint8_t *p, const sc_address *from) {
 /* Why a datagram is dropped; returns 0. */
 static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const sc_address *from) {
     count_drop(e, result);
-    if (result == SC_WIRE_SEAL_BAD && !sc_sealed_for_one(p)) note_odd(e, from, SC_KEY_OTHER);
+    if (result == SC_WIRE_SEAL_BAD && !sc_sealed_for_one(p) && !sc_sealed_inside(p)) note_odd(e, from, SC_KEY_OTHER);
     if (result == SC_WIRE_KEY_BAD) note_odd(e, from, e->seal ? SC_KEY_LACKS : SC_KEY_HAS);
+    /* That the members of another view are heard can be seen by the header alone. */
+    if (result == SC_WIRE_VIEW_UNKNOWN && sc_get_type(p) == SC_TYPE_HEARTBEAT)
+        sc_detect_stranger(e, sc_get_view_tag(p), from, e->now);
     return 0;
 }
 
@@ -298,6 +306,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
+    if (is_from_outside(e, p) && !fits_outside(e, p, peer)) return drop(&e->counters->drop_field);
     return !peer || sc_numbers_take(&peer->numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }
 

@@ -4,12 +4,18 @@
 
 #include "seal/seal_internal.h"
 
-/* key_id: 01 in the upper bits, as other kinds of keys may come, then the mark of the secret, SC_SEALED_FOR_ONE, and who sealed. */
+/* key_id: the kind of secret in the upper bits, then the mark of the secret, SC_SEALED_FOR_ONE, and who sealed. */
 #define KIND 0xc000
 #define KIND_OF_FILE 0x4000
+#define KIND_OF_VIEW 0x8000
 #define MARK_SHIFT 9
-#define OF_DATA ((uint64_t)1 << 63) /* in the number of a data packet, which has a seqno */
-#define KEYS 512 /* a power of two; more than the members of a view */
+/* A number: the highest bit is set for a data packet, which has a seqno; then bits of the view's tag, 0 with a secret of the file;
+ * then the count of the sealings. */
+#define OF_DATA ((uint64_t)1 << 63)
+#define TAG_SHIFT 48
+#define TAG_BITS 0x7fff
+#define SECRETS (SC_SEAL_SECRETS + SC_SEAL_VIEWS) /* of the file, then of views */
+#define KEYS 1024 /* a power of two; some for each member of a view */
 #define TRIES 8
 
 typedef struct {
@@ -18,12 +24,19 @@ typedef struct {
     uint8_t key[SC_SEAL_KEY];
 } sealer_key;
 
+typedef struct {
+    uint64_t tag; /* 0: none */
+    uint8_t secret[SC_SEAL_SECRET];
+    uint8_t own[SC_SEAL_KEY];
+} view_secret;
+
 /* All that must stay secret, in memory of its own. */
 typedef struct {
     uint32_t alive; /* 0: a child process, which has the zeros that its system gave it */
     uint32_t turn;
     sc_seal_secret from[SC_SEAL_SECRETS];
     uint8_t own[SC_SEAL_KEY]; /* of the first one */
+    view_secret views[SC_SEAL_VIEWS]; /* newest first */
     sealer_key keys[KEYS]; /* of sealers of whom a datagram was opened */
 } secrets;
 
@@ -32,15 +45,25 @@ struct sc_seal {
     uint64_t sealings[2]; /* how many: of packets, of the rest */
     uint32_t chance; /* of this transmit */
     uint64_t own; /* incarnation */
-    uint32_t n; /* secrets */
+    uint32_t n; /* secrets of the file */
+    uint64_t view; /* tag of the one whose secret seals; 0: none */
     secrets *secrets;
 };
 
+static const view_secret *view_of(const sc_seal *s, uint64_t tag) {
+    for (uint32_t i = 0; i < SC_SEAL_VIEWS; i++)
+        if (tag && s->secrets->views[i].tag == tag) return &s->secrets->views[i];
+    return NULL;
+}
+
 static void derive(const sc_seal *s, uint32_t which, uint64_t sealer, uint8_t *key) {
     static const uint8_t person[16] = "seqcast sealer";
-    uint8_t id[8];
-    sc_put64(id, sealer);
-    s->cipher.hash(key, SC_SEAL_KEY, id, sizeof id, s->secrets->from[which].secret, SC_SEAL_SECRET, NULL, person);
+    const view_secret *view = which < SC_SEAL_SECRETS ? NULL : &s->secrets->views[which - SC_SEAL_SECRETS];
+    uint8_t of[16];
+    sc_put64(of, sealer);
+    sc_put64(of + 8, view ? view->tag : 0);
+    s->cipher.hash(key, SC_SEAL_KEY, of, view ? sizeof of : 8, view ? view->secret : s->secrets->from[which].secret,
+                   SC_SEAL_SECRET, NULL, person);
 }
 
 sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own) {
@@ -64,6 +87,43 @@ void sc_seal_free(sc_seal *s) {
     sc_secret_free(s->secrets, sizeof *s->secrets);
     free(s);
 }
+
+/* ---- secrets of views ------------------------------------------------------------------------------------------- */
+
+/* The keys that were derived from secrets that are not there any more, or have another place. */
+static void drop_keys(secrets *known) {
+    for (uint32_t i = 0; i < KEYS; i++)
+        if (known->keys[i].which >= SC_SEAL_SECRETS) sc_secret_overwrite(&known->keys[i], sizeof known->keys[i]);
+}
+
+void sc_seal_know(sc_seal *s, uint64_t tag, const uint8_t *secret) {
+    view_secret *views = s->secrets->views;
+    if (view_of(s, tag)) return; /* a view has one secret */
+    memmove(views + 1, views, (SC_SEAL_VIEWS - 1) * sizeof *views);
+    views[0].tag = tag;
+    memcpy(views[0].secret, secret, SC_SEAL_SECRET);
+    derive(s, SC_SEAL_SECRETS, s->own, views[0].own);
+    drop_keys(s->secrets);
+}
+
+int sc_seal_enter(sc_seal *s, uint64_t tag) {
+    if (tag && !view_of(s, tag)) return -1;
+    s->view = tag;
+    return 0;
+}
+
+void sc_seal_forget(sc_seal *s) {
+    view_secret *views = s->secrets->views;
+    int dropped = 0;
+    for (uint32_t i = 0; i < SC_SEAL_VIEWS; i++) {
+        if (!views[i].tag || views[i].tag == s->view) continue;
+        sc_secret_overwrite(&views[i], sizeof views[i]);
+        dropped = 1;
+    }
+    if (dropped) drop_keys(s->secrets);
+}
+
+/* ---- sealing ------------------------------------------------------------------------------------------------- */
 
 /* What is not encrypted, and proven by the tag all the same: the header, and whom the datagram is for. */
 #define PROVEN (SC_COMMON_HEADER + 8)
@@ -89,31 +149,45 @@ void sc_seal_begin(sc_seal *s) {
     s->chance = sc_get32(drawn);
 }
 
+/* What was queued before a view belongs to the one before. NULL: it is said outside any. */
+static const view_secret *sealing_view(const sc_seal *s, const uint8_t *p) {
+    uint64_t tag = sc_get_view_tag(p);
+    const view_secret *named = view_of(s, tag);
+    if (named && (tag == s->view || !sc_is_of_pair(p))) return named;
+    return tag ? view_of(s, s->view) : NULL;
+}
+
 int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target) {
     if (!s->secrets->alive) return -1;
     int data = sc_has_seqno(p);
-    uint64_t number = s->sealings[!data]++ | (data ? OF_DATA : 0);
+    const view_secret *view = sc_get_key_id(p) == SC_SEAL_OUTSIDE ? NULL : sealing_view(s, p);
+    uint64_t bits = view ? (view->tag & TAG_BITS) << TAG_SHIFT : 0;
+    uint64_t number = s->sealings[!data]++ | bits | (data ? OF_DATA : 0);
     uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN];
     put_nonce(nonce, number, s->chance);
     memcpy(to, p, SC_COMMON_HEADER);
-    unsigned mark = s->secrets->from[0].mark;
-    sc_put_key_id(to, (uint16_t)(KIND_OF_FILE | mark << MARK_SHIFT | (target ? SC_SEALED_FOR_ONE : 0) | by));
+    unsigned from = view ? KIND_OF_VIEW : KIND_OF_FILE | (unsigned)s->secrets->from[0].mark << MARK_SHIFT;
+    sc_put_key_id(to, (uint16_t)(from | (target ? SC_SEALED_FOR_ONE : 0) | by));
     sc_put_crc(to, s->chance);
     put_proven(proven, to, target);
     s->cipher.seal(to + SC_COMMON_HEADER, NULL, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER, proven, PROVEN, NULL,
-                   nonce, s->secrets->own);
+                   nonce, view ? view->own : s->secrets->own);
     sc_put64(to + len + SC_SEAL_TAG, number);
     return 0;
 }
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
-/* Which of our secrets has sealed it; SC_SEAL_SECRETS: none. */
-static uint32_t secret_of(const sc_seal *s, const uint8_t *p) {
+/* Which of our secrets has sealed it; SECRETS: none. */
+static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
     unsigned mark = sc_get_key_id(p) >> MARK_SHIFT & (SC_SEAL_MARKS - 1);
-    for (uint32_t i = 0; i < s->n; i++)
+    for (uint32_t i = 0; i < SC_SEAL_VIEWS && sc_sealed_inside(p); i++) {
+        uint64_t tag = s->secrets->views[i].tag;
+        if (tag && (number >> TAG_SHIFT & TAG_BITS) == (tag & TAG_BITS)) return SC_SEAL_SECRETS + i;
+    }
+    for (uint32_t i = 0; i < s->n && (sc_get_key_id(p) & KIND) == KIND_OF_FILE; i++)
         if (s->secrets->from[i].mark == mark) return i;
-    return SC_SEAL_SECRETS;
+    return SECRETS;
 }
 
 /* The key of a sealer, if it is kept. */
@@ -139,13 +213,13 @@ static void keep(secrets *known, uint32_t which, uint64_t sealer, const uint8_t 
 static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
     if (*len < SC_COMMON_HEADER + SC_SEAL_ROOM) return SC_WIRE_SHORT;
     if (!sealer || !s->secrets->alive) return SC_WIRE_KEY_BAD;
-    uint32_t which = secret_of(s, p);
-    if ((sc_get_key_id(p) & KIND) != KIND_OF_FILE || which == SC_SEAL_SECRETS) return SC_WIRE_SEAL_BAD;
+    size_t sealed = *len - sizeof *number;
+    *number = sc_get64(p + sealed);
+    uint32_t which = secret_of(s, p, *number);
+    if (which == SECRETS) return sc_sealed_inside(p) ? SC_WIRE_VIEW_UNKNOWN : SC_WIRE_SEAL_BAD;
     uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN], derived[SC_SEAL_KEY];
     const sealer_key *known = find(s->secrets, which, sealer);
     if (!known) derive(s, which, sealer, derived);
-    size_t sealed = *len - sizeof *number;
-    *number = sc_get64(p + sealed);
     put_nonce(nonce, *number, sc_get_crc(p));
     put_proven(proven, p, sc_sealed_for_one(p) ? s->own : 0);
     if (s->cipher.open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven,
@@ -153,6 +227,7 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
         return SC_WIRE_SEAL_BAD;
     if (!known) keep(s->secrets, which, sealer, derived);
     if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;
+    *number &= ((uint64_t)1 << TAG_SHIFT) - 1;
     *len -= SC_SEAL_ROOM;
     return SC_WIRE_OK;
 }

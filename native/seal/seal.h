@@ -6,9 +6,21 @@
  *
  *     header (40 bytes, readable) | body, encrypted | tag (32) | number (8)
  *
- * Each sealer has a key of its own, derived from the secret and its incarnation. No number is used twice under it, and the header
- * has 32 random bits in place of the CRC, drawn anew for each transmit: number and random bits are the nonce. So a process that
- * is copied while it runs, with its numbers, seals nothing under a nonce of the other copy, but with a chance of 1 in 2^32.
+ * There are two kinds of secrets:
+ *
+ *     of the file   for those outside a view, or who speak to them: control frames of some kinds (core/frames/kinds.py has
+ *                   them: JOIN, WAIT, REFUSED, VIEW, INSTALLED, DECLINED, BEACON, MET, MERGE_*, UNBLOCK, BLOCKED), a PING to
+ *                   a member that has not shown itself in the view, and whatever a process sends that is in no view: PONG
+ *     of a view     all else: packets of all streams, whether they belong to the view or to a pair of members, repairs by
+ *                   holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, and the other frames
+ *
+ * The secret of a view is new with each, so who is not in it can read nothing of it, and say nothing in it. It opens from
+ * when it is known, seals while this member is in the view, and opens for a while after: members enter a view one after the other.
+ *
+ * Each sealer has a key of its own, derived from the secret, its incarnation, and the view's tag. No number is used twice under
+ * it, and the header has 32 random bits in place of the CRC, drawn anew for each transmit: number and random bits are the nonce.
+ * So a process that is copied while it runs, with its numbers, seals nothing under a nonce of the other copy, but with a chance of
+ * 1 in 2^32. The number says of which view the secret is, as the header does not: streams of a pair have the tag of another one.
  *
  * Members share the secret, so a packet for one of them would open at another, too, to which somebody on the way has sent it: it would
  * be taken for that one's. What is for one member is therefore sealed with its incarnation, as if that stood behind the header.
@@ -26,6 +38,7 @@
 #define SC_SEAL_MARKS 32 /* a mark tells the secrets of one member apart, and is below this */
 #define SC_SEAL_KEY 16
 #define SC_SEAL_NONCE 16
+#define SC_SEAL_VIEWS 4 /* whose secrets are known at a time: the view that this member is in, and those before */
 
 /* The functions of a library, as libsodium declares them: crypto_aead_aegis128l_encrypt and _decrypt,
  * crypto_generichash_blake2b_salt_personal, and randombytes. The last one is the only source of chance that an engine has. */
@@ -64,10 +77,20 @@ typedef struct {
     uint8_t secret[SC_SEAL_SECRET];
 } sc_seal_secret;
 
-/* The first of `n` secrets seals all that is sent; datagrams that any of them has sealed are opened. They are copied into memory that is not swapped
- * out, dumped, or given to child processes, where the system can do that. NULL without memory. */
+/* `from`: the `n` secrets of the file. The first one seals; datagrams that any of them has sealed are opened. They are copied into
+ * memory that is not swapped out, dumped, or given to child processes, where the system can do that. NULL without memory. */
 sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
+
+/* The secret of the view with this tag. It takes the place of the oldest one. */
+void sc_seal_know(sc_seal *seal, uint64_t tag, const uint8_t *secret);
+/* From now on the secret of this view seals; 0: this member is in none. 0, or -1: it is not known. */
+int sc_seal_enter(sc_seal *seal, uint64_t tag);
+/* Only the secret that seals is kept. */
+void sc_seal_forget(sc_seal *seal);
+
+/* In key_id of a datagram that is to be sealed: it is for those outside the view, too. */
+#define SC_SEAL_OUTSIDE 1
 
 /* Before the datagrams of a transmit. */
 void sc_seal_begin(sc_seal *seal);
@@ -81,6 +104,9 @@ int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsi
 /* Who sealed it: as `by` of sc_seal_close; of a datagram that sc_wire_begins approves. */
 #define SC_SEALED_FOR_ONE 0x100 /* in key_id */
 static inline unsigned sc_sealed_by(const uint8_t *p) { return sc_get_key_id(p) & 0xff; }
+
+/* Did a view's secret seal it? */
+static inline int sc_sealed_inside(const uint8_t *p) { return sc_get_key_id(p) >> 14 == 2; }
 
 /* Can only one member open it? Then it says nothing about the key of others that they cannot. */
 static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p) & SC_SEALED_FOR_ONE) != 0; }

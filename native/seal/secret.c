@@ -7,7 +7,7 @@
 
 #include "seal/seal_internal.h"
 
-static void overwrite(void *p, size_t bytes) {
+void sc_secret_overwrite(void *p, size_t bytes) {
     volatile uint8_t *each = p; /* so that no compiler leaves it out */
     while (bytes--) *each++ = 0;
 }
@@ -17,7 +17,7 @@ static void overwrite(void *p, size_t bytes) {
 void *sc_secret_new(size_t bytes) { return calloc(1, bytes); }
 
 void sc_secret_free(void *p, size_t bytes) {
-    if (p) overwrite(p, bytes);
+    if (p) sc_secret_overwrite(p, bytes);
     free(p);
 }
 
@@ -49,7 +49,7 @@ void *sc_secret_new(size_t bytes) {
 
 void sc_secret_free(void *p, size_t bytes) {
     if (!p) return;
-    overwrite(p, bytes);
+    sc_secret_overwrite(p, bytes);
     munmap(p, bytes);
 }
 

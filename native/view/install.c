@@ -85,6 +85,7 @@ void sc_view_leave(sc_engine *e) {
     }
     e->in_view = 0;
     e->view.n = 0;
+    if (e->seal) sc_seal_enter(e->seal, 0);
     forget_view(e);
     sc_detect_stop(e);
     sc_taking_stop(e);
@@ -227,8 +228,10 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
     if (!is_valid(e, view)) return -1;
     preparation new = {0};
     finish_view(e, cut, view->fell, (int)view->merge);
-    if (prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
+    int sealed = !e->seal || sc_seal_enter(e->seal, view->tag) == 0;
+    if (!sealed || prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
         preparation_free(&new);
+        if (e->seal) sc_seal_enter(e->seal, e->in_view ? e->view.tag : 0);
         return -1;
     }
     int failed = begin(e, view, &new, now);

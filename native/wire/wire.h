@@ -230,6 +230,7 @@ typedef enum {
     SC_WIRE_GROUP_BAD, /* of another group on the same address and port */
     SC_WIRE_KEY_BAD, /* sealed, and this member has no key; or the reverse */
     SC_WIRE_SEAL_BAD, /* sealed with another key, or altered */
+    SC_WIRE_VIEW_UNKNOWN, /* sealed in a view whose secret this member does not have */
     SC_WIRE_CRC_BAD,
     SC_WIRE_FIELD_BAD, /* an unknown type, or an impossible length, count or offset */
 } sc_wire_result;
@@ -248,6 +249,22 @@ static inline int sc_has_seqno(const uint8_t *p) {
     case SC_TYPE_FORWARD:
     case SC_TYPE_STATE:
     case SC_TYPE_RECORD: return 1;
+    default: return 0;
+    }
+}
+
+/* Streams between two members live as long as both are members, across views; all others belong to one view. */
+static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
+
+/* Packets of the streams of a pair, and acks, NAKs and probes for them, carry the tag of the view in which the pair came
+ * together. Everything else belongs to the view that it names. */
+static inline int sc_is_of_pair(const uint8_t *p) {
+    switch (sc_get_type(p)) {
+    case SC_TYPE_UNICAST:
+    case SC_TYPE_STATE: return 1;
+    case SC_TYPE_ACK: return sc_of_pair(sc_get_ack_stream(p));
+    case SC_TYPE_PROBE: return sc_of_pair(sc_get_probe_stream(p));
+    case SC_TYPE_NAK: return sc_of_pair(sc_get_nak_stream(p));
     default: return 0;
     }
 }

@@ -501,7 +501,7 @@ static void control(world *w, script *s, uint8_t *packet, uint8_t *payload, uint
         if (operation & 128)
             sc_engine_stand(w->engine, packet, n, 1000000, operation & 3, w->now);
         else
-            sc_engine_control_send(w->engine, operation & 64 ? &address : NULL, packet, n);
+            sc_engine_control_send(w->engine, operation & 64 ? &address : NULL, packet, n, n & 1);
         break;
     case 1: state(w, s, payload); break;
     case 2: pause_or_mark(w, operation); break;

@@ -25,6 +25,11 @@ def make_engine(member_id: int = 1, make: Callable[..., Engine] = Engine, **sett
     return make(member_id=member_id, **{"group_tag": 7, "seed": 1, **engine_settings(Config()), **quick, **settings})
 
 
+def secret_of(tag: int) -> bytes:
+    """The secret of a view of a ``Net`` whose members have a key."""
+    return bytes([tag]) * 32
+
+
 class Net:
     """Members whose datagrams go from one to another at once, unless `drop` says otherwise."""
 
@@ -43,6 +48,7 @@ class Net:
         self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
         self.window, self.share, self.room = window, share, room
         self.packet, self.mechanism, self.safe = packet, mechanism, safe
+        self.sealed = "seal" in settings
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
 
     def make(self, i: int, **other: object) -> Engine:
@@ -64,6 +70,8 @@ class Net:
     ) -> None:
         """``merge``: every member was apart from all others."""
         for rank, i in enumerate(members):
+            if self.sealed:
+                self.engines[i].know(tag, secret_of(tag))
             self.engines[i].install(
                 tag=tag,
                 ids=[self.ids[m] for m in members],

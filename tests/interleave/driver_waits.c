@@ -206,7 +206,7 @@ static void control(thread *t) {
         events(m);
         if (!world_draw(2)) continue;
         sc_mutex_lock(&m->lock);
-        sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7);
+        sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7, 0);
         sc_mutex_unlock(&m->lock);
         sc_driver_poke(&m->driver);
     }

@@ -62,7 +62,7 @@ static void *control(void *arg) {
         for (int found = 1; found;) {
             sc_mutex_lock(&m->lock);
             found = sc_engine_event(m->engine, &event);
-            if (!found) sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7);
+            if (!found) sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7, 0);
             sc_mutex_unlock(&m->lock);
             if (found) free(event.payload);
         }

@@ -1,6 +1,8 @@
 """Control frames: what is written is read again, and what is not a frame is refused before it is used."""
 
 import json
+import random
+import zlib
 from dataclasses import replace
 from typing import get_args
 
@@ -85,6 +87,8 @@ FRAMES = [
     replace(VIEW, providers=(Provision(2, TOP, TOP),)),
     Installed(TOP),
     Declined(TOP),
+    replace(NEXT, maker_key=b"m" * 32, wraps=(b"w" * 48, b"v" * 48), proof=b"p" * 16),
+    replace(VIEW, members=(replace(INFO, key=b"k" * 32), *VIEW.members[1:])),
     Block(TOP, (9999, 127), (TOP, 2)),
     Block(1, (1, 0), ()),
     BlockOk(TOP, (1, 0)),
@@ -306,8 +310,29 @@ def test_the_largest_frames_stay_within_the_limit():
         Told(TOP, 1 << 52, '"' * (SEES_BYTES_MAX // 2)),
         Gossip(TOP, 127, 1 << 52, 127, has, ranks, ranks, 1 << 52, ranks, least, least),
     ]
+    rng = random.Random(1)
+    keyed = replace(
+        full,
+        members=tuple(
+            replace(info, key=rng.randbytes(32), name=f"{info.name[:3]}{rng.randbytes(62).hex()}x") for info in infos
+        ),
+        maker_key=rng.randbytes(32),
+        wraps=tuple(rng.randbytes(48) for _ in infos),
+        proof=rng.randbytes(16),
+    )
+    frames += [keyed, MergeGo((TOP, 1 << 52), keyed), Propose(TOP, (9999, 127), keyed)]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)
+    assert load(dump(keyed)) == keyed
+
+
+def test_a_frame_that_grows_too_large_when_it_is_read_is_refused():
+    for written in (b" " * 200_000, b"[" * 99_999, b'{"kind":"done"}' + b" " * 200_000):
+        with pytest.raises(RemoteProtocolError):
+            load(zlib.compress(written))
+    for damaged in (zlib.compress(dump(VIEW))[:-9], b"x" * 100, zlib.compress(b"")):
+        with pytest.raises(RemoteProtocolError):
+            load(damaged)
 
 
 def test_no_seqno_of_a_frame_is_higher_than_those_on_the_wire():

@@ -14,7 +14,7 @@ from project import ROOT
 
 from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, SENT, crc32c
 from seqcast.config import keys
-from seqcast.sim.seal import Nonces, opened, simulated_seal
+from seqcast.sim.seal import Sealings, simulated_seal
 from seqcast.sim.wire import CONTROL, MESSAGES, header, kind
 
 TAG = 7
@@ -22,8 +22,8 @@ HEARTBEAT = 7
 MESSAGE = b"nobody on the wire may read this"
 
 
-def seal(seed: int = 1, *marks: int) -> dict[str, object]:
-    return {"seal": simulated_seal(random.Random(seed), *(marks or (20,)))}
+def seal(seed: int = 1, *marks: int, **more: object) -> dict[str, object]:
+    return {"seal": simulated_seal(random.Random(seed), *(marks or (20,)), **more)}
 
 
 class Watched(Net):
@@ -31,13 +31,14 @@ class Watched(Net):
 
     def __init__(self, n: int, **settings: object) -> None:
         self.sent: list[tuple[int, int, bytes]] = []
-        self.nonces = Nonces()
+        self.sealings = Sealings()
+        if "seal" in settings:
+            settings |= seal(sealings=self.sealings)
         super().__init__(n, **settings)
         self.drop = self.note
 
     def note(self, source: int, target: int, lane: int, datagram: bytes) -> bool:
         self.sent.append((source, target, datagram))
-        self.nonces.sealed(self.ids[source], datagram)
         return False
 
 
@@ -55,8 +56,8 @@ def test_members_with_one_seal_understand_each_other_and_the_wire_shows_no_messa
     net.run(100)
     assert [len(got) for got in net.got] == [3, 3, 3]
     assert all(MESSAGE not in datagram for _, _, datagram in net.sent)
-    assert any(MESSAGE in opened(datagram, net.ids[source]) for source, _, datagram in net.sent)
-    assert not net.nonces.violations
+    assert any(MESSAGE in net.sealings.opened(datagram) for _, _, datagram in net.sent)
+    assert not net.sealings.violations
     assert all(header(datagram).key_id for _, _, datagram in net.sent)
 
 
@@ -95,7 +96,7 @@ def test_a_datagram_that_was_altered_anywhere_is_dropped(size):
 
 def test_another_secret_and_no_secret_open_nothing_and_of_the_first_sources_it_is_told_once():
     net = Net(2, **seal())
-    net.engines[0].send(MESSAGE)
+    net.engines[0].control_send(MESSAGE, b"", True)
     ((_, _, datagram),) = net.engines[0].transmit(net.now)
     for settings, how in ((seal(1, 3), "other"), ({}, "has")):
         other = Net(2, **settings)
@@ -115,6 +116,7 @@ def test_a_secret_is_replaced_in_three_steps_and_members_understand_each_other_a
     for first, second in (((3,), (3, 20)), ((3, 20), (20, 3)), ((20, 3), (20,))):
         net = Net(2)
         net.engines = [make_engine(net.ids[0], **seal(1, *first)), make_engine(net.ids[1], **seal(2, *second))]
+        net.sealed = True
         net.install([0, 1], sequencer=-1, tag=1, marker=1)
         for engine in net.engines:
             engine.send(MESSAGE)
@@ -199,7 +201,7 @@ def test_a_packet_that_is_sent_again_is_sealed_again_and_that_of_a_lost_member_b
     assert [payload for _, payload in net.got[1]] == [MESSAGE]
     packets = [datagram for source, target, datagram in net.sent if kind(datagram) in MESSAGES and target == 1]
     assert len(set(packets)) == len(packets) > 1
-    assert not net.nonces.violations
+    assert not net.sealings.violations
 
     # Member 1 lacks a packet, and its sender is gone: the cut names member 2 as the holder.
     lose.add(1)
@@ -215,7 +217,7 @@ def test_a_packet_that_is_sent_again_is_sealed_again_and_that_of_a_lost_member_b
     assert net.engines[1].cut_reached()
     repairs = [d for source, _, d in net.sent if source == 2 and kind(d) in MESSAGES and header(d).sender == net.ids[0]]
     assert repairs and header(repairs[0]).key_id & 0xFF == 1 + 2
-    assert not net.nonces.violations
+    assert not net.sealings.violations
 
 
 def test_a_holder_may_seal_packets_of_the_group_in_its_view_and_nothing_else():
@@ -247,20 +249,15 @@ def test_what_is_for_one_member_opens_at_no_other():
 
 def test_a_process_that_is_copied_with_its_numbers_seals_under_other_nonces():
     """As a virtual machine that is cloned, or resumed twice from one snapshot."""
-    twins = [make_engine(5, **seal(chance)) for chance in (1, 2)]
-    nonces = Nonces()
-    for number in range(50):
-        for twin in twins:
-            twin.control_send(b"%d" % number)
-            for _, _, datagram in twin.transmit(0):
-                nonces.sealed(5, datagram)
-    assert len(nonces.seen) == 100
-    assert not nonces.violations
-    same = [make_engine(5, **seal(3)) for _ in range(2)]
-    for twin, payload in zip(same, (b"a", b"b"), strict=True):
-        twin.control_send(payload)
-        nonces.sealed(5, twin.transmit(0)[0][2])
-    assert nonces.violations, "with the same chance it would be the same nonce"
+    for chances, same in (((1, 2), False), ((3, 3), True)):
+        sealings = Sealings()
+        twins = [make_engine(5, **seal(chance, sealings=sealings)) for chance in chances]
+        for number in range(50):
+            for twin in twins:
+                twin.control_send(b"%d" % number)
+                twin.transmit(0)
+        assert len(sealings.used) == 1
+        assert len(sealings.violations) == (50 if same else 0), "with the same chance it would be the same nonce"
 
 
 def test_a_standing_frame_is_known_by_its_content():
@@ -269,5 +266,5 @@ def test_a_standing_frame_is_known_by_its_content():
     net.run(100)
     frames = [datagram for source, _, datagram in net.sent if source == 0 and kind(datagram) == CONTROL]
     assert len(frames) == 5
-    assert [event[0] for event in net.engines[1].events() if event[0] == "control"] == ["control"]
+    assert [event[0] for event in net.engines[1].events() if event[0] == "outside"] == ["outside"]
     assert net.engines[1].counters()["drop_repeated"] == 4

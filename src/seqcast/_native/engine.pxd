@@ -270,6 +270,7 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
     int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *secrets, size_t n)
+    void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int64_t now)
     void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now)
@@ -337,7 +338,7 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_state_want(sc_engine *e, uint64_t sender)
     void sc_engine_state_void(sc_engine *e, uint64_t sender)
     size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t n, int64_t now)
-    int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n)
+    int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t n, int outside)
     int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t n, int64_t every, uint32_t times, int64_t now)
     int sc_engine_event(sc_engine *e, sc_event *out)
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)

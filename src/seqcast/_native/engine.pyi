@@ -195,8 +195,14 @@ class Engine:
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     # The control plane.
-    def control_send(self, payload: bytes, address: bytes = b"") -> bool:
-        """Sends a control frame to the group's control lane, or to one address. False if the queue is full."""
+    def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False) -> bool:
+        """Sends a control frame to the group's control lane, or to one address. False if the queue is full.
+
+        Args:
+            outside: it is for those who are in no view, or in another one, too.
+        """
+    def know(self, tag: int, secret: bytes) -> None:
+        """The secret of the view with this tag, 32 bytes: before ``install``, where there is a seal."""
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:
         """Multicasts a standing control frame, which is said for the sake of others than the members of our view: these
         report the first of a row only. False if the queue is full.
@@ -206,7 +212,8 @@ class Engine:
             times: how often in all; 0: only the last one ends.
         """
     def events(self) -> list[tuple[Any, ...]]:
-        """Takes all waiting events: ("control", sender_id, address, view_tag, payload), ("suspect", id, evidence)
+        """Takes all waiting events: ("control", sender_id, address, view_tag, payload), or
+        "outside" instead where there is a seal, and the key file alone sealed it, ("suspect", id, evidence)
         with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as

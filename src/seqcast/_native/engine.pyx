@@ -148,6 +148,13 @@ cdef class Engine:
         if failed:
             raise MemoryError("no memory to seal datagrams")
 
+    def know(self, uint64_t tag, bytes secret):
+        if len(secret) != SC_SEAL_SECRET:
+            raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes")
+        sc_mutex_lock(&self.lock)
+        sc_engine_know(self.e, tag, <const uint8_t *><const char *>secret)
+        sc_mutex_unlock(&self.lock)
+
     def __dealloc__(self):
         cdef int i
         sc_engine_free(self.e)
@@ -265,11 +272,13 @@ cdef class Engine:
 
     # ---- the control plane ---------------------------------------------------------------------------------------
 
-    def control_send(self, bytes payload, bytes address=b""):
+    def control_send(self, bytes payload, bytes address=b"", bint outside=False):
         cdef sc_address to
         put_address(&to, address)
         sc_mutex_lock(&self.lock)
-        cdef int result = sc_engine_control_send(self.e, &to, <const uint8_t *><const char *>payload, len(payload))
+        cdef int result = sc_engine_control_send(
+            self.e, &to, <const uint8_t *><const char *>payload, len(payload), outside
+        )
         sc_mutex_unlock(&self.lock)
         return result == 0
 
@@ -294,7 +303,8 @@ cdef class Engine:
             if event.kind == SC_EVENT_CONTROL:
                 payload = PyBytes_FromStringAndSize(<const char *>event.payload, event.len)
                 free(event.payload)
-                out.append(("control", event.sender, get_address(&event.from_), event.view_tag, payload))
+                kind = "outside" if event.evidence else "control"
+                out.append((kind, event.sender, get_address(&event.from_), event.view_tag, payload))
             elif event.kind == SC_EVENT_SUSPECT:
                 out.append(("suspect", event.sender, ("silence", "port", "guard")[event.evidence]))
             elif event.kind == SC_EVENT_ALIVE:

@@ -83,7 +83,8 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_repeated": "Repetitions of a standing control frame, which was reported once.",
         "drop_share": "Packets of a sender beyond its share of the receive buffers.",
         "drop_stranger": "Datagrams of processes that are not in the view.",
-        "drop_view": "Packets of another view.",
+        "drop_view": "Packets of another view; with a key also datagrams that are sealed in a view whose secret this "
+        "member does not have.",
         "drop_frozen": "Packets that came after this member had said, for a view change, what it holds.",
         "drop_window": "Packets too far ahead of what is in order.",
         "drop_slabs": "Packets for which there was no memory.",

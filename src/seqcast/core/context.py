@@ -16,6 +16,7 @@ from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.quorum import Allowance, is_quorum
+from seqcast.core.rules.secrets import Exchange, Secrets
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
 from seqcast.types import Member, MembershipPolicy, SequencerPolicy, View
@@ -64,6 +65,7 @@ class EndpointSettings:
         order: "total", or the name of a mechanism of ``core/orders``; all members of a group have the same.
         nonce: 64 random bits that answers to this member's JOINs must carry.
         cookie_secrets: with a key: of the cookies that joiners bring back, the first of those that are given.
+        exchange: with a key: this member's own key pair.
         capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
@@ -123,6 +125,7 @@ class EndpointSettings:
     order: str
     nonce: int = 1
     cookie_secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    exchange: Exchange | None = field(default=None, repr=False)
     capacity: int
     packet_bytes: int
     window_bytes: int
@@ -204,6 +207,7 @@ class Context:
     cluster: str
     settings: EndpointSettings
     plane: EnginePort
+    secrets: Secrets
     now: int = 0  # endpoint.py: of this step
     view: View | None = None  # installer.py
     infos: dict[int, MemberInfo] = field(default_factory=dict)  # installer.py: of the view's members, by id

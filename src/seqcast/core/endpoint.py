@@ -17,7 +17,7 @@ from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused
-from seqcast.core.frames.kinds import Frame, dump, load
+from seqcast.core.frames.kinds import OUTSIDE, Frame, dump, load
 from seqcast.core.frames.pausing import Resumed, Suspended
 from seqcast.core.frames.unblocking import BlockedSide
 from seqcast.core.frames.view import Declined, Installed, NewView
@@ -28,6 +28,7 @@ from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
+from seqcast.core.rules.secrets import Secrets
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     EVIDENCE,
@@ -96,6 +97,7 @@ class Endpoint:
     """
 
     def __init__(self, engine: EnginePort, me: Member, cluster: str, settings: EndpointSettings) -> None:
+        secrets = Secrets(settings.exchange, me.id)
         info = MemberInfo(
             me.name,
             me.id,
@@ -106,8 +108,9 @@ class Endpoint:
             settings.gro,
             settings.state,
             settings.blocks,
+            secrets.public,
         )
-        self.context = Context(info, cluster, settings, engine)
+        self.context = Context(info, cluster, settings, engine, secrets)
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
@@ -247,7 +250,10 @@ class Endpoint:
     def _frame_received(self, received: FrameReceived) -> None:
         self.context.counters["frames_received"] += 1
         try:
-            self._router.route(load(received.payload), received.sender, received.address)
+            frame = load(received.payload)
+            if received.outside and type(frame) not in OUTSIDE:
+                raise RemoteProtocolError("a frame of a view, by somebody who does not show that it is in one")
+            self._router.route(frame, received.sender, received.address)
         except RemoteProtocolError:
             self.context.counters["frames_bad"] += 1
 
@@ -348,7 +354,7 @@ class Endpoint:
         assert address or not isinstance(frame, _TO_ONE), "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(dump(frame), address))
+        self.context.effects.append(Send(dump(frame), address, type(frame) in OUTSIDE))
 
     def _stand(self, what: Stand) -> None:
         context, payload = self.context, b""

@@ -88,7 +88,10 @@ class Installer:
         machines.pause_owner.view()
 
     def _install_engine(self, frame: NewView, view: View, first: bool, marker: int) -> None:
-        me = self.context.me.id
+        me, secrets = self.context.me.id, self.context.secrets
+        if secret := secrets.of(frame):
+            secrets.entered(secret)
+            self.context.plane.know(view.view_id.tag, secret)
         self.context.plane.install(
             tag=view.view_id.tag,
             ids=[member.id for member in view.members],

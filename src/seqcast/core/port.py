@@ -29,6 +29,7 @@ from seqcast.types import OwnPackets
 
 _REPORTS: dict[str, Callable[..., Report]] = {
     "control": lambda sender, address, _view, payload: FrameReceived(sender, address, payload),
+    "outside": lambda sender, address, _view, payload: FrameReceived(sender, address, payload, outside=True),
     "suspect": MemberSuspected,
     "alive": MemberAlive,
     "links": LinksChanged,
@@ -56,14 +57,14 @@ def reports(events: Sequence[tuple[Any, ...]], words: Callable[[bytes], str] = b
 
 def transmit(engine: Transmitter, send: Send, counters: dict[str, int]) -> None:
     """Carries out a ``Send``. A frame that does not fit the engine's queue is repeated like any lost frame."""
-    if not engine.control_send(send.payload, send.address):
+    if not engine.control_send(send.payload, send.address, send.outside):
         counters["frames_unsent"] += 1
 
 
 class Transmitter(Protocol):
     """What a runner needs of the engine for ``transmit``."""
 
-    def control_send(self, payload: bytes, address: bytes = b"") -> bool: ...
+    def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False) -> bool: ...
 
 
 class EnginePort(Protocol):
@@ -116,6 +117,7 @@ class EnginePort(Protocol):
     # What those outside the view are told.
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool: ...
     # The view.
+    def know(self, tag: int, secret: bytes) -> None: ...
     def mark(self, marker: int) -> None: ...
     def install(
         self,

@@ -489,7 +489,8 @@ class Router:
 
     def joining_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """we seek a group, and it has us"""
-        return self.machines.lifecycle.seeking and frame.has(self.context.me.id)
+        named = self.machines.lifecycle.seeking and frame.has(self.context.me.id)
+        return named and self.context.secrets.of(frame) is not None
 
     def joining(self, _frame: NewView | Beacon, _sender: int, _address: bytes) -> bool:
         """we seek a group"""
@@ -519,7 +520,7 @@ class Router:
             return "its counter is far above that of the view that it closes"
         if len(frame.cut) != len(context.members):
             return "the cut is not by rank of the view it closes"
-        return ""
+        return context.secrets.fault(frame, context.infos)
 
     def answers_this_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
         """in a primary partition it answers our newest attempt, has us, and we lack a part of its cut"""

@@ -145,11 +145,13 @@ class FrameReceived:
         sender: id of the member or stranger that sent it.
         address: where it came from.
         payload: see ``frames``.
+        outside: where there is a key: its sender has the key file, and does not show that it is in a view of ours.
     """
 
     sender: int
     address: bytes
     payload: bytes
+    outside: bool = False
 
 
 Evidence = Literal["silence", "port", "guard"]
@@ -289,10 +291,12 @@ class Send:
     Args:
         payload: see ``frames``.
         address: of one member or stranger; empty: to everyone who listens.
+        outside: it is for those outside our view, too.
     """
 
     payload: bytes
     address: bytes
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True)

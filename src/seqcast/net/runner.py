@@ -73,7 +73,7 @@ from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
-from seqcast.net.secure import seal_of
+from seqcast.net.secure import KeyPair, seal_of
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
@@ -655,6 +655,7 @@ class Runner:
             order=self.order,
             nonce=secrets.randbits(63) | 1,
             cookie_secrets=self._cookie_secrets,
+            exchange=KeyPair() if self.keyed else None,
             vote=_votes.get(self._key, NO_VOTE),
             gro=driver.gro,
             sees=self.posting.sees if self.posting.on else None,

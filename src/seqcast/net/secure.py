@@ -1,17 +1,20 @@
-"""The cipher of groups with a key: AEGIS-128L (RFC 10032) of libsodium, whose functions PyNaCl gives the addresses of.
+"""The cipher of groups with a key: AEGIS-128L (RFC 10032) of libsodium, whose functions PyNaCl gives the addresses of;
+and the key pair of each member, for the secrets of views.
 
-PyNaCl is loaded here, when a member with a key joins, and nowhere else. From then on no Python is involved: the engine
-calls the functions itself.
+PyNaCl is loaded here, when a member with a key joins, and nowhere else. From then on no Python is involved in sending
+and receiving: the engine calls the functions itself. Key pairs are used at view changes only.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from typing import Any
 
 from seqcast.config import Config
-from seqcast.config.keys import Seal, cluster_secret, read
+from seqcast.config.keys import SECRET_BYTES, Seal, cluster_secret, read
 from seqcast.errors import ConfigError
+from seqcast.types import MEMBERS_MAX
 
 EXTRA = "pip install 'seqcast[secure]'"
 _CALLS = {
@@ -34,6 +37,52 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
     secrets = tuple((key.number, cluster_secret(key, cluster)) for key in read(config.key))
     sodium = _sodium()
     return Seal(secrets=secrets, keeps=sodium, **_addresses(sodium))
+
+
+PAIRS_KEPT = 4 * MEMBERS_MAX
+"""So many results of X25519, which is slow, are kept."""
+_NONCE = bytes(24)
+
+
+class KeyPair:
+    """``core.rules.secrets.Exchange``: X25519, BLAKE2b, XChaCha20-Poly1305. The secret half is never written down."""
+
+    def __init__(self) -> None:
+        self._calls: Any = importlib.import_module("nacl.bindings")
+        self.public, self._private = self._calls.crypto_box_keypair()
+        failure: type[Exception] = importlib.import_module("nacl.exceptions").CryptoError
+        self._failures = failure, ValueError, TypeError, RuntimeError
+        self._shared: dict[bytes, bytes] = {}  # by public key of the other one
+
+    def draw(self, about: bytes) -> bytes:
+        return self._random(SECRET_BYTES)
+
+    def wrap(self, to: bytes, about: bytes, secret: bytes) -> bytes:
+        key = self._key(to, about)
+        return bytes(self._calls.crypto_aead_xchacha20poly1305_ietf_encrypt(secret, about, _NONCE, key))
+
+    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
+        try:
+            key = self._key(of, about)
+            return bytes(self._calls.crypto_aead_xchacha20poly1305_ietf_decrypt(wrapped, about, _NONCE, key))
+        except self._failures:
+            return None
+
+    def _random(self, n: int) -> bytes:
+        return bytes(self._calls.randombytes(n))
+
+    def _key(self, other: bytes, about: bytes) -> bytes:
+        """For one secret, so that one nonce does. With a public key that is none it is one that nobody has."""
+        if (shared := self._shared.get(other)) is None:
+            try:
+                shared = self._calls.crypto_scalarmult(self._private, other)
+            except self._failures:
+                shared = self._random(SECRET_BYTES)
+            if len(self._shared) >= PAIRS_KEPT:
+                self._shared.clear()
+            self._shared[other] = shared
+        both = b"".join(sorted((self.public, other)))
+        return hashlib.blake2b(both + about, digest_size=32, key=shared, person=b"seqcast wrap").digest()
 
 
 def _sodium() -> Any:

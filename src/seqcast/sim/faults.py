@@ -14,6 +14,7 @@ from seqcast.sim import interface
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
+from seqcast.sim.seal import Sealings
 from seqcast.sim.wire import frame
 
 HOUR = 3600 * SECOND
@@ -32,6 +33,7 @@ class Afflicted(Protocol):
     clock: Clock
     network: Network
     nodes: list[Process]
+    sealings: Sealings
 
     def start_node(self, name: str) -> None: ...
     def trace(self, node: Process | None, text: str) -> None: ...
@@ -292,7 +294,7 @@ class Faults:
 
     def awaits(self, datagram: bytes) -> bool:
         """Does the next ambush strike at this frame?"""
-        return bool(self.ambushes) and isinstance(frame(datagram), self.ambushes[-1])
+        return bool(self.ambushes) and isinstance(frame(datagram, self.world.sealings), self.ambushes[-1])
 
     def ambush(self, source: Process, datagram: bytes) -> None:
         """The control frame reaches only some members, and then a fault strikes its sender."""

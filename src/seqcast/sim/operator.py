@@ -15,7 +15,7 @@ from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import SeqcastError
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS, Options
-from seqcast.sim.seal import simulated_seal
+from seqcast.sim.seal import Sealings, simulated_seal
 from seqcast.sim.settings import config
 
 ASK_NS = 300 * MS
@@ -28,6 +28,7 @@ class World(Protocol):
     options: Options
     clock: Clock
     allowed: set[int]
+    sealings: Sealings
 
     @property
     def by_address(self) -> MutableMapping[bytes, Any]: ...
@@ -46,10 +47,12 @@ class OperatorProcess:
     def __init__(self, world: World, number: int) -> None:
         self.world, self.index, self.address = world, 1000 + number, b"oper" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
-        settings = engine_settings(config(world.options))
+        own, settings = self.rng.getrandbits(63) | 1, engine_settings(config(world.options))
         if world.options.keyed:
-            settings["seal"] = simulated_seal(random.Random(f"seal of desk {world.options.seed} {number}"))
-        self.engine = Engine(member_id=self.rng.getrandbits(63) | 1, group_tag=1, seed=1, **settings)
+            settings["seal"] = simulated_seal(
+                random.Random(f"seal of desk {world.options.seed} {number}"), owner=own, sealings=world.sealings
+            )
+        self.engine = Engine(member_id=own, group_tag=1, seed=1, **settings)
         self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
         self.unicast = world.options.transport == "unicast"
         self.over = False

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
 from seqcast.config.derive import core_settings, engine_settings, nanoseconds
-from seqcast.config.keys import ROOM, cookie_secrets
+from seqcast.config.keys import ROOM, Seal, cookie_secrets
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
@@ -18,6 +18,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.port import reports, transmit
 from seqcast.core.rules.ordering import Questions, next_batch
 from seqcast.core.rules.providers import STATE_MERGES
+from seqcast.core.rules.secrets import about
 from seqcast.core.vocabulary import (
     AskMembers,
     Effect,
@@ -50,9 +51,10 @@ from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
-from seqcast.sim.seal import Nonces, simulated_seal
+from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
 from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
+from seqcast.sim.wire import MESSAGES, is_sealed_inside, kind
 from seqcast.types import Member, View, ViewId
 
 SEEDS_NS = 1000 * MS
@@ -66,7 +68,8 @@ class Surroundings(Protocol):
 
     clock: Clock
     network: Network
-    nonces: Nonces
+    sealings: Sealings
+    made: dict[int, NewView]
     doubted: bool  # a member was told to take another for dead
 
     @property
@@ -117,8 +120,10 @@ class Process:
             self.orderer = Orderer(options.orderer, random.Random(f"orderer {options.seed} {index}"))
             wanted["policy_ns"] = nanoseconds(self.orderer.limit_s)
         room = 0
+        self.exchange: SimulatedExchange | None = None
         if options.keyed:
-            wanted["seal"], room = simulated_seal(random.Random(f"seal {options.seed} {index}")), ROOM
+            self.exchange = SimulatedExchange(random.Random(f"exchange {options.seed} {index}"))
+            wanted["seal"], room = self._seal(), ROOM
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
         core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks, room=room)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
@@ -133,6 +138,7 @@ class Process:
                     options.sequencer, random.Random(f"sequencer {options.seed} {index}")
                 ),
                 cookie_secrets=cookie_secrets(wanted.get("seal")),
+                exchange=self.exchange,
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=STATE_MERGES if options.merges else int(options.state),
                 first_seqno=options.first_seqno,
@@ -222,6 +228,20 @@ class Process:
 
     def taken(self, numbers: Sequence[int], since: Sequence[Together]) -> None:
         self.world.taken(self, numbers, since)
+
+    # ---- its key
+
+    def _seal(self) -> Seal:
+        rng = random.Random(f"seal {self.options.seed} {self.index}")
+        return simulated_seal(rng, owner=self.id, sealings=self.world.sealings)
+
+    def opens(self, tag: int) -> bool:
+        """Can it read the secret in the VIEW of this view, whoever that is for?"""
+        frame = self.world.made.get(tag)
+        if frame is None or self.exchange is None:
+            return False
+        wraps = (self.exchange.unwrap(frame.maker_key, about(frame), wrap) for wrap in frame.wraps)
+        return any(wrap is not None for wrap in wraps)
 
     # ---- the wire
 
@@ -331,8 +351,8 @@ class Process:
 
     def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
         """Puts a datagram on the wire."""
-        if self.options.keyed:
-            self.world.nonces.sealed(self.id, datagram)
+        if self.options.keyed and kind(datagram) in MESSAGES and not is_sealed_inside(datagram):
+            self.record.violations.append(f"seal: {self} sends messages that whoever has the key file can read")
         if self.interface.refuses:
             self.interface.send_errors += 1
         elif lane == LANE_UNICAST:
@@ -392,6 +412,7 @@ class Process:
             with contextlib.suppress(RemoteProtocolError):
                 frame = load(payload)
                 if isinstance(frame, NewView):
+                    self.world.made[frame.view_id.tag] = frame
                     self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
 
     def _note_repeated(self) -> None:

@@ -1,7 +1,7 @@
 """The seal of simulated groups with a key: the interface of a cipher, by two lines of arithmetic. It protects nothing.
 The engine treats all seals alike, so what the simulator shows with this one holds for a cipher, too.
 
-Nonces are those of production, so that the check that none comes twice (``Nonces``) holds for any cipher.
+Keys and nonces are those of production, so that what is checked of them (``Sealings``) holds for any cipher.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import random
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
+from seqcast.core.frames.view import WRAP_BYTES
 
 HEADER = 40
 """What stays readable: the common header of native/wire/wire.h."""
@@ -23,6 +24,7 @@ _OPEN = ctypes.CFUNCTYPE(ctypes.c_int, _BYTES, _BYTES, _BYTES, _BYTES, _LONG, _B
 _HASH = ctypes.CFUNCTYPE(ctypes.c_int, _BYTES, ctypes.c_size_t, _BYTES, _LONG, _BYTES, ctypes.c_size_t, _BYTES, _BYTES)
 _RANDOM = ctypes.CFUNCTYPE(None, _BYTES, _LONG)
 _KEY, _NONCE = 16, 16
+_PRIME, _BASE = (1 << 255) - 19, 9
 
 
 def _mixed(data: bytes, key: bytes, nonce: bytes) -> bytes:
@@ -36,12 +38,17 @@ def _tag(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
     return hashlib.blake2b(nonce + header + data, key=key, digest_size=TAG).digest()
 
 
+def encrypted(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
+    """What a datagram has behind its header, but for its number."""
+    mixed = _mixed(data, key, nonce)
+    return mixed + _tag(mixed, header, key, nonce)
+
+
 def _seal(
     to: int, _n: int, data: int, length: int, header: int, header_length: int, _unused: int, nonce_at: int, key_at: int
 ) -> int:
     key, nonce = ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE)
-    mixed = _mixed(ctypes.string_at(data, length), key, nonce)
-    sealed = mixed + _tag(mixed, ctypes.string_at(header, header_length), key, nonce)
+    sealed = encrypted(ctypes.string_at(data, length), ctypes.string_at(header, header_length), key, nonce)
     ctypes.memmove(to, sealed, len(sealed))
     return 0
 
@@ -58,17 +65,7 @@ def _open(
     return 0
 
 
-def _hash(
-    to: int, length: int, data: int, data_length: int, key_at: int, key_length: int, _salt: int, person_at: int
-) -> int:
-    key = ctypes.string_at(key_at, key_length)
-    person = ctypes.string_at(person_at, 16) if person_at else b""
-    digest = hashlib.blake2b(ctypes.string_at(data, data_length), digest_size=length, key=key, person=person).digest()
-    ctypes.memmove(to, digest, length)
-    return 0
-
-
-_FUNCTIONS = (_SEAL(_seal), _OPEN(_open), _HASH(_hash))  # C calls them: they must stay alive
+_OPENS = _OPEN(_open)  # C calls it: it must stay alive
 
 
 def _address(function: Any) -> int:
@@ -79,45 +76,115 @@ SECRETS = {3: bytes(SECRET_BYTES), 20: bytes(range(SECRET_BYTES))}
 """By mark: those of a group whose secret is being replaced. Some members seal with one, some with the other."""
 
 
-def simulated_seal(rng: random.Random, *marks: int) -> Seal:
+def simulated_seal(rng: random.Random, *marks: int, owner: int = 0, sealings: Sealings | None = None) -> Seal:
     """A seal whose random bits are drawn from ``rng``.
 
     Args:
         marks: of its secrets, the first of which seals; none: all, in an order that is drawn, too.
+        owner: id of the member that has it; 0: several have it.
+        sealings: where it writes down what it does.
     """
     order = marks or tuple(rng.sample(sorted(SECRETS), len(SECRETS)))
 
     def draw(to: int, length: int) -> None:
         ctypes.memmove(to, rng.randbytes(length), length)
 
-    drawing = _RANDOM(draw)
+    def seal(to: int, n: int, data: int, length: int, header: int, header_length: int, *unused_nonce_key: int) -> int:
+        _, nonce_at, key_at = unused_nonce_key
+        if sealings is not None:
+            sealings.sealed(owner, ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE))
+        return _seal(to, n, data, length, header, header_length, *unused_nonce_key)
+
+    def derive(
+        to: int, length: int, data_at: int, data_length: int, key_at: int, key_length: int, _salt: int, person_at: int
+    ) -> int:
+        secret, data = ctypes.string_at(key_at, key_length), ctypes.string_at(data_at, data_length)
+        person = ctypes.string_at(person_at, 16) if person_at else b""
+        key = hashlib.blake2b(data, digest_size=length, key=secret, person=person).digest()
+        ctypes.memmove(to, key, length)
+        if sealings is not None:
+            sealings.derived(owner, secret, data, key)
+        return 0
+
+    functions = _SEAL(seal), _OPENS, _HASH(derive), _RANDOM(draw)
+    sealing, opening, deriving, drawing = map(_address, functions)
     secrets = tuple((mark, SECRETS[mark]) for mark in order)
-    seal, unseal, digest, draws = map(_address, (*_FUNCTIONS, drawing))
-    return Seal(seal, unseal, digest, draws, secrets, drawing)
+    return Seal(sealing, opening, deriving, drawing, secrets, functions)
 
 
-def opened(datagram: bytes, sealer: int) -> bytes:
-    """The plain datagram, as the simulator may look at it.
+class SimulatedExchange:
+    """A key pair (``core.rules.secrets.Exchange``) whose secret half is drawn from ``rng``: as Diffie and Hellman do
+    it, with numbers modulo a prime."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._private = rng.getrandbits(64) | 1
+        self.public = pow(_BASE, self._private, _PRIME).to_bytes(32, "little")
+        self._shared: dict[bytes, bytes] = {}
+
+    def draw(self, about: bytes) -> bytes:
+        return hashlib.blake2b(about, digest_size=SECRET_BYTES, key=self._private.to_bytes(8, "little")).digest()
+
+    def wrap(self, to: bytes, about: bytes, secret: bytes) -> bytes:
+        key = self._key(to)
+        mixed = _mixed(secret, key, about)
+        return mixed + hashlib.blake2b(about + mixed, digest_size=WRAP_BYTES - SECRET_BYTES, key=key).digest()
+
+    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
+        mixed = wrapped[:SECRET_BYTES]
+        key = self._key(of)
+        tag = hashlib.blake2b(about + mixed, digest_size=WRAP_BYTES - SECRET_BYTES, key=key).digest()
+        return _mixed(mixed, key, about) if wrapped[SECRET_BYTES:] == tag else None
+
+    def _key(self, other: bytes) -> bytes:
+        if other not in self._shared:
+            shared = pow(int.from_bytes(other, "little"), self._private, _PRIME)
+            self._shared[other] = shared.to_bytes(32, "little")
+        return self._shared[other]
+
+
+class Origin(NamedTuple):
+    """From what a key was derived: a secret, its sealer, and the view's tag (0: of the file)."""
+
+    secret: bytes
+    sealer: int
+    tag: int
+
+
+class Sealings:
+    """All sealings of a run, and all keys, as the ciphers of its processes were asked for them.
 
     Args:
-        sealer: the incarnation that sealed it.
+        origin: by key.
+        views: secrets of views, by the process that knows them.
+        used: keys with which something was sealed.
     """
-    secret = SECRETS[int.from_bytes(datagram[12:14], "little") >> 9 & 31]
-    key = hashlib.blake2b(sealer.to_bytes(8, "little"), digest_size=_KEY, key=secret, person=b"seqcast sealer").digest()
-    nonce = datagram[-8:] + datagram[4:8] + bytes(4)
-    return datagram[:HEADER] + _mixed(datagram[HEADER:-ROOM], key, nonce)
-
-
-class Nonces:
-    """The nonce of every sealing of a run, by who sealed: none may come twice."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple[bytes, bytes], bytes] = {}
+        self.origin: dict[bytes, Origin] = {}
+        self.views: dict[int, set[bytes]] = {}
+        self.used: set[bytes] = set()
         self.violations: list[str] = []
+        self._keys: dict[bytes, bytes] = {}  # by nonce
+        self._nonces: set[tuple[bytes, bytes]] = set()
 
-    def sealed(self, sealer: int, datagram: bytes) -> None:
-        """This leaves its sealer; the same bytes may leave for several receivers."""
-        nonce = sealer.to_bytes(8, "little"), datagram[-8:] + datagram[4:8]
-        digest = hashlib.blake2b(datagram, digest_size=16).digest()
-        if self.seen.setdefault(nonce, digest) != digest:
-            self.violations.append(f"seal: member {sealer:016x} has used the nonce {nonce[1].hex()} twice")
+    def derived(self, owner: int, secret: bytes, data: bytes, key: bytes) -> None:
+        """``owner`` derives a key."""
+        sealer, tag = int.from_bytes(data[:8], "little"), int.from_bytes(data[8:], "little")
+        self.origin[key] = Origin(secret, sealer, tag)
+        if len(data) > 8:
+            self.views.setdefault(owner, set()).add(secret)
+
+    def sealed(self, owner: int, key: bytes, nonce: bytes) -> None:
+        """``owner`` seals something: no nonce may come twice under one key, and nobody has the key of another one."""
+        if (key, nonce) in self._nonces:
+            self.violations.append(f"seal: member {owner:016x} has used the nonce {nonce.hex()} twice")
+        if owner and self.origin[key].sealer != owner:
+            self.violations.append(f"seal: member {owner:016x} seals with the key of {self.origin[key].sealer:016x}")
+        self.used.add(key)
+        self._nonces.add((key, nonce))
+        self._keys[nonce] = key
+
+    def opened(self, datagram: bytes) -> bytes:
+        """The plain datagram, as the simulator may look at it."""
+        nonce = datagram[-8:] + datagram[4:8] + bytes(4)
+        return datagram[:HEADER] + _mixed(datagram[HEADER:-ROOM], self._keys[nonce], nonce)

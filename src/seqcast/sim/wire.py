@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from seqcast.core.frames.kinds import Frame, load
 from seqcast.errors import RemoteProtocolError
-from seqcast.sim.seal import HEADER, opened
+from seqcast.sim.seal import HEADER, Sealings
 
 _HEADER = struct.Struct("<xxB9xHxxQQQ")
 CONTROL = 8  # types of datagrams: with a frame of the control plane,
@@ -42,17 +42,21 @@ def kind(datagram: bytes) -> int:
     return datagram[2] if datagram else 0
 
 
+def is_sealed_inside(datagram: bytes) -> bool:
+    """Did the secret of a view seal it?"""
+    return header(datagram).key_id >> 14 == 2
+
+
 def packet(datagram: bytes) -> bytes:
     """What tells a packet of messages from all others: sender, view, seqno."""
     return datagram[16:HEADER]
 
 
-def frame(datagram: bytes) -> Frame | None:
+def frame(datagram: bytes, sealings: Sealings) -> Frame | None:
     """The frame of the control plane in it; None: it has none, or one that nobody could read."""
     if kind(datagram) != CONTROL:
         return None
-    seen = header(datagram)
-    plain = opened(datagram, seen.sender) if seen.key_id else datagram
+    plain = sealings.opened(datagram) if header(datagram).key_id else datagram
     try:
         return load(plain[HEADER:])
     except RemoteProtocolError:

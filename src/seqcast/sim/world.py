@@ -12,10 +12,11 @@ from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.merging import MergeReady
+from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
-from seqcast.sim.checkers import liveness, pauses, primary, safety, taken
+from seqcast.sim.checkers import liveness, pauses, primary, safety, secrecy, taken
 from seqcast.sim.checkers.digest import digest
 from seqcast.sim.faults import Faults
 from seqcast.sim.network import Clock, Network
@@ -23,7 +24,7 @@ from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.record import Delivered, Record, Together, stays
-from seqcast.sim.seal import Nonces
+from seqcast.sim.seal import Sealings
 from seqcast.sim.wire import frame
 from seqcast.types import View
 
@@ -79,7 +80,8 @@ class World:
         self.rng = random.Random(f"world {options.seed}")
         self.clock = Clock()
         self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
-        self.nonces = Nonces()
+        self.sealings = Sealings()
+        self.made: dict[int, NewView] = {}  # VIEWs that were sent, by tag
         self.nodes: list[Process] = []
         self.by_address: dict[bytes, Process | OperatorProcess] = {}
         self.faults = Faults(self)
@@ -162,7 +164,8 @@ class World:
         node = self.by_address.get(to)
         if node is None:
             return
-        if self.faults.leader_falls and isinstance(node, Process) and isinstance(frame(datagram), MergeReady):
+        ready = self.faults.leader_falls and isinstance(frame(datagram, self.sealings), MergeReady)
+        if ready and isinstance(node, Process):
             self.faults.leader_falls = False
             node.crash()
         if not self.network.unicasts(source.index, node.index):
@@ -198,7 +201,11 @@ class World:
         violations += first(safety.check_safety(records))
         violations += self.needless[:VIOLATIONS_MAX]
         violations += self.network.repairs.check() if self.network.repairs else ()
-        violations += self.nonces.violations[:VIOLATIONS_MAX]
+        violations += self.sealings.violations[:VIOLATIONS_MAX]
+        if self.options.keyed:
+            names, members = {node.id: node.name for node in self.nodes}, self._members()
+            violations += first(secrecy.check_secrets(self.sealings, members, names))
+            violations += first(secrecy.check_recorded({str(node): node for node in self.nodes}, members))
         violations += first(liveness.check_named(records)) if self.options.none_is_slow else ()
         if in_primary:
             violations += first(primary.check_primary(records, self.allowed))
@@ -220,6 +227,12 @@ class World:
         paths = sum((record.paths for record in self.records), Counter())
         paths["queued messages"] = sum(node.engine.counters()["blocked_queued"] for node in self.nodes)
         return paths
+
+    def _members(self) -> dict[int, frozenset[int]]:
+        """Ids of those for whom a view is, by its tag."""
+        views = [stay.view for record in self.records for stay in stays(record)]
+        named = {view.view_id.tag: frozenset(member.id for member in view.members) for view in views}
+        return named | {tag: frozenset(info.id for info in frame.members) for tag, frame in self.made.items()}
 
     def fall_apart(self) -> list[str]:
         """The last fault: the network splits into sides, until each has continued or knows that it is blocked."""

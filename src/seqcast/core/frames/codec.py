@@ -92,6 +92,17 @@ def _load_flag(value: Any) -> bool:
     return bool(value)
 
 
+def octets(n: int) -> Schema:
+    """So many bytes, or none."""
+    wanted = f"{n} bytes in hex expected"
+
+    def load(value: Any) -> bytes:
+        need(isinstance(value, str) and len(value) in (0, 2 * n) and _HEX.issuperset(value), wanted)
+        return bytes.fromhex(value)
+
+    return Schema(f"{n} bytes in hexadecimal, or empty", lambda value: value.hex(), load)
+
+
 def choice(*values: str) -> Schema:
     wanted = f"one of {', '.join(values)} expected"
 

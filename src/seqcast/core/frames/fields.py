@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from seqcast.arguments import NAME_BYTES_MAX
-from seqcast.core.frames.codec import ADDRESS, FLAG, ID, choice, integer, listed, pair, prose, record, text
+from seqcast.core.frames.codec import ADDRESS, FLAG, ID, choice, integer, listed, octets, pair, prose, record, text
 from seqcast.types import MEMBERS_MAX, Member, ViewId
 
 SEQNO_MAX = 1 << 62
@@ -43,6 +43,7 @@ StateField = Annotated[int, integer("0, 1 or 2", 0, 2)]
 HistoryField = Annotated[int, integer("0, 1 or 2", 0, 2)]
 Phase = Annotated[str, choice("block", "stop", "hold")]
 Reason = Annotated[str, prose(1000)]
+PublicKey = Annotated[bytes, octets(32)]
 Shared = Annotated[tuple[tuple[str, str], ...], listed(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
 Attempt = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, _RANK)]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
@@ -65,6 +66,7 @@ class MemberInfo:
         gro: it receives runs of datagrams in one buffer (UDP_GRO).
         state: 0: it takes no part in state transfer; 1: it does; 2: it does, and its application merges states.
         blocks: it has a block callback, for which the cut has a round of its own (step 2).
+        key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
     """
 
     name: Name
@@ -76,6 +78,7 @@ class MemberInfo:
     gro: Flag = False
     state: StateField = 0
     blocks: Flag = False
+    key: PublicKey = b""
 
     @property
     def member(self) -> Member:

@@ -7,6 +7,7 @@ not fit its schema raises ``RemoteProtocolError``; the endpoint counts and drops
 from __future__ import annotations
 
 import json
+import zlib
 from typing import Any
 
 from seqcast.core.frames.asking import Ask, Asking, Told
@@ -32,6 +33,8 @@ from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted, 
 from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
+WRITTEN_BYTES_MAX = 100_000
+"""Of a frame as it is written. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
 
 Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking
 
@@ -80,17 +83,26 @@ SCHEMAS: dict[str, tuple[type[Any], dict[str, Schema]]] = {
     kind: (make, fields_of(make)) for kind, make in _KINDS.items()
 }
 _KIND_OF = {make: kind for kind, make in _KINDS.items()}
+OUTSIDE = frozenset({
+    Join, OtherVersion, Wait, Refused, NewView, Installed, Declined, Beacon, Met, Unblock, BlockedSide,
+    MergeAsk, MergeRefused, MergeReady, MergeGo, MergeTaken, MergeCancel,
+})  # fmt: skip
+"""Frames between those who are in no view, or in different ones. With a key they are sealed with the secret of its
+file, and all others with that of the view."""
 
 
 def dump(frame: Frame) -> bytes:
     """The bytes of a frame.
 
     Raises:
-        AssertionError: it is longer than ``FRAME_BYTES_MAX``; the bounds of the schemas exclude that.
+        AssertionError: it is too long even if it is compressed; the bounds of the schemas exclude that.
     """
     kind = _KIND_OF[type(frame)]
     value = {"kind": kind, **dump_fields(frame, SCHEMAS[kind][1])}
     data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    if len(data) > FRAME_BYTES_MAX:
+        assert len(data) <= WRITTEN_BYTES_MAX, f"{kind} frame of {len(data)} bytes"
+        data = zlib.compress(data)
     assert len(data) <= FRAME_BYTES_MAX, f"{kind} frame of {len(data)} bytes"
     return data
 
@@ -103,8 +115,10 @@ def load(data: bytes) -> Frame:
     """
     need(len(data) <= FRAME_BYTES_MAX, f"longer than {FRAME_BYTES_MAX} bytes")
     try:
+        if not data.startswith(b"{"):
+            data = zlib.decompressobj().decompress(data, WRITTEN_BYTES_MAX)
         value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+    except (ValueError, RecursionError, zlib.error) as error:
         raise RemoteProtocolError(f"control frame: not JSON: {error}") from None
     need(isinstance(value, dict), "not an object")
     kind = value.pop("kind", None)

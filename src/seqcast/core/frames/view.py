@@ -6,7 +6,17 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from seqcast.core import orders
-from seqcast.core.frames.codec import Schema, dump_fields, fields_of, integer, listed, load_fields, need, schema_of
+from seqcast.core.frames.codec import (
+    Schema,
+    dump_fields,
+    fields_of,
+    integer,
+    listed,
+    load_fields,
+    need,
+    octets,
+    schema_of,
+)
 from seqcast.core.frames.fields import (
     Attempt,
     Bytes,
@@ -18,6 +28,7 @@ from seqcast.core.frames.fields import (
     MemberInfo,
     OrderName,
     PacketBytes,
+    PublicKey,
     Seqno,
     Seqnos,
     ViewIdField,
@@ -28,6 +39,9 @@ SUBGROUPS_MAX = 16
 SHORTFALLS_MAX = 44
 """Shortfalls that one frame carries; older ones are no longer reported."""
 
+WRAP_BYTES = 48
+"""A wrapped secret: 32 bytes, and the proof that they are whole."""
+PROOF_BYTES = 16
 
 NONE, WHOLE, PART = 0, 1, 2
 """Which application state a member has: none, the group's, or (from ``PART`` on) that of a part of a merged group."""
@@ -92,6 +106,9 @@ class NewView:
         founding: the group is founded, and any application in it, once so many members are known to have entered a
             view of it; 0: it is.
         history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
+        maker_key: with a key: public half of the key pair of the member that made the view (``view_id``'s initiator).
+        wraps: with a key, by rank: the secret of the new view; see ``core/rules/secrets.py``.
+        proof: with a key, of a VIEW that closes a view: that its sender was in that.
     """
 
     closes: ViewIdField | None
@@ -124,6 +141,9 @@ class NewView:
     departed: Ids = ()
     founding: Annotated[int, integer("number of members", 0, MEMBERS_MAX)] = 0
     history: HistoryField = 0
+    maker_key: PublicKey = b""
+    wraps: Annotated[tuple[bytes, ...], listed(octets(WRAP_BYTES), MEMBERS_MAX)] = ()
+    proof: Annotated[bytes, octets(PROOF_BYTES)] = b""
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)

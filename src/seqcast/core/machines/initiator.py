@@ -343,7 +343,7 @@ class Initiator(Machine):
         if joining:  # and may admit the next joiners
             gone = (member.id for member in context.members if not frame.has(member.id))
             frame = replace(frame, departed=(*context.departed, *gone)[-DEPARTED_MAX:])
-        return frame
+        return context.secrets.given(frame)
 
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
         members = arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
@@ -378,7 +378,7 @@ class Initiator(Machine):
             cut=plain.cut,
             table=plain.table,
         )
-        self._serve(view, plain.members)
+        self._serve(self.context.secrets.proven(view), plain.members)
 
     def adopt(self, frame: NewView) -> None:
         self._serve(replace(frame, attempt=self.attempt, answers=None), frame.members)

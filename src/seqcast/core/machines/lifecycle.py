@@ -364,7 +364,7 @@ class Lifecycle(Machine):
         me, mechanism = self.context.me, orders.resolve(settings.order)
         frame = first_view([me], settings.order, mechanism, me.id, first_seqno=settings.first_seqno)
         awaits = settings.found if self.context.primary and settings.found > 1 else 0
-        self.fire(E.VIEW, replace(frame, founding=awaits))
+        self.fire(E.VIEW, self.context.secrets.given(replace(frame, founding=awaits)))
 
     def install(self, frame: NewView) -> None:
         self.lacks, self.vote = "", NO_VOTE

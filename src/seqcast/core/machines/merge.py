@@ -10,6 +10,7 @@ VIEW that ends the cut. No member waits for ever: a follower continues alone whe
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -133,7 +134,9 @@ class Merger(Machine):
             case MergeGo() if frame.merge == self.taken and by_leader:
                 self.context.send(MergeTaken(frame.merge), sender, address)
             case MergeGo() if ours and by_leader:
-                if self._holds() and self.said == self.initiator.attempt and continues(frame.view, self._own(), me):
+                follows = self._holds() and self.said == self.initiator.attempt
+                opens = self.context.secrets.of(frame.view) is not None
+                if follows and opens and continues(frame.view, self._own(), me):
                     self.fire(E.GO, checked(frame.view, self._own(), me))
             case MergeTaken() if ours and self._is_asked(sender, address):
                 self.fire(E.TAKEN, sender)
@@ -348,7 +351,8 @@ class Merger(Machine):
         for member in sorted(self.ready):
             parts.append(self.ready[member].view)
             shortfalls += self.ready[member].shortfalls
-        self.merged = merged_view(parts, shortfalls, self.initiator.arrange, self.initiator.choose)
+        merged = merged_view(parts, shortfalls, self.initiator.arrange, self.initiator.choose)
+        self.merged = self.context.secrets.given(merged)
         self._time(self.context.settings.merge_deadline_ns)
         self.context.merging = False
         self.say_go()
@@ -388,7 +392,8 @@ class Merger(Machine):
             member, address = self.leader
             assert self.context.view is not None
             shortfalls = self.lineage.shortfalls(self.context.view, own)
-            self.context.send(MergeReady(self.merge, own, shortfalls), member, address)
+            told = replace(own, wraps=())  # the merged view has another secret
+            self.context.send(MergeReady(self.merge, told, shortfalls), member, address)
 
     def take(self, template: NewView) -> None:
         self.taken = self.merge

@@ -1,0 +1,110 @@
+"""The secret of a view, where there is a key: new with each view, and readable by its members alone.
+
+Each member has a key pair of its own, made at its join; JOIN and VIEW have the public half. Who makes a VIEW draws its
+secret, and wraps it for each member of the new view with what both halves give, the maker's and the member's. So one
+that left or was excluded does not get it, although it may have the key file; nor does one that records everything, and
+gets the file later.
+
+A VIEW that closes a view has a proof besides, which only members of that view can compute: one with nothing but the key
+file, or a former member, can neither exclude a member nor make it install anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import PROOF_BYTES, NewView
+
+
+class Exchange(Protocol):
+    """The key pair of one incarnation, and what is done with its secret half."""
+
+    @property
+    def public(self) -> bytes: ...
+
+    def draw(self, about: bytes) -> bytes:
+        """A new secret, for one view."""
+
+    def wrap(self, to: bytes, about: bytes, secret: bytes) -> bytes:
+        """The secret, for the owner of the public key ``to``; whatever that is, nothing is raised."""
+
+    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
+        """The secret that the owner of the public key ``of`` has wrapped for us; None: it did not."""
+
+
+class Secrets:
+    """The secrets of the views of one member.
+
+    Args:
+        exchange: None: there is no key, and nothing has a secret.
+        me: id of the member.
+    """
+
+    def __init__(self, exchange: Exchange | None, me: int) -> None:
+        self._exchange, self._me = exchange, me
+        self._current = b""  # of the view that we are in
+
+    @property
+    def public(self) -> bytes:
+        return self._exchange.public if self._exchange is not None else b""
+
+    def given(self, frame: NewView) -> NewView:
+        """A VIEW of ours, with a new secret."""
+        if self._exchange is None:
+            return frame
+        frame = replace(frame, maker_key=self._exchange.public)
+        said = about(frame)
+        secret = self._exchange.draw(said)
+        wraps = [self._exchange.wrap(info.key, said, secret) for info in frame.members]
+        return self.proven(replace(frame, wraps=tuple(wraps)))
+
+    def proven(self, frame: NewView) -> NewView:
+        """A VIEW that closes our view, with the proof that a member of that serves it."""
+        return frame if self._exchange is None else replace(frame, proof=_proof(self._current, frame))
+
+    def of(self, frame: NewView) -> bytes | None:
+        """The secret in a VIEW; None: it has none for us. Without a key: none is needed, b""."""
+        if self._exchange is None:
+            return b""
+        place = next((place for place, info in enumerate(frame.members) if info.id == self._me), -1)
+        if not 0 <= place < len(frame.wraps):
+            return None
+        return self._exchange.unwrap(frame.maker_key, about(frame), frame.wraps[place])
+
+    def fault(self, frame: NewView, known: Mapping[int, MemberInfo]) -> str:
+        """Why nobody may send this VIEW, which closes our view; "": somebody may.
+
+        Args:
+            known: the members of our view.
+        """
+        if self._exchange is None:
+            return ""
+        if not hmac.compare_digest(frame.proof, _proof(self._current, frame)):
+            return "its sender does not show that it was in the view that it closes"
+        maker = known.get(frame.view_id.flush[1])
+        if maker is not None and maker.key != frame.maker_key:
+            return "it has another key than the member that made it"
+        return "it has no secret for us" if frame.has(self._me) and self.of(frame) is None else ""
+
+    def entered(self, secret: bytes) -> None:
+        """We are in the view with this secret."""
+        self._current = secret
+
+
+def about(frame: NewView) -> bytes:
+    """What a secret is bound to: the view, and who is in it."""
+    digest = hashlib.blake2b(frame.view_id.tag.to_bytes(8, "little"), digest_size=32, person=b"seqcast members")
+    for info in frame.members:
+        digest.update(info.id.to_bytes(8, "little") + hashlib.blake2b(info.key, digest_size=16).digest())
+    return digest.digest()
+
+
+def _proof(secret: bytes, frame: NewView) -> bytes:
+    closes = frame.closes.tag if frame.closes is not None else 0
+    said = closes.to_bytes(8, "little") + about(frame) + frame.maker_key
+    return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes").digest()

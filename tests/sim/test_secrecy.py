@@ -1,0 +1,53 @@
+"""Simulated groups with a key: who is not in a view cannot read it, and the checkers see it if somebody can."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sim_stage import Stage
+
+from seqcast.core.frames.closing import Start
+from seqcast.core.frames.kinds import dump
+from seqcast.core.vocabulary import FrameReceived
+from seqcast.sim.families import calm
+from seqcast.sim.options import Options
+from seqcast.sim.seal import SimulatedExchange
+from seqcast.sim.world import simulate
+
+TURNOVER = Options(
+    seed=1, keyed=True, **calm(members=3, crashes=1, restarts=1, leaves=1, doubts=4, rejoins=4, partitions=1)
+)
+
+
+def violations(**changes: object) -> list[str]:
+    return simulate(replace(TURNOVER, **changes)).violations
+
+
+@pytest.mark.parametrize("partition", ["merge", "primary"])
+def test_members_come_leave_and_are_excluded_and_nobody_reads_a_view_in_which_it_is_not(partition):
+    results = [simulate(replace(TURNOVER, seed=seed, partition=partition)) for seed in (1, 2)]
+    assert [result.violations for result in results] == [[], []]
+    assert max(result.views for result in results) > 3
+
+
+def test_the_checkers_see_a_secret_that_two_views_have(monkeypatch):
+    monkeypatch.setattr(SimulatedExchange, "draw", lambda self, about: bytes(32))
+    assert any("views have one secret" in each for each in violations())
+
+
+def test_the_checkers_see_a_secret_that_is_wrapped_so_that_others_can_open_it(monkeypatch):
+    monkeypatch.setattr(SimulatedExchange, "unwrap", lambda self, of, about, wrapped: about)
+    assert any("can open what it recorded" in each for each in violations())
+
+
+def test_frames_of_a_view_are_taken_from_its_members_alone():
+    """One that has the key file can seal as a member would that is in no view."""
+    stage = Stage(keyed=True)
+    stage.group("a", "b")
+    a, b = stage.nodes
+    frame = dump(Start(a.endpoint.context.tag, (9, 1), (b.id,)))
+    before = a.endpoint.counters["frames_bad"]
+    a.step(FrameReceived(b.id, b.address, frame, outside=True))
+    assert a.endpoint.counters["frames_bad"] == before + 1
+    assert not a.endpoint.machines.participant.highest >= 9

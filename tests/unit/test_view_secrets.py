@@ -1,0 +1,278 @@
+"""The secrets of views: what is sealed with which, who can open it, and which VIEW nobody may send."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import random
+from dataclasses import replace
+
+import pytest
+from engines import MS, Net, make_engine, secret_of
+from hostile import forge
+
+from seqcast._native.engine import Engine
+from seqcast.core import orders
+from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.view import NewView
+from seqcast.core.rules.cut import first_view
+from seqcast.core.rules.secrets import Exchange, Secrets
+from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
+from seqcast.sim.wire import CONTROL, is_sealed_inside, kind
+from seqcast.types import ViewId
+
+MESSAGE = b"for those who are in the view"
+
+
+def seal(seed: int = 1, **more: object) -> dict[str, object]:
+    return {"seal": simulated_seal(random.Random(seed), 20, **more)}
+
+
+def sent_by(engine: Engine, now: int) -> list[bytes]:
+    return [datagram for _, _, datagram in engine.transmit(now)]
+
+
+def alone(member: int, tag: int, secret: bytes | None = None) -> Engine:
+    """A member that is in a view with member 101, whose address is 2."""
+    engine = make_engine(member, **seal(member))
+    enter(engine, member, tag, secret or secret_of(tag))
+    return engine
+
+
+def enter(engine: Engine, member: int, tag: int, secret: bytes, now: int = 0) -> None:
+    engine.know(tag, secret)
+    engine.install(
+        tag=tag, ids=[100, 101], addresses=[b"\1", b"\2"], rank=member - 100, mechanism=0, sequencer=-1,
+        window_bytes=1 << 20, forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20, state_window_bytes=1 << 20,
+        packet_bytes=1472, base=[0, 0], origin_base=[0, 0], cut=None, marker=tag, now_ns=now,
+    )  # fmt: skip
+
+
+# ---- the engine
+
+
+def test_all_that_is_said_in_a_view_is_sealed_with_its_secret_and_the_rest_with_that_of_the_file():
+    net = Net(3, **seal())
+    net.engines[0].control_send(b"inside")
+    net.engines[0].control_send(b"outside", b"", True)
+    net.engines[0].stand(b"beacon", 50 * MS, 3, net.now)
+    net.engines[0].send(MESSAGE)
+    seen: dict[int, set[bool]] = {}
+    net.drop = lambda _source, _target, _lane, d: seen.setdefault(kind(d), set()).add(is_sealed_inside(d)) is not None
+    net.run(2000)
+    assert len(seen) > 5 and {sealed for each, those in seen.items() if each != CONTROL for sealed in those} == {True}
+    assert seen[CONTROL] == {True, False}
+    net.engines[0].close_view(None, 9)
+    net.engines[0].control_send(b"who has left")
+    assert [is_sealed_inside(each) for each in sent_by(net.engines[0], net.now)] == [False]
+
+
+def test_who_has_the_file_alone_opens_nothing_of_a_view_and_is_not_told_of_another_key():
+    net = Net(2, **seal())
+    net.engines[0].send(MESSAGE)
+    (packet,) = sent_by(net.engines[0], net.now)
+    stranger, former = make_engine(55, **seal(3)), alone(101, 9)
+    for other in (stranger, former):
+        assert other.receive(packet, b"\1", 0) == 0
+        assert other.counters()["drop_view"] == 1 and not other.counters()["drop_key"]
+        assert other.events() == []
+
+
+def test_a_secret_opens_in_its_own_view_only():
+    """Should two views ever have one secret, what is sealed in one opens in the other nevertheless not."""
+    one, other = alone(100, 1), alone(101, 1 + (1 << 15), secret_of(1))  # the bits that a number has of a tag are equal
+    one.send(MESSAGE)
+    (packet,) = sent_by(one, 0)
+    assert alone(101, 1).receive(packet, b"\1", 0) == 1
+    assert other.receive(packet, b"\1", 0) == 0 and other.counters()["drop_key"] == 1
+
+
+def test_what_was_queued_in_a_view_is_sealed_with_its_secret_when_the_next_one_has_begun():
+    behind = alone(101, 1)
+    ahead = alone(100, 1)
+    ahead.control_send(b"my answer")
+    enter(ahead, 100, 2, secret_of(2))
+    datagrams = [each for each in sent_by(ahead, 0) if kind(each) == CONTROL]
+    assert [behind.receive(each, b"\1", 0) for each in datagrams] == [1]
+    assert [event[4] for event in behind.events()] == [b"my answer"]
+
+
+def test_the_secret_of_the_view_before_opens_until_all_are_in_the_next_one():
+    late, ahead = alone(101, 1), alone(100, 1)
+    enter(ahead, 100, 2, secret_of(2), now=MS)
+    install_ns = 2_000 * MS
+    now = MS
+    for each, heard in (("at once", True), ("a little later", True), ("too late", False)):
+        late.control_send(each.encode())
+        (frame,) = [datagram for datagram in sent_by(late, now) if kind(datagram) == CONTROL]
+        assert ahead.receive(frame, b"\2", now) == heard, each
+        now += install_ns if each == "at once" else 60_000 * MS
+        ahead.tick(now)
+
+
+def test_who_has_the_file_alone_can_say_only_what_is_said_outside_views():
+    """No sign of life, no vote, nothing for the streams, and no frame as if it were a member."""
+    member, forged = alone(100, 1), forge.Forger(7)
+    numbers = itertools.count(1)
+    inside = [forged.packet(each, 101, 1, 1) for each in (forge.DATA, forge.UNICAST, forge.FORWARD, forge.STATE)] + [
+        forged.record(101, 1, 1, [(0, 1)]),
+        forged.ack(101, 1, 0, 0, 0, 0),
+        forged.nak(101, 1, 100, 0, [(1, 1)]),
+        forged.probe(101, 1, 0, 5, 0),
+        forged.heartbeat(101, 1, 0, 0, [(0, 0)] * 2),
+    ]
+    for datagram in inside:
+        assert member.receive(forge.sealed_outside(datagram, next(numbers)), b"\2", 60 * MS) == 0
+    assert member.counters()["drop_field"] == len(inside)
+    assert not member.counters()["drop_key"]
+    frame = forged.control(101, b"{}")
+    assert member.receive(forge.sealed_outside(frame, next(numbers)), b"\2", 60 * MS) == 1
+    assert member.events() == [("outside", 101, b"\2", 0, b"{}")]
+    other = alone(101, 1, bytes(32))  # which believes itself in the view, with another secret
+    other.send(MESSAGE)
+    assert [member.receive(each, b"\2", 60 * MS) for each in sent_by(other, 0)] == [0]
+    assert member.counters()["drop_key"] == 1 and not member.events()
+
+
+def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_what_it_says_there():
+    """Otherwise a former member could keep a dead one in the view for ever, with the key file alone."""
+    net = Net(2, **seal())
+    net.run(100)
+    ghost = make_engine(net.ids[1], **seal(7))  # as member 1, and in no view
+    net.drop = lambda source, *_: source == 1  # member 1 is dead
+    for _ in range(60):
+        net.run(50)
+        ghost.control_send(b"{}", b"\1", True)
+        ghost.greet(net.ids[0], b"\1")
+        for each in sent_by(ghost, net.now):
+            net.engines[0].receive(each, b"\2", net.now)
+        answers = [each for each in sent_by(net.engines[0], net.now) if kind(each) == 10]
+        for each in answers:  # pings, which a process outside can answer
+            ghost.receive(each, b"\1", net.now)
+    assert ("suspect", net.ids[1], "silence") in net.engines[0].events()
+
+
+def test_a_view_without_a_secret_cannot_be_entered():
+    engine = make_engine(100, **seal())
+    with pytest.raises(ValueError, match="cannot be installed"):
+        engine.install(
+            tag=1, ids=[100], addresses=[b"\1"], rank=0, mechanism=0, sequencer=-1, window_bytes=1 << 20,
+            forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20, state_window_bytes=1 << 20, packet_bytes=1472,
+            base=[0], origin_base=[0], cut=None, marker=1, now_ns=0,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="32 bytes"):
+        engine.know(1, b"short")
+
+
+def test_a_key_is_of_one_sealer_and_no_nonce_comes_twice():
+    sealings = Sealings()
+    engines = [make_engine(member, **seal(9, owner=member, sealings=sealings)) for member in (100, 101)]
+    for number in range(3):
+        for member, engine in zip((100, 101), engines, strict=True):
+            enter(engine, member, 1 + number, secret_of(1 + number))
+            engine.send(MESSAGE)
+            engine.control_send(b"{}")
+            engine.transmit(0)
+    assert len(sealings.used) == 6 and not sealings.violations
+    assert {sealings.origin[key].tag for key in sealings.used} == {1, 2, 3}
+
+
+# ---- the VIEW
+
+
+def sodium() -> Exchange:
+    pytest.importorskip("nacl")
+    return importlib.import_module("seqcast.net.secure").KeyPair()
+
+
+PAIRS = [pytest.param(lambda: SimulatedExchange(random.Random()), id="simulated"), pytest.param(sodium, id="sodium")]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_secret_is_wrapped_for_one_reader_and_for_one_view(pair):
+    maker, reader, other = pair(), pair(), pair()
+    secret = maker.draw(b"view")
+    wrap = maker.wrap(reader.public, b"view", secret)
+    assert len(secret) == 32 and len(wrap) == 48 and secret not in wrap
+    assert reader.unwrap(maker.public, b"view", wrap) == secret
+    assert reader.unwrap(maker.public, b"another view", wrap) is None
+    assert other.unwrap(maker.public, b"view", wrap) is None
+    assert reader.unwrap(other.public, b"view", wrap) is None
+    assert reader.unwrap(maker.public, b"view", wrap[:-1] + bytes([wrap[-1] ^ 1])) is None
+
+
+def test_a_public_key_that_is_none_gets_a_secret_that_nobody_can_read():
+    maker, reader = sodium(), sodium()
+    secret = maker.draw(b"view")
+    assert maker.draw(b"view") != secret
+    for wrong in (b"", bytes(32), b"\1" + bytes(31), b"short"):
+        assert len(maker.wrap(wrong, b"view", secret)) == 48
+        assert reader.unwrap(wrong, b"view", maker.wrap(reader.public, b"view", secret)) is None
+
+
+class Party:
+    """Members a, b and c, who are in a view; and d, which joins."""
+
+    def __init__(self) -> None:
+        self.pairs = {number: SimulatedExchange(random.Random(number)) for number in range(1, 5)}
+        self.secrets = {number: Secrets(pair, number) for number, pair in self.pairs.items()}
+        self.infos = {
+            number: MemberInfo(f"m{number}", number, bytes([number]), 1 << 20, 1472, 1 << 20, key=pair.public)
+            for number, pair in self.pairs.items()
+        }
+        self.first = self.made(1, (1, 2, 3))
+        for number in (1, 2, 3):
+            self.secrets[number].entered(self.secrets[number].of(self.first) or b"")
+
+    def made(self, counter: int, members: tuple[int, ...], maker: int = 1) -> NewView:
+        infos = [self.infos[number] for number in members]
+        frame = first_view(infos, "total", orders.resolve("total"), maker)
+        closes = self.first.view_id if counter > 1 else None
+        frame = replace(frame, view_id=ViewId(counter, members[0], (1, maker)), closes=closes)
+        return self.secrets[maker].given(frame)
+
+    def known(self) -> dict[int, MemberInfo]:
+        return {info.id: info for info in self.first.members}
+
+
+def test_the_members_of_a_view_and_nobody_else_have_its_secret_and_the_next_has_another():
+    party = Party()
+    one = {number: party.secrets[number].of(party.first) for number in (1, 2, 3)}
+    assert len(set(one.values())) == 1 and len(one[1]) == 32
+    assert party.secrets[4].of(party.first) is None
+    second = party.made(2, (1, 3, 4))
+    two = {number: party.secrets[number].of(second) for number in (1, 3, 4)}
+    assert len(set(two.values())) == 1 and two[1] != one[1]
+    assert party.secrets[2].of(second) is None
+    wraps = replace(second, wraps=tuple(reversed(second.wraps)))
+    assert [party.secrets[number].of(wraps) for number in (1, 4)] == [None, None]
+    assert [party.secrets[number].fault(second, party.known()) for number in (1, 2, 3)] == [""] * 3
+
+
+def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
+    """By one that has the key file, or was a member before: it can seal a VIEW, and wrap a secret."""
+    party = Party()
+    second = party.made(2, (1, 3, 4))
+    stranger = Party()
+    stranger.pairs[1] = SimulatedExchange(random.Random(99))
+    stranger.secrets[1] = Secrets(stranger.pairs[1], 1)
+    forged = stranger.made(2, (1, 3, 4))  # in the name of a
+    b, c = party.secrets[2], party.secrets[3]
+    for secrets in (b, c):
+        assert "does not show" in secrets.fault(replace(forged, closes=second.closes), party.known())
+    assert "does not show" in c.fault(replace(second, proof=b""), party.known())
+    assert "does not show" in c.fault(replace(second, members=second.members[:2]), party.known())
+    assert "does not show" in c.fault(replace(second, view_id=replace(second.view_id, counter=3)), party.known())
+    # A member of the view can prove anything; that it is a, it cannot.
+    in_the_name_of_a = c.proven(replace(forged, closes=second.closes))
+    assert "another key" in b.fault(in_the_name_of_a, party.known())
+    assert "no secret" in c.fault(c.proven(replace(second, wraps=second.wraps[:1])), party.known())
+    assert "no secret" in c.fault(c.proven(replace(second, wraps=(bytes(48),) * 3)), party.known())
+
+
+def test_without_a_key_there_are_no_secrets():
+    party = Party()
+    none = Secrets(None, 1)
+    plain = first_view([party.infos[1]], "total", orders.resolve("total"), 1)
+    assert none.given(plain) == none.proven(plain) == plain
+    assert none.of(plain) == b"" and none.fault(plain, {}) == "" and none.public == b""
