@@ -267,7 +267,7 @@ static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
 }
 
 /* Is it of a kind that those outside a view may say? */
-static int fits_outside(sc_engine *e, const uint8_t *p, const sc_peer *peer) {
+static int fits_outside(const uint8_t *p, const sc_peer *peer) {
     switch (sc_get_type(p)) {
     case SC_TYPE_CONTROL:
     case SC_TYPE_PING: return 1;
@@ -306,7 +306,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
-    if (is_from_outside(e, p) && !fits_outside(e, p, peer)) return drop(&e->counters->drop_field);
+    if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
     return !peer || sc_numbers_take(&peer->numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }
 

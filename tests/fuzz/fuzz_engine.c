@@ -131,6 +131,15 @@ static void sealed(const uint8_t *data, size_t size) {
     sc_seal *one = sc_seal_new(&toy, from + (data[1] & 1), 1, 1), *other = sc_seal_new(&toy, from, 2, 2);
     uint8_t *p = malloc(size), *q = malloc(size + SC_SEAL_ROOM);
     CHECK(one && other && p && q);
+    /* Both know some views, perhaps the one that the datagram names; the sealer is in one of them, or in none. */
+    uint64_t tags[3] = {sc_get_view_tag(data), 1 + (data[3] & 1), 3};
+    if (tags[0] > 3 && (tags[0] & 0x7fff) <= 3) tags[0] = 0; /* a number could not tell it from another one */
+    for (int i = 0; i < 3; i++) {
+        uint8_t of[SC_SEAL_SECRET] = {(uint8_t)(tags[i] + 1)};
+        if (tags[i] && data[5] >> i & 1) sc_seal_know(one, tags[i], of);
+        if (tags[i] && data[5] >> i & 1) sc_seal_know(other, tags[i], of);
+    }
+    if (data[5] & 64) sc_seal_enter(one, tags[data[5] >> 7]);
     uint64_t number = 0, target = data[0] & 1 || sc_sealed_for_one(data) ? 2 : 0;
     size_t n = size;
     memcpy(p, data, size);
@@ -152,10 +161,14 @@ static void sealed(const uint8_t *data, size_t size) {
     CHECK(sc_seal_check(other, q, &n, 1, &number) != SC_WIRE_OK);
     q[at] ^= 1;
     n = size + SC_SEAL_ROOM;
+    int inside = sc_sealed_inside(q);
+    if (data[6] & 1) sc_seal_forget(other);
     sc_wire_result result = sc_seal_check(other, q, &n, 1, &number);
+    if (inside && data[6] & 1 && result == SC_WIRE_VIEW_UNKNOWN) goto out;
     CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* what is for one member must be sealed for it */
     if (result == SC_WIRE_OK)
         CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
+out:
     free(p);
     free(q);
     sc_seal_free(one);
