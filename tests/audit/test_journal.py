@@ -212,6 +212,31 @@ def test_small_batches_are_written_together(tmp_path: Path) -> None:
     assert writer.counters()["batches"] <= 50
 
 
+@pytest.mark.parametrize("together_rows", [1, 1_000_000], ids=["in Parquet", "in streams"])
+@pytest.mark.parametrize("payload", ["full", "hash"])
+def test_rows_of_many_batches_in_many_blocks_are_read_back(
+    tmp_path: Path, payload: str, together_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of two batches and a part of a third, some of which wait while another is written."""
+    monkeypatch.setattr(journal_writer, "GROUP_MESSAGES", 7)
+    settings = {"payload": payload, "together_rows": together_rows, "segment_rows": 40}
+    writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=10, **settings)
+    writer.view(V1, 1)
+    rows = rows_of(200)
+    for at in range(0, 200, 3):
+        writer.batch(batch_of(rows[at : at + 3], V1), V1)
+    writer.close("leave")
+    found = table(writer.path)
+    assert found["idx"].to_pylist() == list(range(200))
+    assert found["global_seqno"].to_pylist() == [row.global_seqno for row in rows]
+    assert found["length"].to_pylist() == [len(row.payload) for row in rows]
+    if payload == "full":
+        assert found["payload"].to_pylist() == [row.payload for row in rows]
+    else:
+        hashes = [columns.payload_hash(row.payload) for row in rows]
+        assert found["payload_hash"].to_pylist() == hashes
+
+
 def test_every_complete_batch_survives_a_kill_and_the_torn_tail_is_counted(tmp_path: Path) -> None:
     script = textwrap.dedent(
         f"""

@@ -135,6 +135,38 @@ def test_many_rows_senders_and_buckets_in_order_have_no_findings() -> None:
     assert all(sender[5:] == ((0, []), (0, [])) for sender in scan.senders())
 
 
+def of_two_views() -> Rows:
+    rows = in_order(60, 2)
+    return rows[:35] + [(idx, 2, 10, at + 1, *rest) for at, (idx, _, _, _, *rest) in enumerate(rows[35:])]
+
+
+def findings(rows: Rows) -> int:
+    scan = scanned(rows)
+    of_views = sum(view[8][0] + view[9][0] for view in scan.views())
+    return scan.breaks[0] + of_views + sum(sender[5][0] + sender[6][0] for sender in scan.senders())
+
+
+@pytest.mark.parametrize("numbered", [False, True], ids=["as they were", "numbered anew"])
+@pytest.mark.parametrize("change", ["deleted", "doubled", "swapped"])
+def test_one_row_in_order_that_is_wrong_is_found_wherever_it_is(change: str, numbered: bool) -> None:
+    """Each row of rows in order, one after the other, among others that are right."""
+    whole = of_two_views()
+    assert not findings(whole)
+    for at in range(1, len(whole) - 1):
+        rows = list(whole)
+        if change == "deleted":
+            del rows[at]
+        elif change == "doubled":
+            rows.insert(at, rows[at])
+        else:
+            rows[at], rows[at + 1] = rows[at + 1], rows[at]
+        if numbered:
+            rows = [(idx, *row[1:]) for idx, row in enumerate(rows)]
+        compare(rows, (at,))
+        ends_view = whole[at][2] != whole[at - 1][2] or whole[at][2] != whole[at + 1][2]
+        assert findings(rows) or ends_view, f"row {at} was {change}"
+
+
 def total(rows: Rows) -> dict[Any, int]:
     return {key: values[4] for key, values in scanned(rows).groups()}
 

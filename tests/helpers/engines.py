@@ -171,8 +171,9 @@ def messages(seed: int, n: int, most: int = 5000) -> list[bytes]:
 
 
 def change_view(
-    net: Net, survivors: list[int], members: list[int], *, sequencer: int, tag: int, steps: int = 200
-) -> None:
+    net: Net, survivors: list[int], members: list[int], *, sequencer: int, tag: int, steps: int = 200,
+    take: bool = True, merge: bool = False,
+) -> None:  # fmt: skip
     """The cut (design, steps 3 to 5) by an observer that sees everything: survivors of the whole first view."""
     n = len(net.engines)
     lost = [net.ids[i] for i in range(n) if i not in survivors]
@@ -199,7 +200,7 @@ def change_view(
     for i in survivors:
         net.engines[i].cut(cut, [f for f in fetch if f[3] != i and f[0] != i])
     for _ in range(steps):
-        net.step()
+        net.step(take=take)
         if all(net.engines[i].cut_reached() for i in survivors):
             break
     assert all(net.engines[i].cut_reached() for i in survivors)
@@ -214,6 +215,7 @@ def change_view(
         origin=[tables[0][i] if i < n else 0 for i in members],
         cuts=dict.fromkeys(survivors, cut),
         fell=[i not in survivors for i in range(n)],
+        merge=merge,
     )
 
 
