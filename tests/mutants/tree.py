@@ -59,7 +59,7 @@ class Copy:
         path = f"{folder / 'src'}:{folder / 'tests'}:{folder / 'tests' / 'helpers'}"
         self._environment = dict(os.environ, PYTHONPATH=path)
         # Groups on real sockets run the engine that is linked into the driver.
-        self._build_environment = dict(self._environment, SEQCAST_EXTENSIONS="engine,driver", SEQCAST_LTO="0")
+        self._build_environment = dict(self._environment, SEQCAST_EXTENSIONS="engine,driver,columns", SEQCAST_LTO="0")
         self._commands: list[list[str]] = []  # of the compiler and linker, as the first build ran them
         self._whole: dict[str, str] = {}  # by file that is broken: its text before
         self._changed: set[str] = set()  # files of native/, since the last build

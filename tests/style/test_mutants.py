@@ -19,6 +19,23 @@ def test_the_page_has_a_row_for_each_break_and_no_other_and_something_catches_ea
     assert [name for name, found in known.items() if not found] == []
 
 
+def test_each_test_that_the_page_names_exists():
+    named = {page.command(found) for found in page.read().values()}
+    tests = [name.partition("[")[0].split("::") for name in named if "::" in name]
+    missing = [test for test in tests if f"def {test[-1]}(" not in (tool.ROOT / test[0]).read_text(encoding="utf-8")]
+    assert len(tests) > 200 and missing == []
+
+
+def test_ten_tenths_are_all_breaks_and_each_is_run_on_another_day(monkeypatch, capsys):
+    monkeypatch.setattr(tool, "Copy", lambda folder: None)
+    tried = []
+    monkeypatch.setattr(tool, "verdict", lambda copy, each, seeds, known: tried.append(each.name) or known)
+    for day in range(20_000, 20_010):
+        monkeypatch.setattr(tool.sys, "argv", ["mutants", "--tenth", str(day)])
+        assert tool.main() == 0
+    assert sorted(tried) == sorted(each.name for each in BREAKS)
+
+
 class Said:
     """In place of a copy of the tree: what the commands say that are run in it, in turn."""
 
@@ -77,9 +94,9 @@ def test_the_first_seed_that_fails_only_with_the_break_catches_it(monkeypatch):
 
 def test_what_caught_a_break_is_run_first_and_others_if_it_catches_it_no_more(monkeypatch):
     monkeypatch.setattr(tool, "fails_anyway", lambda *command: False)
-    collected, row = (0, "1 test collected"), "`tests/unit/test_x.py::test_y[a b]`"
-    assert tool.again(Said(collected, FAILED), row) == row
-    assert tool.again(Said(collected, PASSED), row) == ""
+    row = "`tests/unit/test_x.py::test_y[a b]`"
+    assert tool.again(Said(FAILED), row) == row
+    assert tool.again(Said(PASSED), row) == ""
     assert tool.again(Said((4, "ERROR: not found")), row) == ""
     row = "`sim --seed 4 --family storm`: lost"
     assert tool.again(Said((1, "FAILED: lost; replay: seqcast sim --seed 4")), row) == row
@@ -90,8 +107,8 @@ def test_what_caught_a_break_is_run_first_and_others_if_it_catches_it_no_more(mo
 
 @pytest.mark.parametrize(("row", "status"), [("`tests/unit/test_x.py::test_z`", 1), ("`sim --seed 4`: lost", 0)])
 def test_a_test_that_no_longer_catches_what_the_page_says_is_told_and_ends_in_1(row, status, monkeypatch, capsys):
-    each = next(each for each in BREAKS if each.quick)
-    monkeypatch.setattr(tool.sys, "argv", ["mutants", "--quick", "--match", each.name])
+    each = BREAKS[3]
+    monkeypatch.setattr(tool.sys, "argv", ["mutants", "--tenth", "13", "--match", each.name])
     monkeypatch.setattr(tool, "Copy", lambda folder: None)
     monkeypatch.setattr(tool, "verdict", lambda *given: FAILED[1].split(" - ")[0].replace("FAILED ", "`") + "`")
     monkeypatch.setattr(page, "read", lambda: {each.name: row})
