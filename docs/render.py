@@ -128,7 +128,7 @@ def settings_module() -> str:
     return SETTINGS.replace("{orders}", ", ".join(map(json.dumps, ORDERS))) + "\n".join(lines) + "\n"
 
 
-KINDS = {"journal": "str | Path | None", "seeds": "str | Sequence[str]"}
+KINDS = {"journal": "str | Path | None", "seeds": "str | Sequence[str] | Callable[[], Sequence[str]]"}
 """Settings that are text, and may be given as something else."""
 SETTINGS = '''"""The settings as keywords of ``seqcast.join``, for type checkers: they see a misspelt one.
 
@@ -137,7 +137,7 @@ Made from the fields of ``Config`` by docs/render.py; do not edit. What they mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import threading
 from itertools import pairwise
 
 import pytest
@@ -146,3 +148,90 @@ def test_a_name_without_a_port_means_all_its_addresses_at_all_ports(monkeypatch)
 def test_settings_that_do_not_fit_the_transport_are_refused(settings, said):
     with pytest.raises(ConfigError, match=said):
         Config(**settings)
+
+
+@pytest.fixture
+def resolved(monkeypatch):
+    """A resolver that knows hosts by number, and one that is not there."""
+
+    def resolve(host, _port, family, kind):
+        if host == "gone":
+            raise socket.gaierror(-2, "Name or service not known")
+        return [(family, kind, 17, "", (f"10.0.0.{host.removeprefix('host')}", 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
+def looked(made):
+    made.look()
+    return {socket.inet_ntoa(each[3:]) for each in made.addresses}
+
+
+def test_seeds_in_a_file_and_in_the_environment_are_read_again_each_time(resolved, tmp_path, monkeypatch):
+    file = tmp_path / "seeds"
+    config = Config(transport="unicast", seeds=[f"file:{file}", "env:SEQCAST_TEST_SEEDS", "host9:7"])
+    made = Discovery(config, "a", print)
+    assert looked(made) == {"10.0.0.9"}
+    assert made.said() == (
+        f"nobody answers at host9:7; file:{file} cannot be resolved (No such file or directory); "
+        "env:SEQCAST_TEST_SEEDS cannot be resolved (the variable is not set)"
+    )
+    file.write_text("host1:7 # the first\n\ngone\nhost2\n")
+    monkeypatch.setenv("SEQCAST_TEST_SEEDS", "host3, host4:7")
+    assert looked(made) == {f"10.0.0.{number}" for number in (1, 2, 3, 4, 9)}, "gone keeps no other host out"
+    assert "gone cannot be resolved" in made.said()
+    (tmp_path / "new").write_text("host5")
+    file.unlink()
+    file.symlink_to(tmp_path / "new")  # as mounted files are replaced
+    assert looked(made) == {f"10.0.0.{number}" for number in (3, 4, 5, 9)}
+    file.unlink()
+    assert looked(made) == {f"10.0.0.{number}" for number in (3, 4, 5, 9)}, "what was there last stays"
+
+
+@pytest.mark.parametrize(
+    ("write", "said"),
+    [
+        (lambda path: path.write_text("a b"), "host:port"),
+        (lambda path: path.write_text("\n".join(f"host{number}" for number in range(257))), "257 hosts"),
+        (lambda path: path.write_bytes(b"#" * 1_100_000), "at most"),
+        (lambda path: os.mkfifo(path), "not a regular file"),
+    ],
+    ids=["no host", "too many", "too long", "fifo"],
+)
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX")
+def test_a_file_that_holds_no_hosts_is_told_and_holds_nothing_up(write, said, resolved, tmp_path):
+    write(tmp_path / "seeds")
+    made = Discovery(Config(transport="unicast", seeds=f"file:{tmp_path / 'seeds'}"), "a", print)
+    assert looked(made) == set() and said in made.said()
+
+
+def test_a_function_gives_seeds_and_may_fail_or_never_return(resolved, monkeypatch):
+    monkeypatch.setattr("seqcast.net.seeds.CALL_S", 0.05)
+    answers, held = [], threading.Event()
+
+    def registry():
+        answer = answers.pop(0)
+        if answer == "wait":
+            held.wait(10)
+            return ["host7"]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    made = Discovery(Config(transport="unicast", seeds=registry), "a", print)
+    answers[:] = [["host1", "host2:7"], ValueError("no registry"), "text", "wait"]
+    assert looked(made) == {"10.0.0.1", "10.0.0.2"}
+    assert looked(made) == {"10.0.0.1", "10.0.0.2"} and "no registry" in made.failed["the function registry"][1]
+    assert looked(made) == {"10.0.0.1", "10.0.0.2"} and "not text" in made.failed["the function registry"][1]
+    for _ in range(3):
+        looked(made)
+        assert "has not returned" in made.failed["the function registry"][1]
+    held.set()
+    made.seeds["the function registry"]._running.join(5)
+    assert looked(made) == {"10.0.0.7"} and not made.failed and not answers
+
+
+@pytest.mark.parametrize("seed", ["file:", "env:", "env:A=B"])
+def test_a_list_without_a_name_is_refused(seed):
+    with pytest.raises(ConfigError, match="names none"):
+        Config(transport="unicast", seeds=seed)

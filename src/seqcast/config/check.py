@@ -117,8 +117,12 @@ def _without_multicast(config: Any) -> None:
     for name, void in (("address", ""), ("unicast_port", 0), ("gossip_multicast", False)):
         if getattr(config, name) != void:
             raise ConfigError(f'{name}={getattr(config, name)!r} has no meaning with transport="unicast": leave it out')
-    for seed in config.seeds.split(",") if config.seeds else ():
-        split_seed(seed)
+    for seed in config.seeds.split(",") if config.seeds and not callable(config.seeds) else ():
+        kind, _, name = seed.strip().partition(":")
+        if kind not in ("file", "env"):
+            split_seed(seed)
+        elif not name or "=" in name:
+            raise ConfigError(f"seeds: {seed!r} names none; give file:PATH or env:NAME")
 
 
 def split_seed(seed: str) -> tuple[str, int]:

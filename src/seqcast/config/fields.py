@@ -136,9 +136,11 @@ class Config:
         "",
         "addresses",
         "Without multicast: where other members may be, as a list, or separated by commas: `host`, `host:port`, "
-        "`[v6]:port`. A name stands for all its addresses, and is resolved again and again. Without a port, `port` and "
-        "those of `port_range` are meant. The list need not be complete, and may name processes that do not run, or "
-        "this one: members tell each other whom they know, and remember for an hour whom they lost.",
+        "`[v6]:port`; `file:PATH`, a file with one of these in each line; `env:NAME`, an environment variable with "
+        "some; or a function that returns a list of these. All are looked at again and again. A name stands for all "
+        "its addresses. Without a port, `port` and those of `port_range` are meant. The list need not be complete, and "
+        "may name processes that do not run, or this one: members tell each other whom they know, and remember for an "
+        "hour whom they lost.",
     )
     port_range: int = _knob(
         4,
@@ -884,6 +886,9 @@ class Config:
                 value = str(value or "")
             if field.name == "seeds" and isinstance(value, list | tuple):
                 value = ",".join(map(str, value))
+            if field.name == "seeds" and callable(value):
+                object.__setattr__(self, field.name, value)
+                continue
             object.__setattr__(self, field.name, check.field_value(field, hints[field.name], value))
         if not self.interface:
             object.__setattr__(self, "interface", self.address.partition("%")[2])

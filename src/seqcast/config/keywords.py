@@ -5,7 +5,7 @@ Made from the fields of ``Config`` by docs/render.py; do not edit. What they mea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
@@ -21,7 +21,7 @@ class Settings(TypedDict, total=False):
     address: str
     port: int
     transport: Literal["multicast", "unicast"]
-    seeds: str | Sequence[str]
+    seeds: str | Sequence[str] | Callable[[], Sequence[str]]
     port_range: int
     unicast_port: int
     ttl: int

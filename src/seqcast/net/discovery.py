@@ -7,11 +7,14 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import seqcast.codes as codes
 from seqcast.config import Config
 from seqcast.config.check import split_seed
+from seqcast.net.seeds import Asked, listed
 
 REFRESH_S = 5.0
 """Between two looks at the seeds, in seconds."""
@@ -23,6 +26,7 @@ ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses that nobody has: by which interface would a datagram to the world leave?"""
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
 
+T = TypeVar("T")
 log = logging.getLogger("seqcast")
 
 
@@ -37,9 +41,15 @@ class Discovery:
 
     def __init__(self, config: Config, name: str, tell: Callable[[tuple[bytes, ...]], object]) -> None:
         self.config, self.name, self.tell = config, name, tell
-        self.seeds = [each.strip() for each in config.seeds.split(",")] if config.seeds else []
-        self.found: dict[str, tuple[bytes, ...]] = {}  # by seed: where it was found last
-        self.failed: dict[str, tuple[int, str]] = {}  # by seed: how often in a row it was not, and why
+        self.seeds: dict[str, Callable[[], list[str]]] = {}  # by name: gives its hosts
+        seeds: Any = config.seeds
+        if callable(seeds):
+            self.seeds[f"the function {getattr(seeds, '__name__', seeds)}"] = Asked(seeds)
+        elif seeds:
+            self.seeds = {name: partial(listed, name) for name in map(str.strip, seeds.split(","))}
+        self.hosts: dict[str, list[str]] = {}  # by seed: its hosts at the last look
+        self.found: dict[str, tuple[bytes, ...]] = {}  # by host: its last addresses
+        self.failed: dict[str, tuple[int, str]] = {}  # by seed or host: how often in a row it was not found, and why
         self.addresses: tuple[bytes, ...] = ()
         self._looked, self._stopped = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"seqcast-seeds-{name}", daemon=True)
@@ -53,15 +63,24 @@ class Discovery:
         self._stopped.set()
 
     def look(self) -> None:
-        """Looks all seeds up once. What cannot be resolved now is where it was before."""
-        for seed in self.seeds:
-            try:
-                self.found[seed] = tuple(sorted(_resolved(seed, self.config)))
-            except OSError as error:
-                self._note_failure(seed, error.strerror or str(error))
-            else:
-                self.failed.pop(seed, None)
+        """Looks all seeds up once. A host that cannot be resolved now is where it was before."""
+        for seed, hosts in self.seeds.items():
+            self._try(seed, self.hosts, hosts)
+        wanted = dict.fromkeys(host for hosts in self.hosts.values() for host in hosts)
+        for known in (self.found, self.failed):
+            for host in known.keys() - wanted.keys() - self.seeds.keys():
+                del known[host]
+        for host in wanted:
+            self._try(host, self.found, partial(_resolved, host, self.config))
         self.addresses = tuple(sorted({address for each in self.found.values() for address in each}))
+
+    def _try(self, seed: str, known: dict[str, T], look: Callable[[], T]) -> None:
+        try:
+            known[seed] = look()
+        except OSError as error:
+            self._note_failure(seed, error.strerror or str(error))
+        else:
+            self.failed.pop(seed, None)
 
     def host(self) -> str:
         """Our address on the way to the seeds: to one that is on another machine, if there is any."""
@@ -74,15 +93,18 @@ class Discovery:
         """What became of the seeds, for an error or a warning."""
         if not self.seeds:
             return "there are no seeds: give seeds= with the hosts of other members"
-        lost = [f"{seed} cannot be resolved ({self.failed[seed][1]})" for seed in self.failed if seed not in self.found]
-        asked = [seed for seed in self.seeds if seed in self.found]
+        lost = [f"{seed} cannot be resolved ({why})" for seed, (_, why) in self.failed.items() if not self._known(seed)]
+        asked = list(self.found)
         return "; ".join([*([f"nobody answers at {', '.join(asked)}"] if asked else []), *lost])
+
+    def _known(self, seed: str) -> bool:
+        return seed in self.found or (seed in self.hosts and seed not in self.hosts[seed])
 
     def _note_failure(self, seed: str, why: str) -> None:
         times = self.failed.get(seed, (0, ""))[0] + 1
         self.failed[seed] = times, why
         if times == FAILURES_TOLD:
-            kept = "it is tried where it was before" if seed in self.found else "it is left out until then"
+            kept = "it is tried where it was before" if self._known(seed) else "it is left out until then"
             text = codes.NOBODY_HEARD("%s: the seed %s cannot be resolved (%s): %s")
             log.warning(text, self.name, seed, why, kept)
 
@@ -96,7 +118,7 @@ class Discovery:
             self._stopped.wait(REFRESH_S)
 
 
-def _resolved(seed: str, config: Config) -> Iterable[bytes]:
+def _resolved(seed: str, config: Config) -> tuple[bytes, ...]:
     """All addresses of a seed, as the engine has them.
 
     Raises:
@@ -107,7 +129,8 @@ def _resolved(seed: str, config: Config) -> Iterable[bytes]:
     family = socket.AF_INET if config.ip_version == 4 else socket.AF_INET6
     found = {info[4][0] for info in socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)}
     packed = [ipaddress.ip_address(str(each).partition("%")[0]).packed for each in found]
-    return {bytes([config.ip_version]) + each.to_bytes(2, "big") + address for address in packed for each in ports}
+    version = bytes([config.ip_version])
+    return tuple(sorted({version + each.to_bytes(2, "big") + address for address in packed for each in ports}))
 
 
 def _source(host: str, version: int) -> str:
