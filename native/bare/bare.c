@@ -28,6 +28,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -71,6 +72,7 @@ typedef struct {
 } shared_area;
 
 _Static_assert(sizeof(shared_area) <= SC_BARE_SHARED_BYTES, "shared area");
+_Static_assert(offsetof(shared_area, receiver) + offsetof(receiver_line, ready) == SC_BARE_READY_AT, "as bare.h says");
 
 typedef struct {
     uint64_t consumed;
@@ -166,6 +168,9 @@ static int all_ready(shared_area *shared, uint32_t n) {
     return 1;
 }
 
+/* Credit comes by datagrams. */
+static int acks(const sc_bare_config *config) { return config->limit || config->apart; }
+
 static uint64_t slowest(shared_area *shared, uint32_t n) {
     uint64_t least = UINT64_MAX;
     for (uint32_t i = 0; i < n; i++) {
@@ -191,7 +196,7 @@ typedef struct {
 
 /* Bytes that every receiver has confirmed. */
 static uint64_t confirmed(sender *s) {
-    if (!s->config->limit) return slowest(s->shared, s->config->receivers);
+    if (!acks(s->config)) return slowest(s->shared, s->config->receivers);
     ack acks[16];
     struct iovec iov[16];
     struct mmsghdr messages[16];
@@ -215,6 +220,11 @@ static uint64_t confirmed(sender *s) {
     return least;
 }
 
+/* Bytes that every receiver has, as exactly as can be known. */
+static uint64_t arrived(sender *s) {
+    return s->config->apart ? confirmed(s) : slowest(s->shared, s->config->receivers);
+}
+
 /* Waits for credit for `bytes`: yields first, so that on few cores the receivers make progress, then naps. */
 static int wait_credit(sender *s, uint64_t bytes) {
     int64_t since = 0;
@@ -227,7 +237,7 @@ static int wait_credit(sender *s, uint64_t bytes) {
         if (now - since > LOST_NS) s->given_up = s->sent - now_confirmed;
         if (turn < 4) {
             sched_yield();
-        } else if (s->config->limit) {
+        } else if (acks(s->config)) {
             struct pollfd p = {s->fd, POLLIN, 0};
             poll(&p, 1, 1);
         } else {
@@ -266,11 +276,11 @@ static int send_for(sender *s, int64_t warm_ns, int64_t measure_ns, sc_bare_resu
         int64_t now = clock_ns();
         if (!measured_from && now - start >= warm_ns) {
             measured_from = now;
-            first = slowest(s->shared, config->receivers);
+            first = arrived(s);
         }
         if (measured_from && now - measured_from >= measure_ns) {
             out->elapsed_ns = now - measured_from;
-            out->bytes = slowest(s->shared, config->receivers) - first;
+            out->bytes = arrived(s) - first;
             return 0;
         }
         wait_credit(s, burst);
@@ -320,9 +330,9 @@ static int send_to_receivers(sender *s, int64_t warm_ns, int64_t measure_ns, sc_
     }
     int result = send_for(s, warm_ns, measure_ns, out);
     int64_t deadline = clock_ns() + LOST_NS;
-    while (slowest(s->shared, s->config->receivers) < s->sent && clock_ns() < deadline) nap(1000000);
+    while (arrived(s) < s->sent && clock_ns() < deadline) nap(1000000);
     out->sent = s->sent;
-    out->lost = s->sent - slowest(s->shared, s->config->receivers);
+    out->lost = s->sent - arrived(s);
     return result;
 }
 
@@ -418,7 +428,7 @@ static int receive_until_done(receiver *r, shared_area *shared, sc_bare_result *
         if (n > 0) {
             naps = 0;
             atomic_store_explicit(&line->received, r->received, memory_order_release);
-            if (r->config->limit && r->received - r->acked >= window / 4) acknowledge(r);
+            if (acks(r->config) && r->received - r->acked >= window / 4) acknowledge(r);
             continue;
         }
         if (!naps) heard = clock_ns();
@@ -427,7 +437,7 @@ static int receive_until_done(receiver *r, shared_area *shared, sc_bare_result *
             nap(NAP_NS);
             continue;
         }
-        if (r->config->limit) acknowledge(r); /* the tail: less than a quarter window */
+        if (acks(r->config)) acknowledge(r); /* the tail: less than a quarter window */
         struct pollfd p = {r->fd, POLLIN, 0};
         poll(&p, 1, 10);
         if (clock_ns() - heard > 2 * PATIENCE_NS) {

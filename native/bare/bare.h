@@ -6,6 +6,8 @@
  *  limit  the same window, but credit comes by ack datagrams, each quarter window; a CRC32C on both sides; one copy of
  *         each message into the ring it is sent from, and one copy out of the packet for the application.
  *
+ * On several hosts, whose processes share no memory, raw has credit by the ack datagrams of limit.
+ *
  * Both cycle through rings of `ring_bytes`, as large as seqcast's, so that caches flatter neither side. Each function
  * is one process. Linux only: elsewhere they return SC_BARE_UNSUPPORTED. IPv4.
  */
@@ -17,6 +19,7 @@
 #define SC_BARE_RECEIVERS_MAX 128
 #define SC_BARE_HEADER 80 /* bytes of a packet that are not the application's: as many as in seqcast's */
 #define SC_BARE_SHARED_BYTES (64 * (SC_BARE_RECEIVERS_MAX + 2))
+#define SC_BARE_READY_AT 72
 #define SC_BARE_UNSUPPORTED (-100000)
 
 typedef struct {
@@ -24,6 +27,7 @@ typedef struct {
     const char *interface_address; /* of the interface that is used */
     uint16_t port; /* ping-pong: the next port too */
     int limit; /* 0: raw, 1: limit */
+    int apart; /* 1: the processes share no memory: credit comes by ack datagrams in both cases */
     uint32_t packet_bytes; /* UDP payload of a packet */
     uint32_t segments; /* packets a send takes by UDP_SEGMENT; 1: plain datagrams */
     int gro; /* 1: receive through UDP_GRO, which pays where segments are not cut apart on the way */
@@ -43,8 +47,9 @@ typedef struct {
     const char *failed; /* the call that failed, when a function returned an error */
 } sc_bare_result;
 
-/* `shared` is SC_BARE_SHARED_BYTES of zeroed memory that all processes of one run share. Each function returns 0 or
- * -errno. The sender waits for `receivers` receivers, sends for warm_ns + measure_ns and counts the second part. */
+/* `shared` is SC_BARE_SHARED_BYTES of zeroed memory that all processes of one run share; `apart`: of one process, in which others
+ * set the flags that it waits for: 32 bits at 0: it is over; at 64 * (i + 1) + 8: receiver `i` is ready. Each function returns 0
+ * or -errno. The sender waits for `receivers` receivers, sends for warm_ns + measure_ns and counts the second part. */
 int sc_bare_send(const sc_bare_config *config, void *shared, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out);
 /* Receiver number `index`; returns when the sender is done. */
 int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, sc_bare_result *out);

@@ -13,7 +13,7 @@ from netns import network
 
 from seqcast import cli
 from seqcast.perf import hosts
-from seqcast.perf.paths import PathError
+from seqcast.perf.paths import PathError, Place
 from seqcast.perf.processes import Processes
 
 __all__ = ["network"]
@@ -36,8 +36,8 @@ def test_throughput_between_two_hosts(network):
     assert said["delivered_msgs_per_s"] > 1000 and said["delivered_msgs_per_s"] < 1.2 * said["sent_msgs_per_s"]
     names = {place.namespace for place in network[:2]}
     assert set(said["hosts"]) == set(said["dropped"]) == names
-    assert all(set(places) == {"socket", "softnet", "nic"} for places in said["dropped"].values())
-    assert "raw_mb_per_s" not in said
+    assert all(set(places) == {"socket", "softnet", "nic", "qdisc"} for places in said["dropped"].values())
+    assert said["raw_mb_per_s"] > 10 and said["limit_mb_per_s"] > 10 and 0 < said["ratio_to_raw"] < 10
     assert 0 < said["ratio_to_line"] == pytest.approx(said["delivered_mb_per_s"] * 8 / 10_000, abs=0.001)
 
 
@@ -47,19 +47,11 @@ def test_latency_between_two_hosts(network):
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     assert 0 < said["latency_us"]["p50"] <= said["latency_us"]["p99"] and said["cores"] is None
-
-
-@netns
-def test_what_the_socket_of_a_host_drops_is_named_there(network):
-    here = network[0]
-    before = json.loads(here.run(sys.executable, "-c", DROPS))
-    here.run(sys.executable, "-c", OVERFLOW)
-    after = json.loads(here.run(sys.executable, "-c", DROPS))
-    assert after["socket"] > before["socket"] and after["nic"] == before["nic"]
+    assert 0 < said["raw_latency_us"]["p50"] <= said["raw_latency_us"]["p99"]
 
 
 DROPS = "import json; from seqcast.perf.hosts import drops; print(json.dumps(drops('eth0')))"
-OVERFLOW = """
+FULL_SOCKET = """
 import socket
 full = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 full.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -67,6 +59,51 @@ full.bind(("127.0.0.1", 0))
 for _ in range(100):
     full.sendto(bytes(1000), full.getsockname())
 """
+FULL_QUEUE = """
+import socket, subprocess
+subprocess.run("tc qdisc add dev eth0 root tbf rate 8kbit burst 1600 limit 3200".split(), check=True)
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+    sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("10.99.0.1"))
+    for _ in range(50):
+        sender.sendto(bytes(1000), ("239.1.2.3", 9))
+"""
+
+
+@netns
+@pytest.mark.parametrize(("place", "fault"), [("socket", FULL_SOCKET), ("qdisc", FULL_QUEUE)])
+def test_what_a_host_drops_is_named_at_its_place_and_at_no_other(network, place, fault):
+    here = network[0]
+    try:
+        before = json.loads(here.run(sys.executable, "-c", DROPS))
+        here.run(sys.executable, "-c", fault)
+        after = json.loads(here.run(sys.executable, "-c", DROPS))
+    finally:
+        if place == "qdisc":
+            here.run("tc", "qdisc", "delete", "dev", "eth0", "root")
+    more = {each: after[each] - before[each] for each in after}
+    softnet = more.pop("softnet")  # of the whole machine, not of one namespace
+    assert more[place] >= 20 and softnet >= 0 and not any(more[each] for each in more if each != place), more
+
+
+@netns
+def test_what_the_bridge_between_hosts_drops_is_named_as_lost_between_them(network):
+    bridge = Place(("ip", "netns", "exec", network[0].bridge), "", "")
+    ports = ", ".join(place.port for place in network[:2])
+    rules = (
+        "add table netdev lossy; "
+        f"add chain netdev lossy in {{ type filter hook ingress devices = {{ {ports} }} priority 0; }}; "
+        "add rule netdev lossy in meta protocol ip udp length > 200 numgen random mod 100 < 2 counter drop"
+    )
+    bridge.run("nft", rules)
+    try:
+        done = perf(network, "--interface", "eth0", "--seconds", "0.2", "--pairs", "1")
+    finally:
+        bridge.run("nft", "delete table netdev lossy")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["dropped_between"] > 5 and said["lost"] == 0
+    assert sum(places["qdisc"] + places["nic"] for places in said["dropped"].values()) == 0
+    assert "raw_mb_per_s" not in said and "so there is no baseline" in done.stderr
 
 
 @netns

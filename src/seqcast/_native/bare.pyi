@@ -11,6 +11,8 @@ from seqcast._native.driver import Receiver
 from seqcast._native.engine import Batch
 
 SHARED_BYTES: int
+READY_AT: int
+READY_STRIDE: int
 RECEIVERS_MAX: int
 
 class Result(TypedDict):
@@ -28,6 +30,7 @@ class Settings:
         interface: str,
         port: int,
         limit: bool = False,
+        apart: bool = False,
         packet_bytes: int = 1472,
         segments: int = 1,
         gro: bool = False,

@@ -35,6 +35,7 @@ cdef extern from "hash/crc32c.h" nogil:
 
 
 cdef extern from "bare/bare.h" nogil:
+    const int SC_BARE_READY_AT
     const int SC_BARE_SHARED_BYTES
     const int SC_BARE_RECEIVERS_MAX
     const int SC_BARE_UNSUPPORTED
@@ -44,6 +45,7 @@ cdef extern from "bare/bare.h" nogil:
         const char *interface_address
         uint16_t port
         int limit
+        int apart
         uint32_t packet_bytes
         uint32_t segments
         int gro
@@ -83,6 +85,8 @@ cdef extern from "bare/numbers.h" nogil:
 
 
 SHARED_BYTES = SC_BARE_SHARED_BYTES
+READY_AT = SC_BARE_READY_AT
+READY_STRIDE = 64
 RECEIVERS_MAX = SC_BARE_RECEIVERS_MAX
 
 
@@ -110,7 +114,7 @@ cdef class Settings:
     cdef bytes group, interface
 
     def __init__(
-        self, *, str group, str interface, int port, bint limit=False, packet_bytes=1472, segments=1, bint gro=False,
+        self, *, str group, str interface, int port, bint limit=False, bint apart=False, packet_bytes=1472, segments=1, bint gro=False,
         message_bytes=1024, receivers=1, window_bytes=2 << 20, ring_bytes=8 << 20, socket_bytes=4 << 20,
     ):
         self.group = group.encode()
@@ -119,6 +123,7 @@ cdef class Settings:
         self.c.interface_address = self.interface
         self.c.port = port
         self.c.limit = limit
+        self.c.apart = apart
         self.c.packet_bytes = packet_bytes
         self.c.segments = segments
         self.c.gro = gro

@@ -25,7 +25,8 @@ LATENCY_SIZE_MAX = 65000
 DESCRIPTION = """throughput and latency, beside the raw limit measured in the same run
 
 Each member is a process of its own. Each pair of runs compares a seqcast group with two baselines in plain C that send
-the same packets on the same path: "raw" has no protocol, only a credit counter in shared memory; "limit" has the same
+the same packets on the same path: "raw" has no protocol, only a credit counter in shared memory (across hosts:
+datagrams); "limit" has the same
 credit window and acks, a CRC32C on both sides, one copy in and one copy out. Figures are medians over the pairs, with
 the minimum and maximum beside them. Two paths are measured: loopback, inside one kernel, and, where network namespaces
 can be created, one on which every packet crosses on its own, as on a real network.
@@ -43,8 +44,9 @@ figures of --json:
   ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages
   delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip),
   and with --kind aio recv_latency_us and ratio_to_recv, of the same without asyncio;
-  with --hosts hosts, dropped (datagrams that each host dropped at full sockets, in softnet and at the card) and
-  ratio_to_line (payload, of the slowest card);
+  with --hosts hosts, dropped (datagrams that each host dropped at full sockets, in softnet, at the card and in queues
+  before it), dropped_between (packets repeated that no host has dropped) and ratio_to_line (payload, of the slowest
+  card);
   other_paths: the same figures on the other paths
 """
 
@@ -96,8 +98,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--hosts",
         metavar="HOST,...",
         default="",
-        help="instead of a path: members on these hosts, one on each (or --members, in turn); without baselines, whose "
-        "credit is in shared memory; with --interface on that interface of each host",
+        help="instead of a path: members on these hosts, one on each (or --members, in turn), beside plain C on the "
+        "same hosts, with credit by datagrams in both baselines; with --interface on that interface of each host",
     )
     parser.add_argument(
         "--via",

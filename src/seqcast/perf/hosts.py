@@ -10,15 +10,19 @@ import contextlib
 import os
 import platform
 import shlex
+import socket
+import struct
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path as File
 from typing import Any
 
-from seqcast.perf.paths import PathError, Place
+from seqcast.perf.paths import DATAGRAM_MAX, SEGMENTS_MAX, Path, PathError, Place
 
 VIA = "ssh -T {host}"
+RTM_NEWQDISC, RTM_GETQDISC, NLM_F_REQUEST, NLM_F_DUMP, TC_H_ROOT, TCA_STATS = 36, 38, 1, 0x300, 0xFFFFFFFF, 3
 NIC = ("rx_dropped", "rx_missed_errors", "rx_fifo_errors", "tx_dropped")
 
 
@@ -49,6 +53,13 @@ def places(hosts: Sequence[str], via: str, python: str, members: int, interface:
     )
 
 
+def as_used(path: Path, used: Mapping[str, Any]) -> Path:
+    """The path with the sizes that a group used on it."""
+    packet = int(used["packet_bytes"])
+    segments = min(SEGMENTS_MAX, DATAGRAM_MAX // packet) if used["gso"] else 1
+    return replace(path, packet_bytes=packet, segments=segments, gro=bool(used["gro"]) and segments > 1)
+
+
 def about(interface: str) -> dict[str, Any]:
     """What a worker says of itself and its host, when it has started."""
     from seqcast.core.frames.joining import PROTOCOL_VERSION
@@ -75,8 +86,8 @@ def check(host: str, said: Mapping[str, Any]) -> None:
 
 def drops(interface: str) -> dict[str, int]:
     """Datagrams that this host has dropped since it was booted: at full receive buffers of sockets, in the kernel
-    before them (softnet), and at the card (nic)."""
-    found = {"socket": 0, "softnet": 0, "nic": 0}
+    before them (softnet), at the card (nic), and before it, in queues of all its interfaces (qdisc)."""
+    found = {"socket": 0, "softnet": 0, "nic": 0, "qdisc": 0}
     with contextlib.suppress(OSError, ValueError, IndexError):
         rows = [
             line.split() for line in File("/proc/net/snmp").read_text("ascii").splitlines() if line.startswith("Udp:")
@@ -87,7 +98,47 @@ def drops(interface: str) -> dict[str, int]:
         found["softnet"] = sum(int(line.split()[1], 16) for line in lines)
     if interface:
         found["nic"] = sum(_number(File("/sys/class/net") / interface / "statistics" / name) for name in NIC)
+    with contextlib.suppress(OSError, AttributeError, struct.error):
+        found["qdisc"] = sum(_qdiscs())
     return found
+
+
+def _qdiscs() -> Iterator[int]:
+    """Packets dropped by the queue of each interface, as rtnetlink(7) tells."""
+    ask = struct.pack("=IHHII", 36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20)
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
+        kernel.settimeout(1.0)
+        kernel.send(ask)
+        while True:
+            data = kernel.recv(1 << 16)
+            while len(data) >= 16:
+                length, kind = struct.unpack_from("=IH", data)
+                if kind != RTM_NEWQDISC:
+                    return  # the end, or an error
+                (parent,) = struct.unpack_from("=I", data, 16 + 12)
+                if parent == TC_H_ROOT:  # it counts what those below it drop
+                    yield _dropped(data[36:length])
+                data = data[(length + 3) & ~3 :]
+
+
+def _dropped(attributes: bytes) -> int:
+    while len(attributes) >= 4:
+        length, kind = struct.unpack_from("=HH", attributes)
+        if kind == TCA_STATS:
+            return int(struct.unpack_from("=QII", attributes, 4)[2])
+        attributes = attributes[max(4, (length + 3) & ~3) :]
+    return 0
+
+
+def address(interface: str, group: str) -> str:
+    """The IPv4 address of an interface; ``interface`` "": of the one that the system chooses for ``group``."""
+    from seqcast.net.interface import ipv4_of
+
+    if interface:
+        return ipv4_of(interface)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        asked.connect((group, 9))
+        return str(asked.getsockname()[0])
 
 
 def _number(path: File) -> int:

@@ -74,8 +74,8 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
 
 
 def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What is known of several hosts: each with its machine and its drops, and the part of the slowest line that the
-    payload takes."""
+    """What is known of several hosts: each with its machine and its drops, how many packets had to be repeated that no
+    host has dropped, and the part of the slowest line that the payload takes."""
     said: Mapping[str, Mapping[str, Any]] = runs[0]["hosts"]
     speeds = [each["speed_mbit"] for each in said.values() if each["speed_mbit"]]
     line = min(speeds) / 8 if len(speeds) == len(said) else 0.0  # MB/s
@@ -84,7 +84,10 @@ def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         host: {place: sum(int(run["dropped"][host][place]) for run in runs) for place in runs[0]["dropped"][host]}
         for host in said
     }
+    known = sum(n for places in dropped.values() for n in places.values())
+    between = max(0, sum(int(run["retransmitted_packets"]) for run in runs) - known)
     found: dict[str, Any] = {"hosts": {host: each["machine"] for host, each in said.items()}, "dropped": dropped}
+    found["dropped_between"] = between
     return found | ({"ratio_to_line": median(ratios)} if line else {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -122,7 +123,7 @@ def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[
         "ring_bytes": max(window_bytes, 1 << 20),
     }
     for _ in range(BARE_TRIES):  # no retransmission: a run with losses does not count
-        done = _bare_run(path, settings, load.seconds)
+        done = (_bare_apart if path.places[0].host else _bare_run)(path, settings, load.seconds)
         if not done[0]["lost"] and not any(answer["corrupt"] for answer in done[1:]):
             return done
     raise RunFailed(f"the bare baseline lost {done[0]['lost']} bytes in the last of {BARE_TRIES} tries")
@@ -143,6 +144,26 @@ def _bare_run(path: Path, settings: dict[str, Any], seconds: float) -> list[dict
             processes.start(place, task, [shared.fileno()])
         everyone(processes.all, "ready", START_S)
         return everyone(processes.all, "done", START_S + seconds)
+
+
+def _bare_apart(path: Path, settings: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
+    """The same on several hosts, whose processes share no memory: this one tells them when to begin and to end."""
+    with Processes() as processes:
+        for index in range(1, settings["receivers"] + 1):
+            place = path.places[index]
+            task = {"role": "receive", "index": index - 1, "settings": {**settings, "interface": place.interface}}
+            processes.start(place, task)
+        receivers = list(processes.all)
+        everyone(receivers, "ready", START_S)
+        time.sleep(WARM_S)  # switches learn who receives
+        place = path.places[0]
+        task = {"role": "send", "warm_ns": int(WARM_S * 1e9), "measure_ns": int(seconds * 1e9)}
+        sender = processes.start(place, task | {"settings": {**settings, "interface": place.interface}})
+        sender.expect("ready", START_S)
+        sent = sender.expect("done", START_S + seconds)
+        for process in receivers:
+            process.tell(over=True)
+        return [sent, *everyone(receivers, "done", START_S)]
 
 
 def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = None) -> dict[str, Any]:
@@ -253,6 +274,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "rss_mb": max(answer["rss_mb"] for answer in done),
         "rss_rest_mb": max(answer["rss_mb"] for answer in ready),
         "window_bytes": ready[0]["counters"]["window_bytes"],
+        "path": ready[0]["path"],
     }
 
 
@@ -264,13 +286,14 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
     from seqcast._native import bare
 
     settings = {"group": GROUP_ADDRESS, "port": port(2), "message_bytes": latency.size}
+    apart = bool(path.places[0].host)
     with shared_memory(bare.SHARED_BYTES) as shared, Processes() as processes:
         for index, role in enumerate(("pong", "ping")):
             place = path.places[index]
             task = {
                 "role": role,
-                "settings": {**settings, "interface": place.address},
-                "shared_fd": shared.fileno(),
+                "settings": {**settings, "interface": place.interface if apart else place.address},
+                **({} if apart else {"shared_fd": shared.fileno()}),
                 "spin": latency.spin,
                 "rounds": latency.rounds,
                 "warm_rounds": WARM_ROUNDS,
@@ -278,8 +301,11 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
             }
             processes.start(place, task, [shared.fileno()])
         everyone(processes.all, "ready", START_S)
-        done = everyone(processes.all, "done", START_S + latency.rounds / 1e3)
-    return {key: done[1][key] for key in ("p50", "p99", "p999")}
+        pong, ping = processes.all
+        done = ping.expect("done", START_S + latency.rounds / 1e3)
+        pong.tell(over=True)
+        pong.expect("done", START_S)
+    return {key: done[key] for key in ("p50", "p99", "p999")}
 
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:

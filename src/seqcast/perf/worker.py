@@ -110,21 +110,49 @@ def bare(task: dict[str, Any]) -> None:
     from seqcast._native import bare as kernel
 
     pin(task.get("core"))
-    with mmap.mmap(task["shared_fd"], kernel.SHARED_BYTES) as shared:
-        settings = kernel.Settings(**task["settings"])
-        say("ready")
+    apart, role = "shared_fd" not in task, task["role"]
+    with mmap.mmap(-1 if apart else task["shared_fd"], kernel.SHARED_BYTES) as shared:
+        given = task["settings"]
+        if apart:
+            given = {**given, "interface": hosts.address(given["interface"], given["group"])}
+        settings = kernel.Settings(**given, apart=apart)
+        if apart:
+            threading.Thread(target=stand_in, args=(task, shared), daemon=True).start()
+        if not apart or role != "receive":
+            say("ready")
         spin, start = task.get("spin", False), usage()
-        if task["role"] == "send":
+        if role == "send":
             sent = kernel.send(settings, shared, warm_ns=task["warm_ns"], measure_ns=task["measure_ns"])
             say("done", **sent, **usage_since(start))
-        elif task["role"] == "receive":
+        elif role == "receive":
             say("done", **kernel.receive(settings, shared, index=task["index"]), **usage_since(start))
-        elif task["role"] == "ping":
+        elif role == "ping":
             trips = kernel.ping(settings, shared, spin=spin, warm_rounds=task["warm_rounds"], rounds=task["rounds"])
             say("done", **halves(trips))
         else:
             kernel.pong(settings, shared, spin=spin)
             say("done")
+
+
+def stand_in(task: dict[str, Any], shared: mmap.mmap) -> None:
+    """Sets the flags that processes of several hosts cannot share: the controller starts the sender when the receivers
+    are ready, and tells them when it is over."""
+    from seqcast._native.bare import READY_AT, READY_STRIDE
+
+    one = (1).to_bytes(4, sys.byteorder)
+    if task["role"] == "send":
+        for index in range(task["settings"]["receivers"]):
+            at = READY_AT + index * READY_STRIDE
+            shared[at : at + 4] = one
+        return
+    if task["role"] == "receive":
+        at = READY_AT + task["index"] * READY_STRIDE
+        while shared[at : at + 4] != one:
+            time.sleep(0.001)
+        say("ready")
+    sys.stdin.readline()  # that it is over, or that the controller is gone
+    with contextlib.suppress(ValueError):  # it has ended already
+        shared[0:4] = one
 
 
 def halves(round_trips_ns: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, float]:
@@ -151,6 +179,11 @@ def join(task: dict[str, Any], commands: Commands, **settings: Any) -> Any:
         commands.poll()
         time.sleep(0.005)
     return group
+
+
+def path_of(group: Any) -> dict[str, Any]:
+    """How the group's datagrams travel, for the baselines to do the same."""
+    return {name: group.path[name] for name in ("packet_bytes", "gso", "gro")}
 
 
 class Start(NamedTuple):
@@ -207,7 +240,7 @@ def one_run(task: dict[str, Any], commands: Commands) -> None:
     check = Check(task["size"])
     sent = 0
     try:
-        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        say("ready", rss_mb=resident_mb(), counters=group.counters(), path=path_of(group))
         seconds = commands.next()["seconds"]
         start = begin(group)
         if task["sends"]:
@@ -255,7 +288,7 @@ def plain(task: dict[str, Any]) -> None:
     tally = Tally(task["size"])
     receiver = threading.Thread(target=tally.take, args=(group,), daemon=True)
     try:
-        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        say("ready", rss_mb=resident_mb(), counters=group.counters(), path=path_of(group))
         seconds = commands.next()["seconds"]
         start = begin(group)
         if task["sends"]:
@@ -286,7 +319,7 @@ async def aio(task: dict[str, Any]) -> None:
     leave_when_parent_ends(group.sync, commands)
     tally = Tally(task["size"])
     async with group:
-        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        say("ready", rss_mb=resident_mb(), counters=group.counters(), path=path_of(group.sync))
         seconds = (await asyncio.to_thread(commands.next))["seconds"]
         start = begin(group)
         receiver = asyncio.create_task(tally.take_async(group))
