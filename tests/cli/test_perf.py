@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+import queue
 import signal
 import subprocess
 import sys
@@ -561,3 +562,95 @@ def test_ctrl_c_ends_all_members():
     for pid in members:
         with pytest.raises(PathError):
             call("ps", "-o", "pid=", "-p", pid)
+
+
+def test_at_a_fixed_rate_a_stall_counts_for_all_that_it_delays(monkeypatch):
+    class Group:
+        """Answers at once, but for one question that it takes 200 ms over."""
+
+        view = None
+
+        def __init__(self):
+            self.sent, self.answers = 0, queue.SimpleQueue()
+
+        def send(self, payload):
+            self.sent += 1
+            if self.sent == 50:
+                time.sleep(0.2)
+            self.answers.put(payload)
+
+        def send_many(self, payloads):
+            assert not payloads
+
+        def counters(self):
+            return {}
+
+        def leave(self):
+            self.answers.put(None)
+
+        def __iter__(self):
+            while (payload := self.answers.get()) is not None:
+                yield SimpleNamespace(payload=payload)
+
+    said = {}
+    monkeypatch.setattr(worker, "join", lambda task, commands, **more: Group())
+    monkeypatch.setattr(worker, "say", lambda event, **values: said.update({event: values}))
+    monkeypatch.setattr(worker, "Watch", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(worker, "Commands", lambda: SimpleNamespace(next=lambda: {}))
+    worker.latency_at_rate({"rate": 1000, "rounds": 500, "warm_rounds": 10, "size": 8})
+    assert said["done"]["p99"] > 70_000, "each of 200 questions was late, up to 200 ms; half a trip in us"
+    assert said["done"]["p50"] < 50_000
+
+
+MATRIX = ["perf", "--matrix", "sizes=64,1024:orders=fifo,total", "--path", "loopback", "--pairs", "1"]
+
+
+def test_a_matrix_that_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatch, capsys):
+    measured, out = [], str(tmp_path / "figures.jsonl")
+
+    def measure(arguments):
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append((arguments.size, arguments.order, arguments.members))
+        return [{"path": "loopback", "size": arguments.size, "lost": 0, "wrong": 0}]
+
+    monkeypatch.setattr(command, "measure", measure)
+    with pytest.raises(KeyboardInterrupt):
+        command.main(command.parse([*MATRIX[1:], "--out", out]))
+    assert measured == [(64, "fifo", 4), (64, "total", 4)]
+    done, measured[:] = list(measured), []
+    assert command.main(command.parse([*MATRIX[1:], "--out", out, "--json"])) == 0
+    assert measured == [(1024, "fifo", 4), (1024, "total", 4)] and done
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["combination"] for row in rows] == [
+        {"size": size, "order": order} for size in (64, 1024) for order in ("fifo", "total")
+    ]
+    assert len((tmp_path / "figures.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--matrix", "sizes=64"], "--matrix and --out need each other"),
+        (["--matrix", "speeds=1", "--out", "x"], "'speeds=1' is none of"),
+        (["--matrix", "sizes=1:sizes=2", "--out", "x"], "each at most once"),
+        (["--matrix", "sizes=a", "--out", "x"], "sizes are numbers"),
+        (["--matrix", "orders=best", "--out", "x"], "orders are of"),
+        (["--matrix", "members=1", "--out", "x"], "--members must be from 2"),
+        (["--rate", "5"], "need --latency"),
+        (["--latency", "--rate", "0x"], "invalid int"),
+        (["--latency", "--rate", "-1"], "--rate must be from 1"),
+        (["--latency", "--kind", "aio", "--rate", "10"], "with plain loops"),
+    ],
+)
+def test_mistakes_in_a_matrix_or_a_rate_are_named(options, says, capsys):
+    with pytest.raises(SystemExit) as error:
+        command.parse(options)
+    assert error.value.code == 2 and says in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_matrix_is_named(tmp_path, capsys):
+    other = tmp_path / "other"
+    other.write_text("[1]\n")
+    assert command.main(command.parse([*MATRIX[1:], "--out", str(other)])) == 2
+    assert "is no file of --matrix" in capsys.readouterr().err

@@ -50,6 +50,15 @@ def test_latency_between_two_hosts(network):
     assert 0 < said["raw_latency_us"]["p50"] <= said["raw_latency_us"]["p99"]
 
 
+@netns
+def test_latency_at_a_fixed_rate_between_two_hosts(network):
+    done = perf(network, "--latency", "--rate", "500", "--rounds", "400", "--pairs", "1")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert 0 < said["latency_us"]["p50"] <= said["latency_us"]["p999"] and said["rate"] == 500
+    assert "raw_latency_us" not in said
+
+
 DROPS = "import json; from seqcast.perf.hosts import drops; print(json.dumps(drops('eth0')))"
 FULL_SOCKET = """
 import socket

@@ -124,6 +124,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--latency", action="store_true", help="measure latency instead: a ping-pong between two members"
     )
+    parser.add_argument(
+        "--rate",
+        type=int,
+        default=0,
+        metavar="N",
+        help="with --latency: N questions per second, whatever becomes of the answers; a round trip begins when its "
+        "question should have been sent, so that a stall counts for all that it delays",
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="round trips of the ping-pong (5000 for each second)")
     parser.add_argument(
         "--wait", choices=("blocking", "spinning"), default="blocking", help="how the ping-pong waits (%(default)s)"
@@ -134,6 +142,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="different",
         help="cores that the two sides of the ping-pong run on; any: the kernel chooses (%(default)s)",
     )
+    parser.add_argument(
+        "--matrix",
+        metavar="AXES",
+        default="",
+        help="measure each combination, such as sizes=64,1024:orders=fifo,total:members=2,3; "
+        "those that --out has already are not measured again",
+    )
+    parser.add_argument("--out", metavar="FILE", default="", help="with --matrix: a line of JSON for each combination")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     arguments = parser.parse_args(argv)
     check(parser, arguments)
@@ -160,8 +176,8 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         check_latency(parser, arguments)
     elif arguments.kind == "c":
         parser.error("--kind c is a ping-pong: it needs --latency")
-    elif arguments.rounds is not None:
-        parser.error("--rounds needs --latency")
+    elif arguments.rounds is not None or arguments.rate:
+        parser.error("--rounds and --rate need --latency")
     if not 2 <= arguments.members <= MEMBERS_MAX:
         parser.error(f"--members must be from 2 to {MEMBERS_MAX}")
     if not 1 <= arguments.senders <= arguments.members:
@@ -174,6 +190,23 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
         parser.error("--loss must be more than 0 and at most 50 percent")
     check_place(parser, arguments)
     check_journal(parser, arguments)
+    check_matrix(parser, arguments)
+
+
+def check_matrix(parser: Parser, arguments: argparse.Namespace) -> None:
+    """The same for a matrix, of which each combination must be in bounds."""
+    from seqcast.perf.matrix import combinations
+
+    if bool(arguments.matrix) != bool(arguments.out):
+        parser.error("--matrix and --out need each other")
+    if not arguments.matrix:
+        return
+    try:
+        wanted = list(combinations(arguments.matrix))
+    except ValueError as error:
+        parser.error(f"--matrix: {error}")
+    for combination in wanted:
+        check(parser, argparse.Namespace(**{**vars(arguments), **dict(combination), "matrix": "", "out": ""}))
 
 
 def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
@@ -193,8 +226,10 @@ def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:
     for name in ("senders", "loss", "journal"):
         if getattr(arguments, name) != parser.get_default(name):
             parser.error(f"--latency runs a ping-pong between two members: leave --{name} out")
+    if arguments.rate and (not 1 <= arguments.rate <= 1_000_000 or arguments.kind != "plain"):
+        parser.error("--rate must be from 1 to 1000000, with plain loops")
     if arguments.rounds is None:
-        arguments.rounds = max(1, int(arguments.seconds * 5000))
+        arguments.rounds = max(1, int(arguments.seconds * (arguments.rate or 5000)))
     if not 1 <= arguments.rounds <= 10_000_000:
         parser.error("--rounds must be from 1 to 10000000")
     cores = usable_cores()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from seqcast.errors import SeqcastError
-from seqcast.perf import hosts, report
+from seqcast.perf import hosts, matrix, report
 from seqcast.perf.arguments import parse as parse
 from seqcast.perf.arguments import pinned, settings
 from seqcast.perf.paths import Path, PathError, dropping, on_interface, open_path, why_no_namespaces
@@ -35,6 +35,8 @@ def main(arguments: argparse.Namespace) -> int:
         return 2
     stop = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
+        if arguments.matrix:
+            return of_matrix(arguments)
         results = measure(arguments)
     except PathError as error:
         print(f"seqcast perf: {error}", file=sys.stderr)
@@ -44,6 +46,23 @@ def main(arguments: argparse.Namespace) -> int:
         return 1
     finally:
         signal.signal(signal.SIGTERM, stop)
+    return shown(arguments, results)
+
+
+def of_matrix(arguments: argparse.Namespace) -> int:
+    """Runs each combination of ``--matrix`` that is not measured yet; returns the exit status."""
+    rows = matrix.run(arguments, measure)
+    if arguments.json:
+        print(json.dumps(rows))
+        return max(status(row["results"]) for row in rows)
+    statuses = [
+        shown(argparse.Namespace(**{**vars(arguments), **row["combination"]}), row["results"]) for row in rows
+    ]
+    return max(statuses)
+
+
+def shown(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> int:
+    """Prints figures; returns the exit status."""
     if arguments.json:
         print(json.dumps({**results[0], "other_paths": results[1:]}))
     else:
@@ -54,6 +73,11 @@ def main(arguments: argparse.Namespace) -> int:
             print(f"{host}: {results[0]['hosts'][host]}; dropped: {lost or 'nothing'}")
         if between := results[0].get("dropped_between"):
             print(f"about {between:,} packets were repeated that no host has dropped: lost between the hosts, or late")
+    return status(results)
+
+
+def status(results: list[dict[str, Any]]) -> int:
+    """1 if messages are missing."""
     faults = ("lost", "wrong", "journal_missing")
     return 1 if any(result.get(key) for result in results for key in faults) else 0
 
@@ -65,7 +89,8 @@ def heading(arguments: argparse.Namespace) -> str:
         where = f"on cores {cores[0]} and {cores[1]}" if cores else "not pinned to cores"
         loops = {"aio": ", in asyncio", "c": ", in C"}.get(arguments.kind, "")
         members = "two members" if arguments.members == 2 else f"two of {arguments.members} members"
-        what = f"ping-pong between {members}{loops}, {arguments.size} bytes, {arguments.wait}, {where}"
+        rate = f" at {arguments.rate:,} messages/s" if arguments.rate else ""
+        what = f"ping-pong{rate} between {members}{loops}, {arguments.size} bytes, {arguments.wait}, {where}"
     else:
         what = (
             f"{arguments.members} members, {arguments.senders} sending, messages of {arguments.size} bytes, "
@@ -184,6 +209,7 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         cores,
         settings(arguments),
         arguments.members,
+        arguments.rate,
     )
     raw, runs, recv = [], [], []
     for pair in range(1, arguments.pairs + 1):
@@ -192,8 +218,9 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         if arguments.kind == "aio":
             recv.append(group_latency(path, replace(latency, kind="plain"), cluster(f"{path.name}-recv", pair)))
             progress(path, pair, arguments, "the same without asyncio", recv[-1]["p50"])
-        raw.append(bare_latency(path, latency))
-        progress(path, pair, arguments, "raw", raw[-1]["p50"])
+        if not arguments.rate:
+            raw.append(bare_latency(path, latency))
+            progress(path, pair, arguments, "raw", raw[-1]["p50"])
     return {
         "members": arguments.members,
         "size": arguments.size,
@@ -201,6 +228,7 @@ def measure_latency(arguments: argparse.Namespace, path: Path) -> dict[str, Any]
         "rounds": arguments.rounds,
         "kind": arguments.kind,
         "wait": arguments.wait,
+        "rate": arguments.rate,
         "cores": list(latency.cores) if latency.cores else None,
         "path": path.name,
         **report.latency(raw, runs, recv),

@@ -69,6 +69,7 @@ class Latency:
         kind: how both members send and receive, a key of PING_PONGS.
         cores: of the two members; None: not pinned.
         settings: more of ``seqcast.join``, by name.
+        rate: questions per second, whatever becomes of the answers; 0: each follows the answer to the one before.
         members: of the group. Those beyond two only listen: they join first, so that neither side is the sequencer.
     """
 
@@ -80,6 +81,7 @@ class Latency:
     cores: tuple[int, int] | None
     settings: Mapping[str, Any] = field(default_factory=dict)
     members: int = 2
+    rate: int = 0
 
 
 def port(offset: int = 0) -> int:
@@ -311,6 +313,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
     """The same for two members of a seqcast group."""
     listeners = latency.members - 2
+    asks = "latency_at_rate" if latency.rate else PING_PONGS[latency.kind]
     with Processes() as processes:
         for number in range(latency.members):
             place, index = path.places[number], number - listeners
@@ -318,7 +321,8 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
             if latency.spin:
                 settings["latency"] = True
             task = {
-                "role": "listener" if index < 0 else PING_PONGS[latency.kind],
+                "role": "listener" if index < 0 else asks if index == 0 else PING_PONGS[latency.kind],
+                "rate": latency.rate,
                 "name": f"member-{number}",
                 "cluster": cluster,
                 "members": latency.members,
@@ -333,7 +337,7 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
         everyone(processes.all, "ready", START_S)
         asker = processes.all[listeners]
         asker.tell(go=True)
-        done = asker.expect("done", START_S + latency.rounds / 1e3)
+        done = asker.expect("done", START_S + latency.rounds / (latency.rate or 1e3))
     return {key: done[key] for key in ("p50", "p99", "p999")}
 
 

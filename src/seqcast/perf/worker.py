@@ -27,6 +27,8 @@ from seqcast.perf import hosts
 from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import SLICE_S, BatchSource, Check
 
+NAP_NS = 100_000
+"""A sleep may end so much later than it should."""
 QUIET_S = 10.0
 """After this long without a message a receiver counts the rest as lost, s."""
 
@@ -451,6 +453,50 @@ def latency(task: dict[str, Any]) -> None:
         group.leave()
 
 
+def latency_at_rate(task: dict[str, Any]) -> None:
+    """The side that asks, at a fixed rate: each round trip begins when its question should have been sent, so that a
+    stall counts for all that it delayed, and not once (coordinated omission)."""
+    commands = Commands()
+    group = join(task, commands, deliver_own=False)
+    every_ns, first = 1e9 / task["rate"], -task["warm_rounds"]
+    trips = np.zeros(task["rounds"], dtype=np.int64)
+    came = 0
+    try:
+        say("ready", rss_mb=resident_mb(), counters=group.counters())
+        commands.next()
+        begun_ns = time.perf_counter_ns() - int(first * every_ns)
+
+        def answers() -> None:
+            nonlocal came
+            for message in group:
+                number = int.from_bytes(message.payload[:8], "little", signed=True)
+                if number >= 0:
+                    trips[number] = time.perf_counter_ns() - begun_ns - int(number * every_ns)
+                came += 1
+
+        threading.Thread(target=answers, daemon=True).start()
+        rest = bytes(task["size"] - 8)
+        with Watch(group, commands, lambda: came):
+            for number in range(first, len(trips)):
+                until(begun_ns + int(number * every_ns))
+                group.send(number.to_bytes(8, "little", signed=True) + rest)
+            while came < len(trips) - first:
+                group.send_many([])  # raises once the group is left
+                time.sleep(SLICE_S / 4)
+        say("done", **halves(trips), counters=group.counters())
+        with contextlib.suppress(SystemExit):
+            commands.next()
+    finally:
+        group.leave()
+
+
+def until(ns: int) -> None:
+    """Sleeps until this time of the performance counter; the last moment is waited for without sleeping."""
+    while (left := ns - time.perf_counter_ns()) > 0:
+        if left > NAP_NS:
+            time.sleep((left - NAP_NS) / 1e9)
+
+
 def latency_c(task: dict[str, Any]) -> None:
     """The same in C, by the table of functions."""
     from seqcast._native.bare import table_ping, table_pong
@@ -524,7 +570,7 @@ def main() -> int:
         roles: dict[str, Callable[[dict[str, Any]], None]] = {
             "member": member, "plain": plain, "aio": lambda task: asyncio.run(aio(task)),
             "latency": latency, "latency_c": latency_c, "latency_aio": lambda task: asyncio.run(latency_aio(task)),
-            "listener": listener,
+            "listener": listener, "latency_at_rate": latency_at_rate,
         }  # fmt: skip
         roles.get(task["role"], bare)(task)
     except (SeqcastError, OSError, NotImplementedError) as error:

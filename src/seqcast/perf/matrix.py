@@ -1,0 +1,78 @@
+"""Many measurements by one command: each combination of some options, written to a file as soon as it is measured."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path as File
+from typing import Any
+
+from seqcast.perf.paths import PathError
+from seqcast.types import ORDERS
+
+AXES = {"sizes": "size", "orders": "order", "members": "members"}
+"""Axis of ``--matrix`` -> the option that it varies."""
+Combination = tuple[tuple[str, Any], ...]
+
+
+def combinations(text: str) -> Iterator[Combination]:
+    """The combinations of ``sizes=64,1024:orders=fifo,total``, the last axis changing fastest.
+
+    Raises:
+        ValueError: the text is no such thing.
+    """
+    axes: dict[str, list[Any]] = {}
+    for part in text.split(":"):
+        axis, _, values = part.partition("=")
+        if axis not in AXES or axis in axes or not values:
+            raise ValueError(f"{part!r} is none of {', '.join(f'{each}=...' for each in AXES)}, each at most once")
+        axes[axis] = [_value(axis, value) for value in values.split(",")]
+    for chosen in itertools.product(*axes.values()):
+        yield tuple(zip((AXES[axis] for axis in axes), chosen, strict=True))
+
+
+def _value(axis: str, text: str) -> Any:
+    if axis in ("sizes", "members"):
+        if not text.isdecimal():
+            raise ValueError(f"{axis} are numbers, not {text!r}")
+        return int(text)
+    if text not in ORDERS:
+        raise ValueError(f"orders are of {', '.join(ORDERS)}, not {text!r}")
+    return text
+
+
+def run(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace], list[dict[str, Any]]]) -> list[Any]:
+    """Measures each combination that the file does not have yet, and returns all.
+
+    Raises:
+        PathError: the file cannot be read or written, or has a line of something else.
+    """
+    file = File(arguments.out)
+    try:
+        lines = file.read_text("utf-8").splitlines() if file.exists() else []
+        done = {_key(row["combination"].items()): row for row in map(json.loads, lines)}
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        raise PathError(f"{file} is no file of --matrix: {error}") from None
+    wanted = list(combinations(arguments.matrix))
+    rows = []
+    for number, combination in enumerate(wanted, 1):
+        words = ", ".join(f"{name} {value}" for name, value in combination)
+        if _key(combination) not in done:
+            print(f"{number} of {len(wanted)}: {words}", file=sys.stderr, flush=True)
+            results = measure(argparse.Namespace(**{**vars(arguments), **dict(combination)}))
+            row = {"combination": dict(combination), "results": results}
+            try:
+                with file.open("a", encoding="utf-8") as out:
+                    out.write(json.dumps(row) + "\n")
+            except OSError as error:
+                raise PathError(f"{file} cannot be written: {error}") from None
+            done[_key(combination)] = row
+        rows.append(done[_key(combination)])
+    return rows
+
+
+def _key(combination: Any) -> str:
+    return json.dumps(sorted(combination))
