@@ -596,7 +596,7 @@ def test_at_a_fixed_rate_a_stall_counts_for_all_that_it_delays(monkeypatch):
     monkeypatch.setattr(worker, "join", lambda task, commands, **more: Group())
     monkeypatch.setattr(worker, "say", lambda event, **values: said.update({event: values}))
     monkeypatch.setattr(worker, "Watch", lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(worker, "Commands", lambda: SimpleNamespace(next=lambda: {}))
+    monkeypatch.setattr(worker, "Commands", lambda: SimpleNamespace(next=dict))
     worker.latency_at_rate({"rate": 1000, "rounds": 500, "warm_rounds": 10, "size": 8})
     assert said["done"]["p99"] > 70_000, "each of 200 questions was late, up to 200 ms; half a trip in us"
     assert said["done"]["p50"] < 50_000

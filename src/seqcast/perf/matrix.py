@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path as File
 from typing import Any
 
+from seqcast.files import read_file
 from seqcast.perf.paths import PathError
 from seqcast.types import ORDERS
 
 AXES = {"sizes": "size", "orders": "order", "members": "members"}
 """Axis of ``--matrix`` -> the option that it varies."""
+BYTES_MAX = 64 << 20
+"""Of the file."""
 Combination = tuple[tuple[str, Any], ...]
 
 
@@ -52,7 +55,7 @@ def run(arguments: argparse.Namespace, measure: Callable[[argparse.Namespace], l
     """
     file = File(arguments.out)
     try:
-        lines = file.read_text("utf-8").splitlines() if file.exists() else []
+        lines = read_file(file, BYTES_MAX, links=True).decode().splitlines() if file.exists() else []
         done = {_key(row["combination"].items()): row for row in map(json.loads, lines)}
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise PathError(f"{file} is no file of --matrix: {error}") from None
