@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -419,6 +420,28 @@ def test_wrong_options_are_refused_when_journals_are_loaded(
         with pytest.raises(PySparkException) as refused:
             source.format("seqcast").options(**options).load(str(tmp_path))
         assert says in str(refused.value)
+
+
+def test_a_path_without_journals_is_refused_when_it_is_loaded(session: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for path, says in (
+        ("nothing", "nothing: no such directory; give the directory that the members journaled to"),
+        ("empty", "empty holds no journal"),
+        ("no*", "no journal matches this pattern"),
+    ):
+        for source in (session.read, session.readStream):
+            with pytest.raises(PySparkException, match=re.escape(says)):
+                source.format("seqcast").load(str(tmp_path / path))
+
+
+def test_a_stream_with_an_option_of_a_table_says_so(session: Any, tmp_path: Path) -> None:
+    journal(tmp_path / "journals", A, [(V1, [Row(A, 1, 0, 1, b"x")])])
+    stream = session.readStream.format("seqcast").option("copies", "one").load(str(tmp_path / "journals"))
+    query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    with pytest.raises(PySparkException) as failed:
+        query.awaitTermination(60)
+    lines = [line for line in str(failed.value).splitlines() if "Error: " in line]
+    assert lines and "a stream of the format seqcast has no option 'copies'" in lines[-1], failed.value
 
 
 def test_payloads_are_given_as_text_or_as_what_their_json_says(session: Any, tmp_path: Path) -> None:

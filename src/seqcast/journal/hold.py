@@ -32,6 +32,6 @@ def is_free(path: Path) -> bool:
 
         with open_file(path / VIEWS_FILE) as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (ImportError, OSError):  # the second: it is held, or gone
+    except (ImportError, OSError):  # the second: held, or gone
         return False
     return True

@@ -455,7 +455,7 @@ class TapClient:
         self._connection: socket.socket | None = None
         self._views: dict[int, str] = {}  # by journal: what has arrived, and will not change
         self._rolled: dict[int, tuple[str, list[Segment]]] = {}  # by journal: the tap's mark of them, and they
-        self._abandoned: dict[int, bool] = {}  # by journal: nobody writes it any more
+        self._abandoned: dict[int, bool] = {}  # by journal: its writer is gone
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_connection": None, "_views": {}, "_rolled": {}, "_abandoned": {}}

@@ -152,7 +152,7 @@ class Follower:
         self._behind: dict[str, dict[str, float]] = {}
         self._behind_of: list[Found] | None = None
         self._stalls = Stalls(failover_s)
-        self._rest: dict[bool, tuple[Any, tuple[Way, list[Range]] | None]] = {}  # what was asked last, and the answer
+        self._rest: dict[bool, tuple[Any, tuple[Way, list[Range]] | None]] = {}  # the last question, and the answer
         self._so_far: dict[int, tuple[Any, int]] = {}  # member -> its journal, and how far it is stable
         self._missed: dict[int, float] = {}  # member (0: a group) -> since when it seems lost, monotonic seconds
 
@@ -315,7 +315,7 @@ class Follower:
                 if any(view.tag in left and view.idx >= at for view in each.journal.views):
                     continue  # the stream has been on that side, and gave out its rows
                 if not each.ended and each.over and at == each.journal.end_idx:
-                    same = True  # it shows that nothing was given out that nobody else delivered
+                    same = True  # the stream gave out nothing that nobody else delivered
                     continue
                 if _may_have_more_than_agreed(each, names):
                     continue

@@ -100,7 +100,7 @@ def way_out(offset: Mapping[str, Any], found: Sequence[Found], ends: Mapping[int
         new = next(iter(views[last + 1 :]), None)
         if new is None:
             continue
-        agreed = any(each.id == member for each in new.members)  # to it, and did not install it
+        agreed = any(each.id == member for each in new.members)  # to the view, but did not install that
         if graph.follows(new.tag, {base.tag} if agreed else known):
             return Way(other, new, new.idx, base.tag, left)
     return _way_back(before, left, others, base.tag, {tag for tag, _ in given}, ends)

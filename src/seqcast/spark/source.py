@@ -14,7 +14,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -83,7 +83,11 @@ class JournalSource(DataSource):
         stores_of(self.options)  # what can be refused is, before a query begins
         Following.of(self.options)
         Tabled.of(self.options)
-        return Wanted.of(self.options).ddl
+        ddl = Wanted.of(self.options).ddl
+        for path in paths_of(self.options):
+            if not journal_files(given([path])):
+                _check_path(path)  # says why
+        return ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_names(self.options, names_of(TABLE), "a table of the format seqcast")
@@ -97,8 +101,11 @@ class JournalSource(DataSource):
         return Sink(schema, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_names(self.options, names_of(STREAM), "a stream of the format seqcast")
-        return JournalStream(stores_of(self.options), Following.of(self.options), self._wanted(schema))
+        try:
+            check_names(self.options, names_of(STREAM), "a stream of the format seqcast")
+            return JournalStream(stores_of(self.options), Following.of(self.options), self._wanted(schema))
+        except UsageError as error:
+            return _Refused(error)
 
     def _wanted(self, schema: StructType) -> Wanted:
         return Wanted.of(self.options).given_as(schema, bool(self.options.get("columns")))
@@ -172,6 +179,32 @@ class JournalReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         # Where there is no partition, Spark makes one of its own.
         return _rows(partition) if isinstance(partition, Part) else iter(())
+
+
+class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be: its first step says why. If `JournalSource.streamReader` raised the error, Spark would
+    end with one of its own, which hides it."""
+
+    def __init__(self, why: UsageError) -> None:
+        self._why = why
+
+    def getDefaultReadLimit(self) -> NoReturn:
+        raise self._why
+
+    def initialOffset(self) -> NoReturn:
+        raise self._why
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> NoReturn:
+        raise self._why
+
+    def prepareForTriggerAvailableNow(self) -> NoReturn:
+        raise self._why
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> NoReturn:
+        raise self._why
+
+    def read(self, partition: InputPartition) -> NoReturn:
+        raise self._why
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
