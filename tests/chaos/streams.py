@@ -1,7 +1,8 @@
 """Streams of real groups into tables, while members are killed, paused and started, and the query is restarted:
 ``PYTHONPATH=tests:tests/helpers python -m chaos.streams --seeds 1 100``.
 
-At the end the table is compared with the journals: it must have every message that a member that is left delivered,
+At the end the members stop sending, or are killed or leave one after the other, all of them. Then the table is compared
+with the journals: it must have every message that a member that is left delivered, or one that was in the last view,
 none twice, none that nobody delivered, and those of each sender in the order sent. A query may fail instead if it says
 that a member that crashed delivered what no other has; it may not stand still.
 """
@@ -47,12 +48,13 @@ MEMBER = """
 import signal, sys, threading
 import seqcast
 cluster, name, journal, order, interface = sys.argv[1:]
-over = threading.Event()
+over, leaves = threading.Event(), threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: over.set())
+signal.signal(signal.SIGTERM, lambda *_: leaves.set())
 with seqcast.join(cluster, name=name, order=order, journal=journal, interface=interface) as group:
     print("joined", flush=True)
     number = 0
-    while True:
+    while not leaves.is_set():
         if not over.is_set():
             group.send_many([b"%d" % each for each in range(number, number + 5)])
             number += 5
@@ -188,6 +190,26 @@ class Scene:
         of = [each for each in self.journals() if each.member.name in names]
         return len({each.end_idx - each.views[-1].idx for each in of}) == 1
 
+    def end_all(self) -> None:
+        """Kills the members, or has them leave, within a second, in which the others may see it or not."""
+        living = [life for life in self.lives if life.alive]
+        for life in self.rng.sample(living, len(living)):
+            how = self.rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
+            self.done["end by " + how.name] += 1
+            life.process.send_signal(how)
+            time.sleep(self.rng.choice((0.0, 0.0, 0.02, 1.0)))
+        for life in living:
+            life.process.wait(LIMIT_S)
+
+    def last(self) -> set[str]:
+        """Of members that have all ended: those whose deliveries in the last view count. If one of them closed it as it
+        left, a member that was killed may have delivered what was not agreed."""
+        of = self.journals()
+        last = max((each.views[-1] for each in of), key=lambda view: (view.view_id.counter, view.at_ns)).tag
+        there = [each for each in of if each.views[-1].tag == last]
+        closed = [each for each in there if each.views[-1].end is not None]
+        return {each.member.name for each in closed or there}
+
     def close(self) -> None:
         with contextlib.suppress(Exception):
             self.query.stop()
@@ -221,13 +243,17 @@ def play(scene: Scene) -> str:
     scene.go_on([life for life in scene.lives if life.alive and life.paused])
     wait("the members that are left are in one view", scene.in_one_view)
     time.sleep(scene.rng.uniform(0.0, 1.0))
-    for life in scene.lives:
-        if life.alive:
-            life.process.send_signal(signal.SIGUSR1)
-    time.sleep(0.5)
-    wait("the members that are left have journaled the same", scene.quiet)
+    if scene.rng.random() < 0.5:
+        scene.end_all()
+        left = scene.last()
+    else:
+        for life in scene.lives:
+            if life.alive:
+                life.process.send_signal(signal.SIGUSR1)
+        time.sleep(0.5)
+        wait("the members that are left have journaled the same", scene.quiet)
+        left = {life.name for life in scene.lives if life.alive}
     journals = scene.journals()
-    left = {life.name for life in scene.lives if life.alive}
     caught_up(scene, journals, left)
     if why := scene.failed():
         if TOLD not in why:
