@@ -56,6 +56,10 @@ int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *
     return e->seal ? 0 : -1;
 }
 
+void sc_engine_refile(sc_engine *e, const sc_seal_secret *from, size_t n) {
+    if (e->seal && n) sc_seal_refile(e->seal, from, n);
+}
+
 void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret) {
     if (e->seal && tag) sc_seal_know(e->seal, tag, secret);
 }

@@ -63,6 +63,8 @@ sc_slab_pool *sc_engine_pool(sc_engine *e);
 /* Called before the first datagram: this member seals its datagrams with the first of these secrets, and receives only datagrams
  * that are sealed with one of them. 0, or -1 without memory. */
 int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n);
+/* Other secrets take the place of those: the key file has changed. */
+void sc_engine_refile(sc_engine *e, const sc_seal_secret *from, size_t n);
 /* The secret of the view with this tag, SC_SEAL_SECRET bytes: known before the view is installed. */
 void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret);
 
@@ -574,6 +576,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(drop_repeated)                                                                                                   \
     X(drop_share)                                                                                                      \
     X(drop_stranger)                                                                                                   \
+    X(opened_other)                                                                                                    \
     X(drop_view)                                                                                                       \
     X(drop_frozen)                                                                                                     \
     X(drop_window)                                                                                                     \

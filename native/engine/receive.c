@@ -306,6 +306,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
+    if (e->seal && sc_seal_differs(e->seal, p)) e->counters->opened_other++;
     if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
     return !peer || sc_numbers_take(&peer->numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }

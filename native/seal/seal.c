@@ -76,9 +76,7 @@ sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t
     s->cipher = *cipher;
     s->own = own;
     s->secrets->alive = 1;
-    s->n = (uint32_t)(n < SC_SEAL_SECRETS ? n : SC_SEAL_SECRETS);
-    memcpy(s->secrets->from, from, s->n * sizeof *from);
-    derive(s, 0, own, s->secrets->own);
+    sc_seal_refile(s, from, n);
     return s;
 }
 
@@ -88,12 +86,27 @@ void sc_seal_free(sc_seal *s) {
     free(s);
 }
 
-/* ---- secrets of views ------------------------------------------------------------------------------------------- */
+/* ---- secrets of the file and of views ------------------------------------------------------------------------------------------- */
 
 /* The keys that were derived from secrets that are not there any more, or have another place. */
-static void drop_keys(secrets *known) {
+static void drop_keys(secrets *known, int of_views) {
     for (uint32_t i = 0; i < KEYS; i++)
-        if (known->keys[i].which >= SC_SEAL_SECRETS) sc_secret_overwrite(&known->keys[i], sizeof known->keys[i]);
+        if ((known->keys[i].which >= SC_SEAL_SECRETS) == of_views)
+            sc_secret_overwrite(&known->keys[i], sizeof known->keys[i]);
+}
+
+/* Numbers go on, so one that seals again with a secret that it had before uses none twice. */
+void sc_seal_refile(sc_seal *s, const sc_seal_secret *from, size_t n) {
+    s->n = (uint32_t)(n < SC_SEAL_SECRETS ? n : SC_SEAL_SECRETS);
+    sc_secret_overwrite(s->secrets->from, sizeof s->secrets->from);
+    memcpy(s->secrets->from, from, s->n * sizeof *from);
+    derive(s, 0, s->own, s->secrets->own);
+    drop_keys(s->secrets, 0);
+}
+
+int sc_seal_differs(const sc_seal *s, const uint8_t *p) {
+    unsigned mark = sc_get_key_id(p) >> MARK_SHIFT & (SC_SEAL_MARKS - 1);
+    return !sc_sealed_inside(p) && mark != s->secrets->from[0].mark;
 }
 
 void sc_seal_know(sc_seal *s, uint64_t tag, const uint8_t *secret) {
@@ -103,7 +116,7 @@ void sc_seal_know(sc_seal *s, uint64_t tag, const uint8_t *secret) {
     views[0].tag = tag;
     memcpy(views[0].secret, secret, SC_SEAL_SECRET);
     derive(s, SC_SEAL_SECRETS, s->own, views[0].own);
-    drop_keys(s->secrets);
+    drop_keys(s->secrets, 1);
 }
 
 int sc_seal_enter(sc_seal *s, uint64_t tag) {
@@ -120,7 +133,7 @@ void sc_seal_forget(sc_seal *s) {
         sc_secret_overwrite(&views[i], sizeof views[i]);
         dropped = 1;
     }
-    if (dropped) drop_keys(s->secrets);
+    if (dropped) drop_keys(s->secrets, 1);
 }
 
 /* ---- sealing ------------------------------------------------------------------------------------------------- */

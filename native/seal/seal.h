@@ -81,6 +81,10 @@ typedef struct {
  * memory that is not swapped out, dumped, or given to child processes, where the system can do that. NULL without memory. */
 sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
+/* Other secrets of the file take the place of those before. */
+void sc_seal_refile(sc_seal *seal, const sc_seal_secret *from, size_t n);
+/* Did another secret of the file than the one that seals here seal this datagram, which was opened? */
+int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 
 /* The secret of the view with this tag. It takes the place of the oldest one. */
 void sc_seal_know(sc_seal *seal, uint64_t tag, const uint8_t *secret);

@@ -478,6 +478,12 @@ OTHER_KEY = _code(
     "Datagrams of this cluster come that another key seals, or none: two groups form.",
     "Give all members the same key.",
 )
+KEY_FILE = _code(
+    5002,
+    "The key file cannot be read again",
+    "The key file of a member that runs has changed, and is no key file now: the member goes on with the keys before.",
+    "Mend the file, as the message says; it is read again when it changes.",
+)
 JOURNAL_FAILED = _code(
     6001,
     "A file cannot be written",

@@ -7,9 +7,11 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
-from members import LOOPBACK, cluster, group_of, join, payloads, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, payloads, wait_until
 
 import seqcast
 from seqcast.config import keys
@@ -162,3 +164,61 @@ def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
         assert without.returncode == 1 and "has a key, and this member has none (--key)" in without.stderr
         with_key = subprocess.run([*command, "--key", key], capture_output=True, text=True, timeout=60)
         assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr
+
+
+def written(path, *lines):
+    """The file with these keys, as programs that care replace a file."""
+    with open(f"{path}.new", "w", encoding="ascii") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write("".join(f"{keys.line(key.number, key.secret)}\n" for key in lines))
+    os.replace(f"{path}.new", path)
+
+
+def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tmp_path):
+    """Each member has a file of its own, as on a machine of its own; in each step they change one after the other."""
+    paths = [str(tmp_path / f"key of {member}") for member in "abc"]
+    keys.make(str(tmp_path / "new"))
+    (old,), (new,) = keys.read(key), keys.read(str(tmp_path / "new"))
+    new = keys.Key((old.number + 1) % keys.IDS, new.secret)
+    for path in paths:
+        written(path, old)
+    name, stop = cluster(), threading.Event()
+    groups = [join(name, member, key=path) for member, path in zip("abc", paths, strict=True)]
+    wait_until(lambda: all(len(group.view.members) == 3 for group in groups))
+    sent, got = [0] * 3, [[] for _ in groups]
+
+    def send(number):
+        while not stop.is_set():
+            groups[number].send(b"%d %d" % (number, sent[number]) + bytes(500))
+            sent[number] += 1
+            time.sleep(0.001)
+
+    def take(number):
+        while not stop.is_set() or len(got[number]) < sum(sent):
+            item = groups[number].recv_batch(timeout=0.1)
+            if isinstance(item, seqcast.Batch):
+                got[number] += [payload[:-500] for payload in item.tolist()]
+
+    threads = [threading.Thread(target=each, args=(n,), daemon=True) for each in (send, take) for n in range(3)]
+    for each in threads:
+        each.start()
+    for step, lines in enumerate(((old, new), (new, old), (new,)), 1):
+        for group, path in zip(groups, paths, strict=True):
+            written(path, *lines)
+            wait_until(lambda group=group, step=step: group.counters()["key_reads"] == step)
+        assert {group.counters()["key_id"] for group in groups} == {lines[0].number}
+        late = join(name, "late", key=paths[step - 1])  # what is said outside views, and a new view
+        late.leave()
+    stop.set()
+    for each in threads:
+        each.join(LIMIT_S)
+    assert [len(each) for each in got] == [sum(sent)] * 3 and sum(sent) > 300
+    wanted = sorted(b"%d %d" % (number, each) for number in range(3) for each in range(sent[number]))
+    assert all(sorted(each) == wanted for each in got)
+    counted = [group.counters() for group in groups]
+    assert [(each["drop_key"], each["key_errors"]) for each in counted] == [(0, 0)] * 3
+    assert any(each["opened_other"] for each in counted)
+    written(key, old)
+    assert "another key" in joins_not(name, key=key, join_timeout_s=10.0)
+    for group in groups:
+        group.leave()

@@ -16,7 +16,7 @@ import seqcast
 from seqcast._native.engine import SEAL_ROOM
 from seqcast.config import Config, keys
 from seqcast.errors import ConfigError
-from seqcast.net.secure import seal_of
+from seqcast.net.secure import LOOK_NS, KeyFile, seal_of
 
 bindings = pytest.importorskip("nacl.bindings")
 
@@ -181,3 +181,42 @@ def test_guard_connections_and_crowds_have_no_key(made):
 def test_clusters_with_one_key_have_different_secrets(made):
     (key,) = keys.read(made)
     assert len({keys.cluster_secret(key, name) for name in ("orders", "orders-2", "")} | {key.secret}) == 4
+
+
+def test_the_file_is_read_again_when_it_has_changed_and_only_then(made):
+    (old,) = keys.read(made)
+    file = KeyFile(made, "orders", seal_of(Config(key=made), "orders").secrets)
+    assert file.look(5) is None and file.due_ns == 5 + LOOK_NS
+    added = keys.add(made)
+    secrets = file.look(6)
+    assert [number for number, _ in secrets] == [old.number, added]
+    assert secrets[0][1] == keys.cluster_secret(old, "orders")
+    assert file.look(7) is None
+    assert file.counters == {"key_id": old.number, "key_reads": 1, "key_errors": 0}
+    new = keys.read(made)[1]
+    with open(made, "w", encoding="ascii") as again:  # in place, and the other order
+        again.write(f"{keys.line(new.number, new.secret)}\n{keys.line(old.number, old.secret)}\n")
+    assert [number for number, _ in file.look(8)] == [new.number, old.number]
+    assert file.counters["key_id"] == new.number
+
+
+@pytest.mark.parametrize("harm", ["mode", "gone", "content"])
+def test_a_file_that_is_no_key_file_any_more_changes_nothing_and_is_told_once(made, harm):
+    file = KeyFile(made, "orders", seal_of(Config(key=made), "orders").secrets)
+    file.look(1)
+    before = keys.read(made)[0]
+    if harm == "mode":
+        os.chmod(made, 0o644)
+    elif harm == "gone":
+        os.unlink(made)
+    else:
+        with open(made, "w", encoding="ascii") as half:
+            half.write("3 abc")
+    with pytest.raises(ConfigError):
+        file.look(2)
+    assert file.look(3) is None
+    assert file.counters == {"key_id": before.number, "key_reads": 0, "key_errors": 1}
+    if harm == "gone":
+        keys.make(made)
+        os.chmod(made, 0o600)
+        assert file.look(4) is not None

@@ -14,7 +14,7 @@ from project import ROOT
 
 from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, SENT, crc32c
 from seqcast.config import keys
-from seqcast.sim.seal import Sealings, simulated_seal
+from seqcast.sim.seal import SECRETS, Sealings, simulated_seal
 from seqcast.sim.wire import CONTROL, MESSAGES, header, kind
 
 TAG = 7
@@ -127,6 +127,28 @@ def test_a_secret_is_replaced_in_three_steps_and_members_understand_each_other_a
     old.control_send(b"x")
     ((_, _, datagram),) = old.transmit(0)
     assert new.receive(datagram, b"\1", 0) == 0 and new.counters()["drop_key"] == 1
+
+
+def test_the_secrets_of_the_file_are_replaced_while_engines_run():
+    """With the same numbers, which go on: one that seals with an old secret again uses no nonce twice."""
+    sealings = Sealings()
+    one = make_engine(1, **seal(1, 3, sealings=sealings))
+    other = make_engine(2, **seal(2, 3, 20))
+    for marks, taken in (((3,), 1), ((20, 3), 1), ((20,), 1), ((3,), 1)):
+        one.refile([(mark, SECRETS[mark]) for mark in marks])
+        one.control_send(b"x")
+        ((_, _, datagram),) = one.transmit(0)
+        assert header(datagram).key_id >> 9 & 31 == marks[0]
+        assert other.receive(datagram, b"\1", 0) == taken
+    assert other.counters()["opened_other"] == 2 and not other.counters()["drop_key"]
+    other.refile([(20, SECRETS[20])])
+    one.control_send(b"x")
+    ((_, _, datagram),) = one.transmit(0)
+    assert other.receive(datagram, b"\1", 0) == 0 and other.counters()["drop_key"] == 1, "forgotten, with its keys"
+    assert not sealings.violations
+    for wrong in ([], [(3, b"short")], [(32, bytes(32))], [(each, bytes(32)) for each in range(5)]):
+        with pytest.raises(ValueError):
+            one.refile(wrong)
 
 
 def test_damaged_datagrams_between_sound_ones_are_no_other_key():

@@ -270,6 +270,7 @@ cdef extern from "engine/engine.h" nogil:
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
     int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *secrets, size_t n)
+    void sc_engine_refile(sc_engine *e, const sc_seal_secret *secrets, size_t n)
     void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int64_t now)

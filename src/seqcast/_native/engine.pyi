@@ -201,6 +201,8 @@ class Engine:
         Args:
             outside: it is for those who are in no view, or in another one, too.
         """
+    def refile(self, secrets: Sequence[tuple[int, bytes]]) -> None:
+        """The key file has changed: these take the place of ``Seal.secrets``."""
     def know(self, tag: int, secret: bytes) -> None:
         """The secret of the view with this tag, 32 bytes: before ``install``, where there is a seal."""
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:

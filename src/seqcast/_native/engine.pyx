@@ -98,6 +98,21 @@ cdef uint64_t *by_rank(list values) except NULL:
     return out
 
 
+cdef size_t put_secrets(sc_seal_secret *out, secrets) except 0:
+    cdef bytes each
+    cdef size_t n = 0
+    for mark, secret in listed(secrets, "a seal", SC_SEAL_SECRETS, False):
+        each = secret
+        if len(each) != SC_SEAL_SECRET or not 0 <= mark < SC_SEAL_MARKS:
+            raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes, and a mark below {SC_SEAL_MARKS}")
+        out[n].mark = mark
+        memcpy(out[n].secret, <const char *>each, SC_SEAL_SECRET)
+        n += 1
+    if not n:
+        raise ValueError("a seal has at least one secret")
+    return n
+
+
 @cython.no_gc_clear  # the board and the functions that seal outlive the engine, even in a cycle: its threads use them
 cdef class Engine:
     """The data plane of one member. See engine.pyi for every parameter."""
@@ -127,17 +142,7 @@ cdef class Engine:
     cdef seal_with(self, seal):
         cdef sc_cipher cipher
         cdef sc_seal_secret[4] secrets
-        cdef bytes each
-        cdef size_t n = 0
-        for mark, secret in listed(seal.secrets, "a seal", SC_SEAL_SECRETS, False):
-            each = secret
-            if len(each) != SC_SEAL_SECRET or not 0 <= mark < SC_SEAL_MARKS:
-                raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes, and a mark below {SC_SEAL_MARKS}")
-            secrets[n].mark = mark
-            memcpy(secrets[n].secret, <const char *>each, SC_SEAL_SECRET)
-            n += 1
-        if not n:
-            raise ValueError("a seal has at least one secret")
+        cdef size_t n = put_secrets(secrets, seal.secrets)
         cipher.seal = <sc_cipher_seal><uintptr_t>seal.seal
         cipher.open = <sc_cipher_open><uintptr_t>seal.open
         cipher.hash = <sc_cipher_hash><uintptr_t>seal.hash
@@ -147,6 +152,14 @@ cdef class Engine:
         memset(secrets, 0, sizeof(secrets))
         if failed:
             raise MemoryError("no memory to seal datagrams")
+
+    def refile(self, secrets):
+        cdef sc_seal_secret[4] those
+        cdef size_t n = put_secrets(those, secrets)
+        sc_mutex_lock(&self.lock)
+        sc_engine_refile(self.e, those, n)
+        sc_mutex_unlock(&self.lock)
+        memset(those, 0, sizeof(those))
 
     def know(self, uint64_t tag, bytes secret):
         if len(secret) != SC_SEAL_SECRET:

@@ -74,6 +74,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_group": "Datagrams of another group with the same address and port.",
         "drop_key": "Datagrams that are sealed with another key, or altered; that are sealed while this member has no "
         "key; or that are not sealed while it has one.",
+        "opened_other": "Not dropped: datagrams that another key of the file sealed than here, as while keys change.",
         "drop_replay": "Sealed datagrams that had come before.",
         "drop_crc": "Damaged datagrams.",
         "drop_field": "Datagrams with a field that cannot be right.",
@@ -125,6 +126,11 @@ COUNTERS: dict[str, dict[str, str]] = {
         "control_membership_policy_failed": "Views in the default order, because the membership policy failed.",
         "control_sequencer_policy_failed": "Views whose sequencer is the coordinator, as the policy failed.",
         "control_gossips_forged": "Gossips that claim what cannot be.",
+    },
+    "Key file (`key=`)": {
+        "key_id": "Now: id of the key with which this member seals what it says outside views: the first of its file.",
+        "key_reads": "Times that the file was read again, as it had other keys.",
+        "key_errors": "Times that it had changed, and could not be read: the keys before stayed.",
     },
     "Guard connections (`guard=True`)": {
         "guard_connections": "Now: connections that are open.",

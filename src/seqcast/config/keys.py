@@ -14,6 +14,7 @@ import os
 import secrets
 import stat
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,9 +68,12 @@ def cluster_secret(key: Key, cluster: str) -> bytes:
     ).digest()
 
 
-def cookie_secrets(seal: Seal | None) -> tuple[bytes, ...]:
-    """What the cookies of a cluster are computed with: those to give with the first one; none: there is no key."""
-    secrets = seal.secrets if seal is not None else ()
+def cookie_secrets(secrets: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
+    """What the cookies of a cluster are computed with: those to give with the first one.
+
+    Args:
+        secrets: of a ``Seal``.
+    """
     kind = b"seqcast cookie"
     return tuple(hashlib.blake2b(digest_size=SECRET_BYTES, key=each, person=kind).digest() for _, each in secrets)
 

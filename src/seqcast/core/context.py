@@ -216,6 +216,7 @@ class Context:
     entered: NewView | None = None  # installer.py: the VIEW of the view
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
+    cookie_secrets: tuple[bytes, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again
     lacks: tuple[int, ...] | None = None  # state.py: this member lacks the state, and has passed these over; see ``Ok``
     plan: StatePlan | None = None  # state.py: of a merge, where our application stops; read by its thread
     answered: int = 0  # participant.py: tag of the view that our last OK closes

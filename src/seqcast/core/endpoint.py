@@ -44,6 +44,7 @@ from seqcast.core.vocabulary import (
     Input,
     InterfaceSeen,
     JoinGroup,
+    KeysRead,
     LeaveGroup,
     LinksChanged,
     Meaning,
@@ -111,6 +112,7 @@ class Endpoint:
             secrets.public,
         )
         self.context = Context(info, cluster, settings, engine, secrets)
+        self.context.cookie_secrets = settings.cookie_secrets
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
         engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
@@ -238,6 +240,9 @@ class Endpoint:
         self.machines.interface.mended(mended.error)
         if not mended.error:
             self.machines.merger.beacons.mended()
+
+    def _keys_read(self, read: KeysRead) -> None:
+        self.context.cookie_secrets = read.cookie_secrets
 
     def _pause_group(self, pause: PauseGroup) -> None:
         if self.context.view is None:
@@ -378,6 +383,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     StateRefused: lambda e, each: e.machines.taker.refused(each.boundary, each.reason, each.provider),
     InterfaceSeen: lambda e, each: e.machines.interface.look(each),
     SocketsMended: Endpoint._sockets_mended,
+    KeysRead: Endpoint._keys_read,
     SeedsFound: lambda e, each: e.machines.book.seeds(each.addresses, e.context.now),
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,

@@ -350,7 +350,7 @@ class Router:
 
     def _cookies(self, frame: Join, tag: int) -> Iterator[int]:
         """Those that its sender may bring back, first the one that it is given."""
-        for secret in self.context.settings.cookie_secrets:
+        for secret in self.context.cookie_secrets:
             yield cookie(secret, frame.info.id, frame.info.address, tag)
 
     # ---- START, and DONE of a view that we left: guards

@@ -8,7 +8,7 @@ about this member's view are *commands*, which the core itself carries out, in o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seqcast.core.frames.kinds import Frame
@@ -125,6 +125,13 @@ class SocketsMended:
     """``MendSockets`` was carried out, or failed with this error."""
 
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeysRead:
+    """The key file has other keys now: with these cookies are computed, the first of those that are given."""
+
+    cookie_secrets: tuple[bytes, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +284,7 @@ Input = (
     | InterfaceSeen
     | SocketsMended
     | SeedsFound
+    | KeysRead
     | Report
 )
 """Inputs of a step."""

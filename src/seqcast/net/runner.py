@@ -29,7 +29,7 @@ from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
 from seqcast.config.keys import ROOM, cookie_secrets
-from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
+from seqcast.core.context import NEVER, NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
 from seqcast.core.machines.interface import LOOK_NS
@@ -46,6 +46,7 @@ from seqcast.core.vocabulary import (
     Input,
     JoinFailed,
     JoinGroup,
+    KeysRead,
     LeaveGroup,
     Left,
     Log,
@@ -63,7 +64,7 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
-from seqcast.errors import JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
+from seqcast.errors import ConfigError, JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, is_empty_bridge, only_loopback
@@ -73,7 +74,7 @@ from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
-from seqcast.net.secure import KeyPair, seal_of
+from seqcast.net.secure import KeyFile, KeyPair, seal_of
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
@@ -169,8 +170,8 @@ class Runner:
         if policies.order is not None:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         seal = seal_of(config, cluster)
-        self.keyed = seal is not None
-        self._cookie_secrets = cookie_secrets(seal)
+        self.key_file = KeyFile(config.key, cluster, seal.secrets) if seal is not None else None
+        self._cookie_secrets = cookie_secrets(seal.secrets) if seal is not None else ()
         self.engine = Engine(
             member_id=member_id,
             group_tag=self._tag,
@@ -519,7 +520,7 @@ class Runner:
         try:
             while not self.endpoint.over:
                 each_look = not self.endpoint.machines.interface.sound
-                until = min(self.endpoint.deadline(), self.posting.due, self.questions.due(now_ns()))
+                until = min(self.endpoint.deadline(), self.posting.due, self.questions.due(now_ns()), self._keys_due())
                 if not self._requests and self.driver.wait_control(until, each_look):
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
@@ -534,6 +535,7 @@ class Runner:
                 self.driver.poke()
                 self._post()
                 self.questions.look(now_ns(), self._others())
+                self._look_at_keys()
                 if self._segments and not self.driver.gso:
                     self._segments = False
                     self._warn(codes.NO_GSO(NO_SEGMENTS))
@@ -553,15 +555,34 @@ class Runner:
         members = self.view.members if self.view is not None else ()
         return {member.id: member for member in members if member.id != self.member.id}
 
+    def _keys_due(self) -> int:
+        return self.key_file.due_ns if self.key_file is not None else NEVER
+
+    def _look_at_keys(self) -> None:
+        if self.key_file is None or now_ns() < self.key_file.due_ns:
+            return
+        try:
+            secrets = self.key_file.look(now_ns())
+        except ConfigError as error:
+            self._warn(codes.KEY_FILE(f"the key file has changed, and the keys before stay: {error}"))
+            return
+        if secrets is not None:
+            self.engine.refile(secrets)
+            self._requests.append(KeysRead(cookie_secrets(secrets)))
+            ids = ", ".join(str(number) for number, _ in secrets)
+            self._warn(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
+
     def _post(self) -> None:
         status = self.status
         self.posting.post(self.view, status, status.reason, self.python_counters)
 
     def python_counters(self) -> dict[str, int]:
-        """Counters of the control plane and, if there are any, of guard connections."""
+        """Counters of the control plane and, if there are any, of guard connections and of the key file."""
         counters = {f"control_{key}": value for key, value in self.endpoint.counters.items()}
         if self.guard is not None:
             counters |= {f"guard_{key}": value for key, value in self.guard.counters.items()}
+        if self.key_file is not None:
+            counters |= self.key_file.counters
         return counters
 
     def _warn(self, text: str, level: int = logging.WARNING) -> None:
@@ -649,13 +670,13 @@ class Runner:
 
     def _endpoint_settings(self, name: str) -> EndpointSettings:
         driver, blocks = self.driver, self.callbacks is not None
-        room = ROOM if self.keyed else 0
+        room = ROOM if self.key_file is not None else 0
         settings = core_settings(self.config, mtu=driver.mtu, rcvbuf=driver.rcvbuf_granted, blocks=blocks, room=room)
         return EndpointSettings(
             order=self.order,
             nonce=secrets.randbits(63) | 1,
             cookie_secrets=self._cookie_secrets,
-            exchange=KeyPair() if self.keyed else None,
+            exchange=KeyPair() if self.key_file is not None else None,
             vote=_votes.get(self._key, NO_VOTE),
             gro=driver.gro,
             sees=self.posting.sees if self.posting.on else None,

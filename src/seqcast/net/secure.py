@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from seqcast.config import Config
@@ -34,7 +36,7 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
     """
     if not config.key:
         return None
-    secrets = tuple((key.number, cluster_secret(key, cluster)) for key in read(config.key))
+    secrets = _secrets(config.key, cluster)
     sodium = _sodium()
     return Seal(secrets=secrets, keeps=sodium, **_addresses(sodium))
 
@@ -42,6 +44,58 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
 PAIRS_KEPT = 4 * MEMBERS_MAX
 """So many results of X25519, which is slow, are kept."""
 _NONCE = bytes(24)
+
+
+def _secrets(path: str, cluster: str) -> tuple[tuple[int, bytes], ...]:
+    return tuple((key.number, cluster_secret(key, cluster)) for key in read(path))
+
+
+LOOK_NS = 1_000_000_000
+"""Between two looks at the key file."""
+
+
+class KeyFile:
+    """The key file of a member that runs: it is read again when it has changed.
+
+    Args:
+        path: of the file.
+        cluster: the group's name.
+        secrets: as it was read for the join.
+    """
+
+    def __init__(self, path: str, cluster: str, secrets: Sequence[tuple[int, bytes]]) -> None:
+        self.path, self._cluster, self._secrets = path, cluster, tuple(secrets)
+        self._seen: tuple[int, ...] = ()
+        self.due_ns = 0  # when to look at it next
+        self.counters = {"key_id": self._secrets[0][0], "key_reads": 0, "key_errors": 0}
+        """Of ``Group.counters``."""
+
+    def look(self, now_ns: int) -> tuple[tuple[int, bytes], ...] | None:
+        """The secrets, if they are others now.
+
+        Raises:
+            ConfigError: the file has changed, and is no key file: the keys before stay.
+        """
+        self.due_ns = now_ns + LOOK_NS
+        try:
+            at = os.stat(self.path)
+            seen: tuple[int, ...] = (at.st_mtime_ns, at.st_ino, at.st_dev, at.st_size, at.st_mode)
+        except OSError:
+            seen = (0,)
+        if seen == self._seen:
+            return None
+        self._seen = seen
+        try:
+            secrets = _secrets(self.path, self._cluster)
+        except ConfigError:
+            self.counters["key_errors"] += 1
+            raise
+        if secrets == self._secrets:
+            return None
+        self._secrets = secrets
+        self.counters["key_reads"] += 1
+        self.counters["key_id"] = secrets[0][0]
+        return secrets
 
 
 class KeyPair:

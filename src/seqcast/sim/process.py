@@ -137,7 +137,7 @@ class Process:
                 sequencer_policy=sequencer_policy(
                     options.sequencer, random.Random(f"sequencer {options.seed} {index}")
                 ),
-                cookie_secrets=cookie_secrets(wanted.get("seal")),
+                cookie_secrets=cookie_secrets(wanted["seal"].secrets) if options.keyed else (),
                 exchange=self.exchange,
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=STATE_MERGES if options.merges else int(options.state),
