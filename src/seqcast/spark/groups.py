@@ -44,31 +44,57 @@ def _knows(side: Sequence[Found], offset: Mapping[str, Any]) -> bool:
 
 
 def newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int, Found]]:
-    """Of each group that was founded after that of an offset: when, and its journal with the longest history."""
-    sides = [*groups_of(found)]
-    ours = next((side for side in sides if _knows(side, offset)), [])
-    over_ns = max((view.at_ns for each in ours for view in each.journal.views), default=0)
-    clusters = {each.journal.cluster for each in ours} or {each.journal.cluster for each in found}
-    return [
-        (side[0].journal.views[0].at_ns, side[0])
-        for side in sides
-        if side is not ours and side[0].journal.views[0].at_ns > over_ns and side[0].journal.cluster in clusters
-    ]
+    """Of each group that was founded after the end of that of an offset: when, and its journal with the longest
+    history."""
+    ours, others = _beside(offset, found)
+    if any(each.held for each in ours):
+        return []
+    return [(_begin_ns(side), side[0]) for side in others if _is_later(side, ours)]
 
 
 def apart(offset: Mapping[str, Any], found: Sequence[Found]) -> list[Found]:
-    """The journals of each group of the same name that was there at the same time as that of an offset, and has nothing
-    in common with it."""
-    sides = [*groups_of(found)]
-    ours = next((side for side in sides if _knows(side, offset)), None)
-    if ours is None:
-        return []
-    cluster, begin_ns = ours[0].journal.cluster, ours[0].journal.views[0].at_ns
-    end_ns = max(view.at_ns for each in ours for view in each.journal.views)
-    others = [side for side in sides if side is not ours and side[0].journal.views[0].at_ns <= end_ns]
+    """The journals of each group of the same name that was there at the same time as that of an offset, as far as
+    clocks tell, and has nothing in common with it."""
+    ours, others = _beside(offset, found)
+    held = any(each.held for each in ours)
     return [
         each
         for side in others
+        if ours and not _is_later(ours, side) and (held or not _is_later(side, ours))
         for each in side
-        if each.journal.cluster == cluster and each.journal.views[-1].at_ns >= begin_ns
     ]
+
+
+def _beside(offset: Mapping[str, Any], found: Sequence[Found]) -> tuple[list[Found], list[list[Found]]]:
+    """The journals of the group of an offset, and of each other one of the same name."""
+    sides = [*groups_of(found)]
+    ours = next((side for side in sides if _knows(side, offset)), [])
+    clusters = {each.journal.cluster for each in ours} or {each.journal.cluster for each in found}
+    return ours, [side for side in sides if side is not ours and side[0].journal.cluster in clusters]
+
+
+def _is_later(side: Sequence[Found], than: Sequence[Found]) -> bool:
+    """Whether a group was founded after another one was over. Members of both that have the same name were started
+    again, and their times are of one clock. Other times count if they differ more than the clocks in a group do."""
+    first = {each.journal.member.name: each.journal.views[0].at_ns for each in reversed(side)}
+    last: dict[str, int] = {}
+    for each in than:
+        name = each.journal.member.name
+        last[name] = max(last.get(name, 0), each.journal.views[-1].at_ns)
+    if both := first.keys() & last.keys():
+        return all(first[name] > last[name] for name in both)
+    apart_ns = max((_differ_ns(each) for each in (side, than)), default=0)
+    return _begin_ns(side) > max(last.values(), default=0) + apart_ns
+
+
+def _begin_ns(side: Sequence[Found]) -> int:
+    return side[0].journal.views[0].at_ns
+
+
+def _differ_ns(side: Sequence[Found]) -> int:
+    """How far the members' clocks differ, at most: the longest time between two that installed the same view."""
+    times: dict[int, list[int]] = {}
+    for each in side:
+        for view in each.journal.views:
+            times.setdefault(view.tag, []).append(view.at_ns)
+    return max((max(each) - min(each) for each in times.values()), default=0)

@@ -99,6 +99,11 @@ class Found:
         """The member delivers nothing more: its journal was closed, or its process is known to have ended."""
         return self.journal.closed is not None or self.store.is_abandoned(self.journal)
 
+    @property
+    def held(self) -> bool:
+        """The member's process is known to go on."""
+        return self.journal.locked and not self.over
+
 
 @dataclass(frozen=True)
 class Part(InputPartition):
