@@ -178,7 +178,7 @@ static uint64_t progress(const sc_engine *e) {
     return sum;
 }
 
-/* `only`: the member that `to` is the address of; NULL: it is for all, or for a stranger. */
+/* `only`: the member that `to` is the address of; NULL: for all, or for a stranger. */
 static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *only) {
     uint8_t *p = sc_out_new(e, to, SC_TYPE_HEARTBEAT, SC_HEARTBEAT_LEN(e->view.n));
     if (!p) return;

@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 
 /* Round trips, measured by heartbeats: each says when it was sent, by its sender's clock, and returns what the last heartbeat of
- * one member said, with the time for which it was kept here. So no clocks are compared, and no datagram is sent for it. Members
+ * one member said, with the time until the answer. So no clocks are compared, and no more datagrams are sent. Members
  * are answered in turn. */
 
 typedef struct {
@@ -14,6 +14,6 @@ typedef struct {
 
 struct sc_peer;
 
-/* Into our heartbeat. `only`: it is for this member; NULL: for all. */
+/* Into our heartbeat. `only`: the one that gets this heartbeat; NULL: all do. */
 void sc_rtt_say(sc_engine *e, const struct sc_peer *only, uint8_t *heartbeat);
 void sc_rtt_heard(const sc_engine *e, struct sc_peer *peer, const uint8_t *heartbeat, int64_t now);

@@ -609,7 +609,7 @@ int sc_engine_board(sc_engine *e, struct sc_board *board);
 void sc_engine_note(sc_engine *e, uint64_t member, const char *text, size_t len, int64_t now);
 
 /* State of one member's stream at this member, for status and tests: highest delivered, highest received, stable. Of that member:
- * how many of our packets it has not put in order yet, and the time of a round trip to it, 0 if none is known. */
+ * the number of our packets not in order there yet, and the time of a round trip, 0 if none is known. */
 typedef struct {
     uint64_t delivered, received, stable, lacks;
     int64_t rtt;

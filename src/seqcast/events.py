@@ -77,8 +77,8 @@ class CoordinatorChanged:
     Args:
         coordinator: the member that coordinates now.
         previous: the one that did before, as this member was told last.
-        view_id: the view whose coordinator it is; unless ``agreed``, the view in which it acts for it.
-        agreed: True: it is the first member of a new view, which this event follows, and every member of that view
+        view_id: the view whose coordinator it is; unless ``agreed``, the view in which the member acts.
+        agreed: True: the first member of a new view, which this event follows, and every member of that view
             knows the same. False: within a view, this member holds the coordinator for dead, unreachable or late, and
             ``coordinator`` for the one to act in its place; other members may not know yet. It ends with the next
             view, or with an event that the coordinator is heard again.

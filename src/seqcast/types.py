@@ -32,8 +32,8 @@ class Marks(NamedTuple):
         delivered: it has everything up to here, in order; its application may not have received it yet.
         received: the highest that it has heard of, perhaps beyond a gap.
         stable: all members are known to have everything up to here.
-        lag: how many packets of this member the other one has not put in order yet, as far as is known.
-        rtt_s: seconds of a round trip to it, smoothed, by heartbeats; 0.0: not measured yet, or it is this member.
+        lag: packets of this member that the other one has not put in order yet, as far as is known.
+        rtt_s: seconds of a round trip, smoothed, by heartbeats; 0.0: not measured yet, or this member itself.
     """
 
     delivered: int

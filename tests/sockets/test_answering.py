@@ -1,9 +1,11 @@
 """Programs that answer in the thread or task that receives: what arrives while a send waits is kept in its place."""
 
 import asyncio
+import ctypes
 import threading
 import time
 
+import embedding
 import pytest
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, wait_until
 
@@ -260,3 +262,60 @@ def test_two_tasks_that_answer_each_message_with_four_are_told_why_they_cannot_s
             await asyncio.gather(*tasks, return_exceptions=True)
 
     asyncio.run(main())
+
+
+# ---- programs in C -----------------------------------------------------------------------------------------------
+
+
+def answer_by_table(handle, size, kept, group, each=1):
+    """As `answer`, by the table of functions: (sender, payload) of what it took, and the last code."""
+    came = []
+    while True:
+        code, item = handle.poll(timeout_s=LIMIT_S)
+        if code != embedding.OK:
+            return came, code
+        kind, own = item.contents.kind, group.member.id
+        messages = []
+        while kind == embedding.MESSAGES and (message := embedding.TABLE.next(item)):
+            held = message.contents
+            messages.append((held.sender, held.global_seqno, ctypes.string_at(held.data, held.len)))
+        assert handle.give_back(item) == embedding.OK
+        if kind in (embedding.LEFT, embedding.EXCLUDED):
+            return came, embedding.ENDED
+        for sender, place, payload in messages:
+            came.append((sender, place, payload[:7]))
+            for _ in range(each if sender != own or each > 1 else 0):
+                if (code := handle.send(payload[:7].ljust(size))) != embedding.OK:
+                    return came, code
+                kept.append(group._kept)
+
+
+@pytest.mark.parametrize(("n", "size"), [(50, 1_000_000), (2000, 10_000)])
+def test_a_program_in_c_that_answers_in_the_thread_that_polls_never_hangs(n, size):
+    with group_of(2, order="total") as (a, b):
+        handle, kept, done = embedding.Handle(b), [], []
+        thread = threading.Thread(target=lambda: done.append(answer_by_table(handle, size, kept, b)), daemon=True)
+        thread.start()
+        ask(a, n)
+        assert [each[:7] for each in answers(a, n)] == [b"%07d" % i for i in range(n)]
+        b.leave()
+        thread.join(LIMIT_S)
+        assert not thread.is_alive() and max(kept) > 0
+        came, code = done[0]
+        assert code == embedding.ENDED and [place for _, place, _ in came] == list(range(1, len(came) + 1))
+        for member in (a.member, b.member):
+            assert [payload for sender, _, payload in came if sender == member.id] == [b"%07d" % i for i in range(n)]
+        assert handle.close() == embedding.OK
+
+
+def test_a_program_in_c_that_can_keep_no_more_is_told_so():
+    name = cluster()
+    with join(name, "a", kept_bytes=1 << 20, **QUICK) as a, join(name, "b", **QUICK) as b:
+        handle, kept = embedding.Handle(a), []
+        wait_until(lambda: len(a.view) == 2)
+        ask(b, 4)
+        _, code = answer_by_table(handle, 100_000, kept, a, each=4)  # each message four answers, its own included
+        assert code == embedding.FAILED
+        assert embedding.TABLE.error(handle.member).startswith(b"SendWouldBlock: this thread receives, and waits here")
+        a.leave()
+        assert handle.close() == embedding.OK

@@ -41,6 +41,7 @@ cdef struct handle:
     PyThread_type_lock taking
     bint by_python  # what comes next needs Python; under `taking`
     sc_atomic ready  # NOTHING, THERE: some of it is there; MERGES: it comes when states are merged
+    sc_atomic taker  # the thread that took last, or 0
     bint watching
     PyObject *error  # the bytes of `text`; NULL: there was none
     const char *text
@@ -130,8 +131,10 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
                     int64_t timeout_ns) noexcept nogil:
     cdef handle *h = <handle *>member
     cdef sc_sending s
-    cdef int64_t until = 0
-    cdef int result
+    cdef int64_t until = 0, moved = 0
+    cdef uint64_t sendable = 0
+    cdef int result, kept
+    cdef bint receives
     if h == NULL or (data == NULL and n) or flags & ~<uint32_t>SEQCAST_UNORDERED:
         return SEQCAST_BAD_ARGUMENT
     if h.forked[0]:
@@ -146,9 +149,20 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
     s.data = <const uint8_t *>data
     s.len = n
     s.state.at_once = timeout_ns == 0
-    result = sc_driver_send(h.d, &s, until)
-    while result == SC_AGAIN and s.state.packed:  # a large forward waits to come back: it may be ordered
-        result = sc_driver_send(h.d, &s, INT64_MAX)
+    receives = timeout_ns and sc_load(&h.taker) == <int64_t>PyThread_get_thread_ident()
+    result = sc_driver_send(h.d, &s, min(until, sc_now() + WATCH_NS) if receives else until)
+    while result == SC_AGAIN:
+        if not s.state.packed and sc_now() >= until:
+            break
+        if receives:  # nobody else takes what comes, and this send may wait for just that
+            kept = keep(h, &moved, &sendable, s.state.packed)
+            if kept == SEQCAST_FAILED:
+                sc_driver_send_end(h.d, &s)
+                return SEQCAST_FAILED
+            s.receives = kept == KEPT
+        # A large forward that is packed waits to come back, even beyond `until`: the order may have a place for this.
+        until = INT64_MAX if s.state.packed else until
+        result = sc_driver_send(h.d, &s, min(until, sc_now() + WATCH_NS) if receives else until)
     sc_driver_send_end(h.d, &s)
     if result == SC_SENT:
         return SEQCAST_OK
@@ -159,6 +173,33 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
     if result == SC_NO_MEMBER:
         return SEQCAST_NO_MEMBER
     return SEQCAST_TOO_LARGE if result == SC_TOO_LARGE else SEQCAST_ENDED
+
+
+cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, bint packed) noexcept with gil:
+    """Takes what has arrived, for the next `poll`: as `Driver.finish` does. SEQCAST_FAILED: no more may be kept, and
+    nothing moves any more."""
+    cdef Receiver receiver = <Receiver>h.receiver
+    cdef uint64_t now_sendable
+    cdef int kept = RECEIVED_ELSEWHERE
+    try:
+        if receiver._stop is None and PyThread_acquire_lock(h.taking, NOWAIT_LOCK):
+            try:
+                receiver._keep_all()
+                kept = KEPT_TO_THE_BRIM if receiver._is_full() else KEPT
+            finally:
+                h.by_python = needs_python(h, receiver)
+                PyThread_release_lock(h.taking)
+        if kept != KEPT_TO_THE_BRIM:
+            moved[0] = 0
+            return kept
+        now_sendable = receiver._driver.engine.ask(sc_engine_sendable)
+        if not moved[0] or now_sendable != sendable[0]:
+            moved[0], sendable[0] = sc_now(), now_sendable
+        elif not packed and (sc_now() - moved[0] > receiver._stuck_ns or receiver._waits_for_itself()):
+            raise receiver._refusal(Refused(KEPT_FULL, 0), None, None)
+        return kept
+    except BaseException as error:
+        return failed(h, error)
 
 
 cdef inline int64_t deadline_of(int64_t timeout_ns) noexcept nogil:
@@ -194,6 +235,7 @@ cdef int embed_poll(seqcast_member *member, uint64_t budget, int64_t timeout_ns,
         result = wait_for_turn(h, timeout_ns)
         if result != SEQCAST_OK:
             return result
+    sc_store(&h.taker, <int64_t>PyThread_get_thread_ident())
     item = free_item(h)
     if item == NULL:
         result = SEQCAST_ALL_BORROWED

@@ -372,7 +372,7 @@ class Engine:
         """The last own seqno that contains anything; 0 outside a view."""
     def stream(self, rank: int) -> tuple[int, int, int, int, int]:
         """(highest delivered, highest received, stable) of the group stream of ``rank``; how many of our packets that
-        member lacks, and the ns of a round trip to it, 0 if none is known."""
+        member lacks, and the ns of a round trip there, 0 if none is known."""
     def counters(self) -> dict[str, int]: ...
     # The board.
     def use_board(self, memory: Any) -> None:

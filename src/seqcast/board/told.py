@@ -1,4 +1,4 @@
-"""What a member tells the others of its board; and reading it, which checks all of it, as another member made it."""
+"""A member tells others of its board in a text; reading one checks everything, as another member wrote this."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Peer:
     Args:
         rtt: ns of a round trip; 0: not known.
         lag, untaken: packets of the member that the other one has not put in order, and has not taken.
-        silent: ns since it was heard; 0: never.
+        silent: ns since the other one was heard; 0: never.
     """
 
     rtt: int
@@ -38,7 +38,7 @@ class Told:
     """What a member says of itself.
 
     Args:
-        at: ns, by its clock, when its engine wrote this; ``age``: how long ago that was when it answered.
+        at: ns, by its clock, when its engine wrote this; ``age``: how long before the answer that was.
         status, reason: as ``Group.status``.
         held_by: id of the member that its senders wait for, or 0; ``held``: for how long, in ns.
         counters: by name.

@@ -1,4 +1,4 @@
-"""A group as all of its members see it: what each says of itself, asked by way of one member on this machine."""
+"""A group as all of its members see it: each speaks for itself, asked by way of one member on this machine."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Seen:
     """What is known of one member.
 
     Args:
-        age: ns since it said that; 0: now.
-        told: what it said; None: it has not answered.
-        boardless: it has answered that it has no board.
+        age: ns since the answer; 0: now.
+        told: the answer; None: there is none.
+        boardless: the answer is that there is no board.
     """
 
     age: int
@@ -43,7 +43,7 @@ def ask(board: Board) -> dict[int, Seen]:
     """By id: what the other members of the view say, asked by the member whose board it is, which adds its own.
 
     Raises:
-        NotAsked: it did not answer itself.
+        NotAsked: this member itself did not answer.
     """
     path = socket_of(board.path)
     try:

@@ -100,7 +100,7 @@ class EndpointSettings:
         block_events: the application is told when the gate closes and opens.
         coordinator_events: the application is told who coordinates.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
-        sees: text for members that ask what this one sees, printable and at most 25,000 bytes; None: it has no board.
+        sees: text for members that ask what this one sees, printable and at most 25,000 bytes; None: without a board.
         sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.

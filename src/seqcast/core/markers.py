@@ -62,7 +62,7 @@ class Markers:
         context.plane.mark(self.add(CoordinatorChanged(acts, before, view.view_id, False, reason)))
 
     def new_coordinator(self, view: View, old: View | None) -> tuple[CoordinatorChanged, ...]:
-        """At a view: the event that follows it, if its coordinator is not that of the view before."""
+        """The event that follows a view, if the coordinator is not that of the view before."""
         self._acts = None
         if old is None or not self.context.settings.coordinator_events or view.coordinator.id == old.coordinator.id:
             return ()

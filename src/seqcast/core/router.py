@@ -226,11 +226,11 @@ class Router:
         self.machines.gossip.received(frame, sender)
 
     def asked(self, frame: Ask, sender: int, _: bytes) -> None:
-        """asking: answers with what this member sees, unless it did so a moment ago"""
+        """asking: answers with the board, unless the last answer was a moment ago"""
         self.machines.asking.asked(frame, sender)
 
     def told(self, frame: Told, sender: int, _: bytes) -> None:
-        """asking: reports it, if it answers the last question"""
+        """asking: reports an answer to the last question"""
         self.machines.asking.told(frame, sender)
 
     # ---- other groups, operators

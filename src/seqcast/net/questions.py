@@ -36,7 +36,7 @@ class Questions:
     """Of one member.
 
     Args:
-        board: path of its board; None: it has none, and nobody can ask.
+        board: path of the board; None: without one nobody can ask.
         ask: asks the other members; ``told`` is called with what each says.
     """
 
@@ -97,7 +97,7 @@ class Questions:
         assert self._listener is not None
         try:
             client, _ = self._listener.accept()
-        except OSError:  # nobody is there, or it has gone already
+        except OSError:  # nobody waits, or not any more
             return
         client.setblocking(False)
         if not _trusted(client):

@@ -86,7 +86,7 @@ def check(host: str, said: Mapping[str, Any]) -> None:
 
 def drops(interface: str) -> dict[str, int]:
     """Datagrams that this host has dropped since it was booted: at full receive buffers of sockets, in the kernel
-    before them (softnet), at the card (nic), and before it, in queues of all its interfaces (qdisc)."""
+    before them (softnet), at the card (nic), and in the queues of all interfaces (qdisc)."""
     found = {"socket": 0, "softnet": 0, "nic": 0, "qdisc": 0}
     with contextlib.suppress(OSError, ValueError, IndexError):
         rows = [
@@ -116,7 +116,7 @@ def _qdiscs() -> Iterator[int]:
                 if kind != RTM_NEWQDISC:
                     return  # the end, or an error
                 (parent,) = struct.unpack_from("=I", data, 16 + 12)
-                if parent == TC_H_ROOT:  # it counts what those below it drop
+                if parent == TC_H_ROOT:  # and counts the drops of those below
                     yield _dropped(data[36:length])
                 data = data[(length + 3) & ~3 :]
 

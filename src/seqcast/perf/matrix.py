@@ -1,4 +1,4 @@
-"""Many measurements by one command: each combination of some options, written to a file as soon as it is measured."""
+"""Many measurements by one command: each combination of some options, written to a file at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqcast.perf.paths import PathError
 from seqcast.types import ORDERS
 
 AXES = {"sizes": "size", "orders": "order", "members": "members"}
-"""Axis of ``--matrix`` -> the option that it varies."""
+"""Axis of ``--matrix`` -> the option that varies."""
 BYTES_MAX = 64 << 20
 """Of the file."""
 Combination = tuple[tuple[str, Any], ...]

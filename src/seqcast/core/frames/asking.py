@@ -21,7 +21,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The answer, sent to the asker's address as the VIEW has it: what my board shows; "-": I have none."""
+    """The answer, sent to the asker's address in the VIEW: my board; "-": I have none."""
 
     view: Id
     request: Count

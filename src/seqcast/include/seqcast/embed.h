@@ -88,7 +88,9 @@ typedef struct {
     /* All others without the GIL, though only those with a timeout other than 0 insist on it. Timeouts are in ns; below 0: no
      * limit. `poll` is for one thread at a time (others wait for it); the rest is for any number of threads. */
 
-    /* To the group (`to` 0), or to the member with that id. Waits for room and for the end of a view change. */
+    /* To the group (`to` 0), or to the member with that id. Waits for room and for the end of a view change. While the thread that
+     * polls waits here, what arrives is kept for the next `poll`, up to the setting kept_bytes, as nobody else takes anything; this
+     * needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: so much is kept, and only `poll` helps. */
     int (*send)(seqcast_member *member, uint64_t to, uint32_t flags, const void *data, size_t len, int64_t timeout_ns);
     /* Transmits what waits to fill a packet. Never needed: seqcast does so itself, within `flush_s_min`. */
     int (*flush)(seqcast_member *member);
