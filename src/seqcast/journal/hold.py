@@ -1,8 +1,7 @@
 """Whether the process that writes a journal is still there.
 
-It holds a lock on the file of views for as long as it may write, and the system frees that lock when the process ends,
-however it ends. The header says that there is one: not every system and file system has such locks, and a journal
-without one tells nothing.
+The process holds a lock on the file of views for as long as rows may come, and the system frees the lock when the
+process ends, in whatever way. The header says whether a journal has one: some systems and file systems have none.
 """
 
 from __future__ import annotations

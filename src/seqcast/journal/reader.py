@@ -853,7 +853,7 @@ def _segment(directory: Path, number: int, idx: int, manifest: Manifest) -> Segm
         return _of_manifest(directory, rolled)
     path = directory / segment_name(number, "arrows")
     if number == manifest.started and not path.exists() and not _was_written(path):
-        if load(directory) != manifest:  # it was rolled meanwhile
+        if load(directory) != manifest:  # a segment was rolled meanwhile
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return Segment(number, path, True, 0, 0, torn=True, first_idx=idx)  # a crash came before the file was made
     try:

@@ -82,7 +82,7 @@ def roll(streams: Sequence[Path], manifest: ManifestWriter, pause: Callable[[], 
         partial.unlink(missing_ok=True)
         raise
     for stream in streams:
-        with contextlib.suppress(OSError):  # nobody reads it any more
+        with contextlib.suppress(OSError):  # nobody reads the stream any more
             stream.unlink()
             stream.with_suffix(SUMS_SUFFIX).unlink(missing_ok=True)
     return target

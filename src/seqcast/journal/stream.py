@@ -151,7 +151,7 @@ def _consistent(path: Path) -> tuple[int, bytes]:
         try:
             data = read_file(sums, SUMS_BYTES_MAX)
         except FileNotFoundError as error:
-            path.stat()  # both are gone: it was rolled meanwhile
+            path.stat()  # both are gone: the segment was rolled meanwhile
             raise JournalDamaged(f"{path} has no checksums ({sums.name} is missing)") from error
         if data == before:
             return size, data

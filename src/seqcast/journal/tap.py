@@ -582,7 +582,7 @@ class TapClient:
         try:
             if self._connection is None:
                 self._connection = self._connect()
-            connection, self._connection = self._connection, None  # of this answer, until it is whole
+            connection, self._connection = self._connection, None  # of this answer, until the last frame
             _send(connection, b"Q", json.dumps(request).encode())
             while True:
                 frame = _receive(connection, FRAME_BYTES_MAX)

@@ -269,7 +269,7 @@ class JournalWriter:
                 much.
         """
         if os.getpid() != self._process:
-            return  # in a child of `fork` it is the parent's, and a lock that one of its threads had is never free
+            return  # in a child of `fork`: the journal is the parent's, whose threads may hold the lock for ever here
         with self._lock:
             if not self._closed:
                 self._hand_over()

@@ -216,10 +216,10 @@ class Graph:
 
     def ends(self, view: int, *, over: bool) -> list[Closing]:
         """The closings of a view, also by members that left, so that nobody need have installed the next one. If no
-        journal shows one: what each member delivered by itself.
+        journal shows one: the rows of each member by itself.
 
         Args:
-            over: False: not that, as the view may still be closed without some of it.
+            over: False: not these, as the view may still be closed without some.
         """
         found = [closing for closing in self._closings if closing[0] == view]
         closed = [each for each in found if any(of.end is not None for _, of in self._closings[each])]

@@ -135,15 +135,15 @@ def _way_back(
 def way_to_end(
     offset: Mapping[str, Any], found: Sequence[Found], *, over: bool
 ) -> tuple[Way, list[Range]] | None:
-    """Where the stream goes on in a view that no other follows, as far as the journals show: what other members
-    delivered in it up to its end, if they left it, or, if nobody closed it, at all.
+    """Where the stream goes on in a view that no other follows, as far as the journals show: in the rows of members
+    that closed the view as they left, or, if nobody closed it, of all members.
 
     Args:
-        over: the members of the view are all gone. Else, if nobody closed it, it may still be closed without some of
-            what they delivered, and nothing of that comes.
+        over: the members of the view are all gone. Else the next view may lack some of these rows, and none of them
+            come if nobody closed the view.
 
     Raises:
-        Missing: a journal lacks rows that tell what comes.
+        Missing: a journal lacks rows that tell which ones come.
     """
     member = int(offset["member"], 16)
     followed = next((each for each in found if each.id == member and each.journal.deliver_own), None)
