@@ -31,6 +31,26 @@ def test_members_come_leave_and_are_excluded_and_nobody_reads_a_view_in_which_it
     assert max(result.views for result in results) > 3
 
 
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+def test_a_view_that_lasts_for_long_is_followed_by_one_with_a_new_secret(membership):
+    stage = Stage(keyed=True, membership=membership, settings=(("rekey_s", 1.0),))
+    stage.group("a", "b", "c")
+    first = stage.nodes[0].endpoint.view
+    stage.until(5500)
+    views = {node.endpoint.view for node in stage.nodes}
+    assert len(views) == 1 and {member.id for member in first.members} == {node.id for node in stage.nodes}
+    (last,) = views
+    assert last.members == first.members
+    assert 3 <= last.view_id.counter - first.view_id.counter <= 5
+    known = [stage.sealings.views[node.id] for node in stage.nodes]
+    assert len(set.intersection(*known)) >= 4, "one for each view"
+    without = Stage(membership=membership, settings=(("rekey_s", 1.0),))
+    without.group("a", "b")
+    before = without.nodes[0].endpoint.view
+    without.until(4000)
+    assert without.nodes[0].endpoint.view == before, "there is nothing to renew"
+
+
 def test_the_checkers_see_a_secret_that_two_views_have(monkeypatch):
     monkeypatch.setattr(SimulatedExchange, "draw", lambda self, about: bytes(32))
     assert any("views have one secret" in each for each in violations())

@@ -23,7 +23,7 @@ ENGINE = (
 CORE = (
     "window_bytes", "found", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
     "flush_deadline_s", "back_off_s", "leave_deadline_s", "linger_s", "block_deadline_s", "pause_s_max",
-    "flush_unicasts", "safe", "membership", "partition",
+    "flush_unicasts", "safe", "membership", "partition", "rekey_s",
 )  # fmt: skip
 DRIVER = (
     "interface", "port", "unicast_port", "port_range", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",

@@ -184,6 +184,14 @@ class Config:
         "only who has the file can join, read or send ([security](security.md)). Empty: no key, and whoever reaches "
         "the network can do all that. The same on every member. Needs PyNaCl.",
     )
+    rekey_s: float = _knob(
+        3600.0,
+        "s",
+        "With `key`: a view that lasts so long is followed by one with the same members and a new secret. Longer: "
+        "fewer views. Shorter: who steals the memory of a member can read less of what was recorded before.",
+        low=0.2,
+        high=1e8,
+    )
 
     # -- what the application gets
 

@@ -27,6 +27,7 @@ class Settings(TypedDict, total=False):
     ttl: int
     dscp: int
     key: str
+    rekey_s: float
     deliver_own: bool
     receive: bool
     batch_bytes: int

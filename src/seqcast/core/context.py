@@ -120,6 +120,7 @@ class EndpointSettings:
         gossip: keyword arguments of ``GossipSettings`` if reliability is by gossip, else None.
         elsewhere_ns: a member that has shown itself in another view for this long is doubted. Another primary group is
             observed for twice this time before the smaller one of the two gives way.
+        rekey_ns: with a key: how long a view lasts before one with a new secret follows.
     """
 
     order: str
@@ -172,6 +173,7 @@ class EndpointSettings:
     merge_back_off_ns: int
     merge_back_off_ns_max: int
     elsewhere_ns: int
+    rekey_ns: int
 
     @property
     def puts_out(self) -> bool:

@@ -281,6 +281,8 @@ class Options:
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         if seed > PINNED:
             drawn["keyed"] = random.Random(f"keyed {seed}").random() < 1 / 3
+            renewed = random.Random(f"renewed {seed}").random() < 0.3
+            drawn["settings"] += (("rekey_s", 1.5),) if drawn["keyed"] and renewed else ()
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
                 alone = random.Random(f"transport {seed}").random() < 0.25

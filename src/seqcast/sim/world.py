@@ -128,7 +128,8 @@ class World:
             if other.alive and not other.leaving and not (out and other.slow_spells):
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
         same = {member.id for member in old.members} == {member.id for member in view.members}
-        if same and not self.options.state:
+        renewed = self.options.keyed and "rekey_s" in dict(self.options.settings)
+        if same and not self.options.state and not renewed:
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
 
     def held(self, node: Process) -> None:

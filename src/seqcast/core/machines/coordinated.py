@@ -117,6 +117,7 @@ class CoordinatedMembership(Machine):
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
         self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone
         self.warned: set[int] = set()  # members already named in a warning about their links
+        self.rekey_ns = NEVER  # when the secret of the view is old
         self.told: set[str] = before.told if before else set()  # warnings that are not repeated in each view
         self.verified_ns = NEVER  # no view change waits longer for verifications
         self.links_ns = NEVER  # when to look at the links again
@@ -479,6 +480,7 @@ class CoordinatedMembership(Machine):
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
             or self.context.merging
+            or self.context.now >= self.rekey_ns
             or self._called(doubted)
             or self._can_found(doubted)
             or self.participant.closing  # the member that began to close the view is gone
@@ -518,10 +520,13 @@ class CoordinatedMembership(Machine):
         self._forget_stale()
         known = members | self.context.departed.keys()
         self.joiners = {key: joiner for key, joiner in self.joiners.items() if key not in known}
+        if self.context.secrets.public:
+            self.rekey_ns = self.context.now + self.context.settings.rekey_ns
         self.fire(E.VIEW)
 
     def due(self) -> int:
-        return min(self.bundle_due_ns, self.links_ns, self.more_ns)
+        rekey_ns = self.rekey_ns if self.context.now < self.rekey_ns else NEVER  # then each step looks
+        return min(self.bundle_due_ns, self.links_ns, self.more_ns, rekey_ns)
 
     # ---- guards
 
