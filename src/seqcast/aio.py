@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from seqcast.api.crowd_aio import JoiningCrowd
     from seqcast.config.crowd import CrowdSettings
     from seqcast.config.keywords import Order, Settings
+    from seqcast.events import Excluded
 
 T = TypeVar("T")
 
@@ -63,7 +64,7 @@ def join(
     membership_policy: MembershipPolicy | None = None,
     sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
-    rejoin: bool = False,
+    rejoin: bool | Callable[[Excluded], object] = False,
     **settings: Unpack[Settings],
 ) -> Joining:
     """Joins a group. Await it, pass it to ``asyncio.create_task``, or use it in ``async with``, which leaves the group.

@@ -143,13 +143,14 @@ def test_each_incarnation_has_a_journal_of_its_own(tmp_path):
     name = cluster()
     with join(name, "a", **FAST), join(name, "b", rejoin=True, journal=str(tmp_path), **FAST) as b:
         events = b.events()
-        first = b._journal
+        first, before = b._journal, b.member.id
         exclude(b)
         until(events, seqcast.Rejoined)
         b.send(b"x")
         until(events, seqcast.Message)
         assert b._journal is not first
-    assert len(list(tmp_path.glob("*/*"))) >= 2
+    journals = {each.member.id: each for each in seqcast.journal.find([tmp_path])}
+    assert {of: each.previous for of, each in journals.items()} == {before: 0, b.member.id: before}
 
 
 def test_tasks_go_on_receiving():
@@ -187,3 +188,38 @@ def test_a_program_in_c_cannot_have_a_handle_of_it(pair):
     _, b = pair
     with pytest.raises(seqcast.UsageError, match="rejoin=False"):
         Handle(b)
+
+
+@pytest.mark.parametrize("answer", [True, False, ValueError])
+def test_a_function_says_whether_to_join_again(answer, caplog):
+    asked, name = [], cluster()
+
+    def rejoin(excluded):
+        asked.append(excluded)
+        if answer is ValueError:
+            raise ValueError("of a test")
+        return answer
+
+    with join(name, "a", **FAST) as a, join(name, "b", rejoin=rejoin, **FAST) as b:
+        wait_until(lambda: len(a.view) == len(b.view) == 2)
+        events = b.events()
+        exclude(b)
+        excluded = until(events, seqcast.Excluded)[-1]
+        if answer is True:
+            assert until(events, seqcast.Rejoined)
+        else:
+            assert list(events) == []
+            with pytest.raises(seqcast.NotMember):
+                b.recv(1)
+        assert asked == [excluded]
+        assert ("rejoin raised; this member does not join again" in caplog.text) == (answer is ValueError)
+
+
+def test_a_function_that_leaves_the_group_when_it_is_asked_ends_it():
+    name = cluster()
+    with join(name, "a", **FAST) as a:
+        b = join(name, "b", rejoin=lambda _excluded: b.leave(1.0) or True, **FAST)
+        wait_until(lambda: len(a.view) == len(b.view) == 2)
+        exclude(b)
+        assert isinstance(list(b.events())[-1], seqcast.Excluded)
+        assert b.status == "excluded"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from seqcast.config.keywords import Order, Settings
+    from seqcast.events import Excluded
 
 _open: weakref.WeakValueDictionary[int, Group] = weakref.WeakValueDictionary()
 _dropped: set[Runner] = set()  # members whose groups nobody has left, and which leave now
@@ -60,7 +61,7 @@ def join(
     membership_policy: MembershipPolicy | None = None,
     sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
-    rejoin: bool = False,
+    rejoin: bool | Callable[[Excluded], object] = False,
     **settings: Unpack[Settings],
 ) -> Group:
     """Joins a group, or founds it. Returns when the first view is installed and the state has been received.
@@ -100,9 +101,10 @@ def join(
         rejoin: if the group excludes this member, or its address is lost, the same object joins again, under the same
             name, as a new incarnation (``Group.member``), as soon as the application has received ``Excluded``. Calls
             that receive go on, and ``events`` yields ``Rejoined``; a send in between raises ``NotMember``.
-            ``set_state`` is called again, on a thread of its own, and a journal begins a new file. Attempts that fail
-            are repeated after 0.5 to 30 s. A member that is excluded as too slow for the third time in 10 minutes does
-            not join again.
+            ``set_state`` is called again, on a thread of its own, and a journal begins a new directory, whose
+            ``Journal.previous`` is the id of the incarnation before. Attempts that fail are repeated after 0.5 to 30 s.
+            A member that is excluded as too slow for the third time in 10 minutes does not join again. A function is
+            called with the ``Excluded``, by the thread that receives, and says whether to join again.
         settings: settings as keywords, which take precedence over ``config``; see docs/config.md.
 
     Raises:
@@ -186,13 +188,14 @@ class Group(Rejoining, Pausing):
         on_unblock: Callable[[Group], object] | None,
         state: StateHandler | None,
         policies: Policies,
-        rejoin: bool,
+        rejoin: bool | Callable[[Excluded], object],
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
         state_part = part_in_state(state)
         make = functools.partial(Runner, cluster, name, order, config, on_block, on_unblock, state_part, policies)
         super().__init__(cluster, order, config, make(), state)
         self._rejoin_as = make if rejoin else None
+        self._rejoin_if = rejoin if callable(rejoin) else None
         self._number = next(_numbers)
         self._leaving = threading.Lock()
         self._graceful = False  # what `leave` returned

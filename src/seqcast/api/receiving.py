@@ -313,7 +313,8 @@ class Receiving(driver.Receiver, GroupBase):
         finally:
             self._backlog = deque(taken)
 
-    def _open_journal(self) -> JournalWriter:
+    def _open_journal(self, previous: int = 0) -> JournalWriter:
+        """``previous``: id of the incarnation before, if there was one."""
         from seqcast.journal.writer import JournalWriter
 
         config = self.config
@@ -331,6 +332,7 @@ class Receiving(driver.Receiver, GroupBase):
             keep_bytes=config.journal_keep_bytes,
             keep_s=config.journal_keep_s,
             sample=_sampler(self._runner),
+            previous=previous,
         )
 
 

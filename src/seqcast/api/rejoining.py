@@ -113,6 +113,7 @@ class Rejoining(Delivering):
     """When this member is excluded, another incarnation of it takes its place in the same object."""
 
     _rejoin_as: Callable[[], Runner] | None = None  # makes an incarnation; None: it does not join again
+    _rejoin_if: Callable[[Excluded], object] | None = None  # asked first; None: it always joins again
     _enters: Callable[[Runner], deque[Item]]  # runs it until it is in the group
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
@@ -131,8 +132,9 @@ class Rejoining(Delivering):
         elif isinstance(meaning, Lost):
             self._lost.append(meaning)
         elif isinstance(meaning, Excluded) and self._rejoin_as is not None:
+            wanted = self._may_rejoin(meaning) and self._is_wanted(meaning)
             with self._turning:
-                if self._may_rejoin(meaning):
+                if wanted and not self._runner.leaves:
                     self._end, self._stop = None, meaning
                     self._attempt = Attempt(self._rejoin_as, self._enters, self._runner)
         return reached
@@ -149,6 +151,18 @@ class Rejoining(Delivering):
         text = codes.NO_REJOIN("%s: was excluded as too slow %d times within %g s, and does not join again")
         log.warning(text, self.member.name, SLOW_MAX, SLOW_S)
         return False
+
+    def _is_wanted(self, excluded: Excluded) -> bool:
+        """The application's answer. It may leave the group in the call."""
+        if self._rejoin_if is None:
+            return True
+        try:
+            with self._in_handler():
+                return bool(self._rejoin_if(excluded))
+        except Exception:
+            text = codes.CALLBACK_FAILED("%s: %s raised; this member does not join again")
+            log.exception(text, self.member.name, "rejoin")
+            return False
 
     def _wait_merged(self, wait: int) -> View | Rejoined | None:
         excluded, attempt = self._stop, self._attempt
@@ -173,7 +187,7 @@ class Rejoining(Delivering):
         if self._state is not None:
             self._keeper = StateKeeper(runner, self._state, self.config)
         if self.config.journal:
-            self._journal = self._open_journal()
+            self._journal = self._open_journal(self._past[-1].member.id)
             weakref.finalize(self, end_journal, self._journal).atexit = False
         if runner.callbacks is not None:
             runner.callbacks.joined = True

@@ -173,6 +173,8 @@ class Journal:
     """Rows that it lacks, as a full disk did not take them; in their order."""
     locked: bool = False
     """Its writer holds a lock as long as it is there."""
+    previous: int = 0
+    """Id of the incarnation before, whose journal this one continues (``rejoin``); 0: none."""
 
     @property
     def rows(self) -> int:
@@ -416,6 +418,7 @@ def assemble(
         version=fields["schema_version"],
         safe=fields.get("safe", False),
         locked=fields.get("locked", False),
+        previous=int(fields.get("previous", "0"), 16),
         gaps=gaps,
     )
 
@@ -705,7 +708,7 @@ def _header(text: str, path: Path) -> dict[str, Any]:
         if unknown or not isinstance(header["deliver_own"], bool):
             raise ValueError
         flags = header["safe"] if header["schema_version"] >= 7 else False, header.get("locked", False)
-        if not all(isinstance(each, bool) for each in flags):
+        if not all(isinstance(each, bool) for each in flags) or int(header.get("previous", "0"), 16) < 0:
             raise ValueError
     except KeyError as error:
         raise _damaged_header(path, f"it has no {error}") from error

@@ -86,6 +86,7 @@ class JournalWriter:
         together_rows: finished segments with fewer rows together wait for the next ones, to be rolled into one file.
         sample: returns the member's counters, or None once they cannot be had any more: once a second the journal's
             thread notes what rose (`seqcast.journal.events`).
+        previous: id of the incarnation before of the same member, whose journal this one continues; 0: none.
         keep_s, keep_bytes: retention. Rolled segments older than this many seconds, or beyond this many bytes together,
             are removed, whole and oldest first; 0: no limit.
 
@@ -114,6 +115,7 @@ class JournalWriter:
         keep_s: float = 0.0,
         keep_bytes: int = 0,
         sample: Callable[[], Mapping[str, int] | None] | None = None,
+        previous: int = 0,
     ) -> None:
         if payload not in PAYLOAD_MODES:
             raise UsageError(f"payload={payload!r}: a journal keeps {' or '.join(PAYLOAD_MODES)}")
@@ -137,7 +139,7 @@ class JournalWriter:
         self._queue_bytes, self._flush_s = queue_bytes, flush_s
         self._segment_rows, self._segment_bytes, self._segment_s = segment_rows, segment_bytes, segment_s
         self._sample = sample
-        self._write_header(cluster, payload, deliver_own, safe)
+        self._write_header(cluster, payload, deliver_own, safe, previous)
         # Shared with the writer thread, under the lock:
         self._lock = threading.RLock()
         self._condition = threading.Condition(self._lock)
@@ -628,7 +630,7 @@ class JournalWriter:
         self._roller.add(segment.path, rows, size, behind_gap=self._behind_gap)
         self._behind_gap = False
 
-    def _write_header(self, cluster: str, payload: str, deliver_own: bool, safe: bool) -> None:
+    def _write_header(self, cluster: str, payload: str, deliver_own: bool, safe: bool, previous: int) -> None:
         header = {
             "format": FORMAT,
             "schema_version": SCHEMA_VERSION,
@@ -639,6 +641,7 @@ class JournalWriter:
             "safe": safe,
             "created_ns": time.time_ns(),
             "locked": False,
+            **({"previous": f"{previous:016x}"} if previous else {}),
         }
         try:
             self.path.mkdir(parents=True)
