@@ -70,6 +70,13 @@ void sc_stand_end(sc_engine *e) {
     e->repeats = (sc_repeats){0};
 }
 
+void sc_out_copy(sc_engine *e, const sc_out *o, const sc_address *to) {
+    uint8_t *p = sc_out_new(e, to, sc_get_type(o->p), o->len);
+    if (!p) return;
+    memcpy(p, o->p, o->len);
+    sc_put_flags(p, sc_get_flags(p) & (uint8_t)~SC_FLAG_GROUP);
+}
+
 /* Takes the first datagram, which the caller frees; NULL: there is none. */
 sc_out *sc_out_pop(sc_engine *e) {
     sc_out *o = e->out.first;

@@ -32,6 +32,8 @@ uint8_t *sc_out_new(sc_engine *e, const sc_address *to, uint8_t type, size_t len
 /* This datagram is for those outside the view, too. */
 void sc_out_outside(const sc_engine *e, uint8_t *p);
 sc_out *sc_out_pop(sc_engine *e);
+/* Queues a copy of a datagram that is for the group for one member alone. */
+void sc_out_copy(sc_engine *e, const sc_out *o, const sc_address *to);
 
 int64_t sc_stand_deadline(const sc_engine *e);
 void sc_stand_tick(sc_engine *e, int64_t now);

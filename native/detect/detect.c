@@ -28,7 +28,17 @@
 #define PINGS_QUICK 4
 #define RECOVERY 8
 #define QUIET 4 /* suspicion times in which a member may have no unicast for us */
+#define BOTH 2 /* heartbeats for which a member that hears multicasts again gets both */
+#define BACK_NS_MIN ((int64_t)10 * 1000000000) /* between two returns of one member to multicast; */
+#define BACK_NS_MAX ((int64_t)600 * 1000000000) /* doubling, until one has lasted for so long */
+#define APART 20 /* heartbeats of another view until its coordinator should have met ours */
+#define SILENT 5 /* heartbeats of one that is heard by unicast, and whose multicasts do not come */
+#define QUICK 3 /* the same, of one that is new */
 #define ASKED 2 /* suspicion times in which it is asked for one: by some 16 pings, of which one comes through */
+
+static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
+
+static int hears_not(const sc_peer *peer, uint32_t rank) { return has_bit(peer->detect.unheard, rank); }
 
 static int64_t doubt_after(const sc_engine *e) { return e->config.heartbeat_ns + e->config.heartbeat_ns / 2; }
 
@@ -159,6 +169,47 @@ void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now) {
     e->peers[rank]->detect.vouched = now;
 }
 
+/* ---- ways ---------------------------------------------------------------------------------------------------- */
+
+static void count_ways(sc_engine *e) {
+    e->detect.ways++;
+    e->detect.deaf = 0;
+    for (uint32_t r = 0; r < e->view.n; r++)
+        e->detect.deaf += r != e->view.rank && e->peers[r]->detect.way != SC_WAY_MULTICAST;
+}
+
+static void take_way(sc_engine *e, sc_peer *peer, int way, int64_t now) {
+    sc_peer_detection *at = &peer->detect;
+    at->way = way;
+    at->way_since = now;
+    count_ways(e);
+    if (way == SC_WAY_BOTH) return;
+    sc_event *event = sc_push_event(e, SC_EVENT_WAY, peer->id, e->view.tag, NULL, NULL, 0);
+    if (event) event->evidence = way;
+}
+
+/* A switch that forgets and learns again who wants multicasts would have the way change for ever: each return waits longer. */
+static void turn_from_multicast(sc_engine *e, sc_peer *peer, int64_t now) {
+    sc_peer_detection *at = &peer->detect;
+    int again = at->way_back && now - at->way_since < BACK_NS_MAX;
+    int64_t longer = 2 * at->way_wait < BACK_NS_MAX ? 2 * at->way_wait : BACK_NS_MAX;
+    at->way_wait = !again ? 0 : longer ? longer : BACK_NS_MIN;
+    at->way_back = now + at->way_wait;
+    take_way(e, peer, SC_WAY_UNICAST, now);
+}
+
+/* The way to a member, by its last heartbeat. */
+static void judge_way(sc_engine *e, sc_peer *peer, int64_t now) {
+    const sc_peer_detection *at = &peer->detect;
+    if (hears_not(peer, e->view.rank)) {
+        if (at->way != SC_WAY_UNICAST) turn_from_multicast(e, peer, now);
+    } else if (at->way == SC_WAY_UNICAST && at->present && now >= at->way_back) {
+        take_way(e, peer, SC_WAY_BOTH, now);
+    } else if (at->way == SC_WAY_BOTH && now - at->way_since >= BOTH * e->config.heartbeat_ns) {
+        take_way(e, peer, SC_WAY_MULTICAST, now);
+    }
+}
+
 /* ---- heartbeats ---------------------------------------------------------------------------------------------- */
 
 static int is_starved(const sc_engine *e, int64_t now) {
@@ -205,10 +256,6 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     e->counters->heartbeats_sent++;
 }
 
-static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
-
-static int hears_not(const sc_peer *peer, uint32_t rank) { return has_bit(peer->detect.unheard, rank); }
-
 /* Does a link carry no unicast, as far as we know? It may be one of several, of which one end is excluded. */
 static int is_worried(const sc_engine *e, int64_t now) {
     static const uint8_t none[SC_MEMBERS_MAX / 8];
@@ -236,7 +283,9 @@ static void heartbeat(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank || peer->detect.suspected || peer->cut.lost) continue;
-        if (peer->detect.silent || hears_not(peer, e->view.rank)) say_heartbeat(e, &peer->address, peer);
+        if (e->config.mixed) judge_way(e, peer, now);
+        int copied = peer->detect.way != SC_WAY_MULTICAST; /* as of all that is for the group */
+        if (!copied && (peer->detect.silent || hears_not(peer, e->view.rank))) say_heartbeat(e, &peer->address, peer);
         if (!peer->detect.asked && is_quiet(e, peer, worried, now)) peer->detect.asked = now;
         if (peer->detect.asked) say_ping(e, peer, peer->id, e->config.member);
     }
@@ -273,7 +322,7 @@ void sc_engine_show(sc_engine *e, const sc_address *to) {
 
 /* Heartbeats of another view show how many members it has: its beacons only claim it. */
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
-    sc_beat *place = &e->detect.beats[0];
+    sc_beat *place = &e->detect.beats[0], known;
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
         sc_beat *beat = &e->detect.beats[i];
         if (beat->heard < place->heard) place = beat;
@@ -281,7 +330,20 @@ void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int6
         place = beat;
         break;
     }
+    known = *place;
     *place = (sc_beat){.address = *from, .tag = tag, .heard = now > 0 ? now : 1};
+    if (known.tag == tag && sc_same_address(&known.address, from)) {
+        place->due = known.due;
+        place->wait = known.wait;
+    } else {
+        place->wait = APART * e->config.heartbeat_ns;
+        place->due = now + place->wait;
+    }
+    if (e->config.mixed && e->in_view && now >= place->due) {
+        place->wait = 2 * place->wait < BACK_NS_MAX ? 2 * place->wait : BACK_NS_MAX;
+        place->due = now + place->wait;
+        sc_push_event(e, SC_EVENT_STRANGER, 0, tag, from, NULL, 0);
+    }
 }
 
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
@@ -290,6 +352,23 @@ size_t sc_engine_strangers(const sc_engine *e, uint64_t tag) {
         n += e->detect.beats[i].heard && e->detect.beats[i].tag == tag &&
              e->now - e->detect.beats[i].heard <= e->config.suspect_ns;
     return n;
+}
+
+/* Whose multicasts the sender of a heartbeat does not hear, and whose unicasts. */
+static void heard_links(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
+    sc_peer_detection *at = &peer->detect;
+    int unheard = hears_not(peer, e->view.rank);
+    if (memcmp(at->unheard, sc_get_heartbeat_unheard(p), sizeof at->unheard) == 0 &&
+        memcmp(at->mutes, sc_get_heartbeat_mute(p), sizeof at->mutes) == 0)
+        return;
+    memcpy(at->unheard, sc_get_heartbeat_unheard(p), sizeof at->unheard);
+    memcpy(at->mutes, sc_get_heartbeat_mute(p), sizeof at->mutes);
+    links_changed(e);
+    if (hears_not(peer, e->view.rank) && !unheard) {
+        e->counters->unheard_by_others++;
+        if (!e->config.mixed) health_worse(e, now); /* else the network is as likely to be the reason */
+    }
+    if (e->config.mixed) judge_way(e, peer, now);
 }
 
 void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
@@ -305,19 +384,7 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
     sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
     sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
-    if (memcmp(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard)) {
-        int unheard = hears_not(peer, e->view.rank);
-        memcpy(peer->detect.unheard, sc_get_heartbeat_unheard(p), sizeof peer->detect.unheard);
-        if (hears_not(peer, e->view.rank) && !unheard) {
-            e->counters->unheard_by_others++;
-            health_worse(e, now);
-        }
-        links_changed(e);
-    }
-    if (memcmp(peer->detect.mutes, sc_get_heartbeat_mute(p), sizeof peer->detect.mutes)) {
-        memcpy(peer->detect.mutes, sc_get_heartbeat_mute(p), sizeof peer->detect.mutes);
-        links_changed(e);
-    }
+    heard_links(e, peer, p, now);
     if (e->cut.set || peer->cut.lost) return;
     if (!peer->detect.present) sc_probe_entered(e, peer);
     peer->detect.present = 1;
@@ -369,6 +436,28 @@ static int is_mute(const sc_engine *e, const sc_peer *peer, int64_t now) {
     return !at->mute && !at->silent && !at->doubted && here && at->asked && now - at->asked >= ASKED * suspect_after(e);
 }
 
+/* Where unicasts take the place of multicasts: neither comes from this member, which others may hear. */
+static int is_cut_off(const sc_engine *e, const sc_peer *peer, int64_t now) {
+    return e->config.mixed && peer->detect.silent && !peer->detect.mute && now - peer->detect.heard >= suspect_after(e);
+}
+
+/* One whose unicasts come, and no multicasts, lives: copies may take their place soon. */
+static int64_t silent_after(const sc_engine *e, const sc_peer *peer) {
+    int64_t soon = SILENT * e->config.heartbeat_ns, limit = suspect_after(e);
+    return e->config.mixed && peer->detect.reached > peer->detect.overheard && soon < limit ? soon : limit;
+}
+
+static void look_at_link(sc_engine *e, sc_peer *peer, int64_t now) {
+    if (!peer->detect.silent && now - peer->detect.overheard >= silent_after(e, peer)) {
+        peer->detect.silent = 1;
+        links_changed(e);
+    }
+    if (is_mute(e, peer, now) || is_cut_off(e, peer, now)) {
+        peer->detect.mute = 1;
+        links_changed(e);
+    }
+}
+
 void sc_detect_tick(sc_engine *e, int64_t now) {
     if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* it tells what is stable */
     if (e->detect.heartbeat_due <= now) {
@@ -383,14 +472,7 @@ void sc_detect_tick(sc_engine *e, int64_t now) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (r == e->view.rank) continue;
-        if (!peer->detect.silent && now - peer->detect.overheard >= suspect_after(e)) {
-            peer->detect.silent = 1;
-            links_changed(e);
-        }
-        if (is_mute(e, peer, now)) {
-            peer->detect.mute = 1;
-            links_changed(e);
-        }
+        look_at_link(e, peer, now);
         if (!peer->detect.doubted && now - peer->detect.heard >= doubt_after(e)) {
             e->counters->doubts++;
             peer->detect.doubted = 1;
@@ -408,7 +490,7 @@ int64_t sc_detect_deadline(const sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         int64_t own = peer->detect.doubted ? peer->detect.ping_due : peer->detect.heard + doubt_after(e);
-        int64_t unheard = peer->detect.silent ? SC_NEVER : peer->detect.overheard + suspect_after(e);
+        int64_t unheard = peer->detect.silent ? SC_NEVER : peer->detect.overheard + silent_after(e, peer);
         if (unheard < own) own = unheard;
         if (r != e->view.rank && own < due) due = own;
     }
@@ -428,6 +510,14 @@ size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids) {
     return n;
 }
 
+/* Is the link from one to the other cut: for unicasts alone, or for multicasts and all that takes their place? */
+static int is_cut(const sc_engine *e, const sc_peer *listener, const sc_peer *speaker, int unicast) {
+    int own = listener->rank == e->view.rank;
+    int unheard = own ? speaker->detect.silent : hears_not(listener, speaker->rank);
+    int mute = own ? speaker->detect.mute : has_bit(listener->detect.mutes, speaker->rank);
+    return unicast ? mute && !unheard : unheard && (mute || !e->config.mixed);
+}
+
 size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max) {
     size_t n = 0;
     e->detect.links_told = 0;
@@ -436,9 +526,7 @@ size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max) {
         if (listener->detect.suspected || listener->cut.lost) continue;
         for (uint32_t s = 0; s < e->view.n && n < max; s++) {
             const sc_peer *speaker = e->peers[s];
-            int unheard = r == e->view.rank ? speaker->detect.silent : hears_not(listener, s);
-            int mute = r == e->view.rank ? speaker->detect.mute : has_bit(listener->detect.mutes, s);
-            if (!(unicast ? mute && !unheard : unheard) || speaker->detect.suspected || r == s) continue;
+            if (speaker->detect.suspected || r == s || !is_cut(e, listener, speaker, unicast)) continue;
             pairs[2 * n] = listener->id;
             pairs[2 * n++ + 1] = speaker->id;
         }
@@ -448,11 +536,24 @@ size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max) {
 
 /* ---- views --------------------------------------------------------------------------------------------------- */
 
-void sc_detect_begin(sc_engine *e, int64_t now) { e->detect.heartbeat_due = now; }
+void sc_detect_begin(sc_engine *e, int64_t now) {
+    e->detect.heartbeat_due = now;
+    count_ways(e);
+}
 void sc_detect_stop(sc_engine *e) { e->detect.heartbeat_due = SC_NEVER; }
 
 void sc_detect_peer_begin(const sc_engine *e, sc_peer *peer, int64_t now) {
+    sc_peer_detection before = peer->detect;
     memset(peer->digest, 0, sizeof peer->digest);
     peer->detect = (sc_peer_detection){.heard = now, .overheard = now};
+    if (e->config.mixed) { /* the ways between us are as they were: to find them again would take a while */
+        peer->detect.silent = before.silent;
+        if (before.silent) peer->detect.overheard = before.overheard;
+        if (!before.heard) peer->detect.overheard -= (SILENT - QUICK) * e->config.heartbeat_ns;
+        peer->detect.way = before.way;
+        peer->detect.way_since = before.way_since;
+        peer->detect.way_back = before.way_back;
+        peer->detect.way_wait = before.way_wait;
+    }
     peer->detect.reached = now - (QUIET - 1) * e->config.suspect_ns; /* a firewall shows soon */
 }

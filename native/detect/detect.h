@@ -9,6 +9,7 @@ typedef struct {
     sc_address address;
     uint64_t tag;
     int64_t heard;
+    int64_t due, wait; /* when the control plane is told, and then again */
 } sc_beat;
 
 typedef struct {
@@ -20,6 +21,8 @@ typedef struct {
     int health; /* 0: well; each step adds suspect_ns to the suspicion time */
     int64_t health_due; /* when it improves by one */
     int links_told;
+    uint64_t ways; /* changes with the way to any member */
+    uint32_t deaf; /* members of the view to which the way is not by multicast alone */
 } sc_detection;
 
 /* Of each member. */
@@ -41,6 +44,10 @@ typedef struct {
     int64_t refused; /* when its port was first refused since it was last heard; 0: not refused */
     int refused_by; /* SC_EVIDENCE_PORT or SC_EVIDENCE_GUARD, whichever came first */
     int64_t ping_due; /* while doubted */
+    int way; /* SC_WAY_...: of the group's traffic to this member */
+    int64_t way_since; /* when the way became this one */
+    int64_t way_back; /* no return to multicast before, */
+    int64_t way_wait; /* so long after the last turn from multicast; 0: at once */
     uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members that it does not hear, by rank, as of its last heartbeat */
     uint8_t mutes[SC_MEMBERS_MAX / 8]; /* and those whose unicasts do not reach it */
 } sc_peer_detection;

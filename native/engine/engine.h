@@ -29,6 +29,7 @@ typedef struct {
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
+    uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
@@ -350,7 +351,9 @@ enum {
     SC_EVENT_HOLDUP = 11, /* senders wait for `sender`, which may be this member: evidence, rate, took */
     SC_EVENT_KEY =
         12, /* a datagram of `from` is sealed otherwise than ours: evidence, and in `rate` how many in a row */
-    SC_EVENT_TOO_SLOW = 13 /* a result of sc_engine_too_slow has changed */
+    SC_EVENT_TOO_SLOW = 13, /* a result of sc_engine_too_slow has changed */
+    SC_EVENT_WAY = 14, /* the way to `sender` is another one: evidence */
+    SC_EVENT_STRANGER = 15 /* heartbeats of another view have come from `from` for long */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3
@@ -368,7 +371,7 @@ enum {
 };
 typedef struct {
     int kind;
-    int evidence; /* SC_EVIDENCE_*, SC_HOLDUP_*, or SC_KEY_* */
+    int evidence; /* SC_EVIDENCE_*, SC_HOLDUP_*, SC_KEY_*, or SC_WAY_* */
     uint64_t rate;
     int64_t took;
     uint64_t sender;
@@ -504,10 +507,19 @@ void sc_engine_received_table(const sc_engine *e, uint64_t *out);
 int sc_engine_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint64_t marker, int64_t now);
 /* Tag of the view to which messages sent now belong; 0 outside a view. */
 uint64_t sc_engine_view(const sc_engine *e);
+/* The way of the group's traffic to a member. */
+enum {
+    SC_WAY_MULTICAST,
+    SC_WAY_BOTH, /* multicasts are heard again: for a moment a copy goes by unicast too */
+    SC_WAY_UNICAST
+};
 /* Whom transmissions to the group are for: the other members of the view. */
 typedef struct {
     uint64_t view; /* its tag, or 0 */
+    uint64_t ways; /* changes with the ways to them */
     uint32_t n;
+    uint32_t alone; /* so many, the first ones, get packets by unicast; */
+    uint32_t together; /* so many, the last ones, by multicast */
     sc_address to[SC_MEMBERS_MAX];
 } sc_targets;
 /* If they are others than in `out`: puts them there, and returns 1. */

@@ -1,34 +1,48 @@
-/* The transport for networks that carry multicast: to the group by multicast, packets and all else to ports of their own; in a group of
- * two by unicast. */
+/* The transport for networks that carry multicast, at least to some: to the group by multicast, packets and all else to ports of their
+ * own. Packets also go to each target that is to have them by unicast, the same bytes, in a group of two to that one alone. */
 #include "io/transport.h"
 
-/* Among two there is one receiver: unicasts reach it sooner, and nobody else. Heartbeats show that multicasts would. */
-static int is_unicast(const sc_io *io, const sc_tx *run) {
-    return run->lane == SC_LANE_UNICAST || (run->lane == SC_LANE_DATA && io->targets && io->targets->n == 1);
+/* Each datagram that has left looks for threads that sleep on its socket, where there may be room again; on `out` nobody does. */
+static sc_fd socket_of(const sc_io *io, const sc_tx *run) {
+    return run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
 }
 
-/* Each datagram that has left looks for threads that sleep on its socket, as it may have room again; on `out` nobody does. */
-static sc_aimed aim_at(const sc_io *io, const sc_tx *run) {
-    sc_aimed aimed = {.run = run, .by = io->fd[SC_LANE_UNICAST]};
-    if (run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD) aimed.by = io->out;
-    if (is_unicast(io, run))
-        aimed.to = run->lane == SC_LANE_UNICAST ? &run->to : &io->targets->to[0];
-    else if (run->lane == SC_LANE_CONTROL || io->out == SC_NO_FD)
-        aimed.to = &io->lane[run->lane];
-    return aimed;
+/* Returns how many there are, at most SC_MEMBERS_MAX. */
+static int aim_at(sc_io *io, const sc_tx *run, sc_aimed *aimed) {
+    const sc_targets *targets = run->lane == SC_LANE_DATA ? io->targets : NULL;
+    uint32_t alone = targets ? targets->alone : 0;
+    sc_fd by = socket_of(io, run);
+    int k = 0;
+    if (!alone || targets->together) {
+        int connected = run->lane == SC_LANE_DATA && io->out != SC_NO_FD;
+        const sc_address *to = run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane];
+        aimed[k++] = (sc_aimed){.run = run, .to = connected ? NULL : to, .by = by};
+    }
+    for (uint32_t i = 0; i < alone; i++)
+        aimed[k++] = (sc_aimed){.run = run, .to = &targets->to[(i + io->turn) % alone], .by = by};
+    if (alone) io->turn = (io->turn + 1) % alone;
+    return k;
 }
 
 static void send_runs(sc_io *io, const sc_tx *runs, int n) {
-    sc_aimed aimed[SC_IO_BATCH_MAX];
-    for (int sent = 0, k; sent < n; sent += k) {
-        for (k = 0; k < SC_IO_BATCH_MAX && sent + k < n; k++) aimed[k] = aim_at(io, &runs[sent + k]);
-        sc_send_aimed(io, aimed, k);
+    sc_aimed aimed[SC_IO_BATCH_MAX + SC_MEMBERS_MAX];
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        k += aim_at(io, &runs[i], aimed + k);
+        if (k < SC_IO_BATCH_MAX && i + 1 < n) continue;
+        if (k) sc_send_aimed(io, aimed, k);
+        k = 0;
     }
+}
+
+static void aim(sc_io *io) {
+    io->turn = 0;
+    sc_loop_multicast(io);
 }
 
 const sc_transport sc_transport_multicast = {
     .open = sc_open_multicast,
     .mend = sc_mend_multicast,
-    .aim = sc_loop_multicast,
+    .aim = aim,
     .send = send_runs,
 };

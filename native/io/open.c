@@ -126,6 +126,17 @@ int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_erro
     return sc_set_nonblocking(fd);
 }
 
+int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned more, sc_io_error *error) {
+    for (unsigned i = 0;; i++) {
+        unsigned port = first + i;
+        if (sc_open_unicast(io, own, (uint16_t)port, error) == 0) return 0;
+        int taken = error->code == SC_IN_USE && i < more && port < 65535;
+        if (!taken) return -1;
+        sc_close_fd(io->fd[SC_LANE_UNICAST]);
+        io->fd[SC_LANE_UNICAST] = SC_NO_FD;
+    }
+}
+
 /* A socket with our address that is connected to the group: the kernel looks for a route once, and not for each multicast. It
  * receives nothing, as nobody sends from a group's address, so that no thread sleeps on it. Both sockets have one address while
  * SO_REUSEADDR is set for both; after that no other socket can have it. Without it, everything leaves by the unicast socket. */
@@ -170,7 +181,7 @@ static void use_offloads(sc_io *io) {
 int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     sc_sockaddr source;
     if (open_multicast(io, SC_LANE_DATA, own, error) != 0 || open_multicast(io, SC_LANE_CONTROL, own, error) != 0 ||
-        sc_open_unicast(io, own, io->config.unicast_port, error) != 0)
+        sc_open_in_range(io, own, io->config.unicast_port, io->config.port_range, error) != 0)
         return -1;
     if (set_multicast(io, io->fd[SC_LANE_UNICAST], own) != 0) return sc_io_fail(error, "multicast", sc_errno());
     if (sc_io_routed_source(io, own, &source) != 0 && sc_errno() != SC_NO_PORTS)

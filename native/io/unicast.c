@@ -2,19 +2,8 @@
  * allows. All datagrams, packets or not, come to one port, so that a firewall needs one rule. */
 #include "io/transport.h"
 
-static int open_port(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
-    for (unsigned i = 0;; i++) {
-        unsigned port = io->config.port + i;
-        if (sc_open_unicast(io, own, (uint16_t)port, error) == 0) return 0;
-        int taken = error->code == SC_IN_USE && i < io->config.port_range && port < 65535;
-        if (!taken) return -1;
-        sc_close_fd(io->fd[SC_LANE_UNICAST]);
-        io->fd[SC_LANE_UNICAST] = SC_NO_FD;
-    }
-}
-
 static int open_one(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
-    if (open_port(io, own, error) != 0) return -1;
+    if (sc_open_in_range(io, own, io->config.port, io->config.port_range, error) != 0) return -1;
     io->granted /= 2; /* the buffer is of twice the size: see sc_open_unicast */
     return 0;
 }

@@ -37,6 +37,11 @@ static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
     return packet->again > e->again.gone && place < e->again.n ? &e->again.queue[place] : NULL;
 }
 
+/* Does a multicast reach all that may lack a packet of this stream? */
+static int is_shared(const sc_engine *e, int stream) {
+    return stream == SC_STREAM_GROUP && !e->config.unicast && !e->detect.deaf;
+}
+
 /* An own packet; NULL if it is not to be sent now, or ever again. */
 static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, uint64_t seqno, int64_t now) {
     sc_tx_stream *tx = sc_tx_of(e, requester, stream);
@@ -51,8 +56,7 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
         return NULL;
     }
     /* A second member lacks it too, and the first answer has not left yet: one multicast serves both. */
-    int shared = stream == SC_STREAM_GROUP && !e->config.unicast;
-    sc_again *first = fresh && shared ? waiting(e, packet) : NULL;
+    sc_again *first = fresh && is_shared(e, stream) ? waiting(e, packet) : NULL;
     if (first && first->owner == e->config.member && first->stream == stream && first->seqno == seqno) {
         first->multicast = 1;
         packet->retransmitted_to = UINT32_MAX;

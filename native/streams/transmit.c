@@ -56,10 +56,17 @@ static void count_run(sc_engine *e, const sc_tx *run) {
     e->counters->bytes_sent += run->bytes;
 }
 
+/* Datagrams without messages that are for the group, as heartbeats, always go by multicast too, which shows who hears again. */
+static void copy_to_deaf(sc_engine *e, const sc_out *o) {
+    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+        if (r != e->view.rank && e->peers[r]->detect.way != SC_WAY_MULTICAST) sc_out_copy(e, o, &e->peers[r]->address);
+}
+
 static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     int k = 0;
     while (e->out.first && k < max) {
         sc_out *o = sc_out_pop(e);
+        if (!o->to.len && e->detect.deaf) copy_to_deaf(e, o);
         if (!e->seal) sc_seal_crc(o->p, o->len);
         run_start(&out[k], o->to.len ? SC_LANE_UNICAST : SC_LANE_CONTROL, &o->to);
         run_add(&out[k], o->p, o->len + e->seal_room);

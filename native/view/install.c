@@ -243,12 +243,22 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
 uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
 
 int sc_engine_targets(const sc_engine *e, sc_targets *out) {
+    static const int by_way[] = {SC_WAY_UNICAST, SC_WAY_BOTH, SC_WAY_MULTICAST};
     uint64_t view = sc_engine_view(e);
-    if (view == out->view) return 0;
+    uint32_t up_to[3] = {0};
+    if (view == out->view && e->detect.ways == out->ways) return 0;
     out->view = view;
+    out->ways = e->detect.ways;
     out->n = 0;
-    for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
-        if (r != e->view.rank) out->to[out->n++] = e->view.addresses[r];
+    for (int i = 0; i < 3; i++) {
+        for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
+            if (r != e->view.rank && e->peers[r]->detect.way == by_way[i]) out->to[out->n++] = e->view.addresses[r];
+        up_to[i] = out->n;
+    }
+    /* Among two there is one receiver: unicasts reach it sooner, and nobody else. Heartbeats show that multicasts would. */
+    int none = e->config.unicast || out->n == 1;
+    out->alone = none ? out->n : up_to[1];
+    out->together = none ? 0 : out->n - up_to[0];
     return 1;
 }
 

@@ -472,6 +472,12 @@ NOBODY_HEARD = _code(
     "This is the first member, a seed has no address, or datagrams of the others do not arrive.",
     "If others run: look at seeds=, and run `seqcast doctor --with HOST`.",
 )
+WAY_CHANGED = _code(
+    4201,
+    "Messages reach a member another way",
+    "Multicasts pass to a member no longer, or again: it gets messages by unicast as long as it hears no multicast.",
+    "None is needed. Each such member costs the sender a copy; see SC2210 for what may drop multicasts.",
+)
 OTHER_KEY = _code(
     5001,
     "Members have different keys",

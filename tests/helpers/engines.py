@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from hostile.forge import Forger
 
-from seqcast._native.engine import SENT, Batch, Engine
+from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SENT, Batch, Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 
@@ -37,7 +37,7 @@ class Net:
         self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, share: int = 0,
         room: int = 0, packet: int = 1472, safe: bool = False, **settings: object,
     ) -> None:  # fmt: skip
-        self.now = 0
+        self.now, self.mixed = 0, bool(settings.get("mixed"))
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
         self.ids = [100 + i for i in range(n)]
         self.settings = settings
@@ -126,13 +126,20 @@ class Net:
                 continue
             self.stirred.discard(src)
             for lane, address, datagram in engine.transmit(self.now):
-                targets = [address[0] - 1] if address else [i for i in range(len(self.engines)) if i != src]
-                for dst in targets:
-                    if not self.drop(src, dst, lane, datagram):
+                for way, dst in self._aimed(src, lane, address):
+                    if not self.drop(src, dst, way, datagram):
                         self.engines[dst].receive(datagram, bytes([src + 1]), self.now)
                         self.stirred.add(dst)
                         moved += 1
         return moved
+
+    def _aimed(self, src: int, lane: int, address: bytes) -> list[tuple[int, int]]:
+        """Lane and receiver of each copy, as transports aim: among two a packet keeps its lane here."""
+        if address:
+            return [(lane, address[0] - 1)]
+        alone, together = self.engines[src].targets() if self.mixed and lane == LANE_DATA else ([], True)
+        others = [(lane, i) for i in range(len(self.engines)) if i != src]
+        return (others if together else []) + [(LANE_UNICAST, each[0] - 1) for each in alone]
 
     def take(self, i: int) -> None:
         while (item := self.engines[i].deliver()) is not None:

@@ -35,6 +35,7 @@ class Handler(logging.Handler):
         say(kind="log", level=record.levelname, text=record.getMessage())
 
 logging.getLogger("seqcast").addHandler(Handler())
+logging.getLogger("seqcast").setLevel(settings.pop("level", "WARNING"))
 group = seqcast.join(cluster, name=name, interface=interface, **settings)
 
 def listen():
@@ -104,15 +105,16 @@ class Talker:
 
 
 @contextlib.contextmanager
-def talkers(places: Sequence[Place], names: str, **settings: Any) -> Iterator[list[Talker]]:
-    """One member at each place, all in one view."""
+def talkers(places: Sequence[Place], names: str, at_once: bool = False, **settings: Any) -> Iterator[list[Talker]]:
+    """One member at each place, all in one view, which they join one by one, or all at once."""
     name = cluster()
     with contextlib.ExitStack() as stack:
         made = []
         for place, member in zip(places, names, strict=False):
             made.append(Talker(place, name, member, **settings))
             stack.callback(made[-1].end)
-            await_(made, lambda: sorted(made[-1].members()) == sorted(names[: len(made)]))
+            if not at_once:
+                await_(made, lambda: sorted(made[-1].members()) == sorted(names[: len(made)]))
         await_(made, lambda: all(sorted(each.members()) == sorted(names) for each in made))
         yield made
 

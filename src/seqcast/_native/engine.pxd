@@ -109,6 +109,11 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_SLOW
         SC_EVENT_HOLDUP
         SC_EVENT_TOO_SLOW
+        SC_EVENT_WAY
+        SC_EVENT_STRANGER
+
+    enum:
+        SC_WAY_MULTICAST
         SC_EVIDENCE_PORT
         SC_EVIDENCE_GUARD
 
@@ -122,6 +127,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t deliver_own
         uint32_t receive
         uint32_t unicast
+        uint32_t mixed
         uint32_t pulled
         uint32_t slabs_max
         uint64_t ring_bytes
@@ -163,6 +169,8 @@ cdef extern from "engine/engine.h" nogil:
     ctypedef struct sc_targets:
         uint64_t view
         uint32_t n
+        uint32_t alone
+        uint32_t together
         sc_address *to
 
     ctypedef struct sc_send_state:

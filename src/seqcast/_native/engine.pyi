@@ -139,6 +139,7 @@ class Engine:
         deliver_own: bool,
         receive: bool,
         unicast: bool,
+        mixed: bool,
         pulled: bool,
         slabs_max: int,
         ring_bytes: int,
@@ -190,8 +191,8 @@ class Engine:
         """
     def lent(self) -> list[tuple[int, bytes, bytes]]:
         """Copies again what the last ``transmit`` returned: its memory must not change until the next one."""
-    def targets(self) -> list[bytes]:
-        """Whom transmissions to the group are for: addresses of the other members."""
+    def targets(self) -> tuple[list[bytes], bool]:
+        """Members that packets to the group reach by unicast: their addresses; and whether others hear multicasts."""
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     # The control plane.

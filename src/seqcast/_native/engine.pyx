@@ -274,11 +274,11 @@ cdef class Engine:
     def targets(self):
         cdef sc_targets targets
         cdef uint32_t i
-        targets.view = targets.n = 0
+        memset(&targets, 0, sizeof(targets))
         sc_mutex_lock(&self.lock)
         sc_engine_targets(self.e, &targets)
         sc_mutex_unlock(&self.lock)
-        return [get_address(&targets.to[i]) for i in range(targets.n)]
+        return [get_address(&targets.to[i]) for i in range(targets.alone)], targets.together > 0
 
     def unsent(self):
         return self.ask(sc_engine_unsent)
@@ -333,6 +333,10 @@ cdef class Engine:
                 out.append(("too_slow",))
             elif event.kind == SC_EVENT_LINKS:
                 out.append(("links",))
+            elif event.kind == SC_EVENT_WAY:
+                out.append(("way", event.sender, event.evidence == SC_WAY_MULTICAST))
+            elif event.kind == SC_EVENT_STRANGER:
+                out.append(("stranger", event.view_tag, get_address(&event.from_)))
             elif event.kind == SC_EVENT_DRAINED:
                 out.append(("drained",))
             elif event.kind == SC_EVENT_FOREIGN:

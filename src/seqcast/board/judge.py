@@ -83,7 +83,7 @@ def _cut_links(board: Board) -> list[Finding]:
             one, other, how = name_at(board, listener), name_at(board, speaker), way(board, listener, speaker)
             if how == ".":
                 found.append(finding(codes.DEAF, f"{one} does not hear {other} at all"))
-            elif how == "u" and board.about.get("transport") != "unicast":
+            elif how == "u" and board.about.get("transport") == "multicast":
                 found.append(finding(codes.DEAF_TO_MULTICAST, f"{one} hears {other} by unicast only"))
             elif _bit(row, "mute", speaker):
                 found.append(finding(codes.MUTE, f"unicasts from {other} do not reach {one}"))

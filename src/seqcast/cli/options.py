@@ -86,7 +86,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
     target.add_argument("--ip-version", type=int, choices=(4, 6), help="version of IP (4)")
     target.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (multicast)")
     target.add_argument(
-        "--seeds", metavar="HOST,...", help="with --transport unicast: where other members may be, perhaps with :PORT"
+        "--seeds", metavar="HOST,...", help="not with multicast alone: where other members may be, perhaps with :PORT"
     )
     target.add_argument(
         "--port-range", type=lambda text: whole(text, 0, 1000), metavar="N", help="with it: ports after --port (4)"

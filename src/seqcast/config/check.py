@@ -83,10 +83,7 @@ def clashes(config: Any) -> None:
         )
     cores("io_cores", config.io_cores)
     cores("control_cores", config.control_cores)
-    if config.transport == "multicast" and config.seeds:
-        raise ConfigError('seeds= need transport="unicast": by multicast members find each other without')
-    if config.transport == "unicast":
-        _without_multicast(config)
+    _transport(config)
     if config.address:
         _multicast(config.address, config.ip_version)
         scope, named = config.address.partition("%")[2], config.interface.rpartition("%")[2]
@@ -113,16 +110,20 @@ def cores(name: str, text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def _without_multicast(config: Any) -> None:
-    for name, void in (("address", ""), ("unicast_port", 0), ("gossip_multicast", False)):
-        if getattr(config, name) != void:
-            raise ConfigError(f'{name}={getattr(config, name)!r} has no meaning with transport="unicast": leave it out')
+def _transport(config: Any) -> None:
+    if config.transport == "multicast" and config.seeds:
+        raise ConfigError('seeds= need transport="auto" or transport="unicast": by multicast nobody needs them')
     for seed in config.seeds.split(",") if config.seeds and not callable(config.seeds) else ():
         kind, _, name = seed.strip().partition(":")
         if kind not in ("file", "env"):
             split_seed(seed)
         elif not name or "=" in name:
             raise ConfigError(f"seeds: {seed!r} names none; give file:PATH or env:NAME")
+    if config.transport != "unicast":
+        return
+    for name, void in (("address", ""), ("unicast_port", 0), ("gossip_multicast", False)):
+        if getattr(config, name) != void:
+            raise ConfigError(f'{name}={getattr(config, name)!r} has no meaning with transport="unicast": leave it out')
 
 
 def split_seed(seed: str) -> tuple[str, int]:

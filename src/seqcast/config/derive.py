@@ -26,7 +26,7 @@ CORE = (
     "flush_unicasts", "safe", "membership", "partition", "rekey_s",
 )  # fmt: skip
 DRIVER = (
-    "interface", "port", "unicast_port", "port_range", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
+    "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
     "packet_bytes", "gso", "gro", "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
 NETWORK = ("interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range", "key")
@@ -62,6 +62,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Engine``."""
     return _named(config, ENGINE) | {
         "unicast": config.transport == "unicast",
+        "mixed": config.transport == "auto",
         "pulled": config.reliability == "gossip",
         "slabs_max": config.slabs_max + 2 * config.receive_batch,  # the driver's buffers are slabs, or lie in others
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
@@ -89,6 +90,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "packet_bytes": max(PACKET_BYTES_MIN, packet_bytes(config, mtu, rcvbuf) - room),
             "reach": reach(config),
             "unicast": config.transport == "unicast",
+            "book": config.transport != "multicast",
             "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
             "verify_ns": 2 * nanoseconds(config.heartbeat_s),
             "link_ns": 2 * nanoseconds(config.suspect_s),
@@ -145,9 +147,14 @@ def _meeting_times(config: Config) -> dict[str, int]:
 def driver_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``Driver``, without the group's address."""
     unicast = config.transport == "unicast"
+    seeded = config.transport == "auto" and bool(config.seeds) and not config.unicast_port  # its ports
     return _named(config, DRIVER) | {
-        "family": config.ip_version, "tick_ns": nanoseconds(config.standby_s), "unicast": unicast
-    }  # fmt: skip
+        "family": config.ip_version,
+        "tick_ns": nanoseconds(config.standby_s),
+        "unicast": unicast,
+        "unicast_port": config.port if seeded else config.unicast_port,
+        "port_range": config.port_range if unicast or seeded else 0,
+    }
 
 
 def capacity(config: Config, rcvbuf: int) -> int:

@@ -32,7 +32,7 @@ PACKET_BYTES_MAX = 65_000
 PACKET_BYTES_MIN = 512
 PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
-TRANSPORTS = ("multicast", "unicast")
+TRANSPORTS = ("multicast", "auto", "unicast")
 SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 MEMBERSHIPS = ("coordinated", "token-ring")
@@ -126,27 +126,28 @@ class Config:
     transport: str = _knob(
         "multicast",
         "",
-        "How messages to the group travel. multicast: the network copies each for all members. unicast: each goes to "
-        "every member by itself, for networks that carry no multicast, such as most clouds, containers and VPNs; a "
-        "sender transmits a copy for each other member, and members find each other by `seeds`. It must be the same on "
-        "every member.",
+        "How messages to the group travel. multicast: the network copies each for all members. auto: the same, and a "
+        "member that does not hear the multicasts of another one gets a copy by unicast from that one, as long as this "
+        "lasts. unicast: each goes to every member by itself, for networks that carry no multicast, such as most "
+        "clouds, containers and VPNs; a sender transmits a copy for each other member. Members that multicast does not "
+        "bring together find each other by `seeds`. It must be the same on every member.",
         among=TRANSPORTS,
     )
     seeds: str = _knob(
         "",
         "addresses",
-        "Without multicast: where other members may be, as a list, or separated by commas: `host`, `host:port`, "
-        "`[v6]:port`; `file:PATH`, a file with one of these in each line; `env:NAME`, an environment variable with "
-        "some; or a function that returns a list of these. All are looked at again and again. A name stands for all "
-        "its addresses. Without a port, `port` and those of `port_range` are meant. The list need not be complete, and "
-        "may name processes that do not run, or this one: members tell each other whom they know, and remember for an "
-        "hour whom they lost.",
+        "With `transport` auto or unicast: where other members may be, as a list, or separated by commas: `host`, "
+        "`host:port`, `[v6]:port`; `file:PATH`, a file with one of these in each line; `env:NAME`, an environment "
+        "variable with some; or a function that returns a list of these. All are looked at again and again. A name "
+        "stands for all its addresses. Without a port, `port` and those of `port_range` are meant. The list need not "
+        "be complete, and may name processes that do not run, or this one: members tell each other whom they know, and "
+        "remember for an hour whom they lost.",
     )
     port_range: int = _knob(
         4,
         "ports",
-        "Without multicast: a member whose `port` is taken, as by another member on its host, takes the first "
-        "free one of so many after it. It must be the same on every member.",
+        "Without multicast, or with `seeds`: a member whose `port` is taken, as by another one on its host, takes the "
+        "first free one of so many after it. It must be the same on every member.",
         low=0,
         high=1000,
     )

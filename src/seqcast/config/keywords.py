@@ -20,7 +20,7 @@ class Settings(TypedDict, total=False):
     ip_version: Literal[4, 6]
     address: str
     port: int
-    transport: Literal["multicast", "unicast"]
+    transport: Literal["multicast", "auto", "unicast"]
     seeds: str | Sequence[str] | Callable[[], Sequence[str]]
     port_range: int
     unicast_port: int

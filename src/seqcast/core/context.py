@@ -111,6 +111,8 @@ class EndpointSettings:
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
             member.
         unicast: what is for the group, or for everyone who listens, goes to each known address by itself.
+        book: members remember addresses, name them to others, and try them by unicast: always without multicast; with
+            multicast sparingly, for those that do not hear each other's multicasts.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader continues without the subgroups that are not ready after this time.
         merge_lease_ns: a follower of a merge continues alone when the leader has been silent for this long.
@@ -166,6 +168,7 @@ class EndpointSettings:
     safe: bool = False
     partition: str
     unicast: bool = False
+    book: bool = False
     beacon_ns: int
     gossip: dict[str, Any] | None = None
     merge_deadline_ns: int
@@ -224,6 +227,7 @@ class Context:
     answered: int = 0  # participant.py: tag of the view that our last OK closes
     lost: bool = False  # state.py: nobody can give it: this member is about to leave
     elder_ns: int = -NEVER  # beacons.py: when a coordinator of another view with a lower id than ours was heard last
+    alone: dict[int, None] = field(default_factory=dict)  # endpoint.py: members that hear no multicast of ours; ids
     estranged: dict[int, Estranged] = field(default_factory=dict)  # beacons.py: by id
     merging: bool = False  # merge.py: our cut is to be held for a merge
     emitted: deque[Effect | Command] = field(default_factory=deque)  # by machines; to be carried out, in this order

@@ -68,12 +68,14 @@ from seqcast.core.vocabulary import (
     StateArrived,
     StatePlan,
     StateRefused,
+    StrangerHeard,
     TellBlocked,
     TellInterface,
     TokenRemade,
     Unicast,
     ViewChange,
     Warn,
+    WayChanged,
 )
 from seqcast.core.wiring import Machines
 from seqcast.errors import RemoteProtocolError
@@ -271,6 +273,17 @@ class Endpoint:
         self.log.alive(report.member)
         self.machines.membership.trust(report.member)
 
+    def _way_changed(self, report: WayChanged) -> None:
+        self.log.way_changed(report.member, report.multicast)
+        context = self.context
+        context.alone = {member: None for member in context.alone if member != report.member}
+        if not report.multicast:
+            context.alone[report.member] = None
+
+    def _stranger_heard(self, report: StrangerHeard) -> None:
+        if report.tag not in self.machines.lineage.closed:
+            self.machines.merger.beacons.meet_stranger(report.address)
+
     def _sends_drained(self, _: SendsDrained) -> None:
         """Nothing to do: the lifecycle checks at the end of each step, since a view change may have come in between."""
 
@@ -344,13 +357,15 @@ class Endpoint:
 
     def _audience(self, frame: Frame) -> list[bytes]:
         """Where a frame for all goes: to everyone who listens; without multicast to the members of our view, and to
-        others whom it concerns. (The members of the view that a VIEW closes are ours until we enter it.)"""
+        others whom it concerns. (The members of the view that a VIEW closes are ours until we enter the new one. To
+        those that hear no multicast the engine sends a copy.)"""
         context = self.context
         if not context.settings.unicast:
-            return [b""]
+            known = self.machines.book.all(frame.tries) if isinstance(frame, Join) and context.settings.book else ()
+            return [b"", *sorted(known)]
         addresses = {info.address for info in context.infos.values()}
         if isinstance(frame, Join):
-            addresses.update(self.machines.book.all())
+            addresses.update(self.machines.book.all(frame.tries))
         elif isinstance(frame, NewView):
             addresses.update(info.address for info in frame.members)
         return sorted(addresses - {context.me.address})
@@ -389,6 +404,8 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     MemberSuspected: Endpoint._member_suspected,
     MemberAlive: Endpoint._member_alive,
     LinksChanged: lambda e, _: e.machines.membership.links_changed(),
+    WayChanged: Endpoint._way_changed,
+    StrangerHeard: Endpoint._stranger_heard,
     SlowChanged: lambda e, _: e.machines.membership.slow_changed(),
     SlabsExhausted: lambda e, _: e.context.emit(Warn(codes.STARVED(STARVED))),
     SendersHeld: lambda e, each: e.holdups.heard(each),

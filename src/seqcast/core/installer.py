@@ -77,9 +77,10 @@ class Installer:
         context.view, context.allowed, context.history = view, None, frame.history
         context.entered = frame
         self._note_departed(frame)
-        if context.settings.unicast:
-            gone = [info.address for info in context.infos.values() if not frame.has(info.id)]
-            machines.book.former(gone, context.now)
+        if context.settings.book:
+            gone = [info for info in context.infos.values() if not frame.has(info.id)]
+            known = [info.address for info in gone if context.settings.unicast or info.id in context.alone]
+            machines.book.former(known, context.now)
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
         context.effects.append(ViewInstalled(view, frame.founding > 0))

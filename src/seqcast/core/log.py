@@ -89,6 +89,14 @@ class LogLines:
     def alive(self, member_id: int) -> None:
         self.say("detector", "%s: hears %s again", self.context.me.name, self.name(member_id))
 
+    def way_changed(self, member_id: int, multicast: bool) -> None:
+        me, name = self.context.me.name, self.name(member_id)
+        if multicast:
+            text = codes.WAY_CHANGED("%s: %s hears its multicasts again: messages reach it by multicast")
+        else:
+            text = codes.WAY_CHANGED("%s: %s does not hear its multicasts: messages reach it by unicast")
+        self.say("detector", text, me, name)
+
     def token_remade(self, generation: int) -> None:
         text = "%s: the token is late, or the member that had it is lost: sends another one, generation %d"
         self.say("ring", text, self.context.me.name, generation)

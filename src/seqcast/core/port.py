@@ -24,6 +24,8 @@ from seqcast.core.vocabulary import (
     SendsDrained,
     SlabsExhausted,
     SlowChanged,
+    StrangerHeard,
+    WayChanged,
 )
 from seqcast.types import OwnPackets
 
@@ -33,6 +35,8 @@ _REPORTS: dict[str, Callable[..., Report]] = {
     "suspect": MemberSuspected,
     "alive": MemberAlive,
     "links": LinksChanged,
+    "way": WayChanged,
+    "stranger": StrangerHeard,
     "starved": SlabsExhausted,
     "slow": MemberStarved,
     "too_slow": SlowChanged,

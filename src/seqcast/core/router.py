@@ -344,7 +344,7 @@ class Router:
         context, doubted = self.context, self.machines.membership.doubted()
         minority = self.machines.participant.minority
         why = f"it is blocked: {minority}" if minority else self.machines.membership.held_back(frame.info)
-        members = context.addresses(doubted) if context.settings.unicast else ()
+        members = context.addresses(doubted) if context.settings.book else ()
         cookie = next(self._cookies(frame, context.tag), NO_COOKIE)
         return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie)
 
@@ -417,10 +417,9 @@ class Router:
     def tell_successor(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
 
-    def meet(self, frame: Met, _: int, __: bytes) -> None:
-        """book: tries those that it names"""
-        for address in frame.members:
-            self.machines.book.answered(address, self.context.now)
+    def meet(self, frame: Met, sender: int, address: bytes) -> None:
+        """book: tries those that are named, or the acting member does"""
+        self.machines.merger.beacons.met(frame, sender, address)
 
     def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.machines.merger.beacon(frame, sender, address)

@@ -191,6 +191,27 @@ class LinksChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class WayChanged:
+    """The group's traffic to a member takes another way from now on.
+
+    Args:
+        member: the other one.
+        multicast: multicasts of this member are heard there again; else none are, by its report.
+    """
+
+    member: int
+    multicast: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StrangerHeard:
+    """Heartbeats of the view with this tag, which is not ours, have come from this address for long."""
+
+    tag: int
+    address: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class SlabsExhausted:
     """This member drops datagrams because all its receive buffers are in use."""
 
@@ -260,6 +281,8 @@ Report = (
     | MemberSuspected
     | MemberAlive
     | LinksChanged
+    | WayChanged
+    | StrangerHeard
     | SlabsExhausted
     | MemberStarved
     | SendersHeld

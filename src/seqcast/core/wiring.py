@@ -37,7 +37,7 @@ class Machines:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.lineage = Lineage(context.me.id)
-        self.book = Book(context.me.address, context.settings.beacon_ns)
+        self.book = Book(context.me.address, context.settings.beacon_ns, not context.settings.unicast)
         self.blocker = Blocker(context)
         self.lifecycle = Lifecycle(context, self.blocker)
         self.taker = StateTaker(context)

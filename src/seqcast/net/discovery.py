@@ -1,4 +1,4 @@
-"""The seeds of a member without multicast: resolved on a thread of its own, again and again, as names may get other
+"""The seeds of a member: resolved on a thread of its own, again and again, as names may get other
 addresses at any time, and may not exist yet when the first members start."""
 
 from __future__ import annotations

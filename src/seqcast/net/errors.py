@@ -71,7 +71,7 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
 
 
 def _port_taken(config: Config) -> str:
-    if config.transport == "multicast":
+    if config.transport != "unicast" and not config.seeds:
         return no_unicast_port(config.unicast_port)
     return (
         f"the ports {config.port} to {config.port + config.port_range} are in use on this address, by members or other "

@@ -45,10 +45,10 @@ class OperatorRunner:
         )
         self.audience: tuple[bytes, ...] = (b"",)  # addresses; an empty one: everyone who listens
         discovery: Discovery | None = None
-        if config.transport == "unicast":
+        if config.transport == "unicast" or config.seeds:
             discovery = Discovery(config, "unblock", lambda _: None)
             discovery.look()
-            self.audience = discovery.addresses
+            self.audience = discovery.addresses + (self.audience if config.transport == "auto" else ())
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config, discovery)
         warn_of(self.driver, cluster, config)
         self.operator = Operator(cluster, secrets.randbits(52), nanoseconds(ask_s), nanoseconds(allow_s), now_ns())

@@ -182,7 +182,7 @@ class Runner:
         self.posting = Posting(config.board, cluster, member_id, name, self.engine)
         self._requests: deque[Input] = deque()
         self.discovery: Discovery | None = None
-        if config.transport == "unicast":
+        if config.transport == "unicast" or config.seeds:
             self.discovery = Discovery(config, name, self._seeds_found)
             self.discovery.start()
         try:
@@ -697,7 +697,7 @@ def open_driver(
     """Sockets in the network of a cluster, around an engine.
 
     Args:
-        discovery: without multicast: the seeds, which decide the interface if none is configured.
+        discovery: the seeds, which decide the interface if none is configured; None: members multicast, and have none.
 
     Raises:
         ConfigError: they cannot be opened.
@@ -731,6 +731,6 @@ def warn_of(driver: Driver, cluster: str, config: Config) -> None:
         warnings.warn(codes.FOUNDS_ALONE(FOUNDS_ALONE), RuntimeWarning, stacklevel=5)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         warnings.warn(codes.CLIPPED_BUFFERS(clipped), ClippedBuffer, stacklevel=5)
-    if driver.loopback and not config.interface and config.transport == "multicast":
+    if driver.loopback and not config.interface and config.transport != "unicast":
         text = only_loopback(config.address or group_address(cluster, config.ip_version))
         warnings.warn(codes.ONLY_LOOPBACK(text), RuntimeWarning, stacklevel=5)

@@ -183,6 +183,16 @@ def _fanout(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _islands(rng: random.Random) -> Drawn:
+    """Some members do not hear the multicasts of some others, as time goes by of others than before."""
+    return calm(
+        transport="auto", islands=rng.choice((1, 1, 2, 4)), members=rng.choice((3, 3, 4, 5)),
+        duration_ns=rng.choice((2, 4)) * SECOND, rate=100, spread_ns=rng.choice((0, 500 * MS)),
+        loss=rng.choice((0.0, 0.02, 0.1)), crashes=rng.choice((0, 0, 1)), restarts=rng.choice((0, 1)),
+        leaves=rng.choice((0, 0, 1)), partition="merge", split=0, state=rng.random() < 0.3,
+    )  # fmt: skip
+
+
 def _slow(rng: random.Random) -> Drawn:
     """Applications take nothing for a while, half of them for longer than senders wait for them."""
     return calm(
@@ -213,9 +223,10 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "namesakes": _namesakes,
     "founders": _founders,
     "fanout": _fanout,
+    "islands": _islands,
     "slow": _slow,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "slow"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "slow"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -21,6 +21,8 @@ HOUR = 3600 * SECOND
 BROKEN_NS_MAX = 3 * SECOND
 """An interface comes back after so long at most; one whose address was replaced may keep the other one."""
 
+ISLANDS_MAX = 32
+"""Processes of a run that may not hear each other's multicasts."""
 NAMESAKE_NS_MAX = 2 * SECOND
 """A process with the name of another one is alone with it for so long at most."""
 
@@ -59,6 +61,8 @@ class Faults:
                 self.network.partition({node.index}, side)
             else:
                 side.add(node.index)
+        if self.network.healed:
+            self._connect()
 
     def plan(self) -> None:
         """Schedules the processes and the faults of the safety phase."""
@@ -77,6 +81,7 @@ class Faults:
         self._plan_firewalls()
         self._plan_namesakes()
         self._plan_alone()
+        self._plan_islands()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -189,6 +194,35 @@ class Faults:
         for _ in range(options.alone):
             begin = rng.randrange(options.duration_ns // 5, options.duration_ns)
             self.clock.at(begin, self.start_again_cut_off, rng.randrange(200 * MS, NAMESAKE_NS_MAX), rng.random())
+
+    def _plan_islands(self) -> None:
+        """From a random source of its own, too. The first are there from the start."""
+        options = self.options
+        rng = random.Random(f"islands {options.seed}")
+        for number in range(options.islands):
+            begin = rng.randrange(options.duration_ns) if number else 0
+            self.clock.at(begin, self.deafen_pairs, rng.choice((0.2, 0.5, 0.9)), rng.random())
+
+    def deafen_pairs(self, share: float, which: float) -> None:
+        """From now on so many pairs of processes, also of such as are to come, pass no multicast, and all others do."""
+        rng, most = random.Random(which), range(ISLANDS_MAX)
+        pairs = {(one, other) for one in most for other in most if one != other and rng.random() < share}
+        both = rng.random() < 0.5
+        self.network.deaf = pairs | {(other, one) for one, other in pairs} if both else pairs
+        names = [node.name for node in self.nodes]
+        deaf = [f"{names[one]} to {names[other]}" for one, other in pairs if max(one, other) < len(names)]
+        self.trace(None, f"passes no multicast from {', '.join(sorted(deaf))}")
+
+    def _connect(self) -> None:
+        """Who neither hears anybody's multicasts nor is heard by anybody could not be found."""
+        deaf, alive = self.network.deaf, [node.index for node in self.nodes if node.alive and not node.record.leaving]
+        reached = set(alive[:1])
+        while deaf and (left := [index for index in alive if index not in reached]):
+            pairs = [(one, other) for a in reached for b in left for one, other in ((a, b), (b, a))]
+            heard = [pair for pair in pairs if pair not in deaf]
+            if not heard:
+                deaf.discard(pairs[0])
+            reached |= {index for pair in heard for index in pair}
 
     def start_again_cut_off(self, lasts_ns: int, which: float) -> None:
         """A member is killed, and starts again under its name where no other process hears it."""
@@ -376,6 +410,7 @@ class Faults:
         self.network.filtered_out.clear()
         self.ambushes.clear()
         self.network.healed = True
+        self._connect()
 
     def fall_apart(self) -> list[set[int]]:
         """The network splits into sides, for good; returns the indices on each."""

@@ -91,6 +91,7 @@ class Network:
         self.filtered_out: set[int] = set()  # no multicast leaves those; unicasts pass
         self.off: set[int] = set()  # nothing comes to these or leaves them: their interfaces are broken
         self.mute: set[tuple[int, int]] = set()  # (from, to): no unicast comes through, as by a firewall
+        self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
@@ -148,6 +149,8 @@ class Network:
         """Do filters, and the kernels' group memberships, let a multicast through from one to the other?"""
         assert self.options.transport != "unicast", "a multicast where there is none"
         if self.forgotten and (source in self.forgotten or target in self.forgotten):
+            return False
+        if self.deaf and (source, target) in self.deaf:
             return False
         return source not in self.filtered_out and target not in self.filtered_in
 

@@ -139,6 +139,7 @@ class Options:
     deaf: int = 0
     interfaces: int = 0
     mutes: int = 0
+    islands: int = 0
     crashes: int = 0
     restarts: int = 0
     namesakes: int = 0
@@ -231,7 +232,7 @@ class Options:
         limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
         hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # overtaken packets are requested at once
         quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
-        return quiet and not (others or limited or hasty)
+        return quiet and not (others or limited or hasty or self.islands)
 
     @staticmethod
     def draw(
@@ -285,8 +286,11 @@ class Options:
             drawn["settings"] += (("rekey_s", 1.5),) if drawn["keyed"] and renewed else ()
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
-                alone = random.Random(f"transport {seed}").random() < 0.25
-                drawn["transport"] = "unicast" if alone else drawn.get("transport", "multicast")
+                way = random.Random(f"transport {seed}").random()
+                own = drawn.get("transport", "multicast")
+                drawn["transport"] = "unicast" if way < 0.25 else "auto" if way < 0.5 else own
+                if drawn["transport"] == "auto" and (partition or drawn["partition"]) == "merge":
+                    drawn.setdefault("islands", random.Random(f"islands {seed}").choice((0, 1, 3)))
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

@@ -178,18 +178,19 @@ class Sockets:
             self._leave(self.rest.pop(0))
 
     def _aimed(self, datagrams: list[Datagram]) -> list[Datagram]:
-        """As the transport does: to the group by multicast; the packets of a group of two, and all where there is no
-        multicast, to each target by unicast."""
-        targets = self.machine.engine.targets() if datagrams else []
+        """As the transport does: to the group by multicast; packets to each target that gets them by unicast, also or
+        alone; and everything where there is no multicast."""
+        targets, together = self.machine.engine.targets() if datagrams else ([], True)
         alone = self.options.transport == "unicast"
-        if not alone and len(targets) != 1:
+        if not alone and not targets:
             return datagrams
         aimed: list[Datagram] = []
         for run in runs(datagrams):
-            if run[0][0] == LANE_DATA or (alone and run[0][0] != LANE_UNICAST):
-                aimed += [(LANE_UNICAST, target, datagram) for target in targets for _, _, datagram in run]
-            else:
+            copied = run[0][0] == LANE_DATA or (alone and run[0][0] != LANE_UNICAST)
+            if not copied or together:
                 aimed += run
+            if copied:
+                aimed += [(LANE_UNICAST, target, datagram) for target in targets for _, _, datagram in run]
         return aimed
 
     def _go_on(self) -> None:

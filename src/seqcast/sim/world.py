@@ -123,6 +123,8 @@ class World:
             return
         by_id = {record.id: record for record in self.records}
         kept = [by_id[member.id] for member in old.members if view.rank(member.id) < 0 and member.id in by_id]
+        if self.options.islands:  # two groups may take in one joiner, which declines one of them
+            kept = [each for each in kept if old in [stay.view for stay in stays(each)]]
         out = dict(self.options.settings).get("slow") == "exclude"  # those that took nothing for a while
         for other in kept:
             if other.alive and not other.leaving and not (out and other.slow_spells):

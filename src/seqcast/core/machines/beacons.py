@@ -12,6 +12,9 @@ Without multicast a beacon goes to the addresses of the book (``book.py``) that 
 member that hears one answers whose turn it is in its own view, so that the coordinators meet, whichever members the
 book has. Heartbeats, which show that the members of a view exist, are sent to the same addresses; in a primary
 partition, where they are counted, by all members.
+
+Where multicast may work for some, beacons are multicast, and whoever has heard one of another view for a while does the
+same: the coordinators of the two views may not hear each other.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import seqcast.codes as codes
-from seqcast.core.context import NEVER, Context, Estranged
+from seqcast.core.context import NAMED_MAX, NEVER, Context, Estranged
 from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.merging import Beacon, Met
 from seqcast.core.frames.view import NewView
@@ -39,6 +42,8 @@ APART_NS_MAX = 600_000_000_000
 """A view that could not be merged with ours is tried again after ``merge_back_off_ns_max``, doubling up to this."""
 LEADER_BEACONS = 10
 """How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
+MEET_BEACONS = 3
+"""After so many beacons of one view, coordinators are not expected to meet by multicast any more."""
 REPEATS = 100
 """So many times the engine sends a beacon before the core makes it anew, in 10 s or, with the preset "wan", 40 s. The
 core sleeps meanwhile, and a member whose core hangs falls silent at last."""
@@ -77,11 +82,13 @@ class Beacons:
         self.context, self.initiator, self.book = context, initiator, book
         self.found = False  # by the last beacon: a view that ours can be merged with
         self.due_ns = NEVER
+        self.tries_ns = NEVER  # when the book is asked for addresses next
         self.said_ns = -NEVER  # when our last beacon was made, and sent first
         self.repeated = False  # the engine repeats it
         # Members in other views, and when we last told each of our view. Two members that have each other in different
         # views would otherwise answer each other's answers without a pause, and each duplicate of one besides.
         self.told_ns: dict[int, int] = {}
+        self.counts: dict[int, int] = {}  # beacons heard in our view, by members of others
         self.heard: dict[int, Heard] = {}  # other coordinators
         # Tags of views that cannot be merged with ours as both are. Void once our members change: it may have been one
         # of them that did not fit. (Once theirs change, their view has another tag.)
@@ -107,9 +114,12 @@ class Beacons:
                 return False
             # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
         self.found = False
-        if self.context.settings.unicast and frame.cluster == self.context.cluster:
+        settings = self.context.settings
+        if settings.unicast and frame.cluster == self.context.cluster:
             self._meet(frame, sender, address)
         self.BEACON.take(self, self.context.edges, frame, sender, address)
+        if settings.book and not settings.unicast and (self.found or self.context.primary) and self._must_meet(sender):
+            self._meet(frame, sender, address)
         return self.found
 
     def installed(self, merged: bool) -> None:
@@ -127,26 +137,31 @@ class Beacons:
         self.heard = {member: seen for member, seen in self.heard.items() if member not in self.context.infos}
         self.told_ns = {}
         self.repeated = False
-        self.due_ns = self.context.now + self.context.settings.bundle_ns
+        self.counts = {}
+        self.due_ns = self.tries_ns = self.context.now + self.context.settings.bundle_ns
         self.context.elder_ns = -NEVER
 
     def due(self) -> int:
         """The others have no timer, so that their threads sleep; what makes one of them coordinator is an input.
         (Without multicast all members of a primary partition have one, and show themselves.)"""
+        return min(self._due_by_multicast(), self._due_by_unicast())
+
+    def _due_by_multicast(self) -> int:
+        alone = self.context.view is None or self.context.settings.unicast
+        return NEVER if alone or not self.initiator.membership.acting() else self.due_ns
+
+    def _due_by_unicast(self) -> int:
         context = self.context
-        if context.view is None:
+        if context.view is None or not context.settings.book or not self.book.places:
             return NEVER
-        acts = self.initiator.membership.acting()
-        if context.settings.unicast:
-            return max(self.due_ns, self.book.due(self._inside())) if acts or context.primary else NEVER
-        return self.due_ns if acts else NEVER
+        says = context.primary or self.initiator.membership.acting()
+        return max(self.tries_ns, self.book.due(self._inside())) if says else NEVER
 
     def run_timers(self) -> None:
         context = self.context
-        if context.now < self.due():
-            return
-        if context.settings.unicast:
+        if context.now >= self._due_by_unicast():
             self._say_to_some()
+        if context.now < self._due_by_multicast():
             return
         times = 1 if context.primary else REPEATS  # what those of a primary partition say changes
         self.due_ns = context.now + times * context.settings.beacon_ns
@@ -267,7 +282,8 @@ class Beacons:
         if not known:  # all that hear each other must know it before one of them leads
             if self.initiator.membership.acting():
                 self._greet(sender, address)
-            self.due_ns = min(self.due_ns, max(context.now, self._last_said_ns() + context.settings.bundle_ns))
+            soon = max(context.now, self._last_said_ns() + context.settings.bundle_ns)
+            self.due_ns, self.tries_ns = min(self.due_ns, soon), min(self.tries_ns, soon)
 
     def report(self, _frame: Beacon, _sender: int, _address: bytes) -> None:
         self.found = True
@@ -306,11 +322,30 @@ class Beacons:
             self.warned[sender] = None
             context.emit(Warn(codes.NEITHER_GIVES_WAY(NEITHER_GIVES_WAY)))
 
-    # ---- without multicast
+    # ---- by unicast
+
+    def meet_stranger(self, address: bytes) -> None:
+        """Its heartbeats come, and no beacon of its view: perhaps no member of either hears the other's coordinator."""
+        if self.context.view is not None and address not in self._inside():
+            self.context.send(Met(self.context.addresses(self.initiator.membership.doubted())), NOBODY, address)
+
+    def met(self, frame: Met, sender: int, address: bytes) -> None:
+        """Somebody names those that our coordinator should meet."""
+        context, membership = self.context, self.initiator.membership
+        inside = self._inside()
+        for each in frame.members:
+            if each not in inside:
+                self.book.answered(each, context.now)
+        if context.settings.unicast or sender in context.infos or membership.acting():
+            return
+        doubted = membership.doubted()
+        acting = next((member.id for member in context.members if member.id not in doubted), context.me.id)
+        if acting != context.me.id:
+            context.send(Met((*frame.members[: NAMED_MAX - 1], address)), acting)
 
     def show(self, addresses: Iterable[bytes]) -> None:
-        """Lets others know that our view has members, by a heartbeat; where there is multicast they hear it anyway."""
-        if self.context.settings.unicast:
+        """Lets others know that our view has members, by a heartbeat, which all hear anyway where multicast works."""
+        if self.context.settings.book:
             for address in addresses:
                 self.context.plane.show(address)
 
@@ -320,13 +355,20 @@ class Beacons:
     def _say_to_some(self) -> None:
         """Our beacon to the next ones of the book."""
         context = self.context
-        self.due_ns = context.now + context.settings.beacon_ns
+        self.tries_ns = context.now + context.settings.beacon_ns
         tried = self.book.take(self._inside(), context.now)
         self.show(tried)
         if self.initiator.membership.acting():
             own = self._own_beacon()
             for address in tried:
                 context.send(own, NOBODY, address)
+
+    def _must_meet(self, sender: int) -> bool:
+        """Where multicast may work: is this beacon one of several, so that its view should have met ours by now?"""
+        if sender not in self.counts and len(self.counts) >= HEARD_MAX:
+            del self.counts[next(iter(self.counts))]
+        self.counts[sender] = self.counts.get(sender, 0) + 1
+        return self.counts[sender] >= MEET_BEACONS
 
     def _meet(self, frame: Beacon, sender: int, address: bytes) -> None:
         """Notes the sender and those whom it names, tells our members of it where each of them counts, and, if it is
@@ -386,7 +428,7 @@ class Beacons:
         assert context.view is not None
         history = history_of(context) if context.primary else 0
         view_id, shared = context.view.view_id, settings.shared
-        members = context.addresses(self.initiator.membership.doubted()) if settings.unicast else ()
+        members = context.addresses(self.initiator.membership.doubted()) if settings.book else ()
         mechanism = context.mechanism
         return Beacon(context.cluster, settings.order, mechanism, view_id, primary, shared, history, members)
 

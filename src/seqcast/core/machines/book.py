@@ -1,9 +1,13 @@
-"""The address book of a member that cannot multicast: where others may be, and whom it tries next.
+"""The address book of a member whose multicasts may not reach all: where others may be, and whom it tries next.
 
 It knows addresses from three sources: the seeds, as they were resolved last; those that others named; and members of
 its former views, by which partitions heal even if no seed is on the other side. All of them are hints: silence costs a
 datagram now and then, and nothing waits for an answer. While a member seeks a group, its JOIN goes to all of them; in a
 view it tries a few at a time, each one less often the longer it tries in vain.
+
+Where multicast may work, a book is sparing: addresses that others name are only for JOINs that multicasts did not bring
+an answer to, and are tried in a view if somebody is there who does not hear us, or perhaps does not. So a group whose
+members all hear each other sends nothing more.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from seqcast.core.context import NEVER
 
 BOOK_MAX = 256
 TRIED_AT_ONCE = 8
+JOINS_ALONE = 3
+"""So many JOINs of a sparing book go by multicast alone, beside the seeds."""
 TRIED_NS_MAX = 50
 """The longest wait between two tries of an address, in beacon intervals: 5 s, with the preset "wan" 20 s."""
 KEPT_NS = 3_600_000_000_000
@@ -53,11 +59,13 @@ class Book:
     Args:
         own: its own address, which is never in the book.
         beacon_ns: the shortest wait between two tries of an address.
+        sparing: multicasts may work.
     """
 
-    def __init__(self, own: bytes, beacon_ns: int) -> None:
-        self.own, self.beacon_ns = own, beacon_ns
+    def __init__(self, own: bytes, beacon_ns: int, sparing: bool = False) -> None:
+        self.own, self.beacon_ns, self.sparing = own, beacon_ns, sparing
         self.places: dict[bytes, Place] = {}
+        self.hints: dict[bytes, None] = {}  # of a sparing book: for JOINs
         self.refused = 0  # addresses for which there was no room
 
     def seeds(self, addresses: Collection[bytes], now: int) -> None:
@@ -73,10 +81,12 @@ class Book:
     def named(self, addresses: Iterable[bytes], now: int) -> None:
         """Others say that members, or joiners, are at these addresses: those not known yet are tried at once."""
         for address in addresses:
-            if address not in self.places:
-                self._note(address, Source.NAMED, now)
-            else:
+            if address in self.places:
                 self.places[address].since_ns = now
+            elif not self.sparing:
+                self._note(address, Source.NAMED, now)
+            elif address != self.own and len(self.hints) < BOOK_MAX:
+                self.hints[address] = None
 
     def answered(self, address: bytes, now: int) -> None:
         """There is somebody who is not in our view: it is tried again at once, and often from then on."""
@@ -87,9 +97,9 @@ class Book:
         for address in addresses:
             self._note(address, Source.FORMER, now)
 
-    def all(self) -> tuple[bytes, ...]:
-        """Whom a JOIN goes to."""
-        return tuple(self.places)
+    def all(self, tries: int = 0) -> tuple[bytes, ...]:
+        """Whom a JOIN goes to; ``tries``: there were so many before."""
+        return (*self.places, *(self.hints.keys() - self.places.keys() if tries >= JOINS_ALONE else ()))
 
     def take(self, inside: Collection[bytes], now: int) -> list[bytes]:
         """Those to be tried now, a few at most.
