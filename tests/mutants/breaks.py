@@ -1474,4 +1474,12 @@ BREAKS = (
     _one("heartbeats of other views are nobody's business", MACHINES + "beacons.py",
          "if self.context.view is not None and address not in self._inside():", "if False:",
          family="islands", tests="tests/sim/test_islands.py", why="few islands are joined by one such way alone"),
+    # ---- queues that the application has not taken
+    _one("what was taken of a closed view gives no credit, also for unicasts", "native/delivery/queue.c",
+         "    if (d->stream == SC_STREAM_GROUP) {\n        if (d->epoch != e->epoch) return; /* of a closed view: nobody waits for its credit */",
+         "    if (d->epoch != e->epoch) return;\n    if (d->stream == SC_STREAM_GROUP) {",
+         tests="tests/unit/test_full_queues.py", why="few seeds have queues that nobody takes when a view ends"),
+    _one("a unicast taken after a merge counts for the stream that began anew", "native/delivery/queue.c",
+         "if (!peer || (sc_of_pair((uint64_t)d->stream) && d->pair != peer->pair)) return;", "if (!peer) return;",
+         tests="tests/unit/test_full_queues.py", why="few seeds have queues that nobody takes when a view ends"),
 )  # fmt: skip
