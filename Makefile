@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*.h src/seqcast/*.pxd src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos figures docs clean help
+.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos soak figures docs clean help
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters; without their bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -65,11 +65,14 @@ seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (two h
 	for order in $(or $(ORDERS),fifo sequencer records total-1999 grant causal); do \
 	    $(BIN)/python -m seqcast sim --seeds $(or $(SEEDS),1..1000) --order $$order || exit 1; done
 
-mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--quick", "--match merge")
+mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--tenth 3", "--match merge")
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m mutants $(ARGS)
 
 chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos $(ARGS)
+
+soak: $(VENV)/.ready-dev ## chaos in rounds of minutes: audited, and no process grows (HOURS=8; needs root)
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos.soak --hours $(or $(HOURS),1) $(ARGS)
 
 figures: $(VENV)/.ready-dev ## the pages and tables of docs/ made from the code and docs/figures.jsonl
 	$(BIN)/python docs/render.py

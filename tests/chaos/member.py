@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import struct
 import sys
 import threading
 import time
 import zlib
+from pathlib import Path
 from typing import Any
 
 import seqcast
 
 HEAD = struct.Struct("<QQQ")  # sender's id, its counter, 1 in a last message
 BURST_S = 0.01
+USED_S = 2.0
 STALL_S = 0.2
 """A member that is not run for so long is half way to being taken for dead."""
 _output = threading.Lock()
@@ -53,6 +56,24 @@ def watch() -> None:
         late = time.monotonic() - begun - STALL_S / 4 - (time.process_time() - used)
         if late > STALL_S:
             say("stalled", seconds=late)
+
+
+def tell_used(process: Process) -> None:
+    """Tells now and then how much this process has of what must not grow."""
+    begin = time.monotonic()
+    while True:
+        time.sleep(USED_S)
+        if (life := process.life) is None:
+            continue
+        counters = life.group.counters()
+        say(
+            "used",
+            age_s=time.monotonic() - begin,
+            rss=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+            fds=len(os.listdir("/proc/self/fd")),
+            threads=threading.active_count(),
+            slabs=counters["slabs_in_use"],
+        )
 
 
 class Life:
@@ -143,6 +164,7 @@ class Process:
 
     def run(self) -> None:
         threading.Thread(target=self.obey, daemon=True).start()
+        threading.Thread(target=tell_used, args=(self,), daemon=True).start()
         while not self.leaving.is_set():
             try:
                 group = seqcast.join(
@@ -150,10 +172,7 @@ class Process:
                     name=self.task["name"],
                     order=self.task["order"],
                     journal=self.task["journal"],
-                    journal_payload="hash",
-                    interface="eth0",
-                    rejoin=True,
-                    **self.task["settings"],
+                    **{"journal_payload": "hash", "interface": "eth0", "rejoin": True, **self.task["settings"]},
                 )
             except seqcast.JoinTimeout as error:
                 say("not_joined", text=str(error))

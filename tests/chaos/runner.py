@@ -63,6 +63,7 @@ class Process:
     popen: subprocess.Popen[str]
     log: IO[str]
     told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    used: list[dict[str, Any]] = field(default_factory=list)  # what it said of itself while it lived
     joined: bool = False
     stopped: bool = False
     leaving: bool = False
@@ -279,6 +280,8 @@ class Run:
             if not file.exists():
                 keys.make(str(file))
             settings["key"] = str(file)
+        if settings.get("transport") == "unicast":
+            settings["seeds"] = ",".join(place.address for place in self.network.places)
         return settings
 
     def start(self, name: str) -> None:
@@ -354,6 +357,8 @@ class Run:
                     self.not_calm(text, told["at_ns"])
             case "quiet":
                 self.changed_at = time.monotonic()
+            case "used":
+                process.used.append(told)
             case "unblocked":
                 process.told.pop("blocked", None)
                 self.changed_at = time.monotonic()

@@ -1,0 +1,147 @@
+"""``make soak HOURS=8``: chaos in long rounds, whose members must not grow.
+
+Each round is a group of some minutes: the faults of a seed, spread over it, and settings of which each seed draws some.
+It is judged as chaos is, and by what its processes used: of each that lived for most of the round, memory, descriptors
+and slabs in the last third are compared with those in the third before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from chaos.runner import Failed, Process, completed, judge, place_for
+from chaos.scenarios import Scenario, draw
+from seqcast.perf.paths import why_no_namespaces
+from seqcast.spark.session import open_session
+
+ROUND_S = 240.0
+FAULTS = 30
+"""Of each round; chaos has as many in half a minute."""
+GROWTH = {"rss": (1.05, 6 << 20), "fds": (1.0, 3), "slabs": (1.5, 64), "threads": (1.0, 2)}
+"""By what is measured: how many times as much, and how much more, the last third may have than the one before."""
+
+
+def drawn(seed: int, seconds: float) -> Scenario:
+    """The scenario of a seed of chaos, its faults over a longer time, with more of its settings drawn."""
+    short = draw(seed, FAULTS / 1.2)
+    scale = seconds / (FAULTS / 1.2)
+    steps = [replace(step, at=step.at * scale) for step in short.steps if step.what != "loss"]
+    steps += [replace(step, seconds=20.0) for step in short.steps if step.what == "loss"]
+    rng = random.Random(f"soak {seed}")
+    settings = {**short.settings, **_more(rng)}
+    if settings.get("reliability") == "gossip":
+        settings.pop("safe", None)
+    return replace(short, name=f"soak-{seed}", steps=tuple(steps), settings=settings, rate=rng.choice((50, 200, 400)))
+
+
+def _more(rng: random.Random) -> dict[str, Any]:
+    """Settings that chaos leaves as they are."""
+    more: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        more["transport"] = "unicast"
+    choices = {
+        "send_while_blocked": "queue",
+        "flush_unicasts": True,
+        "gso": False,
+        "gro": False,
+        "latency": True,
+        "packet_bytes": 1024,
+        "journal_payload": "full",
+        "journal_resume": True,
+    }
+    more.update({name: value for name, value in choices.items() if rng.random() < 0.25})
+    return more
+
+
+def grown(process: Process, seconds: float) -> list[str]:
+    """What grew in a process that lived for most of a round."""
+    told = process.used
+    if not told or told[-1]["age_s"] - told[0]["age_s"] < 0.8 * seconds:
+        return []
+    end = told[-1]["age_s"]
+    thirds = [
+        [each for each in told if end * at / 3 <= each["age_s"] < end * (at + 1) / 3 + (at == 2)] for at in (1, 2)
+    ]
+    found = []
+    for name, (times, more) in GROWTH.items():
+        before, after = (statistics.median(each[name] for each in third) for third in thirds)
+        if after > before * times + more:
+            found.append(f"{process.name}: {name} {before:,.0f}, later {after:,.0f}")
+    return found
+
+
+def slope(processes: Sequence[Process], name: str) -> float:
+    """How much it grew per hour, over the last two thirds of each life of more than a minute: the median."""
+    slopes = []
+    for process in processes:
+        told = [each for each in process.used if each["age_s"] > process.used[-1]["age_s"] / 3]
+        if len(told) > 10 and told[-1]["age_s"] > 60:
+            ages, values = zip(*((each["age_s"], each[name]) for each in told), strict=True)
+            slopes.append(3600 * statistics.linear_regression(ages, values).slope)
+    return statistics.median(slopes) if slopes else 0.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="make soak",
+        description="Rounds of chaos of some minutes each, with settings drawn; each is audited, and processes that "
+        "live through it must not grow.",
+    )
+    parser.add_argument("--hours", type=float, default=1.0, metavar="H", help="begin nothing after H (%(default)g)")
+    parser.add_argument("--from", type=int, dest="first", default=int(time.time()), metavar="N", help="seeds from N on")
+    parser.add_argument("--round", type=float, default=ROUND_S, metavar="S", help="s of faults a round (%(default)g)")
+    parser.add_argument("--keep", metavar="DIR", default="", help="keep all journals and logs in this folder")
+    arguments = parser.parse_args()
+    if reason := why_no_namespaces():
+        print(f"make soak: {reason}", file=sys.stderr)
+        return 2
+
+    spark = open_session("local[2]", name="seqcast soak")
+    begin, passed, lived = time.monotonic(), 0, []
+    seed = arguments.first
+    try:
+        while time.monotonic() - begin < 3600 * arguments.hours:
+            scenario = drawn(seed, arguments.round)
+            print(f"{scenario.name}: {scenario.members} members, {scenario.order}, {scenario.settings}", flush=True)
+            lines: list[str] = []
+            try:
+                with place_for(scenario.name, arguments.keep) as directory:
+                    run = completed(scenario, directory, lines.append)
+                    if verdict := judge(spark, run.journals):
+                        raise Failed(verdict)
+                    if more := [text for process in run.processes for text in grown(process, arguments.round)]:
+                        raise Failed("; ".join(more))
+            except Failed as error:
+                print(*lines, f"FAILED: {error}", sep="\n")
+                print(f"replay: make soak ARGS='--from {seed} --round {arguments.round:g}'", flush=True)
+                return 1
+            lived += run.processes
+            passed += 1
+            seed += 1
+            print(run.summary(), flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 1
+    finally:
+        spark.stop()
+    print(f"{passed} rounds, all guarantees hold; {figures(lived)}")
+    return 0
+
+
+def figures(lived: Sequence[Process]) -> str:
+    """What was measured, in a line."""
+    hours = sum(process.used[-1]["age_s"] for process in lived if process.used) / 3600
+    mb = slope(lived, "rss") / 1e6
+    others = ", ".join(f"{name} {slope(lived, name):+.1f}" for name in ("fds", "threads", "slabs"))
+    return f"{hours:.1f} hours of processes; per hour: memory {mb:+.1f} MB, {others}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
