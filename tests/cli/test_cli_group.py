@@ -1,6 +1,7 @@
 """The commands in groups on this machine's loopback, as processes."""
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -9,11 +10,12 @@ import secrets
 import signal
 import subprocess
 import sys
+import termios
 import threading
 import time
 
 import pytest
-from members import LIMIT_S, PATIENT_JOINER, environment, founded, join, script
+from members import LIMIT_S, PATIENT_JOINER, environment, founded, join, script, wait_until
 
 from seqcast import cli
 
@@ -63,6 +65,17 @@ def feed(stdin, begun):
             stdin.write("a line that somebody should take\n" * 1000)
             if chunk == 8:  # more than a pipe holds
                 begun.set()
+
+
+def is_left(pipe):
+    """What is in the pipe stays there for a while: its reader reads no more."""
+    before = unread(pipe)
+    time.sleep(0.3)
+    return before == unread(pipe) > 0
+
+
+def unread(pipe):
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def process_output(process):
@@ -229,7 +242,7 @@ def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_k
     feeder = threading.Thread(target=feed, args=(sender.stdin, begun), daemon=True)
     feeder.start()
     assert begun.wait(LIMIT_S)
-    feeder.join(3)  # until the window is full, most probably
+    wait_until(lambda: is_left(sender.stdin))  # the window is full
     sender.send_signal(signal.SIGINT)
     _, err = process_output(sender)
     assert sender.returncode == 130 and "Traceback" not in err, err

@@ -89,6 +89,18 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     assert told(endpoint, now, LeaveGroup(0)) == told(endpoint, now, CloseGroup()) == []
 
 
+@pytest.mark.parametrize("join_ms", [20, 45])
+def test_a_joiner_that_discovers_asks_as_often_as_its_setting_says(join_ms):
+    config = Config(join_s_min=join_ms / 1000, discovery_s=0.2)
+    endpoint, now, asked = lone(**core_settings(config, mtu=1500, rcvbuf=1 << 20)), 0, []
+    effects = endpoint.step((JoinGroup(),), now)
+    while now < 200 * MS:
+        asked += [now for each in effects if isinstance(each, Send) and b'"kind":"join"' in each.payload]
+        now = endpoint.deadline()
+        effects = endpoint.step((), now)
+    assert asked == [at * MS for at in range(0, 200, join_ms)]
+
+
 def test_a_member_that_cannot_get_the_merged_state_leaves_by_itself():
     endpoint = lone(state=STATE_MERGES)
     now, effects = 0, told(endpoint, 0, JoinGroup())
@@ -627,6 +639,24 @@ def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
     stage.refuse = lambda source, node, frame: False
     stage.until(9000)
     assert {node.endpoint.view for node in stage.nodes if not node.endpoint.over} == {c.endpoint.view}
+
+
+@pytest.mark.parametrize("back_off_s", [1.5, 2.5])
+def test_an_initiator_that_was_refused_tries_again_after_its_back_off(back_off_s):
+    stage = Stage(settings=(("back_off_s", back_off_s),))
+    stage.group("a", "b", "c")
+    a, b, c = stage.nodes
+    stage.refuse = lambda source, node, frame: (source is b and node is a) or (source is c and isinstance(frame, Ok))
+    b.doubt(a.id)
+    stage.until(1010)
+    a.doubt(b.id)
+    stage.until(1020)
+    b.crash()  # its attempt ends with it
+    again = Edge("initiator", "BACKING_OFF", "DEADLINE")
+    stage.until(1000 + round(1000 * back_off_s))
+    assert Edge("initiator", "STARTING", "PROMISED") in a.endpoint.edges and again not in a.endpoint.edges
+    stage.until(1030 + round(1000 * back_off_s))
+    assert again in a.endpoint.edges
 
 
 def test_those_that_were_left_out_go_on_together_and_all_merge():

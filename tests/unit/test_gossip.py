@@ -303,6 +303,14 @@ def test_each_member_receives_at_one_rate_whatever_the_size() -> None:
         assert n * got / mean == pytest.approx(1 / settings.average_ns, rel=0.05)
 
 
+@pytest.mark.parametrize(("percent", "to"), [(30, 3), (40, 4), (1, 2)])
+def test_a_gossip_goes_to_as_large_a_part_of_the_others_as_the_setting_says(percent: int, to: int) -> None:
+    given = gossip_settings(Config(reliability="gossip", gossip_subset_percent=percent))
+    one = member(11, GossipSettings(votes=False, **given))
+    begun = [each for at in range(0, 5000, 10) for each in sent(one.tick(at * MS), Gossip)]
+    assert begun and {len(each.to) for each in begun} == {to}
+
+
 def test_the_subset_grows_with_the_logarithm_of_the_group_and_shrinks_with_load() -> None:
     """PB-07: 30 % of 1000 members would be 300 copies of each gossip, from each of them."""
     assert [copies(n) for n in (10, 100, 1000, 10_000)] == [4, 6, 8, 11]
