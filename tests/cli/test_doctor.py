@@ -95,6 +95,39 @@ def test_a_planted_fault_of_the_path_has_exactly_its_code(pair, fault):
         assert any("1422 bytes pass, 1444 do not, and no ICMP says so" in line["fact"] for line in lines)
 
 
+@pytest.fixture
+def pair6(pair):
+    """The same with IPv6 addresses, and that of the second."""
+    for number, place in enumerate(pair, 1):
+        place.run("sysctl", "-q", "-w", "net.ipv6.conf.eth0.disable_ipv6=0")
+        place.run("ip", "address", "add", f"fd99::{number}/64", "dev", "eth0", "nodad")
+        place.run("ip", "-6", "route", "replace", "multicast", "ff00::/8", "dev", "eth0", "table", "local")
+    return pair[0], "fd99::2"
+
+
+@netns
+def test_a_healthy_pair_of_ipv6_has_no_finding(pair6):
+    here, there = pair6
+    found, lines = doctor(here, "--with", f"[{there}]:47320")
+    assert found == set(), lines
+    facts = {line["word"]: line["fact"] for line in lines}
+    assert "fd99::1" in facts["interface"] and facts["multicast"].startswith("ff15::")
+    assert "1452 bytes of payload pass" in facts["path"]
+
+
+@netns
+@pytest.mark.parametrize("fault", ["in", "large"])
+def test_a_planted_fault_of_an_ipv6_path_has_exactly_its_code(pair6, fault):
+    here, there = pair6
+    planted, expected = {
+        "in": ("in ip6 daddr ff00::/8 udp dport 47321 drop", {("FAIL", "SC2312")}),
+        "large": ("in ip6 nexthdr udp ip6 length > 1400 drop", {("WARN", "SC2321")}),
+    }[fault]
+    with rules(here, planted):
+        found, lines = doctor(here, "--with", there)
+    assert found == expected, lines
+
+
 @netns
 def test_a_burst_that_the_network_loses_is_told_from_one_that_a_socket_loses(pair):
     here, there = pair

@@ -43,6 +43,8 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     config = Config.from_environment()
     if arguments.interface:
         config = config.replace(interface=arguments.interface)
+    if ":" in _host_and_port(arguments.other or "")[0]:
+        config = config.replace(ip_version=6)
     yield from look(config)
     if not arguments.other:
         return
@@ -85,6 +87,11 @@ def _listen(text: str) -> int:
 
 
 def _host_and_port(text: str) -> tuple[str, int]:
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+        return host, _port(port[1:]) if port else PORT
+    if text.count(":") > 1:
+        return text, PORT
     host, colon, port = text.rpartition(":")
     return (host, _port(port)) if colon else (text, PORT)
 
@@ -102,10 +109,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "Check whether this machine, and the path to another one, is fit for a group. Each line has a level (ok,\n"
         "note, WARN, FAIL), the fact, and if something is wrong, a code (docs/codes.md) and what to do.",
         "exit status: 0; 1 if a line says FAIL\n"
-        "example: seqcast doctor --listen on one machine, then seqcast doctor --with 10.0.0.7 on the other (IPv4)",
+        "example: seqcast doctor --listen on one machine, then seqcast doctor --with 10.0.0.7 on the other",
     )
     result.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
-    result.add_argument("--with", dest="other", metavar="HOST[:PORT]", help="measure the path to HOST")
+    result.add_argument(
+        "--with", dest="other", metavar="HOST[:PORT]", help="measure the path to HOST; of an IPv6 address, [HOST]:PORT"
+    )
     result.add_argument(
         "--listen", nargs="?", const="", metavar="PORT", help="be the other end, for ten minutes (UDP 47320 and 47321)"
     )

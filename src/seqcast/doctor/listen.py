@@ -14,9 +14,10 @@ from typing import Any
 
 from seqcast.doctor.datagrams import (
     BYTES_MAX,
-    GROUP,
     SINGS_MAX,
     address_towards,
+    group_of,
+    is_ipv6,
     join,
     multicast_receiver,
     multicast_sender,
@@ -36,7 +37,7 @@ SLICE_S = 0.2
 class _Client:
     """What came from a client."""
 
-    address: tuple[str, int]
+    address: tuple[Any, ...]
     proof: str
     counts: dict[str, int] = field(default_factory=dict)
     sizes: set[int] = field(default_factory=set)
@@ -57,27 +58,26 @@ class Listener:
         self.port = port
         self._unicast = unicast_socket(address, port)
         whole_only(self._unicast, ask_path=False)
-        self._multicast: socket.socket | None = None
+        self._multicast: dict[bool, socket.socket] = {}  # by whether it is of IPv6
         self._joined: set[str] = set()
         self._clients: OrderedDict[str, _Client] = OrderedDict()
 
     def close(self) -> None:
         """Closes the sockets."""
         self._unicast.close()
-        if self._multicast is not None:
-            self._multicast.close()
+        for each in self._multicast.values():
+            each.close()
 
     def run(self, seconds: float) -> None:
         """Answers for so long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
-            open_now = [each for each in (self._unicast, self._multicast) if each is not None]
-            for ready in readable(open_now, min(left, SLICE_S)):
+            for ready in readable([self._unicast, *self._multicast.values()], min(left, SLICE_S)):
                 with contextlib.suppress(OSError):  # of an earlier answer: that port is closed now
                     datagram, source = ready.recvfrom(BYTES_MAX)
-                    self._take(datagram, source, multicast=ready is self._multicast)
+                    self._take(datagram, source, multicast=ready is not self._unicast)
 
-    def _take(self, datagram: bytes, source: tuple[str, int], *, multicast: bool) -> None:
+    def _take(self, datagram: bytes, source: tuple[Any, ...], *, multicast: bool) -> None:
         fields = unpack(datagram)
         token, kind = fields.get("token", ""), str(fields.get("t"))
         if not token or len(token) > 64:
@@ -88,7 +88,7 @@ class Listener:
             if multicast or source == client.address:
                 self._count(client, "heard" if multicast else kind, fields, datagram)
 
-    def _hello(self, datagram: bytes, token: str, source: tuple[str, int]) -> None:
+    def _hello(self, datagram: bytes, token: str, source: tuple[Any, ...]) -> None:
         client = self._clients.get(token)
         if client is None:
             client = self._clients[token] = _Client(source, secrets.token_hex(8))
@@ -99,15 +99,15 @@ class Listener:
         if len(answer) <= len(datagram):
             self._unicast.sendto(answer, source)
 
-    def _listen_towards(self, source: tuple[str, int]) -> None:
-        here = address_towards(*source)
+    def _listen_towards(self, source: tuple[Any, ...]) -> None:
+        here = address_towards(*source[:2])
         if here not in self._joined and len(self._joined) < CLIENTS_MAX:
             self._joined.add(here)
             with contextlib.suppress(OSError):  # no multicast on that interface
-                if self._multicast is None:
-                    self._multicast = multicast_receiver(here, self.port)
+                if (of := is_ipv6(here)) in self._multicast:
+                    join(self._multicast[of], here)
                 else:
-                    join(self._multicast, here)
+                    self._multicast[of] = multicast_receiver(here, self.port)
 
     def _count(self, client: _Client, kind: str, fields: dict[str, Any], datagram: bytes) -> None:
         if kind in ("heard", "ping", "size", "burst"):
@@ -127,9 +127,10 @@ class Listener:
 
     def _sing(self, client: _Client, token: str, n: object) -> None:
         """Multicasts for a client that has shown its address."""
-        with contextlib.suppress(OSError), multicast_sender(address_towards(*client.address)) as sender:
+        here = address_towards(*client.address[:2])
+        with contextlib.suppress(OSError), multicast_sender(here) as sender:
             for i in range(min(n, SINGS_MAX) if isinstance(n, int) else 0):
-                sender.sendto(pack(t="song", token=token, i=i), (GROUP, self.port + 1))
+                sender.sendto(pack(t="song", token=token, i=i), (group_of(here), self.port + 1))
                 time.sleep(0.002)
 
 
@@ -137,7 +138,8 @@ def socket_drops(of: socket.socket) -> int:
     """Datagrams that the kernel dropped as the socket's buffer was full; 0 if that is not known."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         inode = os.fstat(of.fileno()).st_ino
-        for line in Path("/proc/self/net/udp").read_text(encoding="ascii").splitlines()[1:]:
+        table = "udp6" if of.family == socket.AF_INET6 else "udp"
+        for line in Path(f"/proc/self/net/{table}").read_text(encoding="ascii").splitlines()[1:]:
             row = line.split()
             if int(row[9]) == inode:
                 return int(row[12])

@@ -91,7 +91,7 @@ def segments(address: str, name: str) -> Line:
     """Does the kernel cut one send into packets (UDP_SEGMENT), and the device itself?"""
     try:
         with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as sender:
-            sender.bind((address, 0))
+            sender.bind((address.strip("[]"), 0))
             sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 100)
             sender.sendto(bytes(100 * SEGMENTS), sender.getsockname()[:2])
     except OSError as error:

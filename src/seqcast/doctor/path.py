@@ -12,10 +12,11 @@ from typing import Any
 import seqcast.codes as codes
 from seqcast.doctor.datagrams import (
     BYTES_MAX,
-    GROUP,
     HELLO_BYTES,
     SINGS_MAX,
     address_towards,
+    group_of,
+    is_ipv6,
     mtu_of,
     multicast_receiver,
     multicast_sender,
@@ -32,7 +33,7 @@ PINGS, PING_S = 200, 0.002
 SONGS, SONG_S = SINGS_MAX, 0.005
 BURST, BURST_S, BURST_EACH = 2000, 1.0, 20
 SIZES = (1472, 1444, 1422, 1372, 1252, 996, 548)
-HEADERS = 28
+HEADERS, HEADERS6 = 28, 48
 LOST_MAX = 1
 """Datagrams of one kind that may be lost without a finding."""
 LONG_EVERY_S, SILENT_S = 2.0, 12.0
@@ -46,9 +47,11 @@ class Path:
     """
 
     def __init__(self, host: str, port: int) -> None:
-        self.host, self.port = socket.gethostbyname(host), port
+        self.host, self.port = str(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][4][0]), port
         self.here = address_towards(self.host, port)
         self.mtu = mtu_of(self.here)
+        self.group = group_of(self.here)
+        self._headers = HEADERS6 if is_ipv6(self.here) else HEADERS
         self._token = secrets.token_hex(8)
         self._unicast = unicast_socket(self.here, 0)
         whole_only(self._unicast, ask_path=False)
@@ -156,7 +159,7 @@ class Path:
         self._sing(SONGS)
         there = self._count("heard") - before
         here = self._songs(SONGS)
-        said = f"{GROUP}: {there} of {SONGS} arrive there, {here} of {SONGS} here"
+        said = f"{self.group}: {there} of {SONGS} arrive there, {here} of {SONGS} here"
         if not there and not here:
             yield Line(FAIL, "multicast", said, codes.NO_MULTICAST)
         elif not there:
@@ -170,7 +173,7 @@ class Path:
     def _sing(self, n: int) -> None:
         for i in range(n):
             try:
-                self._sender.sendto(pack(t="song", token=self._token, i=i), (GROUP, self.port + 1))
+                self._sender.sendto(pack(t="song", token=self._token, i=i), (self.group, self.port + 1))
             except OSError:  # a firewall here: it will not be heard
                 pass
             time.sleep(SONG_S)
@@ -182,7 +185,7 @@ class Path:
 
     def _size(self) -> tuple[int, Line]:
         """The largest UDP payload that passes both ways, and the line about it."""
-        most = min(self.mtu - HEADERS, BYTES_MAX)
+        most = min(self.mtu - self._headers, BYTES_MAX)
         sizes = [most, *(size for size in SIZES if size < most)]
         for size in sizes:
             for i in range(3):
