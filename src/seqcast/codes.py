@@ -394,6 +394,14 @@ FOUNDS_ALONE = _code(
     'With partition="primary" and found=1, a member that is cut off founds a second group.',
     "Set found= to a majority of the intended members.",
 )
+MEMBER_EXCLUDED = _code(
+    3105,
+    "A member was excluded",
+    "Its process ended without leaving, it did not run for longer than `suspect_s`, or the network to it is cut; the "
+    "line has the evidence.",
+    'A member that lives comes back by a merge, or with partition="primary" by a new join. Look at its log, at its '
+    "machine, and at the network to it.",
+)
 STATE_LOST = _code(
     3201,
     "The state of the group cannot be had",

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import threading
+from types import SimpleNamespace
 
 import members
 import pytest
@@ -16,6 +17,7 @@ import seqcast
 from seqcast import ConfigError, JoinRefused, JoinTimeout
 from seqcast.core.context import Vote
 from seqcast.net import runner
+from seqcast.net.runner import group_address
 
 
 def founded(caplog):
@@ -99,6 +101,27 @@ def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_gro
             process.communicate("\n", timeout=LIMIT_S)
 
 
+def test_a_misspelt_name_on_the_address_of_another_group_is_told(caplog):
+    """The datagrams that come are no sign of a network that works: they are of the other group."""
+    name = cluster()
+    address = group_address(name, 4)
+    with join(name, "a", address=address), join(name + "x", "b", address=address) as alone:
+        counted = alone.counters()
+        assert counted["drop_group"] and len(alone.view.members) == 1
+    (said,) = [record for record in caplog.records if "no datagram of another member" in record.getMessage()]
+    assert said.levelname == "WARNING" and f"is the name of this one, '{name}x', right?" in said.getMessage()
+
+
+def test_a_joiner_that_is_excluded_while_it_waits_for_members_says_so():
+    """It founded a group while it was cut off, and gave way to the running one when they met."""
+    reason = "another group of this cluster is larger: join again"
+    cut_off = SimpleNamespace(began=0.0, config=seqcast.Config(), changed=threading.Condition(), error=None)
+    cut_off.over, cut_off.excluded = True, reason
+    cut_off._wait, cut_off._names = lambda *given: None, lambda: ["c"]
+    with pytest.raises(JoinTimeout, match=f"was excluded while it waited for min_members=2: {reason}"):
+        runner.Runner.wait_members(cut_off, 2)
+
+
 def test_no_join_returns_before_so_many_are_in_a_primary_group_as_found_it():
     name, views = cluster(), {}
 
@@ -130,7 +153,9 @@ def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):
     with pytest.warns(RuntimeWarning, match="Set found= to a majority of the intended members") as caught:
         join(cluster(), "a", partition="primary").leave()
     assert [warning.filename for warning in caught] == [members.__file__]
-    assert [record.levelname for record in caplog.records if "founded the group alone, with" in record.getMessage()]
+    assert [
+        record.levelname for record in caplog.records if "founded the group alone; partition=" in record.getMessage()
+    ]
     assert "(SC3104)" in caplog.text
     recwarn.clear()
     with pytest.raises(JoinTimeout, match=r"found=2 joiners must hear each other"):

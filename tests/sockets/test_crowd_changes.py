@@ -140,6 +140,17 @@ def test_an_interface_that_is_made_anew_is_used_again(network: Any) -> None:  # 
 
 
 @pytest.mark.netns
+def test_a_bridge_without_ports_is_named(lonely: Any) -> None:  # noqa: F811
+    lonely.run(*"ip link add docker0 type bridge".split())
+    lonely.run(*"ip address add 10.98.0.1/24 dev docker0".split())
+    lonely.run(*"ip link set docker0 up".split())
+    lonely.run(*"ip route add default dev docker0".split())
+    text = "import logging, sys; logging.basicConfig(); import seqcast; seqcast.join_crowd(sys.argv[1]).leave(0)"
+    _, err = script(text, cluster(), prefix=lonely.prefix).communicate(timeout=LIMIT_S)
+    assert "docker0 is a bridge without ports: nobody can be reached there" in err
+
+
+@pytest.mark.netns
 def test_without_a_network_a_member_is_told_that_it_is_on_loopback(lonely: Any) -> None:  # noqa: F811
     text = """
 import sys, warnings, seqcast

@@ -1,11 +1,12 @@
 """What a group logs: joins, views, exclusions with name and reason, slow receivers; and nothing for each message."""
 
+import json
 import logging
 import re
 import signal
 
 import pytest
-from members import LOOPBACK, cluster, group_of, join, script, wait_until
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_until
 
 import seqcast
 from seqcast.config import MEMBERSHIPS
@@ -47,7 +48,7 @@ def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and
             "joined: view 1 [a]; a puts the messages in order",
             "view 2 [a, b]: b joined; took N ms",
             "view 3 [a, b, c]: c joined; took N ms",
-            f"view 4 [a, b]: c was excluded ({why}); took N ms",
+            f"view 4 [a, b]: c was excluded ({why}); took N ms (SC3105)",
             "view 5 [a]: b left; took N ms",
         ]
         assert lines(caplog, "b", "membership")[0] == "joined: view 2 [a, b]; a puts the messages in order"
@@ -58,6 +59,33 @@ def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and
             a.recv(10)
         assert len(caplog.records) == before, "nothing for each message"
     assert lines(caplog, "a", "membership")[-1] == "left; it was the last member"
+
+
+@pytest.mark.parametrize("partition", ["merge", "primary"])
+def test_an_exclusion_is_a_warning_with_name_and_reason_at_the_others_and_at_the_victim(partition, caplog):
+    """Also where only warnings are shown, as by default."""
+    settings = {"partition": partition, **({"found": 1} if partition == "primary" else {})}
+    text = (
+        "import json, logging, sys, seqcast\n"
+        "logging.basicConfig(level='WARNING', stream=sys.stdout, format='%(message)s')\n"
+        "with seqcast.join(sys.argv[1], name='c', interface=sys.argv[2], **json.loads(sys.argv[3])) as group:\n"
+        "    print('in', flush=True)\n"
+        "    for event in group.events():\n"
+        "        if isinstance(event, (seqcast.MergeView, seqcast.Excluded)): break\n"
+    )
+    with group_of(2, **settings) as (a, b):
+        process = script(text, a.cluster, LOOPBACK, json.dumps(settings))
+        assert process.stdout.readline() == "in\n"
+        wait_until(lambda: len(a.view.members) == 3)
+        process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: len(a.view.members) == 2)
+        process.send_signal(signal.SIGCONT)
+        said = process.communicate(timeout=LIMIT_S)[0]
+        for member in (a, b):
+            warned = [record for record in caplog.records if record.getMessage().startswith(f"{member.member.name}: ")]
+            assert any("c was excluded (" in record.getMessage() and record.levelname == "WARNING" for record in warned)
+    told = "they have gone on without this member" if partition == "merge" else "was excluded from the group: "
+    assert any(line.startswith("c: ") and told in line for line in said.splitlines()), said
 
 
 def test_a_part_is_switched_to_debugging_while_the_group_runs(caplog):

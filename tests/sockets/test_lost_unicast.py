@@ -40,9 +40,9 @@ def test_all_members_know_whose_unicasts_do_not_arrive_where(when, mute_ms):
     net.drop = unicast_of(1, 0)
     if when == "owes":
         net.engines[0].send(b"to be acknowledged")
-    net.run(mute_ms - 2 * HEARTBEAT_MS)
+    net.run(mute_ms - 3 * HEARTBEAT_MS)
     assert all(not engine.links(True) for engine in net.engines)
-    net.run(5 * HEARTBEAT_MS)
+    net.run(6 * HEARTBEAT_MS)
     assert all(engine.links(True) == [(100, 101)] for engine in net.engines), "both ends and the third member"
     assert all(not engine.links() and not engine.doubted() for engine in net.engines), "it is heard"
     assert all(("suspect", 100 + j) not in kinds(net, i) for i in range(3) for j in range(3))

@@ -118,6 +118,12 @@ class LogLines:
         if old is None:
             orders = f"; {sequencer} puts the messages in order" if sequencer is not None else ""
             self.say(part, "%s: joined: %s%s", me, view, orders)
+        elif lost := self._lost(old, view, frame.survivors, why):
+            changes = self.changes(old, view, frame.survivors, why)
+            most = 2 * lost >= len(old.members)
+            apart = "; if they live, they have gone on without this member" if most else ""
+            text = codes.MEMBER_EXCLUDED("%s: %s: %s%s; took %.0f ms")
+            self.warn(part, text, me, view, changes, apart, took)
         elif part in self.told:
             changes = self.changes(old, view, frame.survivors, why)
             self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
@@ -137,6 +143,11 @@ class LogLines:
         )
         told = self.context.me.name, sides[0], " and ".join(sides[1:])
         self.warn("merge", codes.STATE_REPLACED(text), *told)
+
+    def _lost(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> int:
+        """How many members are gone that did not leave."""
+        gone = {member.id for member in old.members} - {member.id for member in view.members}
+        return sum(each not in survivors or each in why for each in gone)
 
     def changes(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
         """Who joined, left and was excluded between two views, and why."""

@@ -27,7 +27,7 @@ from seqcast.core.gossip.streams import Delivered, StreamSettings
 from seqcast.core.machines.interface import LOOK_NS
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.crowd_store import PacketStore
-from seqcast.net.errors import no_unicast_port
+from seqcast.net.errors import empty_bridge, no_unicast_port
 from seqcast.net.forks import forked, in_child
 from seqcast.net.interface import Watch, ipv4_of
 from seqcast.net.runner import group_address, group_tag
@@ -96,6 +96,8 @@ class CrowdRunner:
         self._cluster = cluster
         unrouted = self._group if self.loopback and not settings.interface else None
         self._watch = Watch(host, port, self._warn, self._give_up, self._mend, unrouted)
+        if empty := empty_bridge(self._watch.interface):
+            self._warn(codes.NOBODY_HEARD(empty))
         self._look_ns = time.monotonic_ns() + LOOK_NS
         self._gone = ""  # why no member can reach this one any more
         self._budget = Budget(settings.send_bytes_per_s, max(settings.send_bytes_per_s // 10, 2 * DATAGRAM_MAX))

@@ -158,12 +158,19 @@ def without_multicast() -> list[str]:
     return found
 
 
-def is_empty_bridge(interface: str) -> bool:
-    """A bridge without ports, such as one of containers that do not run: all is well with it, and nobody is there."""
+def empty_bridge(interface: str) -> str:
+    """The error text if this is a bridge without ports, with or without carrier, such as one of containers that do not
+    run; "" if it is not."""
     try:
-        return not any((_NET / interface / "brif").iterdir())
+        ports = any((_NET / interface / "brif").iterdir())
     except OSError:
-        return False
+        return ""
+    if ports:
+        return ""
+    return (
+        f"{interface} is a bridge without ports: nobody can be reached there. Give interface= as the network of "
+        "the other members (`ip -brief address` lists them)"
+    )
 
 
 NO_SEGMENTS = (

@@ -105,15 +105,16 @@ class Watch:
         self._address, self._raw = address, _raw(address, port)
         self._unrouted = _raw(*unrouted) if unrouted else b""
         self._warn, self._give_up, self._mend = warn, give_up, mend
-        self._name, self._index = _interface_of(address)
+        self.interface, self._index = _interface_of(address)
+        """Its name, "" if that cannot be told here, and its index."""
         self._machine = Interface(self)
 
     def look(self) -> None:
         """Looks, and does what is to be done."""
-        if not self._name:
+        if not self.interface:
             return
-        seen = look_at(self._name, self._index, self._raw, self._unrouted)
-        self._machine.look(_seen(self._name, self._address, seen, self.send_errors, self.error))
+        seen = look_at(self.interface, self._index, self._raw, self._unrouted)
+        self._machine.look(_seen(self.interface, self._address, seen, self.send_errors, self.error))
 
     def emit(self, what: GiveWay | MendSockets | TellInterface | Warn) -> None:
         """What the machine decided."""
@@ -128,7 +129,7 @@ class Watch:
     def _mending(self) -> None:
         try:
             self._mend(self._index)
-            self._index = socket.if_nametoindex(self._name)
+            self._index = socket.if_nametoindex(self.interface)
         except OSError as error:
             self._machine.mended(str(error.strerror or error))
         else:

@@ -67,7 +67,7 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import ConfigError, JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery
-from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, explain, is_empty_bridge, only_loopback
+from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, empty_bridge, explain, only_loopback
 from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
@@ -96,6 +96,8 @@ _votes: dict[tuple[str, str], Vote] = {}
 """By cluster and name: for whom a join of this process voted that gave up. The next one is bound by it."""
 
 
+STRANGE = ("drop_short", "drop_magic", "drop_version", "drop_group", "drop_key")
+"""Counters of datagrams that no member of this group can have sent."""
 FOUNDS_ALONE = (
     'partition="primary" with found=1: this process founds a group by itself if it hears none, also when it restarts '
     "while it is cut off from the running one, so that there are two. Set found= to a majority of the intended members "
@@ -215,7 +217,8 @@ class Runner:
         if listener is not None:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests.append(JoinGroup())
-        self.questions = Questions(self.posting.path, lambda number: self._requests.append(AskMembers(number)))
+        requests = self._requests  # and not this member: a circle would keep its board open after it has left
+        self.questions = Questions(self.posting.path, lambda number: requests.append(AskMembers(number)))
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=on_cores(self.driver.run, io_cores), name=f"seqcast-io-{name}", daemon=True),
@@ -383,6 +386,8 @@ class Runner:
                 return
             if self.over and not self.excluded and self.error is None:
                 raise _left_early()
+            if self.excluded:
+                raise JoinTimeout(f"this member was excluded while it waited for min_members={n}: {self.excluded}")
         raise JoinTimeout(
             f"the group has {len(came)} of min_members={n} members ({', '.join(came)}) after "
             f"{self.config.join_timeout_s:g} s (join_timeout_s), so this one has left. {self._what_to_check()}"
@@ -393,11 +398,8 @@ class Runner:
         if self.discovery is not None:
             return self._what_to_check_of_seeds(self.discovery)
         interface = self.driver.interface
-        if is_empty_bridge(interface):  # with carrier or without
-            return (
-                f"{interface} is a bridge without ports: nobody can be reached there. Give interface= as the network "
-                "of the other members (`ip -brief address` lists them)"
-            )
+        if empty := empty_bridge(interface):
+            return empty
         if trouble := fault(self.driver):
             return trouble
         return (
@@ -654,16 +656,20 @@ class Runner:
     def _tell_alone(self) -> None:
         """No other member was found: correct for the first member, but also the only sign of broken multicast."""
         if self.config.partition == "primary" and self.config.found == 1:
-            log.warning(codes.FOUNDS_ALONE("%s: founded the group alone, with %s"), self.member.name, FOUNDS_ALONE)
+            log.warning(codes.FOUNDS_ALONE("%s: founded the group alone; %s"), self.member.name, FOUNDS_ALONE)
         counters = self.engine.counters()
-        if counters["datagrams_received"] == counters["drop_own"]:
+        strange = sum(counters[name] for name in STRANGE)
+        if counters["datagrams_received"] == counters["drop_own"] + strange:
+            name = self.endpoint.context.cluster
+            others = f", and {strange} of other groups did: is the name of this one, {name!r}, right?"
+            calm = self.driver.loopback and not fault(self.driver) and not strange
             log.log(
-                logging.INFO if self.driver.loopback and not fault(self.driver) else logging.WARNING,
+                logging.INFO if calm else logging.WARNING,
                 codes.NOBODY_HEARD(
-                    "%s: founded the group alone: no datagram of another member came in discovery_s=%g s. If other "
+                    "%s: founded the group alone: no datagram of another member came in discovery_s=%g s%s. If other "
                     "members are running: %s"
                 ),
-                self.member.name, self.config.discovery_s, self._what_to_check(),
+                self.member.name, self.config.discovery_s, others if strange else "", self._what_to_check(),
             )  # fmt: skip
 
     # ---- derived from the settings
