@@ -1,6 +1,7 @@
 """The cost of the source on Spark: as a table, as a backlog, and the latency of a stream from a send to a sink.
 
     python bench/spark_stream.py [--rows 10000000] [--size 100] [--rate 100000] [--seconds 30]
+    python bench/spark_stream.py --idle 100 [--seconds 60]
 
 First it writes one member's journal and reads it as a table into Spark's noop sink, twice (the second is without the
 warming up of the JVM), once more with a few columns (option ``columns``), and as a stream of these in batches of a
@@ -15,6 +16,9 @@ second of wall time; CPU seconds are those of all processes that took part. It d
 Each of these is measured for Spark alone, too: a source that reads nothing gives out batches which it made before, of
 the same columns, rows and sizes, and by a clock where rows come at a rate. ``floor`` is that: no source in Python can
 be faster, whatever it reads.
+
+With ``--idle`` it measures only a stream of so many journals of which nothing new comes: CPU seconds of the process
+that looks for new rows, and of Java, per second.
 """
 
 from __future__ import annotations
@@ -45,11 +49,12 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from spark_audit import cpu_s
+from spark_audit import TICKS, cpu_s, family
 
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.stores import PARTITION_ROWS
 from seqcast.spark.wanted import SCHEMA, columns_of
+from seqcast.types import Member
 
 
 class LatencySink(DataSource):
@@ -333,6 +338,42 @@ def measure(spark: Any, arguments: argparse.Namespace, top: Path, journal: Path)
     return told
 
 
+def idle(spark: Any, count: int, seconds: float, top: Path) -> dict[str, Any]:
+    """CPU seconds a second, of the source and of Java, of a query that follows a group which sends nothing."""
+    who = [Member(f"m{at}", 1000 + at) for at in range(count)]
+    of = view(1, who)
+    writers = [JournalWriter(top / "journals", cluster="bench", member=each, payload="full") for each in who]
+    for writer in writers:
+        writer.view(of, 1, total=True)
+        writer.batch(batches(of, 100, 1000)[0], of)
+    rows = spark.readStream.format("seqcast").load(str(top / "journals")).writeStream.format("noop")
+    query = rows.option("checkpointLocation", str(top / "checkpoint")).start()
+    query.processAllAvailable()
+    time.sleep(20.0)  # longer than `failoverAfter`, and the JVM is warm
+    before, began = cpu_of(), time.monotonic()
+    time.sleep(seconds)
+    after, took = cpu_of(), time.monotonic() - began
+    query.stop()
+    for writer in writers:
+        writer.close("leave")
+    return {"journals": count, **{name: round((after[name] - before[name]) / took, 4) for name in after}}
+
+
+def cpu_of() -> dict[str, float]:
+    """CPU seconds of the process of a stream's source, and of Java."""
+    found = {"source": 0.0, "java": 0.0}
+    for pid in family():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            ticks = sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
+        except OSError:
+            continue
+        for name, word in (("java", "/java"), ("source", "source_runner")):
+            if any(each.endswith(word) for each in command):
+                found[name] += ticks / TICKS
+    return found
+
+
 def main() -> None:
     if sys.argv[1:2] == ["members"]:
         cluster, journals, size, rate = sys.argv[2:]
@@ -342,11 +383,18 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=100, help="bytes a message (%(default)s)")
     parser.add_argument("--rate", type=int, default=100_000, help="messages a second of the stream (%(default)s)")
     parser.add_argument("--seconds", type=float, default=30.0, help="of the stream (%(default)s)")
+    parser.add_argument("--idle", type=int, default=0, metavar="N", help="only a stream of N journals, idle")
     arguments = parser.parse_args()
     import seqcast.spark
 
     top = Path(tempfile.mkdtemp(prefix="seqcast-bench-"))
     try:
+        if arguments.idle:
+            spark = seqcast.spark.open_session()
+            seqcast.spark.register(spark)
+            told = idle(spark, arguments.idle, arguments.seconds, top)
+            print(json.dumps({**told, "load": os.getloadavg()[0], "cores": os.cpu_count()}))
+            return spark.stop()
         of = view(1, [member("a"), member("b")])
         writer = JournalWriter(top, cluster="bench", member=member("a"), payload="full", segment_rows=500_000)
         writer.view(of, 1)

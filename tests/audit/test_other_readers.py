@@ -3,6 +3,8 @@ read of rolled segments, and of the live one beside its writer."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -168,3 +170,74 @@ def test_the_sparks_page_reads_journals_as_it_says(
         assert spark.read.parquet(f"{top}/table").count() == 800
         shutil.rmtree(f"{top}/table")
         shutil.rmtree(f"{top}/checkpoint")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_the_recipe_with_transaction_ids_runs_as_it_is_printed(spark: Any, documented: Path) -> None:
+    """Into a stand-in for Delta, whose Java is in no package of Python: a table of plain files that drops a batch of a
+    writer (``txnAppId``) whose number (``txnVersion``) it has."""
+    spark.dataSource.register(stand_in_for_delta())
+    top = documented.parents[1].resolve()
+    seqcast.spark.register(spark)
+    code = re.sub(r'"(checkpoint|table)"', rf'"{top}/\1"', blocks("spark.md")[3])
+    assert "txnAppId" in code
+    for run in range(2):
+        names = {"stream": spark.readStream.format("seqcast").option("maxRowsPerBatch", "300").load(f"{top}/journals")}
+        exec(code, names)
+        (query,) = spark.streams.active
+        try:
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        numbers = sorted(int(each.name) for each in (top / "checkpoint" / "commits").iterdir() if each.name.isdigit())
+        assert len(numbers) >= 2
+        table = pa.concat_tables(map(pq.read_table, (top / "table").glob("*.parquet")))
+        assert table.num_rows == 800 and len({*table["payload_hash"].to_pylist()}) == 800
+        for each in (f"{numbers[-1]}", f".{numbers[-1]}.crc"):  # as if the driver was killed before it wrote this
+            (top / "checkpoint" / "commits" / each).unlink(missing_ok=True)
+        assert json.loads((top / "table" / "versions.json").read_text())["seen"][-1] == [numbers[-1], run == 0], run
+
+
+def stand_in_for_delta() -> type:
+    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+    class Writer(DataSourceArrowWriter):
+        def __init__(self, options: dict[str, str]) -> None:
+            self.top, self.options = options["path"], dict(options)
+
+        def write(self, iterator: Any) -> WriterCommitMessage:
+            import uuid
+
+            import pyarrow as pa
+            import pyarrow.parquet as pq
+
+            os.makedirs(self.top, exist_ok=True)
+            message = WriterCommitMessage()
+            message.files = []
+            if batches := list(iterator):
+                message.files.append(f"{self.top}/{uuid.uuid4()}.new")
+                pq.write_table(pa.Table.from_batches(batches), message.files[0])
+            return message
+
+        def commit(self, messages: list[Any]) -> None:
+            state = f"{self.top}/versions.json"
+            known = json.load(open(state)) if os.path.exists(state) else {"apps": {}, "seen": []}
+            writer, number = self.options["txnappid"], int(self.options["txnversion"])
+            new = number > known["apps"].get(writer, -1)
+            for file in (file for message in messages for file in message.files):
+                os.rename(file, file.replace(".new", ".parquet")) if new else os.unlink(file)
+            known["apps"][writer] = max(number, known["apps"].get(writer, -1))
+            known["seen"].append([number, new])
+            with open(state, "w") as file:
+                json.dump(known, file)
+
+    class Delta(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "delta"
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return Writer({name.lower(): value for name, value in self.options.items()})
+
+    return Delta

@@ -132,7 +132,7 @@ def journal(
         views.write_bytes(b"".join(line for line in views.read_bytes().splitlines(True) if b'"close"' not in line))
     if closed is None:
         header = seals.unseal((writer.path / HEADER_FILE).read_text())
-        seals.replace(writer.path / HEADER_FILE, {**header, "locked": False})
+        seals.replace(writer.path / HEADER_FILE, {**header, "locked": ""})
     return writer.path
 
 

@@ -947,11 +947,16 @@ def test_a_member_holds_its_journal_until_it_is_closed_or_the_process_ends(tmp_p
     try:
         assert process.stdout is not None and process.stdout.readline() == "there\n"
         found = followed_of(stores, A)
-        assert found.journal.locked and not found.over
+        assert found.held and not found.over
     finally:
         process.kill()
         process.communicate()
-    assert followed_of(stores, A).over
+    gone = followed_of(stores, A)
+    assert gone.over and not gone.held
+    header = next(tmp_path.glob("a-*")) / "journal.json"
+    seals.replace(header, {**seals.unseal(header.read_text()), "locked": "another machine"})
+    elsewhere = followed_of(stores, A)
+    assert not elsewhere.over and not elsewhere.held
     writer = JournalWriter(tmp_path, cluster="test", member=B)
     assert not followed_of(stores, B).over
     writer.close("failed: no space left")

@@ -171,8 +171,8 @@ class Journal:
     safe: bool = False
     gaps: tuple[Gap, ...] = ()
     """Rows that it lacks, as a full disk did not take them; in their order."""
-    locked: bool = False
-    """Its writer holds a lock as long as it is there."""
+    locked: str = ""
+    """The machine on which its writer holds a lock as long as the process is there; empty: there is none."""
     previous: int = 0
     """Id of the incarnation before, whose journal this one continues (``rejoin``); 0: none."""
 
@@ -363,10 +363,10 @@ def read_again(path: Path) -> Journal:
 def _identity(path: Path, journal: Journal | None) -> tuple[Any, ...]:
     """Which changes if the journal does: that of the files that its writer replaces or appends to. The newest segment
     is that of the journal as it was read last; one that begins since then changes the manifest."""
-    files = [path / HEADER_FILE, path / VIEWS_FILE, path / MANIFEST_FILE]
+    files = [f"{path}/{name}" for name in (HEADER_FILE, VIEWS_FILE, MANIFEST_FILE)]
     for segment in journal.segments[-1:] if journal is not None else ():
         if segment.live:
-            files += [segment.path, segment.path.with_suffix(SUMS_SUFFIX)]
+            files += [str(segment.path), str(segment.path.with_suffix(SUMS_SUFFIX))]
     found: list[Any] = []
     for file in files:
         try:
@@ -417,7 +417,7 @@ def assemble(
         first_idx=first_idx,
         version=fields["schema_version"],
         safe=fields.get("safe", False),
-        locked=fields.get("locked", False),
+        locked=fields.get("locked", ""),
         previous=int(fields.get("previous", "0"), 16),
         gaps=gaps,
     )
@@ -707,9 +707,10 @@ def _header(text: str, path: Path) -> dict[str, Any]:
         unknown = not int(header["member"]["id"], 16) or header["payload"] not in PAYLOAD_MODES
         if unknown or not isinstance(header["deliver_own"], bool):
             raise ValueError
-        flags = header["safe"] if header["schema_version"] >= 7 else False, header.get("locked", False)
-        if not all(isinstance(each, bool) for each in flags) or int(header.get("previous", "0"), 16) < 0:
+        safe = header["safe"] if header["schema_version"] >= 7 else False
+        if not isinstance(safe, bool) or int(header.get("previous", "0"), 16) < 0:
             raise ValueError
+        seals.typed(header.get("locked", ""), str)
     except KeyError as error:
         raise _damaged_header(path, f"it has no {error}") from error
     except json.JSONDecodeError as error:

@@ -35,7 +35,7 @@ import seqcast.codes as codes
 from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal import seals
-from seqcast.journal.hold import is_free
+from seqcast.journal.hold import is_written
 from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read_again, read_texts, segment_batches
 from seqcast.journal.schema import (
     COLUMNS,
@@ -405,7 +405,7 @@ def _description(path: Path, known: int = 0, mark: Any = None) -> dict[str, Any]
     segments = {"mark": now, "rolled": table, "live": live}
     rows = [journal.first_idx, journal.end_idx]
     told = {"header": header, "views": views[known:], "rows": rows, "closed": closed, "segments": segments}
-    return {**told, "abandoned": journal.locked and is_free(path)}
+    return {**told, "written": is_written(path, journal.locked)}
 
 
 def _end(reader: _Reader) -> None:
@@ -455,10 +455,10 @@ class TapClient:
         self._connection: socket.socket | None = None
         self._views: dict[int, str] = {}  # by journal: what has arrived, and will not change
         self._rolled: dict[int, tuple[str, list[Segment]]] = {}  # by journal: the tap's mark of them, and they
-        self._abandoned: dict[int, bool] = {}  # by journal: its writer is gone
+        self._written: dict[int, bool | None] = {}  # by journal: whether its writer is there
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None, "_views": {}, "_rolled": {}, "_abandoned": {}}
+        return {**self.__dict__, "_connection": None, "_views": {}, "_rolled": {}, "_written": {}}
 
     def members(self, *, strict: bool = False) -> list[int]:
         """Ids of the members whose journals the tap serves.
@@ -502,7 +502,8 @@ class TapClient:
                 known += views
                 journal = assemble(path, header, known.encode(), first, tuple(segments), closed=closed)
                 self._rolled[member] = mark, rolled
-                self._abandoned[member] = answer.get("abandoned") is True  # a tap of an earlier release does not tell
+                told = answer.get("written")  # a tap of an earlier release does not tell
+                self._written[member] = told if isinstance(told, bool) else None
                 self._views[member] = known[: known.rfind("\n") + 1]  # a full disk takes back a part of a line
             case _:
                 raise self._wrong("its description of a journal is invalid")
@@ -513,9 +514,9 @@ class TapClient:
             raise self._wrong("it describes another journal than the one asked for")
         return journal
 
-    def is_abandoned(self, member: int) -> bool:
-        """Whether nobody writes a journal any more, as of the last time that it was asked for."""
-        return self._abandoned.get(member, False)
+    def is_written(self, member: int) -> bool | None:
+        """Whether the writer of a journal was there the last time that it was asked for; None: nothing tells."""
+        return self._written.get(member)
 
     def _table(self, told: Any, *, live: bool = False) -> list[Segment]:
         """Segments, of which a tap tells first position, rows, and earliest and latest time."""

@@ -640,7 +640,7 @@ class JournalWriter:
             "deliver_own": deliver_own,
             "safe": safe,
             "created_ns": time.time_ns(),
-            "locked": False,
+            "locked": "",
             **({"previous": f"{previous:016x}"} if previous else {}),
         }
         try:
@@ -648,8 +648,8 @@ class JournalWriter:
             self._manifest = ManifestWriter(self.path)
             seals.replace(self.path / HEADER_FILE, header)
             self._views_file = RecordsFile(self.path / VIEWS_FILE)
-            if hold(self._views_file):
-                seals.replace(self.path / HEADER_FILE, {**header, "locked": True})
+            if locked := hold(self._views_file):
+                seals.replace(self.path / HEADER_FILE, {**header, "locked": locked})
             self._events = EventsWriter(self.path, self._sample)
         except FileExistsError as error:
             raise UsageError(f"{self.path} exists: a journal is written once, choose another directory") from error

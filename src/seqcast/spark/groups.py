@@ -29,7 +29,8 @@ def groups_of(found: Sequence[Found]) -> Iterator[list[Found]]:
                 if any(view.tag in views or view.closes in views for view in other.journal.views)
                 or any(tag in views for view in other.journal.views for tag, _ in view.subgroups)
             ]
-            left = [other for other in left if other not in joined]
+            known = {id(other) for other in joined}  # to compare them as they are would take long
+            left = [other for other in left if id(other) not in known]
             side += joined
         yield sorted(side, key=lambda each: (each.journal.views[0].at_ns, each.id))
 

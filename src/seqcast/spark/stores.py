@@ -16,7 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from seqcast.errors import UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
-from seqcast.journal.hold import is_free
+from seqcast.journal.hold import is_written
 from seqcast.journal.reader import Journal, Segment, journal_files, read, read_again, segment_batches
 from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError
@@ -61,8 +61,8 @@ class Store(Protocol):
         """The rows of spans, each the positions from the first to that before the second, in ranges that suit a task
         and may have others between. May leave out ranges without rows of the wanted time."""
 
-    def is_abandoned(self, journal: Journal) -> bool:
-        """Whether the process that wrote a journal is known to have ended."""
+    def is_written(self, journal: Journal) -> bool | None:
+        """Whether the process that writes a journal is there; None: nothing tells."""
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         """Data that a task needs to read these rows."""
@@ -97,12 +97,12 @@ class Found:
     @property
     def over(self) -> bool:
         """The member delivers nothing more: its journal was closed, or its process is known to have ended."""
-        return self.journal.closed is not None or self.store.is_abandoned(self.journal)
+        return self.journal.closed is not None or self.store.is_written(self.journal) is False
 
     @property
     def held(self) -> bool:
         """The member's process is known to go on."""
-        return self.journal.locked and not self.over
+        return self.journal.closed is None and self.store.is_written(self.journal) is True
 
 
 @dataclass(frozen=True)
@@ -218,8 +218,8 @@ class Folders:
                 raise
             return None
 
-    def is_abandoned(self, journal: Journal) -> bool:
-        return journal.locked and is_free(journal.path)
+    def is_written(self, journal: Journal) -> bool | None:
+        return is_written(journal.path, journal.locked)
 
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return rows_between(journal, first, end, columns)
@@ -274,8 +274,8 @@ class Taps:
         except TapGone:
             return None
 
-    def is_abandoned(self, journal: Journal) -> bool:
-        return self._client.is_abandoned(journal.member.id)
+    def is_written(self, journal: Journal) -> bool | None:
+        return self._client.is_written(journal.member.id)
 
     def rows(self, journal: Journal, first: int, end: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         return self._client.rows(journal, first, end, columns)
