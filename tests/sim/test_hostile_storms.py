@@ -1,10 +1,12 @@
 """In the simulator: after an attacker's forged datagrams of every kind a group is as if there had been none."""
 
 import pytest
+from hostile.forge import sealed_outside
 from hostile.storm import WHO, Storm, calm
 
 from seqcast.core.frames import kinds as frames
 from seqcast.sim.options import MS, SECOND
+from seqcast.sim.seal import SECRETS
 from seqcast.sim.world import World
 from seqcast.types import ViewId
 
@@ -89,6 +91,31 @@ def test_one_who_sends_again_what_it_has_heard_breaks_no_guarantee(changes):
         assert not result.violations, f"seed {seed}: {result.violations[0]}"
         assert storm.again > 1000 and result.messages > 100
         assert sum(node.engine.counters()["drop_replay"] for node in storm.nodes) > 100
+
+
+class Former(Storm):
+    """One that left the group long ago, and has the key file: it seals as a member would that is in no view, from its
+    address, with higher numbers than that has used. It says what only members may say."""
+
+    def forge(self, drawer, sender, claimed, victim):
+        kind, datagram = super().forge(drawer, sender, claimed, victim)
+        if datagram is None or kind in OF_OUTSIDE or len(datagram) < 40:
+            return kind, None
+        self.number = getattr(self, "number", 1 << 40) + 1
+        return kind, sealed_outside(datagram, self.number, self.draws.choice(sorted(SECRETS)))
+
+
+OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if make in frames.OUTSIDE}
+
+
+def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():
+    for seed in range(1, 4):
+        storm = Former(calm(seed, "impostor", keyed=True), "faulty")
+        result = World.run(storm)
+        theirs = [line for line in result.violations if not line.startswith("frames:")]
+        assert not theirs, f"seed {seed}: {theirs[0]}"
+        assert storm.sent > 20 and len(storm.kinds) > 8 and result.messages > 0
+        assert sum(node.engine.counters()["drop_field"] for node in storm.nodes) > 5
 
 
 class Ghost(Storm):

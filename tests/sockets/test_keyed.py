@@ -11,11 +11,17 @@ import threading
 import time
 
 import pytest
+from engines import make_engine
+from hostile.forge import DATA
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, payloads, wait_until
 
 import seqcast
-from seqcast.config import keys
-from seqcast.net.runner import group_address
+from seqcast.config import Config, keys
+from seqcast.core.frames.kinds import load
+from seqcast.core.frames.view import NewView
+from seqcast.core.rules.secrets import about
+from seqcast.net.runner import group_address, group_tag
+from seqcast.net.secure import KeyPair, seal_of
 
 pytest.importorskip("nacl")
 
@@ -102,6 +108,64 @@ def test_what_was_recorded_and_is_sent_again_changes_nothing(key):
         assert [payloads(group, 1) for group in groups] == [[b"after"]] * 2
         wait_until(lambda: all(group.counters()["drop_replay"] > 10 for group in groups))
         assert [group.view for group in groups] == [before] * 2
+
+
+class Reader:
+    """Somebody with a recording, the key file, and a key pair: its own, or that of a former member."""
+
+    def __init__(self, cluster, key, pair):
+        seal = seal_of(Config(key=key), cluster)
+        self.engine, self.pair = make_engine(0x5EA1, seal=seal, group_tag=group_tag(cluster)), pair
+
+    def views(self, datagrams):
+        """The VIEWs in the recording, which the key file opens."""
+        for number, datagram in enumerate(datagrams):
+            self.engine.receive(datagram, b"\1", number * 10**9)
+        frames = [load(event[4]) for event in self.engine.events() if event[0] == "outside"]
+        return [each for each in frames if isinstance(each, NewView)]
+
+    def has_secret(self, frame):
+        return any(self.pair.unwrap(frame.maker_key, about(frame), wrap) is not None for wrap in frame.wraps)
+
+    def opens(self, datagram):
+        """Is it a packet that it can read? It is of one who is in no view with the reader."""
+        before = self.engine.counters()["drop_stranger"]
+        self.engine.receive(datagram, b"\1", 10**15)
+        return self.engine.counters()["drop_stranger"] > before
+
+
+@pytest.mark.parametrize("who", ["stranger", "former member"])
+def test_a_recording_and_the_key_file_open_no_messages_nor_does_the_memory_of_a_former_member(key, who):
+    with group_of(3, key=key) as groups, Wire(groups[0].cluster) as wire:
+        a, b, former = groups
+
+        def packets():
+            return [each for each in wire.listen() if each[2] == DATA]
+
+        a.send(WORD)
+        assert [payloads(group, 1) for group in groups] == [[WORD]] * 3
+        wait_until(packets)
+        context = former._runner.endpoint.context
+        then, memory = former.view.view_id.tag, context.secrets._current
+        former.leave()
+        wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
+        late = join(a.cluster, "late", key=key)
+        wait_until(lambda: len(a.view.members) == len(b.view.members) == 3)
+        tag = a.view.view_id.tag.to_bytes(8, "little")
+        a.send(WORD)
+        assert payloads(b, 1) == payloads(late, 1) == [WORD]
+        wait_until(lambda: any(each[24:32] == tag for each in packets()))
+        reader = Reader(a.cluster, key, context.settings.exchange if who == "former member" else KeyPair())
+        views = reader.views(wire.listen())
+        assert any(frame.has(late.member.id) for frame in views), "the key file opens VIEWs"
+        assert not any(reader.has_secret(frame) for frame in views)
+        if who == "former member":
+            reader.engine.know(then, memory)
+        of_then = [reader.opens(each) for each in packets() if each[24:32] == then.to_bytes(8, "little")]
+        of_now = [reader.opens(each) for each in packets() if each[24:32] == tag]
+        assert set(of_then) == {who == "former member"}
+        assert set(of_now) == {False}
+        late.leave()
 
 
 def joins_not(name, **settings):

@@ -134,6 +134,15 @@ def test_who_has_the_file_alone_can_say_only_what_is_said_outside_views():
     assert member.counters()["drop_key"] == 1 and not member.events()
 
 
+def test_numbers_that_somebody_with_the_file_has_used_leave_those_of_the_view_alone():
+    """Otherwise one datagram would have a member's heartbeats dropped as old, and the member excluded."""
+    member, other, forged = alone(100, 1), alone(101, 1), forge.Forger(7)
+    member.receive(forge.sealed_outside(forged.control(101, b"{}"), 1 << 40), b"\2", 0)
+    other.control_send(b"inside")
+    assert [member.receive(each, b"\2", 0) for each in sent_by(other, 0) if kind(each) == CONTROL] == [1]
+    assert not member.counters()["drop_replay"]
+
+
 def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_what_it_says_there():
     """Otherwise a former member could keep a dead one in the view for ever, with the key file alone."""
     net = Net(2, **seal())
