@@ -66,10 +66,11 @@ def tell_used(process: Process) -> None:
         if (life := process.life) is None:
             continue
         counters = life.group.counters()
+        resident, mapped = map(int, Path("/proc/self/statm").read_text().split()[1:3])
         say(
             "used",
             age_s=time.monotonic() - begin,
-            rss=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+            memory=(resident - mapped) * os.sysconf("SC_PAGE_SIZE"),  # pages of files are the kernel's to drop
             fds=len(os.listdir("/proc/self/fd")),
             threads=threading.active_count(),
             slabs=counters["slabs_in_use"],

@@ -24,7 +24,7 @@ from seqcast.spark.session import open_session
 ROUND_S = 240.0
 FAULTS = 30
 """Of each round; chaos has as many in half a minute."""
-GROWTH = {"rss": (1.05, 6 << 20), "fds": (1.0, 3), "slabs": (1.5, 64), "threads": (1.0, 2)}
+GROWTH = {"memory": (1.05, 6 << 20), "fds": (1.0, 3), "slabs": (1.5, 64), "threads": (1.0, 2)}
 """By what is measured: how many times as much, and how much more, the last third may have than the one before."""
 
 
@@ -138,7 +138,7 @@ def main() -> int:
 def figures(lived: Sequence[Process]) -> str:
     """What was measured, in a line."""
     hours = sum(process.used[-1]["age_s"] for process in lived if process.used) / 3600
-    mb = slope(lived, "rss") / 1e6
+    mb = slope(lived, "memory") / 1e6
     others = ", ".join(f"{name} {slope(lived, name):+.1f}" for name in ("fds", "threads", "slabs"))
     return f"{hours:.1f} hours of processes; per hour: memory {mb:+.1f} MB, {others}"
 

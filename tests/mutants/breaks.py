@@ -1482,4 +1482,17 @@ BREAKS = (
     _one("a unicast taken after a merge counts for the stream that began anew", "native/delivery/queue.c",
          "if (!peer || (sc_of_pair((uint64_t)d->stream) && d->pair != peer->pair)) return;", "if (!peer) return;",
          tests="tests/unit/test_full_queues.py", why="few seeds have queues that nobody takes when a view ends"),
+    # ---- settings
+    _one("a joiner asks at a pace of its own", MACHINES + "lifecycle.py",
+         "Repeat(settings.join_ns_min, settings.join_ns_max)", "Repeat(15_000_000, settings.join_ns_max)",
+         tests="tests/protocol/test_endpoint.py::test_a_joiner_that_discovers_asks_as_often_as_its_setting_says",
+         why="simulated members have this setting's default"),
+    _one("a refused initiator tries again when it likes", MACHINES + "initiator.py",
+         "self.context.now + self.context.settings.back_off_ns", "self.context.now + 1_200_000_000",
+         tests="tests/protocol/test_endpoint.py::test_an_initiator_that_was_refused_tries_again_after_its_back_off",
+         why="simulated members have this setting's default"),
+    _one("a gossip goes to as many as the group's size says, whatever the setting", "src/seqcast/core/gossip/policy.py",
+         "settings.subset_percent, self._inbox.load)", "100, self._inbox.load)",
+         tests="tests/unit/test_gossip.py::test_a_gossip_goes_to_as_large_a_part_of_the_others_as_the_setting_says",
+         why="simulated members have this setting's default"),
 )  # fmt: skip
