@@ -59,10 +59,10 @@ def watch() -> None:
 
 
 def tell_used(process: Process) -> None:
-    """Tells now and then how much this process has of what must not grow."""
+    """Tells now and then how much this process has of what must not grow, until it sends no more: closing a journal
+    takes memory."""
     begin = time.monotonic()
-    while True:
-        time.sleep(USED_S)
+    while not process.quiet.wait(USED_S):
         if (life := process.life) is None:
             continue
         counters = life.group.counters()
