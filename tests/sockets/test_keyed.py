@@ -230,6 +230,26 @@ def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
         assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr
 
 
+def test_under_load_views_with_new_secrets_follow_each_other_and_nothing_is_lost(key):
+    with group_of(3, key=key, rekey_s=0.3) as groups:
+        first, sent, got = groups[0].view.view_id.counter, 0, [[] for _ in groups]
+        wanted = []
+        while groups[0].view.view_id.counter < first + 5 or sent < 3000:
+            for number, group in enumerate(groups):
+                wanted.append(b"%d %d" % (number, sent))
+                group.send(wanted[-1] + bytes(700))
+            sent += 1
+            for number, group in enumerate(groups):
+                while isinstance(item := group.recv_batch(timeout=0), seqcast.Batch):
+                    got[number] += [payload[:-700] for payload in item.tolist()]
+        for number, group in enumerate(groups):
+            got[number] += [payload[:-700] for payload in payloads(group, len(wanted) - len(got[number]))]
+        assert all(sorted(each) == sorted(wanted) for each in got)
+        assert got[0] == got[1] == got[2]
+        assert [group.counters()["drop_key"] for group in groups] == [0, 0, 0]
+        assert {len(group.view.members) for group in groups} == {3}
+
+
 def written(path, *lines):
     """The file with these keys, as programs that care replace a file."""
     with open(f"{path}.new", "w", encoding="ascii") as file:
