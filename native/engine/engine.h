@@ -353,7 +353,8 @@ enum {
         12, /* a datagram of `from` is sealed otherwise than ours: evidence, and in `rate` how many in a row */
     SC_EVENT_TOO_SLOW = 13, /* a result of sc_engine_too_slow has changed */
     SC_EVENT_WAY = 14, /* the way to `sender` is another one: evidence */
-    SC_EVENT_STRANGER = 15 /* heartbeats of another view have come from `from` for long */
+    SC_EVENT_STRANGER = 15, /* heartbeats of another view have come from `from` for long */
+    SC_EVENT_LOST = 16 /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3

@@ -1,6 +1,9 @@
 /* Answers NAKs: which packets are retransmitted, to whom, and how often at most. */
 #include "engine/internal.h"
 
+#define REPEATS 12 /* of one packet in vain: chance does not lose as many */
+#define LONG_NS 1000000000 /* in which they were asked for */
+
 static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
     int64_t burst = (int64_t)(e->config.retransmit_bytes_per_s / 50) + 2 * SC_PACKET_MAX;
     int64_t elapsed = now - e->again.refilled;
@@ -75,6 +78,25 @@ static const sc_rx_packet *held_packet(sc_engine *e, uint64_t owner, int stream,
     return NULL;
 }
 
+/* A packet that is asked for again and again does not pass: of those that the requester lacks, the first. */
+static void note_repeat(sc_engine *e, sc_peer *requester, uint64_t seqno, uint32_t len, int64_t now) {
+    sc_peer_again *at = &requester->again;
+    if (!at->repeats || seqno < at->lacks || requester->credit.acked.delivered >= at->lacks) {
+        at->lacks = seqno;
+        at->repeats = 0;
+        at->since = now;
+        at->told = 0;
+    }
+    int64_t took = now - at->since;
+    if (seqno != at->lacks || requester->detect.starved || ++at->repeats < REPEATS) return;
+    if (took < LONG_NS || took < 2 * at->told) return;
+    at->told = took;
+    sc_event *event = sc_push_event(e, SC_EVENT_LOST, requester->id, e->view.tag, NULL, NULL, 0);
+    if (!event) return;
+    event->rate = len + e->seal_room;
+    event->took = took;
+}
+
 /* Queues one retransmission. 0 if a bound was reached: the rest of the NAK would reach it too. */
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     int own = owner == e->config.member;
@@ -90,6 +112,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
         sent->retransmitted_at = now;
         sent->retransmitted_to = requester->rank + 1;
         sent->again = e->again.gone + e->again.n + 1;
+        if (stream == SC_STREAM_GROUP) note_repeat(e, requester, seqno, len, now);
     }
     e->again.queue[e->again.n++] =
         (sc_again){.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank, .multicast = 0};
@@ -169,6 +192,7 @@ void sc_again_pop(sc_engine *e, uint32_t n) {
 void sc_again_init(sc_engine *e) { e->again.tokens = INT64_MAX / 4; }
 
 void sc_again_peer_begin(sc_engine *e, sc_peer *peer, int64_t now) {
+    peer->again.repeats = 0;
     peer->again.left = 2 * (int64_t)e->config.ring_bytes;
     peer->again.sent = e->lent.first_bytes;
     peer->again.refilled = now;

@@ -26,6 +26,10 @@ typedef struct {
     int64_t left, refilled;
     uint64_t sent; /* sc_lent.first_bytes when its allowance was last updated */
     int64_t naks_left, naks_refilled; /* seqnos that may be looked up for it */
+    uint64_t lacks; /* the first packet that was repeated for this member, and has not arrived */
+    uint32_t repeats; /* of that packet; 0: there is none */
+    int64_t since; /* the first of them */
+    int64_t told; /* how long that had lasted when the control plane was told; 0: never */
 } sc_peer_again;
 
 void sc_again_init(sc_engine *e);

@@ -486,6 +486,12 @@ WAY_CHANGED = _code(
     "Multicasts pass to a member no longer, or again: it gets messages by unicast as long as it hears no multicast.",
     "None is needed. Each such member costs the sender a copy; see SC2210 for what may drop multicasts.",
 )
+PATH_TOO_NARROW = _code(
+    4306,
+    "Packets do not pass on the way to a member",
+    "The path carries smaller packets than the interfaces at its ends, as a tunnel does, and drops others silently.",
+    "Set packet_bytes= on all members to the size that the text names, or to a smaller one.",
+)
 OTHER_KEY = _code(
     5001,
     "Members have different keys",

@@ -214,3 +214,17 @@ def test_a_receiver_on_the_edge_is_told_of_less_and_less_often():
     assert told.hear(6000, 3, "stuck", 1) == [] and told.hear(6005, 3, "stuck", 6), "for long: in any case"
     assert told.hear(8000, 3, "over", 1) and told.hear(9000, 3, "slow") and told.hear(9001, 3, "over")
     assert told.hear(9011, 3, "slow"), "after a long silence it begins with the shortest pause again"
+
+
+def test_a_path_that_carries_less_is_told_with_the_size_to_set():
+    log = Told().log
+    for size in (1472, 1440, 9000, 512):
+        log.packets_lost(3, size, 1_200_000_000)
+    first, *others = [line.text % line.args for line in log.take() if line.warning]
+    assert first == (
+        "a: datagrams of 1472 bytes do not reach c, which has asked for one again and again for 1.2 s, though smaller "
+        "ones pass both ways: the path carries less than the interfaces at its ends. Set packet_bytes=1440, or less, "
+        "on all members (SC4306)"
+    )
+    for size, text in zip((1368, 1440, 1024), others, strict=True):
+        assert f"packet_bytes={size}," in text

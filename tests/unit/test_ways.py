@@ -115,3 +115,18 @@ def test_members_that_all_hear_each_other_send_as_little_as_by_multicast():
         return [engine.counters()["datagrams_sent"] for engine in net.engines]
 
     assert sent(True) == sent(False)
+
+
+def test_a_packet_that_is_repeated_in_vain_is_told_with_its_size():
+    """As where a path drops what is larger than it carries, and lets heartbeats through."""
+    net = Net(3)
+    net.run(2 * HEARTBEAT_MS)
+    net.drop = lambda src, dst, lane, datagram: dst == 2 and len(datagram) > 1400
+    net.engines[0].send(bytes(5000))
+    net.run(1500)
+    (told,) = [event for event in net.engines[0].events() if event[0] == "lost"]
+    assert told[1:3] == (102, 1472) and 1000 * MS <= told[3] < 1400 * MS
+    assert not [event for event in net.engines[1].events() if event[0] == "lost"]
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(200)
+    assert len(net.got[2]) == 1

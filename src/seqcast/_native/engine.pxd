@@ -111,6 +111,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_TOO_SLOW
         SC_EVENT_WAY
         SC_EVENT_STRANGER
+        SC_EVENT_LOST
 
     enum:
         SC_WAY_MULTICAST

@@ -335,6 +335,8 @@ cdef class Engine:
                 out.append(("links",))
             elif event.kind == SC_EVENT_WAY:
                 out.append(("way", event.sender, event.evidence == SC_WAY_MULTICAST))
+            elif event.kind == SC_EVENT_LOST:
+                out.append(("lost", event.sender, event.rate, event.took))
             elif event.kind == SC_EVENT_STRANGER:
                 out.append(("stranger", event.view_tag, get_address(&event.from_)))
             elif event.kind == SC_EVENT_DRAINED:

@@ -85,7 +85,7 @@ def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Fin
         for other, how in zip(members, told.hears, strict=False):
             if how == ".":
                 found.append(finding(codes.DEAF, f"{name} does not hear {other['name']} at all"))
-            elif how == "u" and board.about["transport"] != "unicast":
+            elif how == "u" and board.about["transport"] == "multicast":
                 found.append(finding(codes.DEAF_TO_MULTICAST, f"{name} hears {other['name']} by unicast only"))
     return found
 

@@ -30,6 +30,8 @@ _PART_OF_FRAME = {
     "Gossip": "gossip", "Ask": "detector", "Told": "detector",
     "Token": "ring", "TokenHeld": "ring", "Confirm": "ring", "Confirmed": "ring", "Unconfirmed": "ring",
 }  # fmt: skip
+PACKETS = (1440, 1368, 1232, 1024)
+"""Sizes to try on a path that carries no larger ones: for Ethernet with a VLAN, tunnels, and IPv6's least."""
 _CHANGES = {"Block", "Start"}
 
 
@@ -96,6 +98,16 @@ class LogLines:
         else:
             text = codes.WAY_CHANGED("%s: %s does not hear its multicasts: messages reach it by unicast")
         self.say("detector", text, me, name)
+
+    def packets_lost(self, member_id: int, size: int, took_ns: int) -> None:
+        text = (
+            "%s: datagrams of %d bytes do not reach %s, which has asked for one again and again for %.1f s, though "
+            "smaller ones pass both ways: the path carries less than the interfaces at its ends. Set packet_bytes=%d, "
+            "or less, on all members"
+        )
+        smaller = next((each for each in PACKETS if each < size), PACKETS[-1])
+        self.warn("detector", codes.PATH_TOO_NARROW(text), self.context.me.name, size, self.name(member_id),
+                  took_ns / 1e9, smaller)  # fmt: skip
 
     def token_remade(self, generation: int) -> None:
         text = "%s: the token is late, or the member that had it is lost: sends another one, generation %d"

@@ -212,6 +212,21 @@ class StrangerHeard:
 
 
 @dataclass(frozen=True, slots=True)
+class PacketsLost:
+    """A packet of this member does not reach another one, however often that one asks for a repeat.
+
+    Args:
+        member: the other one.
+        size: of the packet as a datagram, in bytes.
+        took_ns: since the first repeat.
+    """
+
+    member: int
+    size: int
+    took_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class SlabsExhausted:
     """This member drops datagrams because all its receive buffers are in use."""
 
@@ -283,6 +298,7 @@ Report = (
     | LinksChanged
     | WayChanged
     | StrangerHeard
+    | PacketsLost
     | SlabsExhausted
     | MemberStarved
     | SendersHeld
