@@ -663,6 +663,26 @@ def test_a_member_that_never_installed_the_merged_view_has_its_rows_in_the_strea
 
 
 @pytest.mark.parametrize("rows_max", [0, 7])
+def test_branches_do_not_come_again_if_the_member_falls_in_the_merged_view(tmp_path: Path, rows_max: int) -> None:
+    """A agreed to the merged view, was cut off before it installed that, and merges with C later."""
+    ours, theirs = view(2, [A, B], "records"), view(2, [C], "records", attempt=2)
+    both, alone_a, alone_c = merged(5, ours, theirs), view(6, [A], "records"), view(7, [C], "records")
+    last = merged(9, alone_a, alone_c)
+    old, at_end = (OLD, rows("old", 100)), (last, rows("last", 9, (A, C)))
+    side, other = (ours, rows("ours", 60, (A, B))), (theirs, rows("theirs", 40, (C,)))
+    stories = {
+        A: [old, side, (alone_a, rows("a", 20, (A,))), at_end],
+        B: [old, side, (both, [])],
+        C: [old, other, (both, rows("both", 12, (C,))), (alone_c, rows("c", 8, (C,))), at_end],
+    }
+    for who, story in stories.items():
+        journal(tmp_path, who, story, closed="killed", payload="full")
+    query = followed_by("b", Tagged, Folders([str(tmp_path)]))
+    query.run(rows_max)
+    assert len(set(query.rows)) == len(query.rows) and sorted(query.rows) == union(stories)
+
+
+@pytest.mark.parametrize("rows_max", [0, 7])
 @pytest.mark.parametrize("back", [False, True])
 def test_a_member_that_falls_alone_on_its_side_does_not_hold_up_the_stream(
     tmp_path: Path, back: bool, rows_max: int

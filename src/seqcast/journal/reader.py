@@ -366,7 +366,8 @@ def _identity(path: Path, journal: Journal | None) -> tuple[Any, ...]:
     files = [f"{path}/{name}" for name in (HEADER_FILE, VIEWS_FILE, MANIFEST_FILE)]
     for segment in journal.segments[-1:] if journal is not None else ():
         if segment.live:
-            files += [str(segment.path), str(segment.path.with_suffix(SUMS_SUFFIX))]
+            name = os.fspath(segment.path)
+            files += [name, f"{os.path.splitext(name)[0]}{SUMS_SUFFIX}"]
     found: list[Any] = []
     for file in files:
         try:

@@ -303,7 +303,10 @@ class Follower:
         left = {each.view for each in lefts(offset)}
         bold = lost is None and not self._fail_on_data_loss
         names = set() if bold else {text for text, *_ in _names(offset, lost)}
+        merged = merged_into(offset)
         for each in sorted(self.all(), key=lambda each: (each.over, each.ended)):
+            if merged and all(view.tag != merged for view in each.journal.views):
+                continue  # the branches before the merged view were given out, and would come again
             if f"{each.id:016x}" != offset["member"]:
                 try:
                     at = self.position(each, offset, lost)

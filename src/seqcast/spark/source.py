@@ -60,7 +60,7 @@ IDLE_S = 0.1
 """So long a stream waits for new rows before it tells Spark that there are none: Spark would ask again in 10 ms, which
 takes both more time than a look."""
 LOOK_S = 0.02
-LOOK_SHARE = 0.02
+LOOK_SHARE = 0.01
 """Meanwhile it looks no more often, and spends no more of its time on it."""
 IN_VAIN_MAX = 8
 """A task gives up if so many journals in a row, each there when it was looked for, go away before they give a row."""
