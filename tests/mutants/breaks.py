@@ -1495,4 +1495,12 @@ BREAKS = (
          "settings.subset_percent, self._inbox.load)", "100, self._inbox.load)",
          tests="tests/unit/test_gossip.py::test_a_gossip_goes_to_as_large_a_part_of_the_others_as_the_setting_says",
          why="simulated members have this setting's default"),
+    _one("members that hear no multicast get no copies", "native/detect/detect.c",
+         "if (at->way != SC_WAY_UNICAST) turn_from_multicast(e, peer, now);", "(void)turn_from_multicast;",
+         family="islands", tests="tests/unit/test_ways.py"),
+    _one("who hears multicasts again gets both for ever", "native/detect/detect.c",
+         "take_way(e, peer, SC_WAY_MULTICAST, now);", ";",
+         tests="tests/unit/test_ways.py", why="it costs copies, and nothing else"),
+    _one("a member that is deaf to multicasts is given up though unicasts reach it", "native/detect/detect.c",
+         "unheard && (mute || !e->config.mixed)", "unheard", family="islands", tests="tests/unit/test_ways.py"),
 )  # fmt: skip
