@@ -86,6 +86,10 @@ class Storm(World):
         packets: datagrams that it sends in the run, each to all members or to one.
     """
 
+    def rest(self) -> list[str]:
+        """A faulty member has said of others what they now ask for in vain."""
+        return [] if isinstance(self.options, _Troubled) else super().rest()
+
     def __init__(
         self,
         options: Options,

@@ -8,6 +8,8 @@ python -m mutants --match lease    those whose name has this word
 python -m mutants --tenth 3        every tenth one, from the third on; docs/mutants.md stays as it is. CI takes each day
                                    the next tenth
 
+python -m mutants --power          what default seeds find by themselves (--seeds 50: only the first)
+
 What docs/mutants.md names for a break is all that is run for it. If that no longer catches the break, this is said
 (MOVED), and others are run, to name what does; the exit status is 1 then if what it names is a test. What a seed finds
 may change with any frame.
@@ -16,6 +18,7 @@ may change with any frame.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import os
 import re
@@ -23,6 +26,8 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from mutants import page
@@ -144,9 +149,28 @@ def verdict(copy: Copy, each: Break, seeds: int, known: str = "") -> str:
         copy.mend()
 
 
+def power(chosen: Sequence[Break], seeds: int) -> int:
+    """Prints how many of these breaks fall to default seeds, and by which kind of violation."""
+    kinds: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:
+        copy = Copy(Path(folder))
+        for each in sorted(chosen, key=lambda each: each.native):
+            try:
+                found = verdict(copy, dataclasses.replace(each, family="", options="", tests=""), seeds)
+            except NoVerdict as error:
+                found = f"nothing can be said of it: {str(error)[-200:]}"
+            kinds[found.rpartition("`: ")[2].partition(":")[0] if found.startswith("`") else found[:7]] += 1
+            print(f"{'falls ' if found.startswith('`') else 'STANDS'}  {each.name}: {found}", flush=True)
+    falls = sum(kinds.values()) - kinds[""] - kinds["nothing"]
+    words = ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common() if kind not in ("", "nothing"))
+    print(f"{falls} of {len(chosen)} breaks fall to the seeds 1 to {seeds}: {words}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tenth", type=int, metavar="N", help="every tenth one, from the Nth on")
+    parser.add_argument("--power", action="store_true", help="run default seeds alone; docs/mutants.md stays as it is")
     parser.add_argument("--new", action="store_true", help="those that docs/mutants.md says nothing of")
     parser.add_argument("--match", default="", metavar="WORDS", help="those whose name has these, or of several by |")
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="the default seeds 1 to N (200)")
@@ -165,6 +189,8 @@ def main() -> int:
         tried = len(page.read().keys() & {each.name for each in BREAKS})
         print(f"{len(BREAKS)} breaks, {len(old)} of which no longer apply; docs/mutants.md has {tried}")
         return 1 if old else 0
+    if arguments.power:
+        return power(chosen, arguments.seeds)
     missed = moved = errors = 0
     with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:
         copy = Copy(Path(folder))

@@ -127,7 +127,8 @@ class Record:
         leave_ns: patience of the application's ``leave``.
         named: (member, how) of each receiver that its engine has named as one for which senders wait.
         frames_bad: received frames that no member may send.
-        packets_sent: datagrams that its process has put on the wire.
+        packets_sent: datagrams with messages that its process has put on the wire, and
+        datagrams: all that it has, by type.
     """
 
     index: int
@@ -185,6 +186,7 @@ class Record:
     named: list[tuple[int, str]] = field(default_factory=list)
     frames_bad: int = 0
     packets_sent: int = 0
+    datagrams: Counter[int] = field(default_factory=Counter)
 
     def __str__(self) -> str:
         return self.name

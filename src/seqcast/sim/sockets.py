@@ -213,6 +213,7 @@ class Sockets:
         if len(run) > 1 and self.options.together:
             machine.network.train = {} if self.rng.random() < self.options.together else None
         for lane, to, datagram in run:
+            record.datagrams[kind(datagram)] += 1
             if kind(datagram) in MESSAGES:
                 record.packets_sent += 1
                 if self.options.suspends:

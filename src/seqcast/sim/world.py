@@ -16,7 +16,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
-from seqcast.sim.checkers import liveness, pauses, primary, safety, secrecy, taken
+from seqcast.sim.checkers import liveness, pauses, primary, rest, safety, secrecy, taken
 from seqcast.sim.checkers.digest import digest
 from seqcast.sim.faults import Faults
 from seqcast.sim.network import Clock, Network
@@ -25,6 +25,7 @@ from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.record import Delivered, Record, Together, stays
 from seqcast.sim.seal import Sealings
+from seqcast.sim.settings import config
 from seqcast.sim.wire import frame
 from seqcast.types import View
 
@@ -33,6 +34,9 @@ SPLIT_NS_MAX = 20 * SECOND
 FILTERED_NS_MAX = 20 * SECOND
 """Limits of the phases of a run with the default preset; with one that suspects later they are longer (`patience`)."""
 VIOLATIONS_MAX = 10
+REST_NS = SECOND
+HOPS_MAX = 6
+"""To the sequencer, from there to all, the acknowledgements of all, and what all others acknowledged, with room."""
 
 
 def patience(options: Options) -> int:
@@ -42,6 +46,14 @@ def patience(options: Options) -> int:
     limited = options.packet_bytes > 60_000 and "retransmit_bytes_per_s" in dict(options.settings)
     slower = 4 if options.reliability == "gossip" or limited else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
+
+
+def most_delay(options: Options) -> float:
+    """How long, at most, a message may take in a quiet group, in s: hops, and the timers of acknowledgements where
+    delivery waits for them."""
+    settings = config(options)
+    hop = (options.delay_ns + 12 * options.jitter_ns) / SECOND
+    return HOPS_MAX * hop + (2 if options.safe else 1) * settings.ack_delay_s + settings.flush_s_max + 0.001
 
 
 @dataclass
@@ -200,6 +212,7 @@ class World:
         violations = self.lose_multicast() if self.options.filtered else []
         violations += self.fall_apart() if in_primary and self.options.split else []
         violations += self.settle()
+        at_rest = [] if violations else self.rest()
         records = self.records
         violations += first(safety.check_safety(records))
         violations += self.needless[:VIOLATIONS_MAX]
@@ -216,7 +229,7 @@ class World:
             violations += first(primary.check_founded(records)) if self.options.found > 1 else []
         return Result(
             options=self.options,
-            violations=violations,
+            violations=violations + at_rest,
             digest=digest(records, self.network.packets),
             packets=self.network.packets,
             messages=sum(isinstance(entry, Delivered) for record in records for entry in record.log),
@@ -291,6 +304,43 @@ class World:
                 self.operators.append(OperatorProcess(self, len(self.operators)))
         late = first(liveness.check_liveness(self.records))
         return late or first(liveness.check_delivered(self.records))
+
+    def rest(self) -> list[str]:
+        """All is right, and nobody sends: a second of rest, then one message of each member, one after the other."""
+        nodes = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        if self.options.reliability == "gossip" or not nodes:
+            return []  # members gossip about streams at rest, too
+        settings, found = config(self.options), list[str]()
+        copies = 1 if self.options.transport == "multicast" else len(nodes)
+        heartbeats = copies * REST_NS / SECOND / settings.heartbeat_s
+        before = {node.id: Counter(node.record.datagrams) for node in nodes}
+        self.clock.run(self.clock.now + REST_NS)
+        for node in nodes:
+            sent = node.record.datagrams - before[node.id]
+            found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats)
+            engine = node.engine
+            found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
+        before = {node.id: Counter(node.record.datagrams) for node in nodes}
+        delays = {node.name: self.delay(node, nodes) for node in nodes}
+        if not (self.options.full or self.options.orderer):
+            found += rest.check_delays(delays, most_delay(self.options))
+        overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full
+        for node in nodes if not overtakes else ():
+            found += rest.check_needless(node.name, node.record.datagrams - before[node.id])
+        return found[:VIOLATIONS_MAX]
+
+    def delay(self, node: Process, nodes: Sequence[Process]) -> float:
+        """How long one message of a member takes to the last application, in s."""
+        number, begin = node.record.counter, self.clock.now
+        node.application.sender.say_last()
+        node.service()
+        takers = [other.record for other in nodes if other.record.receives]
+        takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
+        while self.clock.now < begin + SECOND:
+            if all(number in taker.delivered_of(node.id) for taker in takers):
+                return (self.clock.now - begin) / SECOND
+            self.clock.run(self.clock.now + MS // 4)
+        return float("inf")
 
     def end_one_of_two(self) -> None:
         """If members warn that none of the groups founded apart gives way, an operator ends all but one, once, and

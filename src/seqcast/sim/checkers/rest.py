@@ -1,0 +1,63 @@
+"""A group at rest, and a single message in it: what a run of faults and full windows must not have left behind.
+
+These are bounds of performance, in timers, far from the usual: safety and liveness do not see a timer that is not set,
+an acknowledgement that is asked for in vain, or memory that is not given back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+HEARTBEAT, CONTROL = 7, 8
+AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
+"""Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, who has taken what, each with its
+answer. All others are for messages on their way."""
+NAK = 5
+OTHERS_MAX = 8
+"""Of them: acknowledgements whose timers began before the rest."""
+HEARTBEATS_MAX = 1.5
+"""So many times as many as the interval asks for: members show themselves to others at some moments."""
+FRAMES_PER_S = 60
+"""Frames of each member: beacons, and standing ones."""
+SLABS_MAX = 24
+"""Of each member: those that are being filled, and one for each stream that has an open packet or a large one."""
+
+
+def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float) -> Iterator[str]:
+    """What a member sent while nobody had anything to send.
+
+    Args:
+        sent: datagrams by type.
+        passed_s: in so many seconds, in which so many
+        heartbeats: are due.
+    """
+    others = Counter({kind: count for kind, count in sent.items() if kind not in AT_REST and count})
+    if sum(others.values()) > OTHERS_MAX:
+        yield f"at rest: {name} sends {dict(others)} (number by type) though nobody sends a message"
+    if sent.get(HEARTBEAT, 0) > HEARTBEATS_MAX * heartbeats + 3:
+        yield f"at rest: {name} sends {sent[HEARTBEAT]} heartbeats in {passed_s:.1f} s"
+    if sent.get(CONTROL, 0) > FRAMES_PER_S * passed_s:
+        yield f"at rest: {name} sends {sent[CONTROL]} control frames in {passed_s:.1f} s"
+
+
+def check_memory(name: str, counters: Mapping[str, int], unsent: int, deliverable: int) -> Iterator[str]:
+    """What a member keeps when all has been delivered and acknowledged."""
+    if unsent or deliverable:
+        yield f"at rest: {name} has {unsent} bytes to send and {deliverable} deliveries that nobody takes"
+    if counters["slabs_in_use"] > SLABS_MAX:
+        yield f"at rest: {name} keeps {counters['slabs_in_use']} slabs"
+
+
+def check_needless(name: str, sent: Mapping[int, int]) -> Iterator[str]:
+    """What a member sent while messages came one by one, and none was lost or overtaken."""
+    if sent.get(NAK):
+        yield f"needless: {name} requests packets {sent[NAK]} times, though none is lost"
+
+
+def check_delays(delays: Mapping[str, float], most_s: float) -> Iterator[str]:
+    """How long single messages took to be delivered everywhere, in s; infinite: they were not."""
+    for name, delay in delays.items():
+        if delay > most_s:
+            took, most = f"{1e3 * delay:.1f} ms", f"{1e3 * most_s:.1f} ms"
+            yield f"delay: a message of {name} in a quiet group takes {took}, and may take {most}"

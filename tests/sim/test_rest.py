@@ -1,0 +1,37 @@
+"""What the simulator says of a group at rest, and of single messages in it."""
+
+import pytest
+
+from seqcast._native.engine import Engine
+from seqcast.sim import Options, World
+from seqcast.sim.checkers import rest
+from seqcast.sim.options import MS
+
+
+def test_a_group_at_rest_sends_heartbeats_and_frames_and_keeps_nothing():
+    quiet = {7: 10, 8: 5, 10: 1}
+    assert not [*rest.check_rest("a", quiet, 1.0, 10)]
+    assert not [*rest.check_memory("a", {"slabs_in_use": 3}, 0, 0)]
+    assert ["sends {4: 9}" in text for text in rest.check_rest("a", {**quiet, 4: 9}, 1.0, 10)] == [True]
+    assert ["19 heartbeats" in text for text in rest.check_rest("a", {7: 19}, 1.0, 10)] == [True]
+    assert ["61 control frames" in text for text in rest.check_rest("a", {8: 61}, 1.0, 10)] == [True]
+    for slabs, unsent, deliverable in (30, 0, 0), (0, 1, 0), (0, 0, 1):
+        assert [*rest.check_memory("a", {"slabs_in_use": slabs}, unsent, deliverable)]
+    assert [*rest.check_needless("a", {5: 1})] and not [*rest.check_needless("a", {1: 1})]
+    assert ["takes 7.0 ms" in text for text in rest.check_delays({"a": 0.004, "b": 0.007}, 0.005)] == [True]
+
+
+class Lazy(Engine):
+    """Names deadlines that are up to 50 ms late."""
+
+    def deadline(self):
+        due = super().deadline()
+        return due if due >= (1 << 62) else -(-due // (50 * MS)) * 50 * MS
+
+
+@pytest.mark.parametrize("make_engine", [Engine, Lazy])
+def test_a_message_that_waits_for_a_timer_which_is_not_set_is_late(make_engine):
+    """Safety and liveness hold all the same."""
+    options = Options(seed=1, members=3, order="records", safe=True, duration_ns=300 * MS, loss=0.0)
+    found = World(options, make_engine=make_engine).run().violations
+    assert [text.partition(":")[0] for text in found[:1]] == ([] if make_engine is Engine else ["delay"])
