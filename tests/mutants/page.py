@@ -16,8 +16,8 @@ longer catches the break, `make mutants` says so. Breaks that *nothing* catches 
 its row from `make mutants ARGS="--new"`.
 
 `make mutants ARGS="--power"` runs the default seeds alone, and counts what falls to them. Of every thirtieth break from
-the twelfth on, 3 of 15 fall to the first ten seeds, none of them to the checks of rest and delay, which came last. These
-find what no seed saw before: members of a safe view that forget when to tell what is stable fall with seed 3.
+the twelfth on, 3 of 15 fall to the first ten seeds, none of them to the checks of rest and delay, which came last.
+These find what no seed saw before: members of a safe view that forget when to tell what is stable fall with seed 3.
 
 | what is wrong | caught by |
 |---|---|

@@ -313,6 +313,7 @@ class World:
         settings, found = config(self.options), list[str]()
         copies = 1 if self.options.transport == "multicast" else len(nodes)
         heartbeats = copies * REST_NS / SECOND / settings.heartbeat_s
+        self.clock.run(self.clock.now + REST_NS)  # what was on its way
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
         self.clock.run(self.clock.now + REST_NS)
         for node in nodes:

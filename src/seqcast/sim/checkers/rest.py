@@ -14,8 +14,8 @@ AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
 """Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, who has taken what, each with its
 answer. All others are for messages on their way."""
 NAK = 5
-OTHERS_MAX = 8
-"""Of them: acknowledgements whose timers began before the rest."""
+OTHERS_MAX = 4
+"""Of them: the end of what was on its way before the rest."""
 HEARTBEATS_MAX = 1.5
 """So many times as many as the interval asks for: members show themselves to others at some moments."""
 FRAMES_PER_S = 60
