@@ -20,7 +20,6 @@ class Break:
         family: of storms, whose first seeds are run before the default ones: it is quicker so.
         options: of these seeds, where a break shows only with them ("--reliability gossip").
         tests: that find it, run before the seeds; why seeds do not find it, or not soon, is said in ``why``.
-        quick: found by the first check that is run for it.
     """
 
     name: str
@@ -29,7 +28,6 @@ class Break:
     options: str = ""
     tests: str = ""
     why: str = ""
-    quick: bool = False
 
     @property
     def native(self) -> bool:
