@@ -222,6 +222,21 @@ def run_all(systems: list[System]) -> list[str]:
     return wrong
 
 
+def build(systems: list[System]) -> list[str]:
+    """Compiles all files, and links the extensions; returns what went wrong."""
+    for system in systems:
+        shutil.rmtree(BUILD / system.name, ignore_errors=True)  # objects of kernels that are gone would be linked
+        (BUILD / system.name).mkdir(parents=True)
+    includes = python_headers()
+    jobs = [job for system in systems for job in (*extensions(system, includes), *kernels(system))]
+    wrong = compile_all(jobs) or compile_all(stand_ins(systems))
+    wrong = wrong or compile_all(job for system in systems for job in libraries(system))
+    if not wrong:
+        names = ", ".join(system.name for system in systems)
+        print(f"{len(jobs)} files compiled, and the extensions linked, for {names}", flush=True)
+    return wrong
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m cross", description=__doc__.split("\n\n")[0])
     parser.add_argument("systems", nargs="*", metavar="SYSTEM", help=", ".join(system.name for system in SYSTEMS))
@@ -231,18 +246,7 @@ def main() -> int:
         parser.error(f"no such system: {', '.join(sorted(unknown))}")
     chosen = [system for system in SYSTEMS if not options.systems or system.name in options.systems]
     cythonize()
-    for system in chosen:
-        shutil.rmtree(BUILD / system.name, ignore_errors=True)  # objects of kernels that are gone would be linked
-        (BUILD / system.name).mkdir(parents=True)
-    includes = python_headers()
-    jobs = [job for system in chosen for job in (*extensions(system, includes), *kernels(system))]
-    wrong = compile_all(jobs)
-    wrong = wrong or compile_all(stand_ins(chosen))
-    wrong = wrong or compile_all(job for system in chosen for job in libraries(system))
-    if not wrong:
-        names = ", ".join(system.name for system in chosen)
-        print(f"{len(jobs)} files compiled, and the extensions linked, for {names}", flush=True)
-        wrong = [] if options.compile_only else run_all(chosen)
+    wrong = build(chosen) or ([] if options.compile_only else run_all(chosen))
     if wrong:
         print("\n".join(wrong), file=sys.stderr)
     return bool(wrong)

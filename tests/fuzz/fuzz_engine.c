@@ -123,6 +123,47 @@ static int toy_hash(uint8_t *out, size_t n, const uint8_t *in, unsigned long lon
 
 static void toy_random(uint8_t *p, unsigned long long n) { memset(p, 7, n); }
 
+/* Both know some views, perhaps the one that the datagram names; the sealer is in one of them, or in none. */
+static void learn_views(sc_seal *one, sc_seal *other, const uint8_t *data) {
+    uint64_t tags[3] = {sc_get_view_tag(data), 1 + (data[3] & 1), 3};
+    if (tags[0] > 3 && (tags[0] & 0x7fff) <= 3) tags[0] = 0; /* a number could not tell it from another one */
+    for (int i = 0; i < 3; i++) {
+        uint8_t of[SC_SEAL_SECRET] = {(uint8_t)(tags[i] + 1)};
+        if (!tags[i] || !(data[5] >> i & 1)) continue;
+        sc_seal_know(one, tags[i], of);
+        sc_seal_know(other, tags[i], of);
+    }
+    if (data[5] & 64) sc_seal_enter(one, tags[data[5] >> 7]);
+}
+
+/* Cut off, or with a bit changed, a sealed datagram is refused. */
+static void refuse_spoilt(sc_seal *by, const uint8_t *q, size_t n, size_t at) {
+    size_t cut = n - 1;
+    uint64_t number = 0;
+    uint8_t *shorter = malloc(cut), *changed = malloc(n);
+    CHECK(shorter && changed);
+    memcpy(shorter, q, cut);
+    memcpy(changed, q, n);
+    changed[at] ^= 1;
+    CHECK(sc_seal_check(by, shorter, &cut, 1, &number) != SC_WIRE_OK);
+    CHECK(sc_seal_check(by, changed, &n, 1, &number) != SC_WIRE_OK);
+    free(shorter);
+    free(changed);
+}
+
+/* Whole, it is opened, unless its view was forgotten. */
+static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size) {
+    int unknown = sc_sealed_inside(q) && data[6] & 1;
+    size_t n = size + SC_SEAL_ROOM;
+    uint64_t number = 0;
+    if (data[6] & 1) sc_seal_forget(by);
+    sc_wire_result result = sc_seal_check(by, q, &n, 1, &number);
+    if (unknown && result == SC_WIRE_VIEW_UNKNOWN) return;
+    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* what is for one member must be sealed for it */
+    if (result == SC_WIRE_OK)
+        CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
+}
+
 /* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly its size. */
 static void sealed(const uint8_t *data, size_t size) {
     static const sc_cipher toy = {toy_seal, toy_open, toy_hash, toy_random};
@@ -131,15 +172,7 @@ static void sealed(const uint8_t *data, size_t size) {
     sc_seal *one = sc_seal_new(&toy, from + (data[1] & 1), 1, 1), *other = sc_seal_new(&toy, from, 2, 2);
     uint8_t *p = malloc(size), *q = malloc(size + SC_SEAL_ROOM);
     CHECK(one && other && p && q);
-    /* Both know some views, perhaps the one that the datagram names; the sealer is in one of them, or in none. */
-    uint64_t tags[3] = {sc_get_view_tag(data), 1 + (data[3] & 1), 3};
-    if (tags[0] > 3 && (tags[0] & 0x7fff) <= 3) tags[0] = 0; /* a number could not tell it from another one */
-    for (int i = 0; i < 3; i++) {
-        uint8_t of[SC_SEAL_SECRET] = {(uint8_t)(tags[i] + 1)};
-        if (tags[i] && data[5] >> i & 1) sc_seal_know(one, tags[i], of);
-        if (tags[i] && data[5] >> i & 1) sc_seal_know(other, tags[i], of);
-    }
-    if (data[5] & 64) sc_seal_enter(one, tags[data[5] >> 7]);
+    learn_views(one, other, data);
     uint64_t number = 0, target = data[0] & 1 || sc_sealed_for_one(data) ? 2 : 0;
     size_t n = size;
     memcpy(p, data, size);
@@ -149,26 +182,9 @@ static void sealed(const uint8_t *data, size_t size) {
     sc_seal_begin(one);
     CHECK(sc_seal_close(one, q, p, size, 0, target) == 0);
     CHECK(target == 0 || sc_sealed_for_one(q));
-    size_t cut = size + SC_SEAL_ROOM - 1;
-    uint8_t *shorter = malloc(cut);
-    CHECK(shorter);
-    memcpy(shorter, q, cut);
-    CHECK(sc_seal_check(other, shorter, &cut, 1, &number) != SC_WIRE_OK);
-    free(shorter);
-    size_t at = data[size - 1] * 257u % (size + SC_SEAL_ROOM);
-    q[at] ^= 1;
     n = size + SC_SEAL_ROOM;
-    CHECK(sc_seal_check(other, q, &n, 1, &number) != SC_WIRE_OK);
-    q[at] ^= 1;
-    n = size + SC_SEAL_ROOM;
-    int inside = sc_sealed_inside(q);
-    if (data[6] & 1) sc_seal_forget(other);
-    sc_wire_result result = sc_seal_check(other, q, &n, 1, &number);
-    if (inside && data[6] & 1 && result == SC_WIRE_VIEW_UNKNOWN) goto out;
-    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* what is for one member must be sealed for it */
-    if (result == SC_WIRE_OK)
-        CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
-out:
+    refuse_spoilt(other, q, n, data[size - 1] * 257u % n);
+    open_whole(other, q, data, size);
     free(p);
     free(q);
     sc_seal_free(one);
