@@ -117,14 +117,15 @@ def extension(system: System, name: str) -> Path:
     return BUILD / system.name / (name + (".pyd" if system.libraries else ".so"))
 
 
-def loads(system: System) -> bool:
-    """Whether programs that load libraries run here, where others do."""
-    return not system.loader or Path(system.loader).exists()
+def loader(system: System) -> str | None:
+    """What runs programs that load libraries; "": they run as others do, None: they cannot run here."""
+    places = (Path("/lib", system.loader), BUILD / "musl" / "lib" / system.loader)
+    return next((str(path) for path in places if path.is_file()), None) if system.loader else ""
 
 
 def programs(system: System) -> Iterator[Job]:
     """One that loads the extensions, and those that are linked from the objects of the kernels."""
-    if loads(system):
+    if loader(system) is not None:
         dynamic = ["-O1", str(ROOT / "tests" / "cross" / "load.c"), "-dynamic", "-o", str(program(system, "load"))]
         yield system, "load", dynamic
     rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["seqcast"]["engine"]
@@ -174,12 +175,14 @@ def run(system: System, runner: list[str], wine: str) -> str:
     environment = {**os.environ, "WINEDEBUG": "-all", "WINEPREFIX": wine}
     world, hop, load = (str(program(system, name)) for name in ("world", "hop", "load"))
     commands = [[world, *inputs], [world, str(WORLD_S), str(WORLD_SEED)], [hop]]
-    if loads(system):
-        commands.insert(0, [load, *(str(extension(system, path.stem)) for path in extension_sources())])
+    if (by := loader(system)) is not None:
+        commands.insert(
+            0, [*filter(None, [by]), load, *(str(extension(system, path.stem)) for path in extension_sources())]
+        )
     else:
-        print(f"{system.name}: the extensions are not loaded: there is no {system.loader} here (apt-get install musl)")
+        print(f"{system.name}: the extensions are not loaded: there is no {system.loader} here (Debian's package musl)")
     for command in commands:
-        begin, name = time.monotonic(), f"{system.name}: {Path(command[0]).stem}"
+        begin, name = time.monotonic(), f"{system.name}: {'load' if load in command else Path(command[0]).stem}"
         try:
             done = subprocess.run(
                 [*runner, *command],

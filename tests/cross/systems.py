@@ -18,7 +18,7 @@ class System:
     python: str = "libpython.so"
     """The name of a library in Python's place."""
     loader: str = ""
-    """Of musl: what runs programs that load libraries, and comes with Debian's musl. Empty: the system's own."""
+    """Of musl: runs programs that load libraries, and comes with Debian's musl. Empty: the system's own does."""
     emulators: tuple[str, ...] = ()
     """Commands that run its programs elsewhere; the first that is here is taken. None: its programs are not built."""
     no_hop: str = ""
@@ -46,7 +46,7 @@ SYSTEMS = [
         "musl-x86_64",
         "x86_64-linux-musl",
         (*X86, *MUSL),
-        loader="/lib/ld-musl-x86_64.so.1",
+        loader="ld-musl-x86_64.so.1",
         emulators=("qemu-x86_64",),
         package="qemu-user",
     ),
@@ -55,7 +55,7 @@ SYSTEMS = [
         "musl-aarch64",
         "aarch64-linux-musl",
         MUSL,
-        loader="/lib/ld-musl-aarch64.so.1",
+        loader="ld-musl-aarch64.so.1",
         emulators=("qemu-aarch64",),
         no_hop="join: error 19",
         package="qemu-user",
