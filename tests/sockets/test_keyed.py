@@ -206,6 +206,17 @@ def test_a_group_with_a_key_goes_on_when_members_crash_come_and_leave(key):
         late.leave()
 
 
+def test_a_key_file_that_is_none_any_more_is_told_and_the_group_goes_on(key, caplog):
+    with group_of(2, key=key) as (a, b):
+        with open(key, "w", encoding="ascii") as half:
+            half.write("3 abc")
+        wait_until(lambda: a.counters()["key_errors"] == 1)
+        a.send(b"with the key before")
+        assert b.recv(LIMIT_S).payload == b"with the key before"
+    told = [record.getMessage() for record in caplog.records if "(SC5002)" in record.getMessage()]
+    assert told and all("the keys before stay" in text for text in told)
+
+
 def test_one_without_multicast_and_one_with_ipv6_have_a_key_too(key):
     settings = {"transport": "unicast", "seeds": "127.0.0.1", "port": 20_000 + os.getpid() % 20_000}
     for more in (settings, {"ip_version": 6} if socket.has_ipv6 and LOOPBACK == "lo" else settings):

@@ -28,10 +28,11 @@ class Stream:
         """``every_ms``: by member: its application takes one batch of 8 KB each time; others take all at once."""
         net = self.net
         for _ in range(ms // 2):
-            for sender in senders:
-                while net.engines[sender].send(bytes(1000)) == SENT:
-                    pass
-            net.step(2 * MS, take=False)
+            for ns in (2 * MS - 1000, 1000):  # a sender uses credit as soon as it comes, and not after the next heartbeat
+                for sender in senders:
+                    while net.engines[sender].send(bytes(1000)) == SENT:
+                        pass
+                net.step(ns, take=False)
             for i, engine in enumerate(net.engines):
                 if i not in every_ms:
                     net.take(i)
