@@ -28,7 +28,7 @@ class Stream:
         """``every_ms``: by member: its application takes one batch of 8 KB each time; others take all at once."""
         net = self.net
         for _ in range(ms // 2):
-            for ns in (2 * MS - 1000, 1000):  # a sender uses credit as soon as it comes, and not after the next heartbeat
+            for ns in (2 * MS - 1000, 1000):  # a sender uses credit before the next heartbeat
                 for sender in senders:
                     while net.engines[sender].send(bytes(1000)) == SENT:
                         pass
