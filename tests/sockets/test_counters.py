@@ -5,12 +5,23 @@ from members import LOOPBACK, cluster, join
 
 import seqcast
 from seqcast.api.counters import COUNTERS, CROWD
+from seqcast.config import keys
+
+KEYED = "Key file (`key=`)"
+"""Of members with a key, whose connections nothing guards."""
+
+
+def test_the_counters_of_a_key_are_those_that_a_member_with_one_has_besides(tmp_path):
+    pytest.importorskip("nacl")
+    keys.make(str(tmp_path / "key"))
+    with join(cluster(), "a") as plain, join(cluster(), "a", key=str(tmp_path / "key")) as keyed:
+        assert set(keyed.counters()) - set(plain.counters()) == set(COUNTERS[KEYED])
 
 
 @pytest.mark.parametrize("kind", [seqcast.Group, seqcast.Crowd])
 def test_every_counter_is_explained_and_none_that_does_not_exist(kind, tmp_path):
     if kind is seqcast.Group:
-        table = COUNTERS
+        table = {heading: counters for heading, counters in COUNTERS.items() if heading != KEYED}
         with join(cluster(), "a", guard=True, journal=str(tmp_path / "journal")) as group:
             counted = set(group.counters())
     else:

@@ -46,7 +46,7 @@ LIGHT = {
 }  # fmt: skip
 """What the help of every command may load of the package; of a part, its own package too."""
 CONFIG = {"config", *(f"config.{name}" for name in ("check", "derive", "fields", "sources"))}
-PERF = ("arguments", "command", "hosts", "paths", "processes", "report", "runs")
+PERF = ("arguments", "command", "hosts", "matrix", "paths", "processes", "report", "runs")
 BOARD = {"board", "board.judge", "board.place", "board.read", "codes"}
 OWN = {
     "doctor": {"doctor", "doctor.command"},

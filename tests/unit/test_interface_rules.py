@@ -3,6 +3,7 @@
 from seqcast import codes
 from seqcast.core.context import Context
 from seqcast.core.machines.interface import OFFER, PATIENCE, Interface
+from seqcast.core.rules.secrets import Secrets
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
 
@@ -15,7 +16,7 @@ class Looked(Interface):
     """An interface that is looked at, and what it wants done."""
 
     def __init__(self):
-        super().__init__(Context(None, "group", None, None))
+        super().__init__(Context(None, "group", None, None, Secrets(None, 0)))
 
     def sees(self, **what):
         self.look(InterfaceSeen(name="eth0", address="10.0.0.1", **what))
