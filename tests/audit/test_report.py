@@ -136,6 +136,18 @@ def test_axes_suit_few_values(here: Any, tmp_path: Path, took_ns: list[int]) -> 
 
 
 @pytest.mark.spark
+def test_a_standstill_is_seen_in_the_time_line() -> None:
+    """No messages, and no latency, and not those of the last window before it."""
+    second = 10**9
+    timed = report.Timed(0, 5 * second, second)
+    timed.windows = {
+        ("a", window): (30, 300, Counter({int(latency.buckets(np.array([1000]))[0]): 30})) for window in (0, 1, 4)
+    }
+    rate, slow = report.plots(timed)["timeline"].axes
+    assert rate.lines[0].get_ydata().tolist() == [30, 30, 0, 0, 30]
+    assert np.isnan(slow.lines[0].get_ydata()).tolist() == [False, False, True, True, False]
+
+
 def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path) -> None:
     write_journals(tmp_path / "journals")
     timed = report.measure(spark, find([tmp_path / "journals"]))

@@ -1119,6 +1119,23 @@ def test_the_latest_rows_of_a_group_that_has_ended_are_none(tmp_path: Path, stor
     assert query.run() == []
 
 
+@pytest.mark.parametrize("order", ["sequencer", "fifo"])
+def test_the_latest_rows_leave_out_a_side_that_was_apart_before(tmp_path: Path, stores: Any, order: str) -> None:
+    """C was cut off, alone for a while, and killed. Its rows are older than the stream."""
+    together, rest = view(1, [A, B, C], order), view(2, [A, B], order)
+    alone = view(2, [C], order, attempt=2)
+    one, two, last = rows("one", 30), rows("two", 40, (A, B)), rows("alone", 7, (C,))
+    if order == "fifo":
+        one, two, last = ([dataclasses.replace(row, global_seqno=0) for row in some] for some in (one, two, last))
+    for who in (A, B):
+        journal(tmp_path, who, [(together, one), (rest, two)], closed=None, payload="full")
+    shift(journal(tmp_path, C, [(together, one), (alone, last)], closed=None, payload="full"), -1)
+    query = Query(*stores, starting="latest")
+    assert query.run() == []
+    query.log[:], query.out[:] = [{**query.log[0], "left": []}], []
+    assert query.run() == [row.payload for row in last], "that is what would come otherwise"
+
+
 def test_an_idle_stream_looks_at_other_members_seldom_and_reads_only_journals_that_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

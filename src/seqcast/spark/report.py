@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -394,13 +395,14 @@ def _plot_timeline(timed: Timed) -> Figure:
     figure, (rate, slow, *trouble) = page.figure_of(9 if names else 6, 3 if names else 2)
     second, every = timed.window_ns / 1e9, []
     for member in sorted({member for member, _ in timed.windows}):
-        windows = sorted(window for who, window in timed.windows if who == member)
+        known = [window for who, window in timed.windows if who == member]
+        windows = range(min(known), max(known) + 1)  # with those in which nothing came
         xs = [max(0, _begin_of(timed, window) - timed.begin_ns) / 1e9 for window in windows]
-        found = [timed.windows[member, window] for window in windows]
-        rate.step(xs, [count / second for count, _, _ in found], where="post", label=member, marker=_marker(xs))
-        known = [(x, max(1, percentile(each, 0.99)) / 1e9) for x, (_, _, each) in zip(xs, found, strict=True) if each]
-        slow.step([x for x, _ in known], [y for _, y in known], where="post", label=member, marker=_marker(known))
-        every += [y for _, y in known]
+        found = [timed.windows.get((member, window), (0, 0, Counter())) for window in windows]
+        rate.step(xs, [count / second for count, _, _ in found], where="post", label=member, marker=_marker(known))
+        ys = [max(1, percentile(each, 0.99)) / 1e9 if each else math.nan for _, _, each in found]
+        slow.step(xs, ys, where="post", label=member, marker=_marker(known))
+        every += [y for y in ys if not math.isnan(y)]
     for axes in trouble:
         for name in names:
             at = [((ns - timed.begin_ns) / 1e9, count) for _, ns, kind, count in timed.trouble if kind == name]

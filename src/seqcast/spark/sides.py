@@ -17,7 +17,7 @@ from seqcast.journal.reader import Installed, Journal
 from seqcast.spark.branches import Graph, Left, Range
 from seqcast.spark.stores import Found
 
-LEFT_MAX = 64
+LEFT_MAX = 1024
 """An offset has at most so many sides: the newest. Members that crashed and never come back would add up."""
 
 
@@ -55,6 +55,18 @@ def lefts(offset: Mapping[str, Any]) -> tuple[Left, ...]:
 def told(left: Sequence[Left]) -> dict[str, Any]:
     """For an offset."""
     return {"left": [each.as_json() for each in left[-LEFT_MAX:]]} if left else {}
+
+
+def passed_over(followed: Found, found: Sequence[Found]) -> tuple[Left, ...]:
+    """The sides apart from the followed member's, as far as they have come: for a stream that begins with the latest
+    rows, they are as good as given out."""
+    known = {view.tag for view in followed.journal.views}
+    sides = []
+    for each in sorted(found, key=_newest_ns):
+        last = next(reversed(each.journal.views), None)
+        if last and last.tag not in known and followed.id not in {member.id for member in last.members}:
+            sides.append(Left(last.tag, each.id, each.journal.end_idx - last.idx))
+    return tuple(sides)
 
 
 def still_left(found: Sequence[Found], left: Sequence[Left], view: int) -> tuple[Left, ...]:
@@ -132,9 +144,7 @@ def _way_back(
     return None
 
 
-def way_to_end(
-    offset: Mapping[str, Any], found: Sequence[Found], *, over: bool
-) -> tuple[Way, list[Range]] | None:
+def way_to_end(offset: Mapping[str, Any], found: Sequence[Found], *, over: bool) -> tuple[Way, list[Range]] | None:
     """Where the stream goes on in a view that no other follows, as far as the journals show: in the rows of members
     that closed the view as they left, or, if nobody closed it, of all members.
 

@@ -44,7 +44,7 @@ from seqcast.spark.follow import (
 from seqcast.spark.groups import view_text
 from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Tabled, check_names, names_of
 from seqcast.spark.places import Ending, check_start, since
-from seqcast.spark.sides import Way, lefts, still_left, told
+from seqcast.spark.sides import Way, lefts, passed_over, still_left, told
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of
 from seqcast.spark.wanted import Wanted, joined
@@ -243,9 +243,10 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 found, at = since(self._follower, self._since_ns)
             begun = [view.tag for view in found.journal.views if view.idx <= at and view.subgroups]
+            beside = told(passed_over(found, self._follower.all())) if latest else {}
             if not begun or not (at or latest):
-                return offset_of(found, at)
-            return {**offset_of(found, at, begun[-1]), "merged": {"into": f"{begun[-1]:016x}"}}
+                return offset_of(found, at) | beside
+            return {**offset_of(found, at, begun[-1]), "merged": {"into": f"{begun[-1]:016x}"}, **beside}
 
         return _twice(offset)
 
