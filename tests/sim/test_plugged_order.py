@@ -38,7 +38,12 @@ static void settle_reversed(sc_engine *e, int64_t now) {
     }
 }
 
-static const sc_order_work work = {.settle = settle_reversed, .deadline = sc_never_due};
+static int64_t deadline_reversed(const sc_engine *e) {
+    const batching *b = e->order.state;
+    return sc_is_sequencer(e) && !e->cut.gate_closed && b->alone ? b->alone + 2000000 : SC_NEVER;
+}
+
+static const sc_order_work work = {.settle = settle_reversed, .deadline = deadline_reversed};
 
 const sc_order_ops sc_order_reversed = {
     .name = "reversed", .state_bytes = sizeof(batching), .begin = sc_stamping_begin, .packed = sc_stamping_packed,
