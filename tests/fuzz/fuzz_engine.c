@@ -169,6 +169,10 @@ static void sealed(const uint8_t *data, size_t size) {
     static const sc_cipher toy = {toy_seal, toy_open, toy_hash, toy_random};
     static const sc_seal_secret from[2] = {{3, {1}}, {4, {2}}};
     if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
+    /* A member seals only what it has made: the stream that such a datagram is about is always in it. */
+    int names_stream =
+        sc_get_type(data) == SC_TYPE_ACK || sc_get_type(data) == SC_TYPE_PROBE || sc_get_type(data) == SC_TYPE_NAK;
+    if (names_stream && size < SC_NAK_LEN(0)) return;
     sc_seal *one = sc_seal_new(&toy, from + (data[1] & 1), 1, 1), *other = sc_seal_new(&toy, from, 2, 2);
     uint8_t *p = malloc(size), *q = malloc(size + SC_SEAL_ROOM);
     CHECK(one && other && p && q);
