@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from engines import Net, change_view, of_sender
+from engines import HOP_NS, Net, change_view, of_sender
 from members import LIMIT_S, LOOPBACK, PATIENT, cluster, group_of, join, payloads, wait_until
 
 import seqcast
@@ -34,8 +34,8 @@ def test_what_is_queued_is_sent_in_the_next_view_before_anything_newer(sequencer
     change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
     newer = [b"n%d" % i for i in range(3)]
     assert one.send(newer[0]) == AGAIN and one.blocked() > 0
-    for _ in range(500):
-        net.step()
+    for _ in range(20_000):
+        net.step(HOP_NS // 8)  # often while the queue is emptied
         while newer and one.send(newer[0]) == SENT:
             newer.pop(0)
     expected = [b"before", *queued, b"n0", b"n1", b"n2"]
