@@ -114,8 +114,9 @@ cdef class Settings:
     cdef bytes group, interface
 
     def __init__(
-        self, *, str group, str interface, int port, bint limit=False, bint apart=False, packet_bytes=1472, segments=1, bint gro=False,
-        message_bytes=1024, receivers=1, window_bytes=2 << 20, ring_bytes=8 << 20, socket_bytes=4 << 20,
+        self, *, str group, str interface, int port, bint limit=False, bint apart=False, packet_bytes=1472, segments=1,
+        bint gro=False, message_bytes=1024, receivers=1, window_bytes=2 << 20, ring_bytes=8 << 20,
+        socket_bytes=4 << 20,
     ):
         self.group = group.encode()
         self.interface = interface.encode()
