@@ -279,7 +279,7 @@ def rates(kind: str, number: int, seconds: float) -> dict[str, float]:
         RunFailed: a member failed, or its counter is not the sum of the calls.
     """
     with replicas(kind, f"{kind}-{number}") as (_, caller, members):
-        caller.ask("loops", what="call", threads=1, seconds=0.2)  # so that what is loaded late is loaded
+        caller.ask("loops", what="call", threads=1, seconds=0.2)  # loads the modules that a first call loads
         one = caller.ask("loops", what="call", threads=1, seconds=seconds)
         many = caller.ask("loops", what="call", threads=THREADS, seconds=seconds)
         found = {"one_per_s": one["per_s"], "one_p50_us": one["p50_us"], "threads_per_s": many["per_s"]}

@@ -162,7 +162,7 @@ void sc_seal_begin(sc_seal *s) {
     s->chance = sc_get32(drawn);
 }
 
-/* What was queued before a view belongs to the one before. NULL: it is said outside any. */
+/* Packets queued before a view belong to the one before. NULL: the datagram is outside any. */
 static const view_secret *sealing_view(const sc_seal *s, const uint8_t *p) {
     uint64_t tag = sc_get_view_tag(p);
     const view_secret *named = view_of(s, tag);

@@ -63,7 +63,7 @@ class Process:
     popen: subprocess.Popen[str]
     log: IO[str]
     told: dict[str, dict[str, Any]] = field(default_factory=dict)
-    used: list[dict[str, Any]] = field(default_factory=list)  # what it said of itself while it lived
+    used: list[dict[str, Any]] = field(default_factory=list)  # its own reports while it lived
     joined: bool = False
     stopped: bool = False
     leaving: bool = False

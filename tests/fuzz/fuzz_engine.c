@@ -159,7 +159,7 @@ static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size
     if (data[6] & 1) sc_seal_forget(by);
     sc_wire_result result = sc_seal_check(by, q, &n, 1, &number);
     if (unknown && result == SC_WIRE_VIEW_UNKNOWN) return;
-    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* what is for one member must be sealed for it */
+    CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* a datagram for one member must be sealed for it */
     if (result == SC_WIRE_OK)
         CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
 }
@@ -169,7 +169,7 @@ static void sealed(const uint8_t *data, size_t size) {
     static const sc_cipher toy = {toy_seal, toy_open, toy_hash, toy_random};
     static const sc_seal_secret from[2] = {{3, {1}}, {4, {2}}};
     if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
-    /* A member seals only what it has made: the stream that such a datagram is about is always in it. */
+    /* A member seals only its own datagrams: such a one always has the stream that it is about. */
     int names_stream =
         sc_get_type(data) == SC_TYPE_ACK || sc_get_type(data) == SC_TYPE_PROBE || sc_get_type(data) == SC_TYPE_NAK;
     if (names_stream && size < SC_NAK_LEN(0)) return;

@@ -302,7 +302,7 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
             written(path, *lines)
             wait_until(lambda group=group, step=step: group.counters()["key_reads"] == step)
         assert {group.counters()["key_id"] for group in groups} == {lines[0].number}
-        late = join(name, "late", key=paths[step - 1])  # what is said outside views, and a new view
+        late = join(name, "late", key=paths[step - 1])  # datagrams outside views, and a new view
         late.leave()
     stop.set()
     for each in threads:

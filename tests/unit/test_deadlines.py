@@ -25,7 +25,7 @@ class Early(Net):
         due, moved = self.now, 0
         if due > self.then + 1:
             self.now = due - 1
-            while more := super().move():  # what the application has caused
+            while more := super().move():  # datagrams that the application has caused
                 moved += more
             for engine in self.engines:
                 engine.events()

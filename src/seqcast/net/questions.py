@@ -42,10 +42,10 @@ class Questions:
 
     def __init__(self, board: Path | None, ask: Callable[[int], None]) -> None:
         self._ask, self._request = ask, 0
-        self._told: dict[int, tuple[int, str]] = {}  # member -> (when, what), by the last request or an earlier one
+        self._told: dict[int, tuple[int, str]] = {}  # member -> (time, text), by the last request or an earlier one
         self._awaited: set[int] = set()
         self._client: socket.socket | None = None
-        self._answer = b""  # what is left to be written
+        self._answer = b""  # the bytes left to write
         self._until = self._next = 0
         self._listener: socket.socket | None = None
         self._path = socket_of(board) if board is not None and hasattr(socket, "AF_UNIX") else None
