@@ -381,7 +381,7 @@ BREAKS = (
          "    e->packing.unsent -= bytes < e->packing.unsent ? bytes : e->packing.unsent;"),
     ), tests="tests/unit/test_engine.py", why="a message is stuck only if nothing is sent after it"),
     _one("a standing frame is repeated, whatever its sender said in between", "native/engine/receive.c",
-         "    if (peer) peer->standing = event ? standing : 0;", "    if (peer && standing && told) peer->standing = standing;",
+         "    if (peer) peer->standing = event ? standing : 0;", "    if (peer && standing && event) peer->standing = standing;",
          tests="tests/unit/test_engine_bounds.py"),
     _one("a standing frame that found no room counts as reported", "native/engine/receive.c",
          "peer->standing = event ? standing : 0;", "peer->standing = standing;", tests="tests/unit/test_engine_bounds.py"),

@@ -24,10 +24,11 @@ class Group:
         net = self.net
         debts = dict.fromkeys(takes, 0)
         for _ in range(ms):
-            for sender in senders:
-                while net.engines[sender].send(bytes(1000)) == SENT:
-                    pass
-            net.step(MS, take=False)
+            for ns in (MS - 1000, 1000):  # a sender uses credit before the next heartbeat
+                for sender in senders:
+                    while net.engines[sender].send(bytes(1000)) == SENT:
+                        pass
+                net.step(ns, take=False)
             for i, engine in enumerate(net.engines):
                 rate = takes.get(i)
                 if rate is None:
