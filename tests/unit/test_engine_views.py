@@ -6,7 +6,7 @@ import ctypes
 import random
 
 import pytest
-from engines import Net, Traffic, change_view, feed, make_engine, messages, of_sender
+from engines import HOP_NS, Net, Traffic, change_view, feed, make_engine, messages, of_sender
 
 from seqcast._native.engine import AGAIN, SENT, Engine, Sending
 from seqcast.core.orders import by_name
@@ -245,7 +245,7 @@ def test_a_view_change_in_the_middle_of_a_message_sends_it_again_whole(
     done = False
     for _ in range(before):
         done = done or sending.step() == SENT
-        net.step()
+        net.step(HOP_NS // 2)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
     change_view(net, [1, 2, 3], [1, 2, 3], sequencer=sequencer, tag=2)
     for _ in range(1000):
