@@ -402,6 +402,8 @@ BREAKS = (
     _one("the slowest of receivers that are all as slow is named", "native/streams/holdup.c",
          "    return itself && 2 * behind < members;", "    return itself;", tests="tests/unit/test_holdup.py",
          why="it is logged, and changes nothing else"),
+    _one("a member that is deaf to multicasts is given up though unicasts reach it", "native/detect/detect.c",
+         "unheard && (mute || !e->config.mixed)", "unheard", family="islands", tests="tests/unit/test_ways.py"),
     _one("a member does not learn that senders wait for it", "native/detect/detect.c",
          "    sc_put_heartbeat_awaits(p, (uint16_t)sc_holdup_says(e));\n", "", tests="tests/unit/test_holdup.py",
          why="it is logged, and changes nothing else"),
@@ -1496,6 +1498,4 @@ BREAKS = (
     _one("who hears multicasts again gets both for ever", "native/detect/detect.c",
          "take_way(e, peer, SC_WAY_MULTICAST, now);", ";",
          tests="tests/unit/test_ways.py", why="it costs copies, and nothing else"),
-    _one("a member that is deaf to multicasts is given up though unicasts reach it", "native/detect/detect.c",
-         "unheard && (mute || !e->config.mixed)", "unheard", family="islands", tests="tests/unit/test_ways.py"),
 )  # fmt: skip
