@@ -146,9 +146,9 @@ static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GR
 /* For those outside the view, where there is a key: whoever has the key file can say it. */
 static int is_from_outside(const sc_engine *e, const uint8_t *p) { return e->seal && !sc_sealed_inside(p); }
 
-/* Notes a sign of life of `peer`; 0: this is none. A member that has shown itself in the view does so by what is said in the view.
- * A member that has not installed this view, because its Python is busy,
- * counts as alive until the flush deadline, and is not expected to multicast heartbeats of this view. */
+/* Notes a sign of life of `peer`; 0: this is none. Once a member has shown itself in the view, only datagrams from inside count. A
+ * member that has not installed this view, because its Python is busy, counts as alive until the flush deadline, and is not expected
+ * to multicast heartbeats of this view. */
 static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, int64_t now) {
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);

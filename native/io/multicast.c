@@ -18,31 +18,15 @@ static int aim_at(sc_io *io, const sc_tx *run, sc_aimed *aimed) {
         const sc_address *to = run->lane == SC_LANE_UNICAST ? &run->to : &io->lane[run->lane];
         aimed[k++] = (sc_aimed){.run = run, .to = connected ? NULL : to, .by = by};
     }
-    for (uint32_t i = 0; i < alone; i++)
-        aimed[k++] = (sc_aimed){.run = run, .to = &targets->to[(i + io->turn) % alone], .by = by};
-    if (alone) io->turn = (io->turn + 1) % alone;
-    return k;
+    if (alone) sc_aim_at_each(io, run, by, alone, aimed + k);
+    return k + (int)alone;
 }
 
-static void send_runs(sc_io *io, const sc_tx *runs, int n) {
-    sc_aimed aimed[SC_IO_BATCH_MAX + SC_MEMBERS_MAX];
-    int k = 0;
-    for (int i = 0; i < n; i++) {
-        k += aim_at(io, &runs[i], aimed + k);
-        if (k < SC_IO_BATCH_MAX && i + 1 < n) continue;
-        if (k) sc_send_aimed(io, aimed, k);
-        k = 0;
-    }
-}
-
-static void aim(sc_io *io) {
-    io->turn = 0;
-    sc_loop_multicast(io);
-}
+static void send_runs(sc_io *io, const sc_tx *runs, int n) { sc_send_runs(io, runs, n, aim_at); }
 
 const sc_transport sc_transport_multicast = {
     .open = sc_open_multicast,
     .mend = sc_mend_multicast,
-    .aim = aim,
+    .aim = sc_loop_multicast,
     .send = send_runs,
 };

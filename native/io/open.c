@@ -226,7 +226,8 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 
 void sc_io_aim(sc_io *io, const sc_targets *targets) {
     io->targets = targets;
-    io->config.transport->aim(io);
+    io->turn = 0;
+    if (io->config.transport->aim) io->config.transport->aim(io);
 }
 
 void sc_io_send(sc_io *io, const sc_tx *runs, int n) { io->config.transport->send(io, runs, n); }

@@ -428,3 +428,20 @@ void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n) {
     for (int i = 0; i < n; i++) send_one_by_one(io, &aimed[i]);
 }
 #endif
+
+void sc_aim_at_each(sc_io *io, const sc_tx *run, sc_fd by, uint32_t n, sc_aimed *aimed) {
+    for (uint32_t i = 0; i < n; i++)
+        aimed[i] = (sc_aimed){.run = run, .to = &io->targets->to[(i + io->turn) % n], .by = by};
+    io->turn = (io->turn + 1) % n;
+}
+
+void sc_send_runs(sc_io *io, const sc_tx *runs, int n, int (*aim)(sc_io *io, const sc_tx *run, sc_aimed *aimed)) {
+    sc_aimed aimed[2 * SC_MEMBERS_MAX];
+    int k = 0;
+    for (int i = 0; i < n; i++) {
+        k += aim(io, &runs[i], aimed + k);
+        if (k < SC_MEMBERS_MAX && i + 1 < n) continue;
+        if (k) sc_send_aimed(io, aimed, k);
+        k = 0;
+    }
+}

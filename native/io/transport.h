@@ -11,7 +11,7 @@ struct sc_transport {
     /* Makes the sockets use the interface with this index from now on, which has our address `own`. They keep their numbers, as other
      * threads use them meanwhile. 0, or -1 with *error. */
     int (*mend)(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
-    /* `io->targets` are others now. */
+    /* `io->targets` are others now. NULL: nothing is to be done. */
     void (*aim)(sc_io *io);
     void (*send)(sc_io *io, const sc_tx *runs, int n);
 };
@@ -25,3 +25,7 @@ typedef struct {
 /* Sends them; where the system can, in one call for each row of those that leave by one socket. Runs that are on their way to several
  * addresses stand one behind the other. */
 void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n);
+/* Aims a run at the first `n` targets, 1 or more. Another one of them is the first each time, so that none always gets packets last. */
+void sc_aim_at_each(sc_io *io, const sc_tx *run, sc_fd by, uint32_t n, sc_aimed *aimed);
+/* Sends runs to where `aim` aims each: at no more than SC_MEMBERS_MAX addresses, whose number it returns. */
+void sc_send_runs(sc_io *io, const sc_tx *runs, int n, int (*aim)(sc_io *io, const sc_tx *run, sc_aimed *aimed));

@@ -16,30 +16,17 @@ static int mend(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *
     return 0;
 }
 
-static void aim(sc_io *io) { io->turn = 0; }
-
-/* Another target is the first each time, so that none always gets the packets last. */
 static int aim_at(sc_io *io, const sc_tx *run, sc_aimed *aimed) {
-    uint32_t n = io->targets ? io->targets->n : 0;
+    sc_fd by = io->fd[SC_LANE_UNICAST];
     if (run->lane == SC_LANE_UNICAST) {
-        aimed[0] = (sc_aimed){.run = run, .to = &run->to, .by = io->fd[SC_LANE_UNICAST]};
+        aimed[0] = (sc_aimed){.run = run, .to = &run->to, .by = by};
         return 1;
     }
-    for (uint32_t i = 0; i < n; i++)
-        aimed[i] = (sc_aimed){.run = run, .to = &io->targets->to[(i + io->turn) % n], .by = io->fd[SC_LANE_UNICAST]};
-    io->turn = n ? (io->turn + 1) % n : 0;
+    uint32_t n = io->targets ? io->targets->n : 0;
+    if (n) sc_aim_at_each(io, run, by, n, aimed);
     return (int)n;
 }
 
-static void send_runs(sc_io *io, const sc_tx *runs, int n) {
-    sc_aimed aimed[2 * SC_MEMBERS_MAX];
-    int k = 0;
-    for (int i = 0; i < n; i++) {
-        k += aim_at(io, &runs[i], aimed + k);
-        if (k < SC_MEMBERS_MAX && i + 1 < n) continue;
-        if (k) sc_send_aimed(io, aimed, k);
-        k = 0;
-    }
-}
+static void send_runs(sc_io *io, const sc_tx *runs, int n) { sc_send_runs(io, runs, n, aim_at); }
 
-const sc_transport sc_transport_unicast = {.open = open_one, .mend = mend, .aim = aim, .send = send_runs};
+const sc_transport sc_transport_unicast = {.open = open_one, .mend = mend, .send = send_runs};
