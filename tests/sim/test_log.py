@@ -44,7 +44,7 @@ def test_a_healthy_view_change_has_one_line():
     lines = [line for line in told() if line.part == "membership"]
     assert [line.debug for line in lines] == [False, False]
     assert [line.text.split(": ", 1)[1] for line in lines] == [
-        "%s: %s%s; took %.0f ms (SC3105)",
+        "%s: %s; took %.0f ms (SC3105)",
         "%s: %s; took %.0f ms",
     ]
     assert [line.warning for line in lines] == [True, False]

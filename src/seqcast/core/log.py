@@ -130,15 +130,14 @@ class LogLines:
         if old is None:
             orders = f"; {sequencer} puts the messages in order" if sequencer is not None else ""
             self.say(part, "%s: joined: %s%s", me, view, orders)
-        elif lost := self._lost(old, view, frame.survivors, why):
-            changes = self.changes(old, view, frame.survivors, why)
-            most = 2 * lost >= len(old.members)
-            apart = "; if they live, they have gone on without this member" if most else ""
-            text = codes.MEMBER_EXCLUDED("%s: %s: %s%s; took %.0f ms")
-            self.warn(part, text, me, view, changes, apart, took)
-        elif part in self.told:
-            changes = self.changes(old, view, frame.survivors, why)
-            self.say(part, "%s: %s: %s; took %.0f ms", me, view, changes, took)
+        elif (lost := self._lost(old, view, frame.survivors, why)) or part in self.told:
+            changes, text = self.changes(old, view, frame.survivors, why), "%s: %s: %s; took %.0f ms"
+            if 2 * lost >= len(old.members):
+                changes += "; if they live, they have gone on without this member"
+            if lost:
+                self.warn(part, codes.MEMBER_EXCLUDED(text), me, view, changes, took)
+            else:
+                self.say(part, text, me, view, changes, took)
         if isinstance(view, MergeView) and view.state_from is not None and self.context.me.state:
             self._replaced(view.state_from, [view.subgroups[place] for place in subgroups_replaced(frame)])
         before = old.members[old.sequencer] if old is not None and old.sequencer >= 0 else None

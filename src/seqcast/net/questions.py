@@ -14,13 +14,13 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from seqcast.board.place import socket_of
+from seqcast.core.context import NEVER
 
 log = logging.getLogger("seqcast")
-NEVER = 2**63 - 1
 LOOK_NS = 10_000_000
 """How often the control thread looks while somebody is served."""
 ANSWERS_NS = 500_000_000
@@ -65,14 +65,15 @@ class Questions:
         """When to look next."""
         return now + LOOK_NS if self._client is not None else NEVER
 
-    def look(self, now: int, others: Mapping[int, object]) -> None:
-        """Serves whoever asks. ``others``: ids of the other members of the view."""
+    def look(self, now: int, others: Callable[[], set[int]]) -> None:
+        """Serves whoever asks. ``others`` gives the ids of the other members of the view."""
         if self._client is None and self._listener is not None and now >= self._next:
             self._accept(now, others)
         if self._client is None:
             return
         if not self._answer and (not self._awaited or now >= self._until):
-            told = {str(each): [now - at, what] for each, (at, what) in self._told.items() if each in others}
+            known = others()
+            told = {str(each): [now - at, what] for each, (at, what) in self._told.items() if each in known}
             self._answer, self._until = json.dumps({"told": told}).encode() + b"\n", now + SERVED_NS
         if self._answer:
             self._write(now)
@@ -93,7 +94,7 @@ class Questions:
                 assert self._path is not None
                 self._path.unlink()
 
-    def _accept(self, now: int, others: Mapping[int, object]) -> None:
+    def _accept(self, now: int, others: Callable[[], set[int]]) -> None:
         assert self._listener is not None
         try:
             client, _ = self._listener.accept()
@@ -105,8 +106,8 @@ class Questions:
             return
         self._client = client
         self._request += 1
-        self._told = {each: told for each, told in self._told.items() if each in others}
-        self._awaited, self._until = set(others), now + ANSWERS_NS
+        self._awaited, self._until = others(), now + ANSWERS_NS
+        self._told = {each: told for each, told in self._told.items() if each in self._awaited}
         self._next = now + REST_NS
         self._ask(self._request)
 

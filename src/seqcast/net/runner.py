@@ -384,10 +384,10 @@ class Runner:
             came = self._names()
             if len(came) >= n and not self.over:
                 return
-            if self.over and not self.excluded and self.error is None:
-                raise _left_early()
             if self.excluded:
                 raise JoinTimeout(f"this member was excluded while it waited for min_members={n}: {self.excluded}")
+            if self.over and self.error is None:
+                raise _left_early()
         raise JoinTimeout(
             f"the group has {len(came)} of min_members={n} members ({', '.join(came)}) after "
             f"{self.config.join_timeout_s:g} s (join_timeout_s), so this one has left. {self._what_to_check()}"
@@ -536,7 +536,7 @@ class Runner:
                     self.ordering.look(self.endpoint.view_tagged)
                 self.driver.poke()
                 self._post()
-                self.questions.look(now_ns(), self._others())
+                self.questions.look(now_ns(), self._others)
                 self._look_at_keys()
                 if self._segments and not self.driver.gso:
                     self._segments = False
@@ -552,10 +552,10 @@ class Runner:
             self._post()
             self.driver.stop()
 
-    def _others(self) -> dict[int, Member]:
-        """The other members of the newest view."""
+    def _others(self) -> set[int]:
+        """Ids of the other members of the newest view."""
         members = self.view.members if self.view is not None else ()
-        return {member.id: member for member in members if member.id != self.member.id}
+        return {member.id for member in members} - {self.member.id}
 
     def _keys_due(self) -> int:
         return self.key_file.due_ns if self.key_file is not None else NEVER

@@ -62,7 +62,7 @@ def passed_over(followed: Found, found: Sequence[Found]) -> tuple[Left, ...]:
     rows, they are as good as given out."""
     known = {view.tag for view in followed.journal.views}
     sides = []
-    for each in sorted(found, key=_newest_ns):
+    for each in sorted(found, key=_last_view_ns):
         last = next(reversed(each.journal.views), None)
         if last and last.tag not in known and followed.id not in {member.id for member in last.members}:
             sides.append(Left(last.tag, each.id, each.journal.end_idx - last.idx))
@@ -104,7 +104,7 @@ def way_out(offset: Mapping[str, Any], found: Sequence[Found], ends: Mapping[int
     known = {base.tag, *(each.view for each in left), *(tag for tag, _ in given)}
 
     def nearest(each: Found) -> tuple[bool, int, int]:
-        return any(view.tag == base.tag for view in each.journal.views), _newest_ns(each), each.id
+        return any(view.tag == base.tag for view in each.journal.views), _last_view_ns(each), each.id
 
     for other in sorted(others, key=nearest, reverse=True):
         views = other.journal.views
@@ -186,7 +186,7 @@ def is_over(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
 
 def _without_journal(member: int, others: Sequence[Found]) -> Way | None:
     """If others have gone on without a member: their first view without it."""
-    for other in sorted(others, key=_newest_ns, reverse=True):
+    for other in sorted(others, key=_last_view_ns, reverse=True):
         if (view := excluding(member, other.journal)) is not None:
             return Way(other, view, view.idx, 0, (), planned=False)
     return None
@@ -199,7 +199,7 @@ def excluding(member: int, journal: Journal) -> Installed | None:
     return views[last + 1] if 0 <= last < len(views) - 1 else None
 
 
-def _newest_ns(found: Found) -> int:
+def _last_view_ns(found: Found) -> int:
     return max((view.at_ns for view in found.journal.views), default=0)
 
 
