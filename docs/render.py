@@ -303,9 +303,9 @@ def counters_page() -> str:
     parts = [
         "# Counters",
         "Made from `src/seqcast/api/counters.py` by `docs/render.py`; do not edit.",
-        "`group.counters()` returns these, and `crowd.counters()` the last ones, counted since the join; one that "
-        "begins with *Now* is a value of the moment. What they show as lost or dropped is repaired: a message that is "
-        "not is told by `Lost`, or in a crowd by `CrowdLost`.",
+        "`group.counters()` returns the counters of a group, and `crowd.counters()` those under *Crowds*. They count "
+        "from the join on, except values of the moment, which begin with *Now*. Members repair lost and dropped "
+        "messages; if that fails, `Lost` names the messages, or in a crowd `CrowdLost`.",
     ]
     for heading, counters in (COUNTERS | CROWD).items():
         rows = [[f"`{name}`", text] for name, text in counters.items()]

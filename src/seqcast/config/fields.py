@@ -188,8 +188,9 @@ class Config:
     rekey_s: float = _knob(
         3600.0,
         "s",
-        "With `key`: a view that lasts so long is followed by one with the same members and a new secret. Longer: "
-        "fewer views. Shorter: who steals the memory of a member can read less of what was recorded before.",
+        "With `key`: after this time the group replaces its view by one with the same members and a new secret. "
+        "Longer: fewer views. Shorter: somebody who steals the memory of a member can read a shorter part of a "
+        "recording.",
         low=0.2,
         high=1e8,
     )
