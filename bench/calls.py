@@ -118,12 +118,12 @@ class PySyncObj:
     def __init__(self, cluster: str, number: int, ports: Sequence[int]) -> None:
         from pysyncobj import SyncObj, replicated
 
-        class Replicated(SyncObj):  # type: ignore[misc]
+        class Replicated(SyncObj):
             def __init__(self, mine: str, others: list[str]) -> None:
                 super().__init__(mine, others)
                 self.total = 0
 
-            @replicated  # type: ignore[untyped-decorator]
+            @replicated
             def add(self, amount: int) -> int:
                 self.total += amount
                 return self.total

@@ -141,7 +141,7 @@ class Samples:
         )
         time.sleep(0.5)
         if self._perf.poll() is not None:
-            raise SystemExit(f"perf cannot sample: {self._perf.stderr.read()}")  # type: ignore[union-attr]
+            raise SystemExit(f"perf cannot sample: {self._perf.stderr.read()}")
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -74,14 +74,14 @@ def send(group: seqcast.Group, load: float) -> None:
     """Multicasts ``load`` MB/s in portions of a millisecond."""
     began, sent = time.monotonic(), 0
     message = bytes(MESSAGE_BYTES)
-    group._sent = 0  # type: ignore[attr-defined]
+    group._sent = 0
     try:
         while True:
             due = int((time.monotonic() - began) * load * 1e6) // MESSAGE_BYTES
             if due > sent:
                 group.send_many([message] * min(due - sent, 64))
                 sent += min(due - sent, 64)
-                group._sent = sent * MESSAGE_BYTES  # type: ignore[attr-defined]
+                group._sent = sent * MESSAGE_BYTES
             else:
                 time.sleep(0.001)
     except seqcast.NotMember:
@@ -103,11 +103,11 @@ def run(size: int, members: int, load: float, number: int) -> dict[str, float]:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write("begun\n")
         process.stdin.flush()
-        return json.loads(process.stdout.readline())  # type: ignore[no-any-return]
+        return json.loads(process.stdout.readline())
 
     def said(process: subprocess.Popen[str]) -> dict[str, float]:
         assert process.stdout is not None
-        return json.loads(process.stdout.readline())  # type: ignore[no-any-return]
+        return json.loads(process.stdout.readline())
 
     try:
         for i in range(members - 1):

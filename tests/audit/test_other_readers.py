@@ -114,6 +114,16 @@ def blocks(page: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.S)
 
 
+def run_query(spark: Any, code: str, names: dict[str, Any]) -> None:
+    """Runs the code of a page until the query that it starts has taken all that is there."""
+    exec(code, names)
+    (query,) = spark.streams.active
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
+
+
 @pytest.fixture
 def documented(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The journals that the pages name, in the current directory: one segment rolled, one live."""
@@ -161,12 +171,7 @@ def test_the_sparks_page_reads_journals_as_it_says(
     exec(table, names)
     assert re.search(r"\|\s*a\| +500\|", capsys.readouterr().out)
     for code in (stream, readme):
-        exec(code, names)
-        (query,) = spark.streams.active
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
+        run_query(spark, code, names)
         assert spark.read.parquet(f"{top}/table").count() == 800
         shutil.rmtree(f"{top}/table")
         shutil.rmtree(f"{top}/checkpoint")
@@ -184,12 +189,7 @@ def test_the_recipe_with_transaction_ids_runs_as_it_is_printed(spark: Any, docum
     assert "txnAppId" in code
     for run in range(2):
         names = {"stream": spark.readStream.format("seqcast").option("maxRowsPerBatch", "300").load(f"{top}/journals")}
-        exec(code, names)
-        (query,) = spark.streams.active
-        try:
-            query.processAllAvailable()
-        finally:
-            query.stop()
+        run_query(spark, code, names)
         numbers = sorted(int(each.name) for each in (top / "checkpoint" / "commits").iterdir() if each.name.isdigit())
         assert len(numbers) >= 2
         table = pa.concat_tables(map(pq.read_table, (top / "table").glob("*.parquet")))

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from chaos.runner import Failed, completed, judge, place_for
+from chaos.runner import Failed, audited
 from chaos.scenarios import DIRECTED, SECONDS, Scenario, draw
 from seqcast.config.fields import MEMBERSHIPS, RELIABILITIES
 from seqcast.perf.paths import why_no_namespaces
@@ -49,10 +49,7 @@ def main() -> int:
                 print(f"\n{scenario}")
             lines: list[str] = []
             try:
-                with place_for(scenario.name, arguments.keep) as directory:
-                    run = completed(scenario, directory, lines.append if arguments.quiet else print)
-                    if verdict := judge(spark, run.journals):
-                        raise Failed(verdict)
+                run = audited(spark, scenario, arguments.keep, lines.append if arguments.quiet else print)
             except Failed as error:
                 print(*lines, f"FAILED: {error}", sep="\n")
                 print(f'replay: make chaos ARGS="{replay(scenario, arguments)}"', flush=True)

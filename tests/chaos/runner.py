@@ -530,6 +530,25 @@ def judge(spark: Any, journals: Path) -> str:
     return "" if report.holds else report.as_text()
 
 
+def audited(
+    spark: Any,
+    scenario: Scenario,
+    keep: str,
+    write: Callable[[str], None] = print,
+    also: Callable[[Run], str] = lambda run: "",
+) -> Run:
+    """As `completed`, in a directory of its own (`place_for`); then the audit judges the journals. Raises the same.
+
+    Args:
+        also: says what else is wrong with the run; empty: nothing is.
+    """
+    with place_for(scenario.name, keep) as directory:
+        run = completed(scenario, directory, write)
+        if verdict := judge(spark, run.journals) or also(run):
+            raise Failed(verdict)
+    return run
+
+
 @contextlib.contextmanager
 def place_for(name: str, keep: str = "") -> Iterator[Path]:
     """A folder for journals and logs: in ``keep``, or a temporary one, which stays only where the run fails."""

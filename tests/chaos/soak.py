@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from chaos.runner import Failed, Process, completed, judge, place_for
+from chaos.runner import Failed, Process, Run, audited
 from chaos.scenarios import Scenario, draw
 from seqcast.perf.paths import why_no_namespaces
 from seqcast.spark.session import open_session
@@ -60,7 +60,12 @@ def _more(rng: random.Random) -> dict[str, Any]:
     return more
 
 
-def grown(process: Process, seconds: float) -> list[str]:
+def grown(run: Run, seconds: float) -> str:
+    """What grew in the processes of a round; empty: nothing did."""
+    return "; ".join(text for process in run.processes for text in grown_in(process, seconds))
+
+
+def grown_in(process: Process, seconds: float) -> list[str]:
     """What grew in a process that lived for most of a round."""
     told = process.used
     if not told or told[-1]["age_s"] - told[0]["age_s"] < 0.8 * seconds:
@@ -112,12 +117,7 @@ def main() -> int:
             print(f"{scenario.name}: {scenario.members} members, {scenario.order}, {scenario.settings}", flush=True)
             lines: list[str] = []
             try:
-                with place_for(scenario.name, arguments.keep) as directory:
-                    run = completed(scenario, directory, lines.append)
-                    if verdict := judge(spark, run.journals):
-                        raise Failed(verdict)
-                    if more := [text for process in run.processes for text in grown(process, arguments.round)]:
-                        raise Failed("; ".join(more))
+                run = audited(spark, scenario, arguments.keep, lines.append, lambda run: grown(run, arguments.round))
             except Failed as error:
                 print(*lines, f"FAILED: {error}", sep="\n")
                 print(f"replay: make soak ARGS='--from {seed} --round {arguments.round:g}'", flush=True)

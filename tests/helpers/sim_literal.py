@@ -249,11 +249,11 @@ def resumed_elsewhere() -> Iterator[dict[str, Any]]:
 
     def feed(self: StateKeeper, effects: list[TransferEffect]) -> None:
         if any(isinstance(effect, BeginState) for effect in effects):
-            self.skipped = len(self.data)  # type: ignore[attr-defined]
+            self.skipped = len(self.data)
         for effect in effects:
             if isinstance(effect, StateChunk):
-                behind = min(self.skipped, len(effect.data))  # type: ignore[attr-defined]
-                self.skipped -= behind  # type: ignore[attr-defined]
+                behind = min(self.skipped, len(effect.data))
+                self.skipped -= behind
                 self.data += effect.data[behind:]
         original(self, [effect for effect in effects if not isinstance(effect, BeginState | StateChunk)])
 
@@ -419,7 +419,7 @@ class _Silent(World):
 
     def start_node(self, name: str) -> None:
         super().start_node(name)
-        self.nodes[-1].application.say_last = lambda: None  # type: ignore[method-assign]
+        self.nodes[-1].application.say_last = lambda: None
 
 
 @contextlib.contextmanager

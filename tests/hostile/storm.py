@@ -34,7 +34,7 @@ _NOT_OF_THE_FAULTY = ("view", "propose", "accepted", "merge_go", "merge_ready", 
 class _Troubled(Options):
     """A member gone wrong may be excluded, and another in its place."""
 
-    calm = False  # type: ignore[assignment]
+    calm = False
 
 
 def calm(seed: int, who: str = "", **changes: Any) -> Options:
@@ -104,7 +104,7 @@ class Storm(World):
         self.forger = Forger(1)
         self.own = self.draws.getrandbits(63) | 1
         self.evil = Evil(2000)
-        self.by_address[self.evil.address] = self.evil  # type: ignore[assignment]
+        self.by_address[self.evil.address] = self.evil
         self.sent = 0
         self.sent_bytes = 0
         self.lost = 0

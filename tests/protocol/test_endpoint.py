@@ -625,16 +625,21 @@ def test_a_coordinator_that_leaves_serves_the_closing_view_for_as_long_as_the_se
     assert a.endpoint.over
 
 
-def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
-    stage = Stage()
+def two_initiators(stage):
+    """b's START reaches c alone; a, which b doubts, starts too, and c refuses it. b's OK never comes back to it."""
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
-    # b's START reaches c alone; a, which b doubts, starts too, and c refuses it. b's OK never comes back to it.
     stage.refuse = lambda source, node, frame: (source is b and node is a) or (source is c and isinstance(frame, Ok))
     b.doubt(a.id)
     stage.until(1010)
     a.doubt(b.id)
     stage.until(1020)
+    return a, b, c
+
+
+def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
+    stage = Stage()
+    a, _, c = two_initiators(stage)
     assert Edge("initiator", "STARTING", "PROMISED") in a.endpoint.edges
     stage.refuse = lambda source, node, frame: False
     stage.until(9000)
@@ -644,13 +649,7 @@ def test_two_initiators_the_refused_one_backs_off_and_all_stay_in():
 @pytest.mark.parametrize("back_off_s", [1.5, 2.5])
 def test_an_initiator_that_was_refused_tries_again_after_its_back_off(back_off_s):
     stage = Stage(settings=(("back_off_s", back_off_s),))
-    stage.group("a", "b", "c")
-    a, b, c = stage.nodes
-    stage.refuse = lambda source, node, frame: (source is b and node is a) or (source is c and isinstance(frame, Ok))
-    b.doubt(a.id)
-    stage.until(1010)
-    a.doubt(b.id)
-    stage.until(1020)
+    a, b, _ = two_initiators(stage)
     b.crash()  # its attempt ends with it
     again = Edge("initiator", "BACKING_OFF", "DEADLINE")
     stage.until(1000 + round(1000 * back_off_s))

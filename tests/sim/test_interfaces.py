@@ -21,7 +21,7 @@ class Fails(World):
     def __init__(self, kind: str, lasts_ns: int, at_ns: int = SECOND, **more: Any) -> None:
         super().__init__(Options(seed=1, members=3, duration_ns=3 * SECOND, rate=50, interfaces=1, **more))
         self.kind, self.lasts_ns, self.at_ns = kind, lasts_ns, at_ns
-        self.faults.break_interface = lambda *_: None  # type: ignore[method-assign]
+        self.faults.break_interface = lambda *_: None
 
     def plan(self) -> None:
         super().plan()

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 from chaos.member import watch
 from chaos.runner import RECENT_S, Failed, Process, Run, Stalled, completed, judge, place_for
 from chaos.scenarios import DIRECTED, NEWER, ORDERS, Scenario, Step, draw
+from chaos.soak import grown_in
 
 from seqcast.cli.fault import plant
 from seqcast.perf.paths import why_no_namespaces
@@ -46,6 +47,17 @@ def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
         run = completed(scenario, directory)
         print(run.summary())
         assert not judge(spark, run.journals)
+
+
+@pytest.mark.parametrize(
+    ("kind", "later", "grows"), [("memory", 60 << 20, True), ("fds", 12, False), ("fds", 14, True)]
+)
+def test_a_process_that_grows_in_a_soak_is_found(kind, later, grows):
+    flat = {"memory": 40 << 20, "fds": 10, "slabs": 100, "threads": 9}
+    used = [{**flat, "age_s": float(age), **({kind: later} if age >= 80 else {})} for age in range(121)]
+    told = grown_in(SimpleNamespace(name="a", used=used), 120.0)
+    assert [text.split(":")[1].split()[0] for text in told] == ([kind] if grows else [])
+    assert not grown_in(SimpleNamespace(name="a", used=used[:50]), 120.0), "it did not live for long"
 
 
 @pytest.mark.long

@@ -190,7 +190,7 @@ def test_what_a_caller_does_wrong_is_told(tmp_path: Path) -> None:
     with pytest.raises(seqcast.UsageError, match="60000"):
         crowd.send(bytes(60_001))
     with pytest.raises(seqcast.UsageError, match="bytes"):
-        crowd.send("text")  # type: ignore[arg-type]
+        crowd.send("text")
     with pytest.raises(seqcast.SendTimeout, match="send_bytes_per_s"):
         for _ in range(10):
             crowd.send(bytes(60_000), timeout=0.01)

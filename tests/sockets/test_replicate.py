@@ -143,15 +143,15 @@ def test_wrong_uses_are_refused() -> None:
         with pytest.raises(seqcast.ConfigError, match="a replica needs"):
             replicate(name, "a", **settings)
     with pytest.raises(seqcast.UsageError, match="must have the functions"):
-        seqcast.replicate(name, object())  # type: ignore[type-var]
+        seqcast.replicate(name, object())
     with pytest.raises(seqcast.ConfigError, match="interface"):
         seqcast.replicate(name, Counting(), interface="none-such")
     with replicate(name, "a") as kv:
         for wrong in ("1", None):
             with pytest.raises(seqcast.UsageError, match="is bytes"):
-                kv.call(wrong)  # type: ignore[arg-type]
+                kv.call(wrong)
         with pytest.raises(seqcast.UsageError, match="guarantee"):
-            kv.read(lambda machine: machine.total, guarantee="fresh")  # type: ignore[arg-type]
+            kv.read(lambda machine: machine.total, guarantee="fresh")
         with pytest.raises(seqcast.NameTaken), replicate(name, "a", name_taken_s=1.0):
             pass
     with pytest.raises(seqcast.NotReady, match="closed"):

@@ -136,7 +136,7 @@ def test_changes_are_told_in_order_and_after_a_restore_the_differences() -> None
 def test_wrong_keys_and_times_are_refused() -> None:
     for wrong in (1, None, b"a"):
         with pytest.raises(UsageError, match="a key is text"):
-            a_dict()[wrong] = 1  # type: ignore[index]
+            a_dict()[wrong] = 1
     for ttl_s in (0, -1.0, float("nan")):
         with pytest.raises(UsageError, match="ttl_s"):
             a_dict().set("a", 1, ttl_s=ttl_s)
@@ -147,10 +147,10 @@ def test_codecs() -> None:
     assert json_bytes.dumps({"b": 1, "a": [None]}) == b'{"a":[null],"b":1}'
     for refused in ("pickle", pickle):
         with pytest.raises(ConfigError, match="run code in every member"):
-            codec_of(refused)  # type: ignore[arg-type]
+            codec_of(refused)
     for wrong in ("yaml", json.dumps):
         with pytest.raises(ConfigError, match="must be 'json'"):
-            codec_of(wrong)  # type: ignore[arg-type]
+            codec_of(wrong)
     try:
         assert codec_of("msgpack").loads(codec_of("msgpack").dumps([b"x", 1])) == [b"x", 1]
     except ConfigError as error:
@@ -192,15 +192,15 @@ def test_parts_are_called_by_their_index_and_keep_their_states_apart() -> None:
 
     one, two = parts(), parts()
     direct = Direct(one)
-    one.machines[0]["a"] = 1  # type: ignore[index]
+    one.machines[0]["a"] = 1
     one.entered([1])
     one.heard(SECOND)
-    one.machines[0].set("b", 1, ttl_s=1.0)  # type: ignore[attr-defined]
+    one.machines[0].set("b", 1, ttl_s=1.0)
     assert direct.call(b"\x015", timeout=1) == b"5" and one.due() == 2 * SECOND
     Direct(two)
     moved(one, two)
-    assert two.machines[0].copy() == {"a": 1, "b": 1}  # type: ignore[attr-defined]
-    assert two.machines[1].total == 5 and two.machines[2]._present == {1}  # type: ignore[attr-defined]
+    assert two.machines[0].copy() == {"a": 1, "b": 1}
+    assert two.machines[1].total == 5 and two.machines[2]._present == {1}
     for wrong in (b"", b"\x03"):
         with pytest.raises(UsageError, match="does not have"):
             one.apply(wrong)

@@ -41,7 +41,7 @@ def test_an_engine_has_nothing_to_do_before_its_deadline(order: str, settings: d
     that another one should hear."""
     rng, mechanism = random.Random(order), orders.by_name(order)
     sequencer = 0 if mechanism.total else -1
-    net = Early(3, sequencer=sequencer, mechanism=mechanism.number, window=35_000, **settings)  # type: ignore[arg-type]
+    net = Early(3, sequencer=sequencer, mechanism=mechanism.number, window=35_000, **settings)
     net.drop = lambda src, dst, lane, datagram: rng.random() < 0.1
     net.engines[0].stand(b"standing", 70 * MS, 20, net.now)
     net.engines[1].state_want(net.ids[2])
@@ -65,7 +65,7 @@ def test_an_engine_has_nothing_to_do_before_its_deadline(order: str, settings: d
 
 
 def group(order: str, n: int = 3, **settings: object) -> Net:
-    net = Net(n, sequencer=0, mechanism=orders.by_name(order).number, **settings)  # type: ignore[arg-type]
+    net = Net(n, sequencer=0, mechanism=orders.by_name(order).number, **settings)
     net.run(5)
     return net
 

@@ -335,7 +335,7 @@ def test_a_message_is_a_frozen_value() -> None:
         case Message(payload, sender, global_seqno=number):
             assert (payload, sender, number) == (b"x", member, 11)
     with pytest.raises(AttributeError):
-        message.payload = b"y"  # type: ignore[misc]
+        message.payload = b"y"
 
 
 def test_what_is_left_in_an_open_packet_counts_as_unsent() -> None:

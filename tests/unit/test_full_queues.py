@@ -18,7 +18,7 @@ class Full(Net):
     def __init__(self, order: str, **settings: object) -> None:
         mechanism = orders.by_name(order)
         self.sequencer = 0 if mechanism.total else -1
-        super().__init__(3, sequencer=self.sequencer, mechanism=mechanism.number, window=WINDOW, **settings)  # type: ignore[arg-type]
+        super().__init__(3, sequencer=self.sequencer, mechanism=mechanism.number, window=WINDOW, **settings)
         self.run(5)
         self.sent: dict[tuple[int, int | None], list[bytes]] = {}
 

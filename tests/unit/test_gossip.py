@@ -233,7 +233,7 @@ def test_a_late_join_handler_answers_with_its_catalog_and_the_joiner_asks_for_wh
     """PB-04: after hello, once per interval, a bounded number of packets, until nothing lacks."""
     settings = GossipSettings(votes=False, history_max=4, pull_ns=100 * MS, catalogs_ns=50 * MS, ask_again_ns=1 * MS)
     handler, window = member(3, settings, me=2), Held()
-    handler._window.stored = {9: 10}  # type: ignore[attr-defined]
+    handler._window.stored = {9: 10}
     joiner = Gossiper(1, Everyone(1, range(1, 4)), settings, window, 0, Dice(1), history=True)
     (hello,) = sent(joiner.tick(0), Hello)
     assert hello == Send((), Hello(True))

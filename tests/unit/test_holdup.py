@@ -8,7 +8,6 @@ from typing import Any, Literal
 import pytest
 from helpers.engines import HEARTBEAT_MS, MS, Net
 
-from seqcast._native.engine import SENT
 from seqcast.core.holdups import Holdups
 from seqcast.core.log import LogLines
 from seqcast.core.vocabulary import SendersHeld
@@ -28,11 +27,7 @@ class Stream:
         """``every_ms``: by member: its application takes one batch of 8 KB each time; others take all at once."""
         net = self.net
         for _ in range(ms // 2):
-            for ns in (2 * MS - 1000, 1000):  # a sender uses credit before the next heartbeat
-                for sender in senders:
-                    while net.engines[sender].send(bytes(1000)) == SENT:
-                        pass
-                net.step(ns, take=False)
+            net.send_all(senders, 2 * MS)
             for i, engine in enumerate(net.engines):
                 if i not in every_ms:
                     net.take(i)

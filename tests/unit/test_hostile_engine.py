@@ -427,7 +427,7 @@ def test_a_request_is_not_answered_while_too_many_answers_are_open():
 def test_a_member_gives_back_its_places_though_its_window_is_full(ring_packets, least):
     """Its receivers take nothing. They would wait for its places besides, and exclude it."""
     net = Net(3, sequencer=0, mechanism=by_name("grant").number, suspect_ns_max=800 * MS, ring_packets=ring_packets)
-    net.take = lambda i: None  # type: ignore[method-assign]
+    net.take = lambda i: None
     sent = 0
     for _ in range(40):
         while net.engines[1].send(bytes(1000)) == SENT:

@@ -27,7 +27,7 @@ ORDERS = ["records", "sequencer", "grant", "total-1999", "causal", "fifo"]
 
 def group(order: str, n: int = 3, **settings: object) -> Net:
     mechanism = orders.by_name(order)
-    return Net(n, sequencer=0 if mechanism.total else -1, mechanism=mechanism.number, **settings)  # type: ignore[arg-type]
+    return Net(n, sequencer=0 if mechanism.total else -1, mechanism=mechanism.number, **settings)
 
 
 # ---- settings

@@ -296,7 +296,7 @@ class Offering:
 def test_a_policy_that_was_slow_is_asked_about_the_newest_batch_only(ends: bool, asked: list[bytes]) -> None:
     """The engine gives up a batch before it offers the next one; a policy that fell behind must not stay behind."""
     policy, engine, newest = Slow(), Offering(), threading.Event()
-    ordering = Ordering("a", policy, engine, lambda: newest.set() if len(engine.decided) == 2 else None)  # type: ignore[arg-type]
+    ordering = Ordering("a", policy, engine, lambda: newest.set() if len(engine.decided) == 2 else None)
     ordering.thread.start()
     ordering.look(in_view(MEMBERS))
     assert policy.begun.wait(60)
@@ -324,7 +324,7 @@ def test_a_policy_that_raises_is_asked_about_the_next_batch(error: type[BaseExce
 
     policy, engine, decided = Raising(), Offering(), threading.Semaphore(0)
     policy.go_on.set()
-    ordering = Ordering("a", policy, engine, decided.release)  # type: ignore[arg-type]
+    ordering = Ordering("a", policy, engine, decided.release)
     ordering.thread.start()
     for _ in range(2):
         ordering.look(in_view(MEMBERS))

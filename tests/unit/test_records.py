@@ -64,7 +64,7 @@ def test_each_payload_crosses_the_network_once_and_what_one_poll_brought_has_one
 def test_messages_are_numbered_in_the_order_in_which_they_are_delivered_everywhere() -> None:
     net = group(3)
     got: list[list[tuple[int, int, bytes]]] = [[], [], []]
-    net.take = lambda i: None  # type: ignore[method-assign]
+    net.take = lambda i: None
     for k in range(30):
         net.engines[k % 3].send(b"%d" % k)
         net.step(1000)
@@ -127,7 +127,7 @@ def test_records_are_consumed_only_with_the_sequencers_packets_before_them() -> 
     """An application that takes nothing stalls the sequencer, however many records follow what it has not taken."""
     net = group(2, window=20_000)
     net.run(5)
-    net.take = lambda i: i == 0 and Net.take(net, 0)  # type: ignore[method-assign, assignment, func-returns-value]
+    net.take = lambda i: i == 0 and Net.take(net, 0)
     sent = 0
     for _ in range(200):
         sent += net.engines[0].send(bytes(1000)) == SENT

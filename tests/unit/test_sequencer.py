@@ -51,7 +51,7 @@ class Watched(Net):
     """A network that keeps what it carried, and drops what ``lose`` says."""
 
     def __init__(self, n: int, **settings: object) -> None:
-        super().__init__(n, sequencer=0, **settings)  # type: ignore[arg-type]
+        super().__init__(n, sequencer=0, **settings)
         self.carried: list[Packet] = []
         self.lose = lambda packet: False
         self.drop = self._judge

@@ -31,7 +31,7 @@ class Room(Net):
 
     def __init__(self, n: int, seed: int, **settings: object) -> None:
         window = ROOM - (n - 2) * SHARE
-        super().__init__(n, window=window, share=SHARE, room=ROOM, packet=PACKET, **settings)  # type: ignore[arg-type]
+        super().__init__(n, window=window, share=SHARE, room=ROOM, packet=PACKET, **settings)
         self.rng = random.Random(seed)
         self.sizes: list[dict[int, int]] = [{} for _ in range(n)]
         self.taken: list[Counter[int]] = [Counter() for _ in range(n)]
