@@ -51,6 +51,14 @@ class Finding(NamedTuple):
     fact: str
     remedy: str
 
+    def line(self) -> str:
+        """The finding in a line, for people."""
+        return f"{self.code.number}  {self.fact}. {self.remedy}"
+
+    def sketch(self) -> dict[str, str]:
+        """The same as an object of JSON."""
+        return {"code": self.code.number, "fact": self.fact, "remedy": self.remedy}
+
 
 def finding(code: Code, fact: str, remedy: str = "") -> Finding:
     """A finding whose remedy is the code's by default."""

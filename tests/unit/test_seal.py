@@ -15,10 +15,9 @@ from project import ROOT
 from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, SENT, crc32c
 from seqcast.config import keys
 from seqcast.sim.seal import SECRETS, Sealings, simulated_seal
-from seqcast.sim.wire import CONTROL, MESSAGES, header, kind
+from seqcast.sim.wire import CONTROL, HEARTBEAT, MESSAGES, header, kind
 
 TAG = 7
-HEARTBEAT = 7
 MESSAGE = b"nobody on the wire may read this"
 
 

@@ -11,10 +11,7 @@ from seqcast.board.judge import way
 from seqcast.board.read import Board, BoardError
 
 COUNTED = ("messages_sent", "messages_delivered", "packets_retransmitted")
-NO_BOARD = "-"
-"""What a member without a board answers."""
 REASON_MAX = 200
-MOST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +110,6 @@ def _text(value: Mapping[str, Any], name: str) -> str:
 
 def _number(value: Mapping[Any, Any], name: object) -> int:
     found = value.get(name)
-    if type(found) is not int or not 0 <= found < 2 * MOST:
+    if type(found) is not int or not 0 <= found < 1 << 64:
         raise BoardError(f"the answer has no number {name}")
     return found

@@ -30,7 +30,7 @@ def table(board: Board, found: Sequence[Board], before: Mapping[Path, Board], wr
     cells = [headings(board), *rows(board, found, before)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = [summary(board), *("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)]
-    return lines + [f"{each.code.number}  {each.fact}. {each.remedy}" for each in wrong]
+    return lines + [each.line() for each in wrong]
 
 
 def rows(board: Board, found: Sequence[Board], before: Mapping[Path, Board]) -> list[list[str]]:
@@ -150,6 +150,6 @@ def sketch(
         "gauges": board.gauges,
         "counters": board.counters,
         "members": members,
-        "findings": [{"code": each.code.number, "fact": each.fact, "remedy": each.remedy} for each in wrong],
+        "findings": [each.sketch() for each in wrong],
         "events": [{"at": each.at, "member": each.member, "text": each.text} for each in board.events],
     }

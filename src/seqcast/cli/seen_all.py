@@ -12,9 +12,10 @@ import seqcast.codes as codes
 from seqcast.board.judge import way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError
-from seqcast.board.told import NO_BOARD, Told, heard, said
+from seqcast.board.told import Told, heard, said
 from seqcast.cli.seen import MATRIX_MAX, RATES, short, summary
 from seqcast.codes import Finding, finding
+from seqcast.core.frames.asking import NO_BOARD
 
 WAIT_S = 5.0
 ANSWER_MAX = 16 << 20
@@ -110,7 +111,7 @@ def table(board: Board, seen: Mapping[int, Seen], before: Mapping[int, Seen], wr
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     lines = [f"{summary(board)}, all asked"]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-    return lines + [f"{each.code.number}  {each.fact}. {each.remedy}" for each in wrong]
+    return lines + [each.line() for each in wrong]
 
 
 def _row(
@@ -164,5 +165,5 @@ def sketch(board: Board, seen: Mapping[int, Seen], wrong: Sequence[Finding]) -> 
         "view": board.about["view"]["counter"],
         "asked": board.name,
         "members": members,
-        "findings": [{"code": each.code.number, "fact": each.fact, "remedy": each.remedy} for each in wrong],
+        "findings": [each.sketch() for each in wrong],
     }

@@ -9,6 +9,8 @@ from seqcast.core.frames.codec import text
 from seqcast.core.frames.fields import Count, Id
 
 SEES_BYTES_MAX = 50_000
+NO_BOARD = "-"
+"""In place of the board of a member that has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """The answer, sent to the asker's address in the VIEW: my board; "-": I have none."""
+    """The answer, sent to the asker's address in the VIEW: my board, or `NO_BOARD`."""
 
     view: Id
     request: Count

@@ -7,12 +7,11 @@ learns anything, and an answer goes to nobody that did not ask. Nothing is repea
 from __future__ import annotations
 
 from seqcast.core.context import Context
-from seqcast.core.frames.asking import SEES_BYTES_MAX, Ask, Told
+from seqcast.core.frames.asking import NO_BOARD, SEES_BYTES_MAX, Ask, Told
 from seqcast.core.vocabulary import MemberTold
 
 ANSWER_NS = 200_000_000
 """Between two answers to one member."""
-NO_BOARD = "-"
 
 
 class Asking:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-HEARTBEAT, CONTROL = 7, 8
+from seqcast.sim.wire import CONTROL, HEARTBEAT, NAK
+
 AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
 """Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, who has taken what, each with its
 answer. All others are for messages on their way."""
-NAK = 5
 OTHERS_MAX = 4
 """Of them: the end of what was on its way before the rest."""
 HEARTBEATS_MAX = 1.5
