@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     import seqcast.aio as aio
     import seqcast.blocks as blocks
     from seqcast._native.engine import Batch, Message
-    from seqcast.api.crowd import Crowd, CrowdHistory, CrowdLost, CrowdMessage, join_crowd
     from seqcast.api.group import Group, join
     from seqcast.api.receiving import Event
     from seqcast.blocks.replica import Replica, replicate
     from seqcast.config import Config
-    from seqcast.config.crowd import CrowdSettings
+    from seqcast.crowd.handle import Crowd, CrowdHistory, CrowdLost, CrowdMessage, join_crowd
+    from seqcast.crowd.settings import CrowdSettings
     from seqcast.embed import get_include
     from seqcast.errors import (
         ConfigError,
@@ -119,8 +119,8 @@ _NAMES = {
     "seqcast._native.engine": "Batch Message",
     "seqcast.blocks.replica": "Replica replicate",
     "seqcast.config": "Config",
-    "seqcast.config.crowd": "CrowdSettings",
-    "seqcast.api.crowd": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
+    "seqcast.crowd.settings": "CrowdSettings",
+    "seqcast.crowd.handle": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.embed": "get_include",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError MachineError NameTaken "
     "NotInView NotMember NotReady RemoteProtocolError SendTimeout SendWouldBlock SeqcastError SuspendTimeout "

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Buffer
 
-    from seqcast.api.crowd_aio import JoiningCrowd
-    from seqcast.config.crowd import CrowdSettings
     from seqcast.config.keywords import Order, Settings
+    from seqcast.crowd.aio import JoiningCrowd
+    from seqcast.crowd.settings import CrowdSettings
     from seqcast.events import Excluded
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def join(
 def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes: Any) -> JoiningCrowd:
     """Joins a crowd. Await it, or use it in ``async with``, which leaves the crowd. Arguments and errors are those of
     ``seqcast.join_crowd``."""
-    from seqcast.api.crowd_aio import JoiningCrowd  # here: groups need none of it
+    from seqcast.crowd.aio import JoiningCrowd  # here: groups need none of it
 
     return JoiningCrowd(cluster, settings, changes)
 

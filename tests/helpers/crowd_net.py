@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 from typing import Any
 
 from seqcast.core.gossip import GossipSettings
-from seqcast.core.gossip.datagrams import make_id
-from seqcast.core.gossip.member import CrowdMember, Event, HistoryEnd
-from seqcast.core.gossip.streams import Delivered, Missed, StreamSettings
+from seqcast.crowd.datagrams import make_id
+from seqcast.crowd.member import CrowdMember, Event, HistoryEnd
+from seqcast.crowd.streams import Delivered, Missed, StreamSettings
 
 MS, SECOND = 1_000_000, 1_000_000_000
 GOSSIP = GossipSettings(

@@ -39,9 +39,9 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
-from seqcast.core.machines.state_merge import GiveState
-from seqcast.core.machines.transfer import BeginState, StateChunk, TransferEffect
 from seqcast.core.rules.cut import next_view
+from seqcast.core.state.merging import GiveState
+from seqcast.core.state.transfer import BeginState, StateChunk, TransferEffect
 from seqcast.core.wiring import Machines
 from seqcast.sim import Options, World, families
 from seqcast.sim.options import MS, SECOND

@@ -19,8 +19,8 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon
 from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
 from seqcast.core.frames.view import NewView
-from seqcast.core.machines.state import StateTakerEvent, StateTakerState
-from seqcast.core.rules.providers import STATE_MERGES
+from seqcast.core.state.providers import STATE_MERGES
+from seqcast.core.state.taker import StateTakerEvent, StateTakerState
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     CloseGroup,

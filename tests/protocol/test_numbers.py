@@ -15,10 +15,10 @@ from seqcast.core.machines.beacons import Heard
 from seqcast.core.machines.merge import MergerEvent
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.machines.ring import Ring
-from seqcast.core.machines.state_merge import StateMerge
-from seqcast.core.machines.transfer import Transfer
-from seqcast.core.rules.chunks import Outgoing
 from seqcast.core.rules.ring import RingView
+from seqcast.core.state.chunks import Outgoing
+from seqcast.core.state.merging import StateMerge
+from seqcast.core.state.transfer import Transfer
 from seqcast.core.vocabulary import PauseHeld, PauseOver, StatePlan, TakeState
 from seqcast.sim.rings import SETTINGS, place
 

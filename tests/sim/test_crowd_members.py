@@ -9,9 +9,9 @@ import pytest
 from crowd_net import GOSSIP, TAG, CrowdNet, MemoryStore
 
 from seqcast.core.gossip import Gossip, Request, Shuffle, Span
-from seqcast.core.gossip.datagrams import Packet, dump
 from seqcast.core.gossip.size import MEMBERS_MAX, NUMBERS
-from seqcast.core.gossip.streams import StreamSettings
+from seqcast.crowd.datagrams import Packet, dump
+from seqcast.crowd.streams import StreamSettings
 
 
 def talk(net: CrowdNet, senders: list[int], n: int, gap_s: float = 0.01, first: int = 0) -> list[bytes]:
@@ -46,7 +46,7 @@ def test_members_find_each_other_and_deliver_everything_in_order(loss: float) ->
 
 def test_without_requests_lost_packets_are_told_as_missed_or_never_known() -> None:
     """Shows that the previous test can fail."""
-    with mock.patch("seqcast.core.gossip.member.CrowdMember._answer", lambda *_: None):
+    with mock.patch("seqcast.crowd.member.CrowdMember._answer", lambda *_: None):
         net = crowd(6, 0.2)
         sent = talk(net, [1], 200)
         net.run(15.0)
@@ -72,7 +72,7 @@ def test_what_nobody_keeps_any_more_is_told() -> None:
 
 def test_a_member_that_was_cut_off_for_long_keeps_up_again() -> None:
     """It gives up at once what it has no room to wait for, and not more slowly than the sender sends."""
-    with mock.patch("seqcast.core.gossip.streams.AHEAD_MAX", 300):
+    with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net = crowd(4, 0.0)
         talk(net, [1], 20)
         net.cut = lambda sender, to: 4 in (sender, to)
@@ -176,7 +176,7 @@ def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 def test_what_is_sent_while_a_joiner_catches_up_comes_too(loss: float) -> None:
     """The joiner has no room for it when it comes, and only the handler still keeps it when the joiner gets there."""
-    with mock.patch("seqcast.core.gossip.streams.AHEAD_MAX", 300):
+    with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net, gossip = CrowdNet(3, loss), replace(GOSSIP, lag=400)
         net.join(9, gossip, store=MemoryStore())
         for number in (1, 2):

@@ -6,7 +6,7 @@ import pytest
 from sim_stage import Stage
 
 from seqcast.core.frames.view import NONE, WHOLE
-from seqcast.core.rules import providers
+from seqcast.core.state import providers
 from seqcast.sim import Options, simulate
 from seqcast.types import MergeView
 

@@ -16,7 +16,7 @@ from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until, why_
 
 import seqcast
 from seqcast import CrowdHistory, CrowdLost, CrowdMessage
-from seqcast.core.gossip.datagrams import Packet, address_of, dump
+from seqcast.crowd.datagrams import Packet, address_of, dump
 from seqcast.net.runner import group_tag
 
 

@@ -6,7 +6,7 @@ from project import ROOT
 
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 PACKAGES = ("api", "blocks", "board", "core", "net", "sim", "config", "cli", "doctor", "journal", "spark", "perf")
-PACKAGES += ("_native",)
+PACKAGES += ("_native", "crowd")
 
 
 def test_files_that_the_page_names_exist():

@@ -116,7 +116,7 @@ def test_a_stall_that_has_just_begun_is_no_trouble():
 
 WRITES = {"warning", "error", "exception", "warn", "Warn"}
 PASSED_ON = {
-    "net/crowd.py": "what the core or the watch of the interface warns of",
+    "crowd/runner.py": "what the core or the watch of the interface warns of",
     "net/interface.py": "what the core warns of",
     "net/runner.py": "what the core warns of",
     "core/holdups.py": "its own lines, which have codes",

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqcast._native.engine import crc32c
-from seqcast.core.gossip.datagrams import Packet, address_of, dump, load, make_id
 from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
+from seqcast.crowd.datagrams import Packet, address_of, dump, load, make_id
 from seqcast.errors import RemoteProtocolError
 
 TAG = 77

@@ -11,9 +11,9 @@ from unittest import mock
 import pytest
 from members import script
 
-from seqcast.core.gossip.datagrams import make_id
+from seqcast.crowd.datagrams import make_id
+from seqcast.crowd.store import ROW_BYTES, PacketStore
 from seqcast.errors import ConfigError
-from seqcast.net.crowd_store import ROW_BYTES, PacketStore
 
 ONE, TWO = (make_id(bytes([10, 0, 0, n]), 5000, n) for n in (1, 2))
 
@@ -55,7 +55,7 @@ def test_the_oldest_go_first_when_it_is_full_and_how_far_it_came_is_not_forgotte
 def test_senders_that_are_gone_are_forgotten_at_last(tmp_path: Path) -> None:
     """Anyone can send under ever new ids: without a bound the file and the memory would grow with them."""
     store = opened(tmp_path / "a", 1 << 16)
-    with mock.patch("seqcast.net.crowd_store.ENDS_MAX", 20):
+    with mock.patch("seqcast.crowd.store.ENDS_MAX", 20):
         for n in range(1, 201):
             store.put(make_id(bytes([10, 0, 0, n]), 5000, n), 1, bytes(20_000))
             store.flush()
@@ -159,7 +159,7 @@ def test_what_was_flushed_survives_a_kill(tmp_path: Path) -> None:
     child = script(
         """
 import sys
-from seqcast.net.crowd_store import PacketStore
+from seqcast.crowd.store import PacketStore
 store = PacketStore(sys.argv[1], "crowd", 1 << 30)
 for seqno in range(1, 10**9):
     store.put(int(sys.argv[2]), seqno, b"%d" % seqno * 50)

@@ -6,7 +6,7 @@ from itertools import permutations
 from types import SimpleNamespace
 from typing import Any
 
-from seqcast.net.crowd import CrowdRunner
+from seqcast.crowd.runner import CrowdRunner
 
 
 def test_multicasts_are_read_before_the_unicasts_that_bring_gossips() -> None:

@@ -3,7 +3,7 @@
 from seqcast import codes
 from seqcast.core.context import Context
 from seqcast.core.machines.interface import OFFER, PATIENCE, Interface
-from seqcast.core.rules.secrets import Secrets
+from seqcast.core.secrets import Secrets
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
 

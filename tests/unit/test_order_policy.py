@@ -15,7 +15,7 @@ from engines import Net, change_view, of_sender
 
 from seqcast._native.engine import SENT
 from seqcast.core import orders
-from seqcast.core.rules.ordering import Batch
+from seqcast.core.orders.policy import Batch
 from seqcast.net.ordering import Ordering
 from seqcast.types import Member, OrderPolicy, View, WaitingPacket
 

@@ -12,7 +12,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import NONE, PART, WHOLE, NewView, Provision, Subgroup
 from seqcast.core.log import LogLines
 from seqcast.core.rules.cut import first_view, view_of
-from seqcast.core.rules.providers import STATE_MERGES, merged_plan, plan
+from seqcast.core.state.providers import STATE_MERGES, merged_plan, plan
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import MergeView, ViewId
 

@@ -4,7 +4,6 @@ from enum import Enum, auto
 
 import pytest
 
-from seqcast.core.machines.backlog import Backlog, BacklogState
 from seqcast.core.machines.blocker import Blocker, BlockerState
 from seqcast.core.machines.coordinated import CoordinatedMembership, MembershipState
 from seqcast.core.machines.guard import Line, LineState
@@ -18,10 +17,11 @@ from seqcast.core.machines.pause_member import PauseMember, PauseMemberState
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
 from seqcast.core.machines.pause_request import PauseRequest, PauseRequestState
 from seqcast.core.machines.ring import Ring, RingState
-from seqcast.core.machines.state import StateTaker, StateTakerState
-from seqcast.core.machines.state_merge import StateMerge, StateMergeState
 from seqcast.core.machines.token_ring import TokenRingMembership, TokenRingState
-from seqcast.core.machines.transfer import Transfer, TransferState
+from seqcast.core.state.backlog import Backlog, BacklogState
+from seqcast.core.state.merging import StateMerge, StateMergeState
+from seqcast.core.state.taker import StateTaker, StateTakerState
+from seqcast.core.state.transfer import Transfer, TransferState
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
 
 MACHINES = [

@@ -10,8 +10,9 @@ from engines import Net
 
 from seqcast.config import Config
 from seqcast.core.context import NEVER
-from seqcast.core.machines.backlog import Backlog
-from seqcast.core.machines.state_merge import (
+from seqcast.core.state.backlog import Backlog
+from seqcast.core.state.chunks import Outgoing
+from seqcast.core.state.merging import (
     BreakPromise,
     Gather,
     GiveState,
@@ -20,7 +21,7 @@ from seqcast.core.machines.state_merge import (
     Reconcile,
     StateMerge,
 )
-from seqcast.core.machines.transfer import (
+from seqcast.core.state.transfer import (
     SILENCE_NS,
     BeginState,
     Deliver,
@@ -31,7 +32,6 @@ from seqcast.core.machines.transfer import (
     StateChunk,
     Transfer,
 )
-from seqcast.core.rules.chunks import Outgoing
 from seqcast.core.table import IllegalEvent
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StatePlan, StateRefused, TakeState
 from seqcast.events import Blocked, Lost, Unblocked

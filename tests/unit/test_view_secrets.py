@@ -16,7 +16,7 @@ from seqcast.core import orders
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import NewView
 from seqcast.core.rules.cut import first_view
-from seqcast.core.rules.secrets import Exchange, Secrets
+from seqcast.core.secrets import Exchange, Secrets
 from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
 from seqcast.sim.wire import CONTROL, is_sealed_inside, kind
 from seqcast.types import ViewId

@@ -13,7 +13,7 @@ from seqcast._native.engine import Batch
 from seqcast.api.receiving import Receiving
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
-from seqcast.core.machines.backlog import BATCH_OVERHEAD, Item
+from seqcast.core.state.backlog import BATCH_OVERHEAD, Item
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.types import View

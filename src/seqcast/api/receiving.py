@@ -19,8 +19,8 @@ from seqcast.api.base import GroupBase
 from seqcast.api.sought import Sought
 from seqcast.arguments import nanoseconds
 from seqcast.config import Config
-from seqcast.core.machines.backlog import Item
 from seqcast.core.orders import by_name
+from seqcast.core.state.backlog import Item
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, UsageError
 from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Rejoined, Unblocked

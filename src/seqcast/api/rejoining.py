@@ -16,7 +16,7 @@ from seqcast.abandoned import Call
 from seqcast.api.delivering import Delivering
 from seqcast.api.receiving import end_journal
 from seqcast.config import Config
-from seqcast.core.machines.backlog import Item
+from seqcast.core.state.backlog import Item
 from seqcast.core.vocabulary import Meaning
 from seqcast.errors import NotMember, SeqcastError
 from seqcast.events import Excluded, Lost, Rejoined

@@ -16,7 +16,7 @@ from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.quorum import Allowance, is_quorum
-from seqcast.core.rules.secrets import Exchange, Secrets
+from seqcast.core.secrets import Exchange, Secrets
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
 from seqcast.types import Member, MembershipPolicy, SequencerPolicy, View
@@ -222,10 +222,10 @@ class Context:
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
     cookie_secrets: tuple[bytes, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again
-    lacks: tuple[int, ...] | None = None  # state.py: this member lacks the state, and has passed these over; see ``Ok``
-    plan: StatePlan | None = None  # state.py: of a merge, where our application stops; read by its thread
+    lacks: tuple[int, ...] | None = None  # taker.py: this member lacks the state, and has passed these over; see ``Ok``
+    plan: StatePlan | None = None  # taker.py: of a merge, where our application stops; read by its thread
     answered: int = 0  # participant.py: tag of the view that our last OK closes
-    lost: bool = False  # state.py: nobody can give it: this member is about to leave
+    lost: bool = False  # taker.py: nobody can give it: this member is about to leave
     elder_ns: int = -NEVER  # beacons.py: when a coordinator of another view with a lower id than ours was heard last
     alone: dict[int, None] = field(default_factory=dict)  # endpoint.py: members that hear no multicast of ours; ids
     estranged: dict[int, Estranged] = field(default_factory=dict)  # beacons.py: by id

@@ -28,7 +28,7 @@ from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
-from seqcast.core.rules.secrets import Secrets
+from seqcast.core.secrets import Secrets
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     EVIDENCE,

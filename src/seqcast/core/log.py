@@ -14,7 +14,7 @@ import seqcast.codes as codes
 from seqcast.core.context import Context
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
-from seqcast.core.rules.providers import subgroups_replaced
+from seqcast.core.state.providers import subgroups_replaced
 from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
 from seqcast.types import MergeView, View
 

@@ -7,9 +7,9 @@ from collections.abc import Collection
 from seqcast._native.engine import OLDEST_PACKED, OLDEST_PACKED_BEFORE
 from seqcast.core.context import Context
 from seqcast.core.frames.view import NewView
+from seqcast.core.lineage import Lineage, last_delivered
 from seqcast.core.orders import by_name
 from seqcast.core.rules.cut import apart
-from seqcast.core.rules.lineage import Lineage, last_delivered
 from seqcast.events import Lost
 from seqcast.types import ViewId
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from seqcast.core.context import NEVER, Context
+from seqcast.core.lineage import Lineage
 from seqcast.core.machines.asking import Asking
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.book import Book
@@ -18,10 +19,9 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
-from seqcast.core.machines.state import StateTaker
 from seqcast.core.machines.token_ring import TokenRingMembership
 from seqcast.core.membership import Membership
-from seqcast.core.rules.lineage import Lineage
+from seqcast.core.state.taker import StateTaker
 
 
 class Timed(Protocol):

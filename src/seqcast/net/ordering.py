@@ -9,7 +9,7 @@ from collections.abc import Callable
 import seqcast.codes as codes
 from seqcast._native.driver import now_ns
 from seqcast._native.engine import Engine
-from seqcast.core.rules.ordering import Batch, Questions, next_batch
+from seqcast.core.orders.policy import Batch, Questions, next_batch
 from seqcast.types import OrderPolicy, View
 
 log = logging.getLogger("seqcast")

@@ -99,7 +99,7 @@ class KeyFile:
 
 
 class KeyPair:
-    """``core.rules.secrets.Exchange``: X25519, BLAKE2b, XChaCha20-Poly1305. The secret half is never written down."""
+    """``core.secrets.Exchange``: X25519, BLAKE2b, XChaCha20-Poly1305. The secret half is never written down."""
 
     def __init__(self) -> None:
         self._calls: Any = importlib.import_module("nacl.bindings")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
-from seqcast.core.rules.chunks import CHUNK_BYTES_MAX
+from seqcast.core.state.chunks import CHUNK_BYTES_MAX
 from seqcast.errors import UsageError
 
 

@@ -1,4 +1,4 @@
-"""State transfer: the threads, spools and handler calls that carry out what ``core/machines/transfer.py`` decides.
+"""State transfer: the threads, spools and handler calls that carry out what ``core/state/transfer.py`` decides.
 
 The provider's handler runs on its application's receiving thread, between two messages, and a thread for each joiner
 sends what it wrote. At the joiner, the thread that calls ``join`` reads the state and runs the handler, while another
@@ -21,8 +21,8 @@ from seqcast._native.engine import Batch
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
-from seqcast.core.machines.backlog import Item
-from seqcast.core.machines.transfer import (
+from seqcast.core.state.backlog import Item
+from seqcast.core.state.transfer import (
     BeginState,
     Deliver,
     Giver,

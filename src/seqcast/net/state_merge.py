@@ -1,5 +1,5 @@
 """The application's state at the beginnings of views: its receiving thread runs the handler between two messages, to
-give the state to joiners and to merge it with those of other members. ``core/machines/state_merge.py`` decides."""
+give the state to joiners and to merge it with those of other members. ``core/state/merging.py`` decides."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqcast._native.driver import now_ns
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
 from seqcast.core.context import NEVER
-from seqcast.core.machines.state_merge import (
+from seqcast.core.state.merging import (
     BreakPromise,
     Gather,
     GiveState,
@@ -24,7 +24,7 @@ from seqcast.core.machines.state_merge import (
     StateMerge,
     StateMergeEffect,
 )
-from seqcast.core.rules.providers import STATE_MERGES
+from seqcast.core.state.providers import STATE_MERGES
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateRefused
 from seqcast.net.runner import Runner
 from seqcast.net.spool import Spool

@@ -11,10 +11,10 @@ from seqcast._native.engine import Batch, Engine
 from seqcast.config.derive import nanoseconds
 from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.machines.backlog import Item
 from seqcast.core.machines.pause_request import PauseRequest
-from seqcast.core.machines.state_merge import StateMerge
-from seqcast.core.machines.transfer import Transfer
+from seqcast.core.state.backlog import Item
+from seqcast.core.state.merging import StateMerge
+from seqcast.core.state.transfer import Transfer
 from seqcast.core.vocabulary import (
     CallbackReturned,
     CallBlock,

@@ -15,10 +15,10 @@ from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
+from seqcast.core.orders.policy import Questions, next_batch
 from seqcast.core.port import reports, transmit
-from seqcast.core.rules.ordering import Questions, next_batch
-from seqcast.core.rules.providers import STATE_MERGES
-from seqcast.core.rules.secrets import about
+from seqcast.core.secrets import about
+from seqcast.core.state.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
     AskMembers,
     Effect,

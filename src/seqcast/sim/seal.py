@@ -113,7 +113,7 @@ def simulated_seal(rng: random.Random, *marks: int, owner: int = 0, sealings: Se
 
 
 class SimulatedExchange:
-    """A key pair (``core.rules.secrets.Exchange``) whose secret half is drawn from ``rng``: as Diffie and Hellman do
+    """A key pair (``core.secrets.Exchange``) whose secret half is drawn from ``rng``: as Diffie and Hellman do
     it, with numbers modulo a prime."""
 
     def __init__(self, rng: random.Random) -> None:

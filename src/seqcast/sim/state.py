@@ -8,8 +8,8 @@ from typing import Protocol
 from seqcast._native.engine import AGAIN, SENT, Engine
 from seqcast.config.derive import nanoseconds
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.machines.backlog import Item
-from seqcast.core.machines.state_merge import (
+from seqcast.core.state.backlog import Item
+from seqcast.core.state.merging import (
     BreakPromise,
     Gather,
     GiveState,
@@ -21,7 +21,7 @@ from seqcast.core.machines.state_merge import (
     StateMerge,
     StateMergeEffect,
 )
-from seqcast.core.machines.transfer import (
+from seqcast.core.state.transfer import (
     BeginState,
     Deliver,
     Giver,

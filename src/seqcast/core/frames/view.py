@@ -95,7 +95,7 @@ class NewView:
         share: of ``window``, what each group stream always has.
         room: charged bytes of all group streams together, at each receiver.
         packet_bytes: size of a full packet.
-        labels: by rank of the new view, which state each member has; see ``core/rules/providers.py``.
+        labels: by rank of the new view, which state each member has; see ``core/state/providers.py``.
         merged_into: by rank, the label of the state that the member's own was merged into; 0: of none. Empty: all 0.
         providers: for the members that lack the group's state.
         merger: rank of the member that merges the states of a merged view's parts; -1: there is nothing to merge.
@@ -107,7 +107,7 @@ class NewView:
             view of it; 0: it is.
         history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
         maker_key: with a key: public half of the key pair of the member that made the view (``view_id``'s initiator).
-        wraps: with a key, by rank: the secret of the new view; see ``core/rules/secrets.py``.
+        wraps: with a key, by rank: the secret of the new view; see ``core/secrets.py``.
         proof: with a key, of a VIEW that closes a view: that its sender was in that.
     """
 

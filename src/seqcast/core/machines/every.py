@@ -1,6 +1,5 @@
 """Every machine of the core, in the order of docs/state-tables.md."""
 
-from seqcast.core.machines.backlog import Backlog
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.guard import Line
@@ -14,10 +13,11 @@ from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.machines.ring import Ring
-from seqcast.core.machines.state import StateTaker
-from seqcast.core.machines.state_merge import StateMerge
 from seqcast.core.machines.token_ring import TokenRingMembership
-from seqcast.core.machines.transfer import Transfer
+from seqcast.core.state.backlog import Backlog
+from seqcast.core.state.merging import StateMerge
+from seqcast.core.state.taker import StateTaker
+from seqcast.core.state.transfer import Transfer
 from seqcast.core.table import Machine
 
 MACHINES: tuple[type[Machine], ...] = (

@@ -17,12 +17,12 @@ from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.fields import Attempt, MemberInfo
 from seqcast.core.frames.view import Installed, NewView, Subgroup
+from seqcast.core.lineage import Lineage
 from seqcast.core.machines.participant import NO_PROMISE, Participant
 from seqcast.core.membership import Membership
 from seqcast.core.rules.arrange import arranged, chosen
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
 from seqcast.core.rules.history import history_of
-from seqcast.core.rules.lineage import Lineage
 from seqcast.core.rules.quorum import to_repeat
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.errors import RemoteProtocolError

@@ -28,12 +28,12 @@ from seqcast.core.frames.merging import (
     MergeTaken,
 )
 from seqcast.core.frames.view import SUBGROUPS_MAX, NewView
+from seqcast.core.lineage import Lineage
 from seqcast.core.machines.beacons import HEARD_MAX, Beacons, Others
 from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import UNICAST_PORTS
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
 from seqcast.core.rules.hosts import host_of
-from seqcast.core.rules.lineage import Lineage
 from seqcast.core.rules.merged import check_part, checked, continues, merged_view, why_apart
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import Warn

@@ -11,7 +11,7 @@ from seqcast.core.frames.fields import Attempt, MemberInfo
 from seqcast.core.frames.view import NONE, WHOLE, NewView, Subgroup
 from seqcast.core.orders import Order, by_name, by_number
 from seqcast.core.orders.order import NOBODY, Choose, first
-from seqcast.core.rules.providers import Plan, plan, subgroup_kept
+from seqcast.core.state.providers import Plan, plan, subgroup_kept
 from seqcast.types import MEMBERS_MAX, MergeView, View, ViewId
 
 SMALLER_PACKETS = (32_368, 15_984)

@@ -10,7 +10,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import SHORTFALLS_MAX, NewView, Shortfall, Subgroup
 from seqcast.core.orders.order import Choose, first
 from seqcast.core.rules.cut import Arrange, as_they_are, first_view, order_of, with_plan
-from seqcast.core.rules.providers import merged_plan
+from seqcast.core.state.providers import merged_plan
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 

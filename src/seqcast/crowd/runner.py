@@ -17,16 +17,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import seqcast.codes as codes
-from seqcast.config.crowd import HANDLER_LAG, CrowdSettings
 from seqcast.config.derive import nanoseconds
 from seqcast.core.gossip import GossipSettings
-from seqcast.core.gossip.datagrams import DATAGRAM_MAX, address_of, make_id
 from seqcast.core.gossip.inbox import Budget
-from seqcast.core.gossip.member import CrowdMember, Event
-from seqcast.core.gossip.streams import Delivered, StreamSettings
 from seqcast.core.machines.interface import LOOK_NS
+from seqcast.crowd.datagrams import DATAGRAM_MAX, address_of, make_id
+from seqcast.crowd.member import CrowdMember, Event
+from seqcast.crowd.settings import HANDLER_LAG, CrowdSettings
+from seqcast.crowd.store import PacketStore
+from seqcast.crowd.streams import Delivered, StreamSettings
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
-from seqcast.net.crowd_store import PacketStore
 from seqcast.net.errors import empty_bridge, no_unicast_port
 from seqcast.net.forks import forked, in_child
 from seqcast.net.interface import Watch, ipv4_of

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import seqcast.codes as codes
 from seqcast._native.engine import crc32c
-from seqcast.core.gossip.datagrams import ID_BYTES
+from seqcast.crowd.datagrams import ID_BYTES
 from seqcast.errors import ConfigError
 
 log = logging.getLogger("seqcast.gossip")
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS ends (sender BLOB PRIMARY KEY, seqno INTEGER NOT NULL
 
 
 class PacketStore:
-    """What ``core.gossip.streams.Store`` asks for. For one thread.
+    """What ``crowd.streams.Store`` asks for. For one thread.
 
     Args:
         path: of the file, which is created if it does not exist.

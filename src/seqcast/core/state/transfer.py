@@ -1,6 +1,6 @@
 """The transfer of the application's state: one transfer at the joiner, and one at its provider (the cut, step 10).
 
-`state.py` agrees with the group on the provider for each joiner. This machine decides which bytes belong to the
+`taker.py` agrees with the group on the provider for each joiner. This machine decides which bytes belong to the
 transfer, when a provider is given up, how long the application may take to load the state, and when it gets what was
 delivered meanwhile. The runner moves the bytes, calls the application's handler, and carries out the effects.
 """
@@ -14,8 +14,8 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER
-from seqcast.core.machines.backlog import Backlog, Item
-from seqcast.core.rules.chunks import Incoming, Outgoing, Piece
+from seqcast.core.state.backlog import Backlog, Item
+from seqcast.core.state.chunks import Incoming, Outgoing, Piece
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
 from seqcast.errors import RemoteProtocolError

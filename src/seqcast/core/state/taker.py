@@ -21,7 +21,7 @@ from typing import ClassVar
 import seqcast.codes as codes
 from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import WHOLE, NewView, StateWanted
-from seqcast.core.rules.providers import can_merge, labels_of
+from seqcast.core.state.providers import can_merge, labels_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import LeaveGroup, StateHeld, StateLost, StatePlan, TakeState, Warn
 

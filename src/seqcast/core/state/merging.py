@@ -5,7 +5,7 @@ At the beginning of each view the application gives its state to the joiners for
 are merged, it stops at this boundary until it has the merged state; the merger gives that to its joiners. Where they
 cannot be merged, it stops if the state of another part was chosen, until it has taken that over.
 
-``state.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
+``taker.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
 them into its own, and all others take over the result; or all others take over that of one part. This machine decides
 where a receiving application stops, which bytes belong to which state, when a provider is given up, and when the
 application continues. If a later view replaces the plan, the application continues with the state that it has. Messages
@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import ClassVar, Protocol
 
 from seqcast.core.context import NEVER
-from seqcast.core.rules.chunks import Incoming
+from seqcast.core.state.chunks import Incoming
 from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
 from seqcast.errors import RemoteProtocolError

@@ -15,12 +15,12 @@ from seqcast.api.base import Uncopied
 from seqcast.api.counters import CROWD, explained
 from seqcast.arguments import check_name, check_threads, nanoseconds
 from seqcast.config.check import names
-from seqcast.config.crowd import CrowdSettings
-from seqcast.core.gossip.datagrams import PAYLOAD_MAX, address_of
-from seqcast.core.gossip.member import HistoryEnd
-from seqcast.core.gossip.streams import Delivered, Missed
+from seqcast.crowd.datagrams import PAYLOAD_MAX, address_of
+from seqcast.crowd.member import HistoryEnd
+from seqcast.crowd.runner import CrowdRunner
+from seqcast.crowd.settings import CrowdSettings
+from seqcast.crowd.streams import Delivered, Missed
 from seqcast.errors import ConfigError, UsageError
-from seqcast.net.crowd import CrowdRunner
 from seqcast.net.errors import only_loopback
 
 

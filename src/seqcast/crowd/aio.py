@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Generator
 from types import TracebackType
 from typing import Any, Self
 
-import seqcast.api.crowd
+import seqcast.crowd.handle
 from seqcast.api.base import Uncopied
 from seqcast.api.counters import CROWD, explained
-from seqcast.api.crowd import CrowdEvent, address_text, message_of
 from seqcast.api.own_thread import on_own_thread
-from seqcast.config.crowd import CrowdSettings
+from seqcast.crowd.handle import CrowdEvent, address_text, message_of
+from seqcast.crowd.settings import CrowdSettings
 
 
 class JoiningCrowd:
     """A join in progress, to await, or to use in ``async with``, which leaves the crowd."""
 
     def __init__(self, cluster: str, settings: CrowdSettings | None, changes: dict[str, Any]) -> None:
-        self._join = functools.partial(seqcast.api.crowd.join_crowd, cluster, settings=settings, **changes)
+        self._join = functools.partial(seqcast.crowd.handle.join_crowd, cluster, settings=settings, **changes)
         self._crowd: Crowd
 
     def __await__(self) -> Generator[Any, None, Crowd]:
@@ -44,7 +44,7 @@ class JoiningCrowd:
             raise
 
 
-def _leave_at_once(joined: asyncio.Future[seqcast.api.crowd.Crowd]) -> None:
+def _leave_at_once(joined: asyncio.Future[seqcast.crowd.handle.Crowd]) -> None:
     if not joined.cancelled() and joined.exception() is None:
         joined.result().leave(0.0)
 
@@ -58,7 +58,7 @@ class Crowd(Uncopied):
         id: of this member.
     """
 
-    def __init__(self, crowd: seqcast.api.crowd.Crowd) -> None:
+    def __init__(self, crowd: seqcast.crowd.handle.Crowd) -> None:
         self._crowd, self._loop, self._came = crowd, asyncio.get_running_loop(), asyncio.Event()
         self.cluster, self.settings, self.id = crowd.cluster, crowd.settings, crowd.id
         crowd.runner.watch(self._wake)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import NamedTuple
 
-from seqcast.core.gossip.datagrams import Packet, address_of, dump, load
 from seqcast.core.gossip.dice import Dice
 from seqcast.core.gossip.history import Begun, CaughtUp, From
 from seqcast.core.gossip.messages import Gossip, Message
 from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send
 from seqcast.core.gossip.sampling import Sample
 from seqcast.core.gossip.settings import GossipSettings
-from seqcast.core.gossip.streams import Delivered, Missed, Store, Streams, StreamSettings
+from seqcast.crowd.datagrams import Packet, address_of, dump, load
+from seqcast.crowd.streams import Delivered, Missed, Store, Streams, StreamSettings
 from seqcast.errors import RemoteProtocolError
 
 ANSWER_MAX = 512
