@@ -1,5 +1,5 @@
 /* A hop of two members in one process over real sockets, on any system: small messages go to and fro, then one of many packets,
- * in each order that needs no more than two.
+ * in each order that needs no more than two, by multicast, by unicast, and by a transport that only tests have.
  *
  * hop          built and run by tests/cross */
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../helpers/driver_settings.h"
+#include "../helpers/pipe.h"
 
 #define MEMBERS 2
 #define HOPS 200
@@ -55,10 +56,12 @@ static void start(member *m) {
 
 /* ---- the group ------------------------------------------------------------------------------------------------ */
 
-static void open_member(member *m, uint64_t id, uint16_t port) {
+static void open_member(member *m, uint64_t id, uint16_t port, const sc_transport *transport) {
     sc_config config = test_config(id, 1);
     sc_io_config sockets = test_sockets(id, 2, port);
     sc_drive_config drive = test_drive();
+    sockets.transport = transport;
+    sockets.port_range = MEMBERS;
     config.deliver_own = 0;
     sc_io_error error;
     memset(m, 0, sizeof *m);
@@ -133,9 +136,9 @@ static void take_one(member *m, uint64_t len) {
     for (uint64_t i = 0; i < len; i++) CHECK(m->batch.data[(uint64_t)m->batch.offsets[0] + i] == byte_of(len, i));
 }
 
-static void run(int order, uint16_t port) {
+static void run(const char *name, const sc_transport *transport, int order, uint16_t port) {
     static member members[MEMBERS];
-    for (uint32_t r = 0; r < MEMBERS; r++) open_member(&members[r], r + 1, port);
+    for (uint32_t r = 0; r < MEMBERS; r++) open_member(&members[r], r + 1, port, transport);
     install(members, order);
     for (uint32_t r = 0; r < MEMBERS; r++) start(&members[r]);
     int64_t begin = sc_now();
@@ -147,13 +150,20 @@ static void run(int order, uint16_t port) {
     send_one(&members[0], LARGE);
     take_one(&members[1], LARGE);
     for (uint32_t r = 0; r < MEMBERS; r++) close_member(&members[r]);
-    printf("order %d: %d hops of %lld us each, and one message of %d bytes\n", order, HOPS, (long long)hop / 1000,
-           LARGE);
+    printf("%s, order %d: %d hops of %lld us each, and one message of %d bytes\n", name, order, HOPS,
+           (long long)hop / 1000, LARGE);
 }
 
 int main(void) {
     uint16_t port = (uint16_t)(20000 + sc_wall() / 1000 % 20000);
-    run(SC_ORDER_FIFO, port);
-    run(SC_ORDER_SEQUENCER, port);
+    const int orders[] = {SC_ORDER_FIFO, SC_ORDER_SEQUENCER};
+    for (int i = 0; i < 2; i++) {
+        run("multicast", &sc_transport_multicast, orders[i], port);
+        run("unicast", &sc_transport_unicast, orders[i], port);
+        uint64_t before = test_pipe.runs;
+        test_pipe.n = 0;
+        run("pipe", &test_pipe_transport, orders[i], port);
+        CHECK(test_pipe.runs >= before + HOPS);
+    }
     return 0;
 }
