@@ -293,7 +293,7 @@ BREAKS = (
          "    if (is_from_outside(e, p) && peer->detect.present) return 0;", "",
          tests="tests/unit/test_view_secrets.py", why=KEYED),
     _one("who has the key file alone may send frames as a member", "src/seqcast/core/endpoint.py",
-         "            if received.outside and type(frame) not in OUTSIDE:", "            if False:",
+         "            if received.outside and not TRAITS[type(frame)].outside:", "            if False:",
          tests="tests/sim/test_secrecy.py", why=KEYED),
     _one("a VIEW needs no proof", "src/seqcast/core/secrets.py",
          "        if not hmac.compare_digest(frame.proof, _proof(self._current, frame)):", "        if False:",

@@ -105,7 +105,7 @@ class Former(Storm):
         return kind, sealed_outside(datagram, self.number, self.draws.choice(sorted(SECRETS)))
 
 
-OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if make in frames.OUTSIDE}
+OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if frames.TRAITS[make].outside}
 
 
 def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():

@@ -14,13 +14,11 @@ from typing import Any
 
 import seqcast.codes as codes
 from seqcast.core.context import Context, EndpointSettings, Vote
-from seqcast.core.frames.closing import Accepted, BlockOk, Ok, Promised
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import Join, Refused
-from seqcast.core.frames.kinds import OUTSIDE, Frame, dump, load
-from seqcast.core.frames.pausing import Resumed, Suspended
-from seqcast.core.frames.unblocking import BlockedSide
-from seqcast.core.frames.view import Declined, Installed, NewView
+from seqcast.core.frames.joining import Join
+from seqcast.core.frames.kinds import Frame, dump, load
+from seqcast.core.frames.traits import TRAITS
+from seqcast.core.frames.view import NewView
 from seqcast.core.holdups import Holdups
 from seqcast.core.installer import Installer
 from seqcast.core.log import LogLines
@@ -87,7 +85,6 @@ STARVED = (
     "or slabs_max is too small for this many members. Take messages faster, or raise slabs_max: meanwhile all members "
     "wait for this one, and exclude it if it takes nothing for suspect_s_max"
 )
-_TO_ONE = BlockOk | Ok | Accepted | Promised | Installed | Declined | Refused | Suspended | Resumed | BlockedSide
 
 
 class Endpoint:
@@ -259,7 +256,7 @@ class Endpoint:
         self.context.counters["frames_received"] += 1
         try:
             frame = load(received.payload)
-            if received.outside and type(frame) not in OUTSIDE:
+            if received.outside and not TRAITS[type(frame)].outside:
                 raise RemoteProtocolError("a frame of a view, by somebody who does not show that it is in one")
             self._router.route(frame, received.sender, received.address)
         except RemoteProtocolError:
@@ -372,10 +369,11 @@ class Endpoint:
         return sorted(addresses - {context.me.address})
 
     def _transmit(self, frame: Frame, address: bytes) -> None:
-        assert address or not isinstance(frame, _TO_ONE), "no address"
+        traits = TRAITS[type(frame)]
+        assert address or not traits.to_one, "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(dump(frame), address, type(frame) in OUTSIDE))
+        self.context.effects.append(Send(dump(frame), address, traits.outside))
 
     def _stand(self, what: Stand) -> None:
         context, payload = self.context, b""

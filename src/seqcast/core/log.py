@@ -12,7 +12,9 @@ from typing import Any
 
 import seqcast.codes as codes
 from seqcast.core.context import Context
+from seqcast.core.frames.closing import Block, Start
 from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.traits import TRAITS
 from seqcast.core.frames.view import NewView
 from seqcast.core.state.providers import subgroups_replaced
 from seqcast.core.vocabulary import Effect, Log, StateHeld, TakeState
@@ -20,19 +22,8 @@ from seqcast.types import MergeView, View
 
 PARTS = ("membership", "flush", "merge", "order", "transfer", "detector", "gossip", "ring")
 """Each has a logger, ``seqcast.<part>``."""
-_PART_OF_FRAME = {
-    "Block": "flush", "BlockOk": "flush", "Start": "flush", "Ok": "flush", "Promised": "flush", "Cut": "flush",
-    "Propose": "flush", "Accepted": "flush", "Done": "flush", "NewView": "flush", "Installed": "flush",
-    "Suspend": "flush", "Suspended": "flush", "Resume": "flush", "Resumed": "flush",
-    "Beacon": "merge", "MergeAsk": "merge", "MergeRefused": "merge", "MergeReady": "merge", "MergeGo": "merge",
-    "MergeTaken": "merge", "MergeCancel": "merge",
-    "StateWanted": "transfer",
-    "Gossip": "gossip", "Ask": "detector", "Told": "detector",
-    "Token": "ring", "TokenHeld": "ring", "Confirm": "ring", "Confirmed": "ring", "Unconfirmed": "ring",
-}  # fmt: skip
 PACKETS = (1440, 1368, 1232, 1024)
 """Sizes to try on a path that carries no larger ones: for Ethernet with a VLAN, tunnels, and IPv6's least."""
-_CHANGES = {"Block", "Start"}
 
 
 class LogLines:
@@ -60,15 +51,14 @@ class LogLines:
 
     def received(self, frame: Frame, sender: int) -> None:
         """Before the frame is acted on."""
-        kind = type(frame).__name__
-        begins = kind in _CHANGES and not self.closing_ns and getattr(frame, "view", 0) == self.context.tag
+        begins = isinstance(frame, Block | Start) and not self.closing_ns and frame.view == self.context.tag
         if begins and sender in self.context.infos:  # anyone can send one
             self.closing_ns = self.context.now
-        if self.debugged and (part := _PART_OF_FRAME.get(kind, "membership")) in self.debugged:
+        if self.debugged and (part := TRAITS[type(frame)].part) in self.debugged:
             self._frame(part, "%s: from %s: %s", frame, self.name(sender))
 
     def sent(self, frame: Frame, address: bytes) -> None:
-        if self.debugged and (part := _PART_OF_FRAME.get(type(frame).__name__, "membership")) in self.debugged:
+        if self.debugged and (part := TRAITS[type(frame)].part) in self.debugged:
             infos = self.context.infos.values()
             whom = next((info.name for info in infos if info.address == address), "a stranger") if address else "all"
             self._frame(part, "%s: to %s: %s", frame, whom)

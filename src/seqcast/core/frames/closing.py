@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 from seqcast.core.frames.codec import listed, need, schema_of
 from seqcast.core.frames.fields import RANGE, Attempt, Id, Ids, Promise, Rank, Seqno, Seqnos
+from seqcast.core.frames.traits import control
 from seqcast.core.frames.view import Nested
 from seqcast.types import MEMBERS_MAX
 
@@ -34,6 +35,7 @@ class Fetch(NamedTuple):
     holder: Rank
 
 
+@control("block", "flush")
 @dataclass(frozen=True, slots=True)
 class Block:
     """Initiator to all: run your block callback; START with this attempt follows."""
@@ -43,6 +45,7 @@ class Block:
     survivors: Ids
 
 
+@control("block_ok", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class BlockOk:
     """Survivor to initiator: my block callback returned or timed out, or there is none."""
@@ -51,6 +54,7 @@ class BlockOk:
     attempt: Attempt
 
 
+@control("start", "flush")
 @dataclass(frozen=True, slots=True)
 class Start:
     """Initiator to all: close view ``view`` with these survivors (leavers are survivors)."""
@@ -60,6 +64,7 @@ class Start:
     survivors: Ids
 
 
+@control("ok", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Ok:
     """Survivor to initiator: my gate is closed after ``last``; what I hold, by rank; whether I lack the state.
@@ -85,6 +90,7 @@ class Ok:
                 last = hi
 
 
+@control("promised", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Promised:
     """Member to initiator: I promised another attempt; or you are too few and left me out, and I am alive."""
@@ -94,6 +100,7 @@ class Promised:
     promise: Promise
 
 
+@control("cut", "flush")
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Initiator to all: the last seqno of each stream, and the holders of missing ranges."""
@@ -109,6 +116,7 @@ class Cut:
         need(all(f.rank in ranks and f.holder in ranks and 0 < f.lo <= f.hi for f in self.fetch), "fetch of no rank")
 
 
+@control("done", "flush")
 @dataclass(frozen=True, slots=True)
 class Done:
     """Survivor to initiator: I hold everything up to the cut, and deliver nothing until VIEW."""
@@ -117,6 +125,7 @@ class Done:
     attempt: Attempt
 
 
+@control("propose", "flush")
 @dataclass(frozen=True, slots=True)
 class Propose:
     """Initiator to all, with its CUT, in a primary partition: DONE accepts this VIEW; ``table`` is filled in then."""
@@ -126,6 +135,7 @@ class Propose:
     proposal: Nested
 
 
+@control("accepted", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Accepted:
     """Survivor to initiator, with its OK: the VIEW that I accepted last, under this attempt; propose it again."""

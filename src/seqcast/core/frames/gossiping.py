@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 
 from seqcast.core.frames.codec import integer, listed, schema_of
 from seqcast.core.frames.fields import Count, Id, Rank, Ranks, Seqno
+from seqcast.core.frames.traits import control
 from seqcast.types import MEMBERS_MAX
 
 Window = Annotated[int, integer("bytes, or 0", 0, (1 << 53) - 1)]
@@ -38,6 +39,7 @@ class Least(NamedTuple):
 Leasts = Annotated[tuple[Least, ...], listed(schema_of(Least), MEMBERS_MAX)]
 
 
+@control("gossip", "gossip")
 @dataclass(frozen=True, slots=True)
 class Gossip:
     """Member to others, which pass it on: what I have of each sender, and the tally. Neither repeated nor answered.

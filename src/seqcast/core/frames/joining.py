@@ -18,6 +18,7 @@ from seqcast.core.frames.fields import (
     Reason,
     Shared,
 )
+from seqcast.core.frames.traits import control
 from seqcast.core.rules.cookies import NO_COOKIE
 
 PROTOCOL_VERSION = 11
@@ -30,6 +31,7 @@ NOBODY = 1
 """For whom a JOIN votes that has no vote: no member has this id."""
 
 
+@control("join", outside=True)
 @dataclass(frozen=True, slots=True)
 class Join:
     """Joiner to all: take me in. Repeated until a view has the joiner.
@@ -60,6 +62,7 @@ class Join:
     cookie: Id = NO_COOKIE
 
 
+@control("", outside=True)
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
     """A JOIN of another protocol version; only its version is understood, and its nonce, if it has one."""
@@ -68,6 +71,7 @@ class OtherVersion:
     nonce: int = 1
 
 
+@control("wait", outside=True)
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Member to joiner: a group exists, do not form one.
@@ -85,6 +89,7 @@ class Wait:
     cookie: Id = NO_COOKIE
 
 
+@control("refused", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Coordinator to joiner: you are refused, and why; ``cause``: the same for programs. In all versions.
@@ -98,6 +103,7 @@ class Refused:
     nonce: Id = 1
 
 
+@control("leave")
 @dataclass(frozen=True, slots=True)
 class Leave:
     """Leaver to all, until it has the closing VIEW."""

@@ -10,26 +10,17 @@ import json
 import zlib
 from typing import Any
 
-from seqcast.core.frames.asking import Ask, Asking, Told
-from seqcast.core.frames.closing import Accepted, Block, BlockOk, Closing, Cut, Done, Ok, Promised, Propose, Start
+from seqcast.core.frames.asking import Asking
+from seqcast.core.frames.closing import Closing, Cut, Ok
 from seqcast.core.frames.codec import ID, Schema, dump_fields, fields_of, load_fields, need
 from seqcast.core.frames.gossiping import Gossip
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Joining, Leave, OtherVersion, Refused, Wait
-from seqcast.core.frames.merging import (
-    Beacon,
-    MergeAsk,
-    MergeCancel,
-    MergeGo,
-    MergeReady,
-    MergeRefused,
-    MergeTaken,
-    Merging,
-    Met,
-)
-from seqcast.core.frames.pausing import Pausing, Resume, Resumed, Suspend, Suspended
-from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
-from seqcast.core.frames.unblocking import BlockedSide, Unblock, Unblocking
-from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted, ViewFrame
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Joining, OtherVersion
+from seqcast.core.frames.merging import Merging
+from seqcast.core.frames.pausing import Pausing
+from seqcast.core.frames.ring import RingFrame
+from seqcast.core.frames.traits import TRAITS
+from seqcast.core.frames.unblocking import Unblocking
+from seqcast.core.frames.view import NewView, ViewFrame
 from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
@@ -38,57 +29,9 @@ WRITTEN_BYTES_MAX = 100_000
 
 Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking
 
-_KINDS: dict[str, type[Any]] = {
-    "join": Join,
-    "wait": Wait,
-    "refused": Refused,
-    "leave": Leave,
-    "block": Block,
-    "block_ok": BlockOk,
-    "start": Start,
-    "ok": Ok,
-    "promised": Promised,
-    "cut": Cut,
-    "done": Done,
-    "view": NewView,
-    "propose": Propose,
-    "accepted": Accepted,
-    "installed": Installed,
-    "declined": Declined,
-    "suspend": Suspend,
-    "suspended": Suspended,
-    "resume": Resume,
-    "resumed": Resumed,
-    "state_wanted": StateWanted,
-    "beacon": Beacon,
-    "met": Met,
-    "unblock": Unblock,
-    "blocked": BlockedSide,
-    "merge_ask": MergeAsk,
-    "merge_refused": MergeRefused,
-    "merge_ready": MergeReady,
-    "merge_go": MergeGo,
-    "merge_taken": MergeTaken,
-    "merge_cancel": MergeCancel,
-    "token": Token,
-    "token_held": TokenHeld,
-    "confirm": Confirm,
-    "confirmed": Confirmed,
-    "unconfirmed": Unconfirmed,
-    "gossip": Gossip,
-    "ask": Ask,
-    "told": Told,
-}
 SCHEMAS: dict[str, tuple[type[Any], dict[str, Schema]]] = {
-    kind: (make, fields_of(make)) for kind, make in _KINDS.items()
+    traits.kind: (make, fields_of(make)) for make, traits in TRAITS.items() if traits.kind
 }
-_KIND_OF = {make: kind for kind, make in _KINDS.items()}
-OUTSIDE = frozenset({
-    Join, OtherVersion, Wait, Refused, NewView, Installed, Declined, Beacon, Met, Unblock, BlockedSide,
-    MergeAsk, MergeRefused, MergeReady, MergeGo, MergeTaken, MergeCancel,
-})  # fmt: skip
-"""Frames between those who are in no view, or in different ones. With a key they are sealed with the secret of its
-file, and all others with that of the view."""
 
 
 def dump(frame: Frame) -> bytes:
@@ -97,7 +40,7 @@ def dump(frame: Frame) -> bytes:
     Raises:
         AssertionError: it is too long even if it is compressed; the bounds of the schemas exclude that.
     """
-    kind = _KIND_OF[type(frame)]
+    kind = TRAITS[type(frame)].kind
     value = {"kind": kind, **dump_fields(frame, SCHEMAS[kind][1])}
     data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
     if len(data) > FRAME_BYTES_MAX:

@@ -17,10 +17,12 @@ from seqcast.core.frames.fields import (
     Shared,
     ViewIdField,
 )
+from seqcast.core.frames.traits import control
 from seqcast.core.frames.view import Nested, Shortfalls
 from seqcast.types import MEMBERS_MAX
 
 
+@control("beacon", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class Beacon:
     """Acting coordinator to all, periodically: this view is alive. Separate views discover each other by it.
@@ -42,6 +44,7 @@ class Beacon:
     members: Addresses = ()
 
 
+@control("met", outside=True)
 @dataclass(frozen=True, slots=True)
 class Met:
     """Member to one that it heard, or to its own view, without multicast: there are processes of this cluster at these
@@ -50,6 +53,7 @@ class Met:
     members: Addresses
 
 
+@control("merge_ask", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeAsk:
     """Leader of a merge to another coordinator: make your cut and hold it. Repeated; it renews the lease too."""
@@ -58,6 +62,7 @@ class MergeAsk:
     view: Id
 
 
+@control("merge_refused", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeRefused:
     """Coordinator to leader: not now (another merge is under way, or it is no longer a coordinator)."""
@@ -65,6 +70,7 @@ class MergeRefused:
     merge: MergeId
 
 
+@control("merge_ready", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeReady:
     """Coordinator to leader: my subgroup has made its cut and holds it; ``view`` is what it would install alone."""
@@ -74,6 +80,7 @@ class MergeReady:
     shortfalls: Shortfalls
 
 
+@control("merge_go", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeGo:
     """Leader to each coordinator that is ready: the merged view, without the fields that close your subgroup's view."""
@@ -82,6 +89,7 @@ class MergeGo:
     view: Nested
 
 
+@control("merge_taken", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeTaken:
     """Coordinator to leader: the merged view is being installed in my subgroup."""
@@ -89,6 +97,7 @@ class MergeTaken:
     merge: MergeId
 
 
+@control("merge_cancel", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeCancel:
     """Leader to coordinator: no merge; continue alone. ``reason`` is empty if there is nothing to fix."""

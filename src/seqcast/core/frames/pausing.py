@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seqcast.core.frames.fields import Count, Id, Phase, Seqnos
+from seqcast.core.frames.traits import control
 
 
+@control("suspend", "flush")
 @dataclass(frozen=True, slots=True)
 class Suspend:
     """Pause owner to all: run your callback, stop sending, or fetch everything up to the cut. Renews the lease."""
@@ -18,6 +20,7 @@ class Suspend:
     cut: Seqnos
 
 
+@control("suspended", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Suspended:
     """Member to pause owner: acknowledges the SUSPEND of this turn; after "stop": what I hold, by rank."""
@@ -29,6 +32,7 @@ class Suspended:
     held: Seqnos
 
 
+@control("resume", "flush")
 @dataclass(frozen=True, slots=True)
 class Resume:
     """Pause owner to all: resume. Repeated until all have acknowledged it."""
@@ -37,6 +41,7 @@ class Resume:
     pause: Count
 
 
+@control("resumed", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Resumed:
     """Member to pause owner: I have resumed, as you said, by myself, or because a view change begins."""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from seqcast.core.frames.codec import choice, fields_of, listed, record
 from seqcast.core.frames.fields import Count, Flag, Id, Ids, MemberInfo
+from seqcast.core.frames.traits import control
 
 TOKEN_JOINERS_MAX = 32
 """A token carries at most this many joiners; the next one carries the others."""
@@ -14,6 +15,7 @@ TokenJoiners = Annotated[tuple[MemberInfo, ...], listed(record(MemberInfo, field
 ConfirmPhase = Annotated[str, choice("prepare", "commit")]
 
 
+@control("token", "ring")
 @dataclass(frozen=True, slots=True)
 class Token:
     """Member to the next in the ring, until it acknowledges: the members that its holders so far know.
@@ -34,6 +36,7 @@ class Token:
     asked: Flag = False
 
 
+@control("token_held", "ring")
 @dataclass(frozen=True, slots=True)
 class TokenHeld:
     """Member to the previous one in the ring: I have the token."""
@@ -43,6 +46,7 @@ class TokenHeld:
     source: Id
 
 
+@control("confirm", "ring")
 @dataclass(frozen=True, slots=True)
 class Confirm:
     """Leader to each member, until it answers: this is the membership ("prepare"), and all agree to it ("commit")."""
@@ -55,6 +59,7 @@ class Confirm:
     lost: Ids
 
 
+@control("confirmed", "ring")
 @dataclass(frozen=True, slots=True)
 class Confirmed:
     """Member to leader, after "prepare": I agree, and to nothing older from now on; after "commit": I have it.
@@ -66,6 +71,7 @@ class Confirmed:
     leaves: Flag = False
 
 
+@control("unconfirmed", "ring")
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
     """Member to leader, after "prepare": I do not agree: I know these members, and promised this generation."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seqcast.core.frames.fields import Attempt, Cluster, Count, Flag, Id, Name, Names
+from seqcast.core.frames.traits import control
 
 
 class Side(NamedTuple):
@@ -15,6 +16,7 @@ class Side(NamedTuple):
     attempt: Attempt
 
 
+@control("unblock", outside=True)
 @dataclass(frozen=True, slots=True)
 class Unblock:
     """Operator to all: which members are blocked as a minority? With ``side``: these continue without the others."""
@@ -24,6 +26,7 @@ class Unblock:
     side: Side | None
 
 
+@control("blocked", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class BlockedSide:
     """Blocked member to operator: I (``name``) am on this side; the names of its members, and of those it lacks.

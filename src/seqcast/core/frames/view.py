@@ -33,6 +33,7 @@ from seqcast.core.frames.fields import (
     Seqnos,
     ViewIdField,
 )
+from seqcast.core.frames.traits import control
 from seqcast.types import MEMBERS_MAX
 
 SUBGROUPS_MAX = 16
@@ -77,6 +78,7 @@ class Shortfall(NamedTuple):
 Shortfalls = Annotated[tuple[Shortfall, ...], listed(schema_of(Shortfall), SHORTFALLS_MAX)]
 
 
+@control("view", "flush", outside=True)
 @dataclass(frozen=True, slots=True)
 class NewView:
     """The VIEW frame, identical for all.
@@ -204,6 +206,7 @@ Nested = Annotated[
 ]
 
 
+@control("installed", "flush", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class Installed:
     """Member to the sender of the VIEW: I have it. ``view`` is the tag of the new view."""
@@ -211,6 +214,7 @@ class Installed:
     view: Id
 
 
+@control("declined", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class Declined:
     """Joiner to the sender of a VIEW: I entered a view of another group, and will not enter ``view`` (its tag)."""
@@ -218,6 +222,7 @@ class Declined:
     view: Id
 
 
+@control("state_wanted", "transfer")
 @dataclass(frozen=True, slots=True)
 class StateWanted:
     """Member that lacks the state to all: my provider cannot give it, name another. Repeated until a VIEW does."""

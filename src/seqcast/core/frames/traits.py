@@ -1,0 +1,33 @@
+"""What holds for all frames of one kind, beside their fields: it stands with the frame's class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T", bound=type[Any])
+
+
+class Traits(NamedTuple):
+    kind: str
+    """The name on the wire. Empty: it is not sent as such."""
+    part: str
+    """Of the log: who debugs this part reads these frames."""
+    outside: bool
+    """It travels between those who are in no view, or in different ones. With a key it is sealed with the secret of the
+    key's file, and all others with that of the view."""
+    to_one: bool
+    """It answers one member, and so is never sent to all."""
+
+
+TRAITS: dict[type[Any], Traits] = {}
+
+
+def control(kind: str, part: str = "membership", *, outside: bool = False, to_one: bool = False) -> Callable[[T], T]:
+    """A class of control frames."""
+
+    def note(frame: T) -> T:
+        TRAITS[frame] = Traits(kind, part, outside, to_one)
+        return frame
+
+    return note
