@@ -21,11 +21,15 @@ from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 from seqcast._native.driver import describe_address
 from seqcast.core.frames import kinds as frames
-from seqcast.core.frames.closing import Held
+from seqcast.core.frames.closing import Block, BlockOk, Cut, Done, Held, Ok, Promised, Start
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, Refused, Wait
+from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.pausing import Resume, Resumed, Suspend
 from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
-from seqcast.core.frames.unblocking import Side
+from seqcast.core.frames.unblocking import Side, Unblock
+from seqcast.core.frames.view import Installed, StateWanted
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.runner import group_address, group_tag
 from seqcast.types import ViewId
@@ -172,56 +176,56 @@ def faulty(attack: Attack | None = None, **settings: Any) -> Any:
 
 @stranger
 def start_with_the_highest_attempt(a: Attacker) -> None:
-    a.say(frames.Start(a.tag, (COUNT_MAX, 0), a.ids), a.id(0), 3, 0.05)
+    a.say(Start(a.tag, (COUNT_MAX, 0), a.ids), a.id(0), 3, 0.05)
 
 
 @stranger
 def start_with_a_higher_attempt_over_and_over(a: Attacker) -> None:
     for attempt in range(1, 40):
-        a.say(frames.Start(a.tag, (attempt, 0), a.ids), a.id(0), 1, 0.01)
+        a.say(Start(a.tag, (attempt, 0), a.ids), a.id(0), 1, 0.01)
 
 
 @stranger
 def block_with_the_highest_attempt(a: Attacker) -> None:
-    a.say(frames.Block(a.tag, (COUNT_MAX, 0), a.ids), a.id(0), 3, 0.05)
+    a.say(Block(a.tag, (COUNT_MAX, 0), a.ids), a.id(0), 3, 0.05)
 
 
 @stranger
 def promised_to_the_highest_attempt(a: Attacker) -> None:
-    a.say(frames.Promised(a.tag, (1, 0), (COUNT_MAX, 1)), a.id(1), 3)
+    a.say(Promised(a.tag, (1, 0), (COUNT_MAX, 1)), a.id(1), 3)
 
 
 @stranger
 def leave_of_everyone(a: Attacker) -> None:
     for member in a.ids:
-        a.say(frames.Leave(a.tag), member, 3, 0.02)
+        a.say(Leave(a.tag), member, 3, 0.02)
 
 
 @stranger
 def suspend_for_ever(a: Attacker) -> None:
     """A pause that is renewed while its sender likes: here until just before the group must send again."""
     for turn in range(1, 30):
-        a.say(frames.Suspend(a.tag, 1, turn, "stop", ()), a.id(1), 1, 0.02)
+        a.say(Suspend(a.tag, 1, turn, "stop", ()), a.id(1), 1, 0.02)
 
 
 @stranger
 def resume_of_pauses_that_are_not_there(a: Attacker) -> None:
     for pause in (0, 1, COUNT_MAX):
-        a.say(frames.Resume(a.tag, pause), a.id(1), 2)
-        a.say(frames.Resumed(a.tag, pause), a.id(1), 2)
+        a.say(Resume(a.tag, pause), a.id(1), 2)
+        a.say(Resumed(a.tag, pause), a.id(1), 2)
 
 
 @stranger
 def state_wanted(a: Attacker) -> None:
-    a.say(frames.StateWanted(a.tag), a.id(2), 10, 0.02)
+    a.say(StateWanted(a.tag), a.id(2), 10, 0.02)
 
 
 @stranger
 def cut_and_done_of_no_attempt(a: Attacker) -> None:
     n = len(a.ids)
-    a.say(frames.Cut(a.tag, (1, 0), (SEQNO_MAX,) * n, ()), a.id(0), 3)
-    a.say(frames.Done(a.tag, (1, 0)), a.id(1), 3)
-    a.say(frames.Ok(a.tag, (1, 0), SEQNO_MAX, (Held(SEQNO_MAX),) * n), a.id(1), 3)
+    a.say(Cut(a.tag, (1, 0), (SEQNO_MAX,) * n, ()), a.id(0), 3)
+    a.say(Done(a.tag, (1, 0)), a.id(1), 3)
+    a.say(Ok(a.tag, (1, 0), SEQNO_MAX, (Held(SEQNO_MAX),) * n), a.id(1), 3)
 
 
 @stranger
@@ -242,10 +246,10 @@ def view_that_excludes_everyone(a: Attacker) -> None:
 
 @stranger
 def installed_and_answers_of_others(a: Attacker) -> None:
-    a.say(frames.Installed(a.tag), a.id(1), 5)
-    a.say(frames.BlockOk(a.tag, (1, 0)), a.id(1), 5)
-    a.say(frames.Wait(a.tag), a.id(0), 5)
-    a.say(frames.Refused("\x1b[2J go away", "again", *_nonce()), a.id(0), 5)
+    a.say(Installed(a.tag), a.id(1), 5)
+    a.say(BlockOk(a.tag, (1, 0)), a.id(1), 5)
+    a.say(Wait(a.tag), a.id(0), 5)
+    a.say(Refused("\x1b[2J go away", "again", *_nonce()), a.id(0), 5)
 
 
 def _nonce() -> tuple[int, ...]:
@@ -260,8 +264,8 @@ def _join(a: Attacker, member: int, name: str, address: bytes) -> Any:
     info = MemberInfo(name, member, address, 1 << 20, 1472, 1 << 20)
     more = {"nonce": 7} if "nonce" in frames.SCHEMAS["join"][1] else {}
     known = (a.entered.mechanism,)
-    version, cluster = frames.PROTOCOL_VERSION, a.groups[0].cluster
-    return frames.Join(version, cluster, settings.order, known, info, 0, settings.shared, **more)
+    version, cluster = PROTOCOL_VERSION, a.groups[0].cluster
+    return Join(version, cluster, settings.order, known, info, 0, settings.shared, **more)
 
 
 @stranger(guard=True)
@@ -318,7 +322,7 @@ def _beacons(a: Attacker, primary: int | None, n: int, history: int = 0) -> None
     view_id = ViewId(1 << 40, a.own, (1, a.own))
     for _ in range(n):
         cluster, by = a.groups[0].cluster, a.entered.mechanism
-        beacon = frames.Beacon(cluster, settings.order, by, view_id, primary, settings.shared, history)
+        beacon = Beacon(cluster, settings.order, by, view_id, primary, settings.shared, history)
         a.say(beacon, a.own, 1, 0.1)
 
 
@@ -332,7 +336,7 @@ def merge_ask_without_a_beacon(a: Attacker) -> None:
     """Ten times a second, each with another number: the group would never send again."""
     a.notes["extra"] = 15
     for number in range(15):
-        a.say(frames.MergeAsk((a.own, number), a.tag), a.own, 1, 0.1)
+        a.say(MergeAsk((a.own, number), a.tag), a.own, 1, 0.1)
         a.groups[0].send(b"meanwhile", timeout=5.0)
     assert a.count("control_merges_unheard") > 0
 
@@ -344,11 +348,11 @@ def merge_asks_with_a_beacon(a: Attacker) -> None:
     context = a.groups[0]._runner.endpoint.context
     view_id = ViewId(1 << 40, a.own, (1, a.own))
     for number in range(30):
-        beacon = frames.Beacon(
+        beacon = Beacon(
             a.groups[0].cluster, context.settings.order, a.entered.mechanism, view_id, None, context.settings.shared
         )
         a.say(beacon, a.own)
-        a.say(frames.MergeAsk((a.own, number // 15 * number), a.tag), a.own, 1, 0.1)
+        a.say(MergeAsk((a.own, number // 15 * number), a.tag), a.own, 1, 0.1)
         begin = time.monotonic()
         a.groups[0].send(b"meanwhile", timeout=5.0)
         a.notes["longest"] = max(a.notes.get("longest", 0.0), time.monotonic() - begin)
@@ -361,11 +365,11 @@ def merge_frames_of_nobody(a: Attacker) -> None:
     entered = a.entered
     for merge in ((a.own, 1), (a.id(0), 1)):
         for frame in (
-            frames.MergeRefused(merge),
-            frames.MergeReady(merge, entered, ()),
-            frames.MergeGo(merge, entered),
-            frames.MergeTaken(merge),
-            frames.MergeCancel(merge, "\x1b]0;owned\x07"),
+            MergeRefused(merge),
+            MergeReady(merge, entered, ()),
+            MergeGo(merge, entered),
+            MergeTaken(merge),
+            MergeCancel(merge, "\x1b]0;owned\x07"),
         ):
             a.say(frame, a.own, 3)
 
@@ -378,7 +382,7 @@ def questions_about_closed_views(a: Attacker) -> None:
     a.drain()
     sent = 0
     for tag in closed:
-        for frame in (frames.Start(tag, (9, 0), a.ids), frames.Block(tag, (9, 0), a.ids), frames.Done(tag, (1, 0))):
+        for frame in (Start(tag, (9, 0), a.ids), Block(tag, (9, 0), a.ids), Done(tag, (1, 0))):
             datagram = a.forger.control(a.own, frame)
             for _ in range(10):
                 sent += len(datagram)
@@ -386,7 +390,7 @@ def questions_about_closed_views(a: Attacker) -> None:
     settings = a.groups[0]._runner.endpoint.context.settings
     for frame in [each for group in a.groups for each in group._runner.endpoint.machines.lineage.closed.values()]:
         cluster, by = a.groups[0].cluster, frame.mechanism
-        beacon = frames.Beacon(cluster, settings.order, by, frame.closes, None, settings.shared)
+        beacon = Beacon(cluster, settings.order, by, frame.closes, None, settings.shared)
         a.say(beacon, a.own, 10)
     time.sleep(0.3)
     assert a.drain() < sent / 2, "strangers are served views"
@@ -394,8 +398,8 @@ def questions_about_closed_views(a: Attacker) -> None:
 
 @stranger
 def unblock_by_anybody(a: Attacker) -> None:
-    a.say(frames.Unblock(a.groups[0].cluster, 1, None), a.own, 20)
-    a.say(frames.Unblock(a.groups[0].cluster, 1, Side(a.tag, (1, 0))), a.own, 20)
+    a.say(Unblock(a.groups[0].cluster, 1, None), a.own, 20)
+    a.say(Unblock(a.groups[0].cluster, 1, Side(a.tag, (1, 0))), a.own, 20)
 
 
 # ---- what is no frame, or too much of it -----------------------------------------------------------------------------
@@ -445,7 +449,7 @@ def a_flood_of_small_frames(a: Attacker) -> None:
 def a_flood_of_large_frames(a: Attacker) -> None:
     """Each takes Python milliseconds to read."""
     ids = tuple(range(1, 129))
-    frame = frames.dump(frames.Start(a.tag, (1, 0), ids))
+    frame = frames.dump(Start(a.tag, (1, 0), ids))
     view = json.loads(frames.dump(a.entered))
     view["shortfalls"] = [["1", [1, "1", [1, "1"]], "1", 1]] * 48
     view["departed"] = [f"{each:x}" for each in range(1, 129)]
@@ -783,16 +787,16 @@ def pings_to_be_passed_on(a: Attacker) -> None:
 @faulty
 def a_member_starts_with_the_highest_attempt(a: Attacker) -> None:
     rank = a.faulty or 0
-    a.say(frames.Start(a.tag, (COUNT_MAX, rank), (a.id(rank), *a.ids[:rank])), a.id(rank), 3, 0.05)
+    a.say(Start(a.tag, (COUNT_MAX, rank), (a.id(rank), *a.ids[:rank])), a.id(rank), 3, 0.05)
     ids = tuple(each for each in a.ids)
-    a.say(frames.Start(a.tag, (COUNT_MAX, rank), (ids[rank],)), a.id(rank), 3, 0.05)
+    a.say(Start(a.tag, (COUNT_MAX, rank), (ids[rank],)), a.id(rank), 3, 0.05)
 
 
 @faulty
 def a_member_promises_the_highest_attempt(a: Attacker) -> None:
     rank = a.faulty or 0
     for attempt in range(3):
-        a.say(frames.Promised(a.tag, (attempt, 0), (COUNT_MAX, rank)), a.id(rank), 5)
+        a.say(Promised(a.tag, (attempt, 0), (COUNT_MAX, rank)), a.id(rank), 5)
 
 
 @faulty
@@ -958,7 +962,7 @@ class Heckler:
             frame = self.answer(join if self.hears else None) if join or not self.hears else None
             if frame is not None:
                 self.said += 1
-                sender = frame.info.id if isinstance(frame, frames.Join) else 0x00BAD
+                sender = frame.info.id if isinstance(frame, Join) else 0x00BAD
                 self.socket.sendto(self.forger.control(sender, frame), (self.where, PORT + 1))
 
     def _hear(self) -> Any:
@@ -967,7 +971,7 @@ class Heckler:
             frame = frames.load(datagram[40:]) if datagram[2] == forge.CONTROL else None
         except (OSError, RemoteProtocolError):
             return None
-        return frame if isinstance(frame, frames.Join) and frame.info.name != "evil" else None
+        return frame if isinstance(frame, Join) and frame.info.name != "evil" else None
 
 
 @contextlib.contextmanager

@@ -263,15 +263,14 @@ class Drawer:
 
     def value(self, kind: str, field: str) -> Any:
         """A value for a field of a frame."""
-        from seqcast.core.frames import kinds as frames
-        from seqcast.core.frames.joining import REFUSALS
+        from seqcast.core.frames.joining import PROTOCOL_VERSION, REFUSALS
         from seqcast.core.frames.unblocking import Side
 
         rng = self.rng
         if field in ("view", "proposal") and SCHEMAS[kind][1][field].text.startswith("an object"):
             return self.view()
         draw: dict[str, Callable[[], Any]] = {
-            "version": lambda: rng.choice((frames.PROTOCOL_VERSION, frames.PROTOCOL_VERSION, 77)),
+            "version": lambda: rng.choice((PROTOCOL_VERSION, PROTOCOL_VERSION, 77)),
             "cluster": lambda: rng.choice((self.known.cluster, self.known.cluster, "another")),
             "order": lambda: rng.choice((self.known.order, self.known.order, "fifo")),
             "mechanism": lambda: rng.choice((self.known.entered.mechanism, self.known.entered.mechanism, 0, 1, 255)),

@@ -5,6 +5,8 @@ from hostile.forge import sealed_outside
 from hostile.storm import WHO, Storm, calm
 
 from seqcast.core.frames import kinds as frames
+from seqcast.core.frames.merging import Beacon, MergeAsk
+from seqcast.core.frames.traits import TRAITS
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.seal import SECRETS
 from seqcast.sim.world import World
@@ -105,7 +107,7 @@ class Former(Storm):
         return kind, sealed_outside(datagram, self.number, self.draws.choice(sorted(SECRETS)))
 
 
-OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if frames.TRAITS[make].outside}
+OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if TRAITS[make].outside}
 
 
 def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():
@@ -183,8 +185,8 @@ class Asker(Storm):
         self.held += any(node.endpoint.context.merging for node in inside)
         view_id = ViewId(1 << 40, self.own, (1, self.own))
         order, shared = self.options.order, context.settings.shared
-        beacon = frames.Beacon("sim", order, context.mechanism, view_id, None, shared)
-        ask = frames.MergeAsk((self.own, 1 if self.renews else self.asked), context.tag)
+        beacon = Beacon("sim", order, context.mechanism, view_id, None, shared)
+        ask = MergeAsk((self.own, 1 if self.renews else self.asked), context.tag)
         datagrams = [self.forger.control(self.own, frame) for frame in (beacon, ask)]
         if self.beats:
             datagrams.insert(0, self.forger.heartbeat(self.own, view_id.tag, 0, 0, [(0, 0)], 0))

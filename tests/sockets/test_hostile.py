@@ -9,8 +9,8 @@ from hostile.attacks import FAULTY, SETTINGS, STRANGERS, Heckler, attacking
 from members import LIMIT_S, cluster, group_of, join, wait_until
 
 import seqcast
-from seqcast.core.frames import kinds as frames
 from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.joining import Join, Refused, Wait
 
 
 def drain(group, wanted, timeout=LIMIT_S):
@@ -101,7 +101,7 @@ def stream(others, faulty, n=400):
 
 
 def refuses(frame):
-    return frames.Refused("\x1b]0;owned\x07\x1b[2Jgo away\u202e", "full", frame.nonce if frame else 0xBAD)
+    return Refused("\x1b]0;owned\x07\x1b[2Jgo away\u202e", "full", frame.nonce if frame else 0xBAD)
 
 
 @pytest.mark.parametrize("hears", [True, False], ids=["by one who hears it", "by one who does not"])
@@ -121,7 +121,7 @@ def test_the_text_of_a_refusal_is_shown_without_the_codes_that_a_terminal_obeys(
 
 def test_a_joiner_that_is_told_to_wait_by_one_who_has_not_heard_it_forms_its_group():
     name = cluster()
-    with Heckler(name, lambda frame: frames.Wait(0xBAD, "\x1b[2J", 0xBAD), hears=False) as heckler:
+    with Heckler(name, lambda frame: Wait(0xBAD, "\x1b[2J", 0xBAD), hears=False) as heckler:
         with join(name, "x") as x:
             assert len(x.view.members) == 1
             wait_until(lambda: heckler.said > 0)
@@ -132,7 +132,7 @@ def test_a_joiner_does_not_wait_for_ever_for_one_with_a_lower_id():
 
     def joins(frame):
         info = MemberInfo("evil", 1, b"\4", 1 << 20, 1472, 1 << 20)
-        return frames.Join(frame.version, frame.cluster, frame.order, frame.mechanisms, info, 0, frame.shared, 1)
+        return Join(frame.version, frame.cluster, frame.order, frame.mechanisms, info, 0, frame.shared, 1)
 
     with Heckler(name, joins), join(name, "x", join_timeout_s=LIMIT_S) as x:
         assert len(x.view.members) == 1

@@ -316,7 +316,7 @@ ROOMS = {
 """Kinds of reliability and membership that are built beside the first ones, and their rooms."""
 WIRING = (
     "__init__.py", "api/counters.py", "config/", "sim/", "native/engine/", "_native/", "net/logs.py",
-    "core/context.py", "core/frames/kinds.py", "core/machines/every.py", "core/membership.py",
+    "core/context.py", "core/frames/kinds.py", "core/log.py", "core/machines/every.py", "core/membership.py",
     "core/port.py", "core/router.py", "core/wiring.py", "streams/reliability.h",
 )  # fmt: skip
 """What lists all kinds: settings and their documentation, the tables of frames, machines and parts of the log, the
