@@ -161,6 +161,12 @@ static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, 
     return 1;
 }
 
+/* Where a sealed datagram of a member comes from: addresses may be translated on the way, and the seal tells who sent it. */
+static const sc_address *place_of(sc_engine *e, uint64_t sealer, const sc_address *from) {
+    const sc_peer *peer = e->seal ? sc_find_peer(e, sealer) : NULL;
+    return peer ? &peer->address : from;
+}
+
 /* May `from` send this? A member sends from its own address. Only a packet of a group stream may come from another member, a
  * holder that serves it for a departed sender: that is no sign of life of the sender. */
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
@@ -294,7 +300,7 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
 }
 
 /* Is it whole and valid, and from whom it says it is? What was sealed counts once. Our own, looped back, are not opened. */
-static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from) {
+static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by) {
     uint64_t number = 0, sealer = 0;
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
@@ -308,6 +314,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
     if (e->seal && sc_seal_differs(e->seal, p)) e->counters->opened_other++;
     if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
+    *by = sealer;
     if (!peer) return 1;
     /* Who has the key file alone can send high numbers in the name of a member: those say nothing about what it says inside. */
     sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
@@ -317,8 +324,10 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
 static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
     e->counters->datagrams_received++;
     e->counters->bytes_received += len;
-    if (!is_sound(e, p, &len, from)) return 0;
+    uint64_t sealer = 0;
+    if (!is_sound(e, p, &len, from, &sealer)) return 0;
     note_sound(e, p, from);
+    from = place_of(e, sealer, from);
     uint64_t sender = sc_get_sender(p);
     if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);

@@ -494,6 +494,12 @@ WAY_CHANGED = _code(
     "Multicasts pass to a member no longer, or again: it gets messages by unicast as long as it hears no multicast.",
     "None is needed. Each such member costs the sender a copy; see SC2210 for what may drop multicasts.",
 )
+TRANSLATED = _code(
+    4301,
+    "Others see a member at another address than its own",
+    "Addresses or ports are translated on the way, as by the bridge of a container runtime: answers do not come back.",
+    "Publish the port and give advertise= with key=, or use the network of the host.",
+)
 PATH_TOO_NARROW = _code(
     4306,
     "Packets do not pass on the way to a member",

@@ -1500,4 +1500,14 @@ BREAKS = (
     _one("who hears multicasts again gets both for ever", "native/detect/detect.c",
          "take_way(e, peer, SC_WAY_MULTICAST, now);", ";",
          tests="tests/unit/test_ways.py", why="it costs copies, and nothing else"),
+    # ---- addresses that are translated
+    _one("a sealed datagram counts only from where its sender says it is", "native/engine/receive.c",
+         "    from = place_of(e, sealer, from);\n", "    (void)place_of;\n",
+         family="translated", tests="tests/sim/test_places.py", why="few seeds have translated ports"),
+    _one("a joiner that others see elsewhere founds a group", MACHINES + "lifecycle.py",
+         "waits or self.refusal is not None or bool(self._elsewhere())", "waits or self.refusal is not None",
+         tests="tests/sim/test_places.py", why="in seeds only members with a key are translated so"),
+    _one("who is alone in its view stays where nobody sees it", MACHINES + "lifecycle.py",
+         "self.context.me, self.adopted = replace(self.context.me, address=place), True", "self.adopted = True",
+         family="translated", tests="tests/sim/test_places.py", why="few of them found a group alone"),
 )  # fmt: skip

@@ -30,7 +30,7 @@ from seqcast.core.frames.closing import (
 )
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Wait
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Seen, Wait
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import (
     Beacon,
@@ -71,6 +71,7 @@ NEXT = replace(
 FRAMES = [
     Join(PROTOCOL_VERSION, "orders", "total", (0, 1, 255), INFO, 3),
     Wait(TOP),
+    Seen(b"abcde", TOP),
     Refused("because", "name"),
     Leave(1),
     Start(1, (1, 0), (TOP, 2)),

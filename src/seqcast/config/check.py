@@ -111,6 +111,8 @@ def cores(name: str, text: str) -> frozenset[int]:
 
 
 def _transport(config: Any) -> None:
+    if config.advertise:
+        split_seed(config.advertise, "advertise")
     if config.transport == "multicast" and config.seeds:
         raise ConfigError('seeds= need transport="auto" or transport="unicast": by multicast nobody needs them')
     for seed in config.seeds.split(",") if config.seeds and not callable(config.seeds) else ():
@@ -126,8 +128,8 @@ def _transport(config: Any) -> None:
             raise ConfigError(f'{name}={getattr(config, name)!r} has no meaning with transport="unicast": leave it out')
 
 
-def split_seed(seed: str) -> tuple[str, int]:
-    """Host and port of a seed; port 0: it has none.
+def split_seed(seed: str, setting: str = "seeds") -> tuple[str, int]:
+    """Host and port of a seed, or of another ``setting``; port 0: it has none.
 
     Raises:
         ConfigError: it has neither of the forms ``host``, ``host:port``, ``[v6]:port``.
@@ -140,7 +142,7 @@ def split_seed(seed: str) -> tuple[str, int]:
         host = host[1:-1] if host.endswith("]") else ""
     good = not colon or (port.isascii() and port.isdigit() and 0 < int(port) < 65536)
     if not host or any(each.isspace() or each in "[]/" for each in host) or not good:
-        raise ConfigError(f"seeds: {seed!r} is none; give host, host:port or [v6]:port")
+        raise ConfigError(f"{setting}: {seed!r} is none; give host, host:port or [v6]:port")
     return host, int(port or 0)
 
 

@@ -91,6 +91,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "reach": reach(config),
             "unicast": config.transport == "unicast",
             "book": config.transport != "multicast",
+            "advertised": bool(config.advertise),
             "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
             "verify_ns": 2 * nanoseconds(config.heartbeat_s),
             "link_ns": 2 * nanoseconds(config.suspect_s),

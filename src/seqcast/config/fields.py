@@ -151,6 +151,13 @@ class Config:
         low=0,
         high=1000,
     )
+    advertise: str = _knob(
+        "",
+        "host[:port]",
+        "Where others reach this member, if addresses are translated between them: the host, and the port unless it is "
+        "the same. Empty: at the address of its interface; if all whom it asks see it on another host, with its port, "
+        "there. Where its port is translated, others believe this only with `key`.",
+    )
     unicast_port: int = _knob(
         0,
         "UDP port",

@@ -23,6 +23,7 @@ class Settings(TypedDict, total=False):
     transport: Literal["multicast", "auto", "unicast"]
     seeds: str | Sequence[str] | Callable[[], Sequence[str]]
     port_range: int
+    advertise: str
     unicast_port: int
     ttl: int
     dscp: int

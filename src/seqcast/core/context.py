@@ -113,6 +113,8 @@ class EndpointSettings:
         unicast: what is for the group, or for everyone who listens, goes to each known address by itself.
         book: members remember addresses, name them to others, and try them by unicast: always without multicast; with
             multicast sparingly, for those that do not hear each other's multicasts.
+        advertised: the application says where others reach this member. Its frames say so, as they may come from
+            elsewhere.
         beacon_ns: between two beacons of a coordinator; other views are found as quickly (MRG-01).
         merge_deadline_ns: a leader continues without the subgroups that are not ready after this time.
         merge_lease_ns: a follower of a merge continues alone when the leader has been silent for this long.
@@ -169,6 +171,7 @@ class EndpointSettings:
     partition: str
     unicast: bool = False
     book: bool = False
+    advertised: bool = False
     beacon_ns: int
     gossip: dict[str, Any] | None = None
     merge_deadline_ns: int
@@ -208,7 +211,7 @@ class Context:
     """All machines read it. The first word of a field's comment is the file that writes the field; others do not, which
     a test checks."""
 
-    me: MemberInfo
+    me: MemberInfo  # lifecycle.py: with the address at which others see us
     cluster: str
     settings: EndpointSettings
     plane: EnginePort

@@ -16,7 +16,7 @@ import seqcast.codes as codes
 from seqcast.core.context import Context, EndpointSettings, Vote
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join
-from seqcast.core.frames.kinds import Frame, dump, load
+from seqcast.core.frames.kinds import Frame, dump, load_from
 from seqcast.core.frames.traits import TRAITS
 from seqcast.core.frames.view import NewView
 from seqcast.core.holdups import Holdups
@@ -255,10 +255,12 @@ class Endpoint:
     def _frame_received(self, received: FrameReceived) -> None:
         self.context.counters["frames_received"] += 1
         try:
-            frame = load(received.payload)
+            frame, at = load_from(received.payload)
             if received.outside and not TRAITS[type(frame)].outside:
                 raise RemoteProtocolError("a frame of a view, by somebody who does not show that it is in one")
-            self._router.route(frame, received.sender, received.address)
+            # Whoever has the key may say where it is: what it sends comes from elsewhere if addresses are translated.
+            known = at if at and self.context.settings.exchange is not None else received.address
+            self._router.route(frame, received.sender, known)
         except RemoteProtocolError:
             self.context.counters["frames_bad"] += 1
 
@@ -373,14 +375,19 @@ class Endpoint:
         assert address or not traits.to_one, "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(dump(frame), address, traits.outside))
+        self.context.effects.append(Send(dump(frame, self._at()), address, traits.outside))
+
+    def _at(self) -> bytes:
+        """What our frames say about our address; nothing where they come from it, or would not be believed."""
+        settings = self.context.settings
+        return self.context.me.address if settings.advertised and settings.exchange is not None else b""
 
     def _stand(self, what: Stand) -> None:
         context, payload = self.context, b""
         if what.frame is not None:
             context.counters["frames_sent"] += 1
             self.log.sent(what.frame, b"")
-            payload = dump(what.frame)
+            payload = dump(what.frame, self._at())
         if not context.plane.stand(payload, what.every_ns, what.times, context.now):
             context.counters["frames_unsent"] += 1
 

@@ -18,7 +18,7 @@ from seqcast.core.frames.asking import Ask, Told
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import clipped
 from seqcast.core.frames.gossiping import Gossip
-from seqcast.core.frames.joining import PROTOCOL_VERSION, WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Wait
+from seqcast.core.frames.joining import PROTOCOL_VERSION, WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Seen, Wait
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.merging import (
     Beacon,
@@ -141,6 +141,11 @@ class Router:
         self.machines.book.named(frame.members, self.context.now)
         self.machines.lifecycle.heard_group(frame.blocked)
         self.machines.lifecycle.heard_cookie(frame.cookie)
+        self.machines.lifecycle.heard_place(frame.seen)
+
+    def seen(self, frame: Seen, _: int, __: bytes) -> None:
+        """lifecycle: others hear us at another address than ours, and we may take it"""
+        self.machines.lifecycle.heard_place(frame.seen)
 
     def refused(self, frame: Refused, _: int, __: bytes) -> None:
         """lifecycle: the join fails, unless a VIEW takes us in soon"""
@@ -248,6 +253,11 @@ class Router:
         """it names another address than that from which it comes"""
         return frame.info.address != address
 
+    def is_to_be_told(self, frame: Join, sender: int, address: bytes) -> bool:
+        """it names another address than that from which it comes, and it is our turn to answer, or we seek, too"""
+        asks = self.names_another_address(frame, sender, address) and not frame.withdrawn
+        return asks and (self.machines.lifecycle.seeking or self.is_to_answer(frame, None))
+
     def is_over(self, _frame: Join, _sender: int, _address: bytes) -> bool:
         """we have left, or are out"""
         return self.machines.lifecycle.over
@@ -296,7 +306,8 @@ class Router:
 
     def is_to_answer(self, frame: Join, _refusal: Refused | None) -> bool:
         """it is our turn to close the view, or to answer"""
-        return self.machines.membership.acting() or self._has_turn(frame)
+        inside = self.context.view is not None
+        return inside and (self.machines.membership.acting() or self._has_turn(frame))
 
     def is_held_back(self, frame: Join, refusal: Refused | None) -> bool:
         """it is our turn to answer, and membership does not take it in yet"""
@@ -307,8 +318,8 @@ class Router:
 
     # ---- JOIN: actions
 
-    def reject_address(self, _frame: Join, _sender: int, _address: bytes) -> None:
-        raise RemoteProtocolError("JOIN: it names another address than that from which it comes")
+    def say_seen(self, frame: Join, sender: int, address: bytes) -> None:
+        self.context.send(Seen(address, frame.nonce), sender, address)
 
     def forget_joiner(self, _frame: Join, sender: int, _address: bytes) -> None:
         self.machines.lifecycle.heard_withdrawal(sender)
@@ -346,7 +357,8 @@ class Router:
         why = f"it is blocked: {minority}" if minority else self.machines.membership.held_back(frame.info)
         members = context.addresses(doubted) if context.settings.book else ()
         cookie = next(self._cookies(frame, context.tag), NO_COOKIE)
-        return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie)
+        seen = frame.info.address
+        return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie, seen)
 
     def _cookies(self, frame: Join, tag: int) -> Iterator[int]:
         """Those that its sender may bring back, first the one that it is given."""
@@ -617,9 +629,10 @@ class Router:
 R = Router
 JOIN: DecisionTable = decision(
     "JOIN",
-    (R.names_another_address, R.reject_address, "nobody may send it: its sender is not there"),
     (R.is_over, IGNORED, "a process that seeks a group must not wait for us"),
     (R.is_own_outside, IGNORED, "we hear our own multicasts"),
+    (R.is_to_be_told, R.say_seen, "its address is translated on the way, or forged: nobody else can tell it"),
+    (R.names_another_address, IGNORED, "answers would not reach its sender"),
     (R.is_withdrawn, R.forget_joiner, "it founds nothing, and a view need not take it in"),
     (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps we"),
     (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
@@ -702,6 +715,7 @@ ROUTES = (
     Route(OtherVersion, Of.ACTING, By.ANYONE, R.refuse_version),
     Route(OtherVersion, Of.OUTSIDE, By.ANYONE, R.note_joiner),
     Route(Wait, Of.ANY, By.ASKED, R.wait),
+    Route(Seen, Of.ANY, By.ASKED, R.seen),
     Route(Refused, Of.ANY, By.ASKED, R.refused),
     Route(Leave, Of.OURS, By.ANYONE, R.leave),
     Route(Block, Of.OURS, By.ANYONE, R.block),

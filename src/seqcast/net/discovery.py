@@ -7,13 +7,14 @@ import ipaddress
 import logging
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
 import seqcast.codes as codes
 from seqcast.config import Config
 from seqcast.config.check import split_seed
+from seqcast.errors import ConfigError
 from seqcast.net.seeds import Asked, listed
 
 REFRESH_S = 5.0
@@ -118,6 +119,26 @@ class Discovery:
             self._stopped.wait(REFRESH_S)
 
 
+def advertised(config: Config, bound: bytes) -> bytes:
+    """The address at which others reach a member whose socket has the address ``bound``.
+
+    Raises:
+        ConfigError: ``advertise`` cannot be resolved, or is no address of a host.
+    """
+    if not config.advertise:
+        return bound
+    host, port = split_seed(config.advertise, "advertise")
+    try:
+        address = _located(host, [port or int.from_bytes(bound[1:3], "big")], config)[0]
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigError(f"advertise={config.advertise!r} cannot be resolved ({why}): give an address") from None
+    found = ipaddress.ip_address(address[3:])
+    if found.is_unspecified or found.is_multicast:
+        raise ConfigError(f"advertise={config.advertise!r} is {found}, which is no address of a host: give one")
+    return address
+
+
 def _resolved(seed: str, config: Config) -> tuple[bytes, ...]:
     """All addresses of a seed, as the engine has them.
 
@@ -126,6 +147,11 @@ def _resolved(seed: str, config: Config) -> tuple[bytes, ...]:
     """
     host, port = split_seed(seed)
     ports = [port] if port else range(config.port, min(config.port + config.port_range, 65535) + 1)
+    return _located(host, ports, config)
+
+
+def _located(host: str, ports: Iterable[int], config: Config) -> tuple[bytes, ...]:
+    """All addresses of a host, at these ports."""
     family = socket.AF_INET if config.ip_version == 4 else socket.AF_INET6
     found = {info[4][0] for info in socket.getaddrinfo(host, None, family, socket.SOCK_DGRAM)}
     packed = [ipaddress.ip_address(str(each).partition("%")[0]).packed for each in found]

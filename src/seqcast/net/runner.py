@@ -66,7 +66,7 @@ from seqcast.core.vocabulary import (
 )
 from seqcast.errors import ConfigError, JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
 from seqcast.net.callbacks import Callbacks, timed
-from seqcast.net.discovery import Discovery
+from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, empty_bridge, explain, only_loopback
 from seqcast.net.guard import Guard, listen
 from seqcast.net.interface import fault, mend, see
@@ -189,13 +189,16 @@ class Runner:
             self.discovery.start()
         try:
             self.driver, listener = self._open(cluster, name, member_id)
+            place = advertised(config, self.driver.address)
         except BaseException:
             self._stop_discovery()
+            if (driver := getattr(self, "driver", None)) is not None:
+                driver.close()
             self.posting.remove()
             raise
         self.posting.opened(self.driver, order=order, transport=config.transport)
         warn_of(self.driver, cluster, config)
-        self.member = Member(name, member_id, self.driver.address)
+        self.member = Member(name, member_id, place)
         settings = self._endpoint_settings(name)
         self.packet_bytes = settings.packet_bytes
         self.endpoint = Endpoint(self.engine, self.member, cluster, settings)

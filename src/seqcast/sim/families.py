@@ -193,6 +193,18 @@ def _islands(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _translated(rng: random.Random) -> Drawn:
+    """Addresses of every second member are translated on the way to others."""
+    what = rng.choice(("hosts", "ports"))
+    return calm(
+        transport="unicast", translated=what, keyed=what == "ports", members=rng.choice((2, 3, 4, 5)),
+        duration_ns=rng.choice((1, 3)) * SECOND, rate=100, spread_ns=rng.choice((0, 500 * MS)),
+        loss=rng.choice((0.0, 0.02, 0.1)), crashes=rng.choice((0, 1)), restarts=rng.choice((0, 1)),
+        leaves=rng.choice((0, 1)), partitions=rng.choice((0, 1, 2)), rejoins=8,
+        partition=rng.choice(("merge", "merge", "primary")), state=rng.random() < 0.3,
+    )  # fmt: skip
+
+
 def _slow(rng: random.Random) -> Drawn:
     """Applications take nothing for a while, half of them for longer than senders wait for them."""
     return calm(
@@ -224,9 +236,10 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "founders": _founders,
     "fanout": _fanout,
     "islands": _islands,
+    "translated": _translated,
     "slow": _slow,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "slow"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -337,7 +337,7 @@ class Faults:
         reached = rng.sample(others, rng.randrange(len(others) + 1))
         for node in reached:
             if self.network.multicasts(source.index, node.index):
-                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+                self.network.carry(source.index, node.index, node.receive, datagram, source.source(node.index))
         fault = rng.choice(("crash", "pause", "stall", "cut"))
         self.trace(
             source, f"is struck in the middle of {kind.__name__}: {fault}; reached {[node.name for node in reached]}"

@@ -30,7 +30,7 @@ class Machine(Protocol):
 
     index: int
     id: int
-    address: bytes
+    public: bytes
     options: Options
     clock: Clock
     engine: Engine
@@ -105,7 +105,7 @@ class Lines:
                 case MemberGone(member):
                     node = next(node for node in self.node.world.nodes if node.id == member)
                     self.node.trace(f"hears that the process of {node} has ended")
-                    self.node.engine.refused(node.address, self.node.now, guard=True)
+                    self.node.engine.refused(node.public, self.node.now, guard=True)
 
     # ---- between processes
 

@@ -82,8 +82,11 @@ class OperatorProcess:
         if not self.over:
             world.clock.at(operator.due(), self.wake)
 
+    def source(self, _target: int) -> bytes:
+        return self.address
+
     def _audience(self) -> list[bytes]:
-        return [node.address for node in self.world.nodes if node.up] if self.unicast else [b""]
+        return [node.public for node in self.world.nodes if node.up] if self.unicast else [b""]
 
     def choose(self) -> None:
         operator, world = self.operator, self.world

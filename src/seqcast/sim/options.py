@@ -108,6 +108,8 @@ class Options:
         keyed: datagrams are sealed.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
+        translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", anew
+            for each pair, and it says where it is reached; "": nothing is.
         apart_ns: the first half of the processes and the second do not hear each other for so long: two groups.
         split: of a primary partition: into how many sides the network splits after the other faults, until each member
             has continued or knows that it is blocked; 0: it does not.
@@ -206,6 +208,7 @@ class Options:
     falling_leader: bool = False
     transport: str = "multicast"
     keyed: bool = False
+    translated: str = ""
     family: str = ""
     filtered: str = ""
 

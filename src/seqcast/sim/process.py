@@ -59,6 +59,8 @@ from seqcast.types import Member, View, ViewId
 
 SEEDS_NS = 1000 * MS
 """Between two looks at where others are."""
+TRANSLATED = 0x8000
+"""In the address of a process that others see elsewhere."""
 STEPS_MAX = 5
 """Steps that the control plane may request in a row without time between them."""
 
@@ -102,7 +104,10 @@ class Process:
         self.clock = world.clock
         rng = random.Random(f"node {options.seed} {index}")
         self.id = rng.getrandbits(63) | 1
-        self.address = b"sim" + index.to_bytes(2, "big")
+        self.address = self.public = b"sim" + index.to_bytes(2, "big")  # as it says, and where others reach it
+        if options.translated and index % 2:
+            self.public = b"sim" + (TRANSLATED | index).to_bytes(2, "big")
+            self.address = self.public if options.translated == "ports" else self.address
         capacity = options.capacity >> rng.randrange(2)
         self.starving = random.Random(f"starving {options.seed} {index}")
         callbacks = random.Random(f"callbacks {options.seed} {index}")  # of their own: the other choices stay
@@ -126,6 +131,7 @@ class Process:
             wanted["seal"], room = self._seal(), ROOM
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
         core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks, room=room)
+        core["advertised"] = options.translated == "ports" and bool(index % 2)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
         self.endpoint = make_endpoint(
             self.engine,
@@ -167,6 +173,12 @@ class Process:
 
     def __str__(self) -> str:
         return self.name
+
+    def source(self, target: int) -> bytes:
+        """The address from which the process with this index hears it."""
+        if self.public != self.address or not self.endpoint.context.settings.advertised:
+            return self.public
+        return b"s" + (1 + target).to_bytes(2, "big") + self.public[3:]
 
     @property
     def up(self) -> bool:
@@ -268,7 +280,7 @@ class Process:
         """Where all are that were ever started, as a name says that stands for all of them."""
         if self.options.transport != "unicast":
             return ()
-        return (SeedsFound(tuple(sorted(node.address for node in self.world.nodes if node is not self))),)
+        return (SeedsFound(tuple(sorted(node.public for node in self.world.nodes if node is not self))),)
 
     def _look_for_seeds(self) -> None:
         if not self.up:

@@ -39,7 +39,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "guard line: RUBBISH in STANDING",
         "guard line: RUBBISH in STRANGE",
         "guard line: EVICTED in STRANGE",
-        "JOIN: names_another_address",
         "VIEW: invalid",
         "state: KEPT in OUT",
         "frame of the ring: has_no_ring",

@@ -173,10 +173,10 @@ class World:
             return
         for node in self.nodes:
             if node is not source and self.network.multicasts(source.index, node.index):
-                self.network.carry(source.index, node.index, node.receive, datagram, source.address)
+                self.network.carry(source.index, node.index, node.receive, datagram, source.source(node.index))
 
     def unicast(self, source: Process | OperatorProcess, to: bytes, datagram: bytes) -> None:
-        node = self.by_address.get(to)
+        node = self.by_address.get(to) or self.by_address.get(b"sim" + to[3:])  # the port of a pair leads back to it
         if node is None:
             return
         ready = self.faults.leader_falls and isinstance(frame(datagram, self.sealings), MergeReady)
@@ -186,7 +186,7 @@ class World:
         if not self.network.unicasts(source.index, node.index):
             return
         if node.up:
-            self.network.carry(source.index, node.index, node.receive_unicast, datagram, source.address)
+            self.network.carry(source.index, node.index, node.receive_unicast, datagram, source.source(node.index))
         elif not self.options.hosts and self.network.connects(source.index, node.index):
             self.network.carry(node.index, source.index, source.refused, b"", to)
 
@@ -195,7 +195,7 @@ class World:
     def start_node(self, name: str) -> None:
         node = Process(self, len(self.nodes), name, self.options, self.make_engine, self.make_endpoint)
         self.nodes.append(node)
-        self.by_address[node.address] = node
+        self.by_address[node.public] = node
         self.faults.place(node)
         node.application.sender.on = not self.settling
         node.start()

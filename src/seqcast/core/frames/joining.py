@@ -8,6 +8,7 @@ from typing import Annotated
 from seqcast.core.frames.codec import choice, listed, prose
 from seqcast.core.frames.fields import (
     MECHANISM,
+    Address,
     Addresses,
     Cluster,
     Count,
@@ -80,6 +81,7 @@ class Wait:
         blocked: why it does not admit it now, or empty.
         members: without multicast: addresses of some members, first of the one that admits joiners.
         cookie: with a key: the JOINs that count bring it back.
+        seen: the address from which the JOIN came.
     """
 
     view: Id
@@ -87,6 +89,16 @@ class Wait:
     nonce: Id = 1
     members: Addresses = ()
     cookie: Id = NO_COOKIE
+    seen: Address = b"\0"
+
+
+@control("seen", outside=True, to_one=True)
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """To whom sent a JOIN or a BEACON: it came from this address, and names another one, so it does not count."""
+
+    seen: Address
+    nonce: Id = 1
 
 
 @control("refused", outside=True, to_one=True)
@@ -111,4 +123,4 @@ class Leave:
     view: Id
 
 
-Joining = Join | OtherVersion | Wait | Refused | Leave
+Joining = Join | OtherVersion | Wait | Seen | Refused | Leave

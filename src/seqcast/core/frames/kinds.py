@@ -12,7 +12,7 @@ from typing import Any
 
 from seqcast.core.frames.asking import Asking
 from seqcast.core.frames.closing import Closing, Cut, Ok
-from seqcast.core.frames.codec import ID, Schema, dump_fields, fields_of, load_fields, need
+from seqcast.core.frames.codec import ADDRESS, ID, Schema, dump_fields, fields_of, load_fields, need
 from seqcast.core.frames.gossiping import Gossip
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Joining, OtherVersion
 from seqcast.core.frames.merging import Merging
@@ -34,14 +34,20 @@ SCHEMAS: dict[str, tuple[type[Any], dict[str, Schema]]] = {
 }
 
 
-def dump(frame: Frame) -> bytes:
+def dump(frame: Frame, at: bytes = b"") -> bytes:
     """The bytes of a frame.
+
+    Args:
+        frame: its fields.
+        at: the address of its sender, where that is not the one from which it comes; empty: it is left out.
 
     Raises:
         AssertionError: it is too long even if it is compressed; the bounds of the schemas exclude that.
     """
     kind = TRAITS[type(frame)].kind
     value = {"kind": kind, **dump_fields(frame, SCHEMAS[kind][1])}
+    if at:
+        value["at"] = ADDRESS.dump(at)
     data = json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
     if len(data) > FRAME_BYTES_MAX:
         assert len(data) <= WRITTEN_BYTES_MAX, f"{kind} frame of {len(data)} bytes"
@@ -51,7 +57,12 @@ def dump(frame: Frame) -> bytes:
 
 
 def load(data: bytes) -> Frame:
-    """Reads and checks a frame.
+    """As ``load_from``, whatever it says about its sender's address."""
+    return load_from(data)[0]
+
+
+def load_from(data: bytes) -> tuple[Frame, bytes]:
+    """Reads and checks a frame; returns also the address of its sender, if the frame says it, or nothing.
 
     Raises:
         RemoteProtocolError: not a frame, or a field is missing, unknown or out of its bounds.
@@ -66,14 +77,15 @@ def load(data: bytes) -> Frame:
     need(isinstance(value, dict), "not an object")
     kind = value.pop("kind", None)
     need(isinstance(kind, str) and kind in SCHEMAS, "unknown kind")
+    at = ADDRESS.load(value.pop("at")) if "at" in value else b""
     version = value.get("version")
     if kind == "join" and type(version) is int and version != PROTOCOL_VERSION:
         try:
-            return OtherVersion(version, ID.load(value.get("nonce")))
+            return OtherVersion(version, ID.load(value.get("nonce"))), at
         except RemoteProtocolError:
-            return OtherVersion(version)
+            return OtherVersion(version), at
     make, schemas = SCHEMAS[kind]
     frame: Frame = load_fields(make, value, schemas, kind)
     if isinstance(frame, NewView | Ok | Cut):
         frame.check()
-    return frame
+    return frame, at

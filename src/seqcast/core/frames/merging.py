@@ -32,6 +32,7 @@ class Beacon:
     ``shared``: settings that must be the same on every member, by name.
     ``history``: of the group, up to now; see ``core/rules/history.py``.
     ``members``: without multicast: addresses of some members of the view, first of its sender.
+    ``nonce``: of its sender: who answers that it hears it elsewhere shows that it has heard it.
     """
 
     cluster: Cluster
@@ -42,6 +43,7 @@ class Beacon:
     shared: Shared = ()
     history: HistoryField = 0
     members: Addresses = ()
+    nonce: Id = 1
 
 
 @control("met", outside=True)

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 import seqcast.codes as codes
 from seqcast.core.context import NAMED_MAX, NEVER, Context, Estranged
-from seqcast.core.frames.joining import NOBODY
+from seqcast.core.frames.joining import NOBODY, Seen
 from seqcast.core.frames.merging import Beacon, Met
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.book import Book
@@ -115,7 +115,7 @@ class Beacons:
             # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
         self.found = False
         settings = self.context.settings
-        if settings.unicast and frame.cluster == self.context.cluster:
+        if settings.unicast and frame.cluster == self.context.cluster and not self.is_elsewhere(frame, sender, address):
             self._meet(frame, sender, address)
         self.BEACON.take(self, self.context.edges, frame, sender, address)
         if settings.book and not settings.unicast and (self.found or self.context.primary) and self._must_meet(sender):
@@ -250,6 +250,10 @@ class Beacons:
     def is_of_another_cluster(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
         return frame.cluster != self.context.cluster
 
+    def is_elsewhere(self, frame: Beacon, _sender: int, address: bytes) -> bool:
+        """Addresses are translated on its way, so what it says of its own does not lead to it."""
+        return bool(frame.members) and frame.members[0] != address
+
     def is_left_apart(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
         tag = frame.view_id.tag
         return tag in self.apart and self.context.now < self.apart[tag].until_ns
@@ -264,6 +268,9 @@ class Beacons:
         return self.context.primary
 
     # ---- actions
+
+    def say_seen(self, frame: Beacon, sender: int, address: bytes) -> None:
+        self.context.send(Seen(address, frame.nonce), sender, address)
 
     def shun(self, frame: Beacon, _sender: int, _address: bytes) -> None:
         self._shun(frame.view_id.tag)
@@ -428,9 +435,10 @@ class Beacons:
         assert context.view is not None
         history = history_of(context) if context.primary else 0
         view_id, shared = context.view.view_id, settings.shared
-        members = context.addresses(self.initiator.membership.doubted()) if settings.book else ()
-        mechanism = context.mechanism
-        return Beacon(context.cluster, settings.order, mechanism, view_id, primary, shared, history, members)
+        named = context.addresses(self.initiator.membership.doubted()) if settings.book else ()
+        members = tuple(dict.fromkeys((context.me.address, *named)))[:NAMED_MAX] if settings.book else ()
+        mechanism, nonce = context.mechanism, settings.nonce
+        return Beacon(context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce)
 
     def _shun(self, tag: int, seen: bool = False) -> None:
         """Ignores this view for a time: no merge with it, and its coordinator does not count in the election either.
@@ -456,6 +464,7 @@ class Beacons:
     BEACON: ClassVar[DecisionTable] = decision(
         "beacon",
         (is_of_another_cluster, IGNORED, "it uses the same multicast address"),
+        (is_elsewhere, say_seen, "its sender is not where it says, and can be told only by those who hear it"),
         (is_left_apart, IGNORED, "its view cannot be merged with ours; checked again later"),
         (is_estranged, IGNORED, "unicasts between its members and ours were lost; checked again later"),
         (has_other_settings, shun, "its group has other settings and cannot be merged with ours: warn"),

@@ -481,6 +481,7 @@ class CoordinatedMembership(Machine):
             or bool(self.wanting)
             or self.context.merging
             or self.context.now >= self.rekey_ns
+            or self.context.me.address != self.context.infos[self.context.me.id].address
             or self._called(doubted)
             or self._can_found(doubted)
             or self.participant.closing  # the member that began to close the view is gone

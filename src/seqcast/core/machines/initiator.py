@@ -323,7 +323,7 @@ class Initiator(Machine):
             joining = joining[:most]
         frame = next_view(
             context.view,
-            context.infos,
+            context.infos | {context.me.id: context.me},  # which may have another address by now
             self.attempt,
             self.survivors,
             cut,

@@ -35,6 +35,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.rules.cookies import NO_COOKIE
 from seqcast.core.rules.cut import first_view
+from seqcast.core.rules.hosts import host_of, on_one_port, place_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import CloseView, Install, OtherKey, Over, Waiting, Warn
 from seqcast.types import MEMBERS_MAX
@@ -59,6 +60,7 @@ class LifecycleEvent(Enum):
     GROUP = auto()
     FOREIGN = auto()
     OTHER_KEY = auto()
+    PLACE = auto()
     JOIN_AGAIN = auto()
     REFUSED = auto()
     VIEW = auto()
@@ -93,6 +95,8 @@ HOPELESS_NS = 700_000_000
 """So long a leaver drains, and then waits for the closing view, while it is in a minority that cannot make any. Both
 together are less than what a process is given to end: the majority may come back at just this moment, but most likely
 it does not come back within ``leave_timeout_s`` either."""
+PLACES_MAX = 8
+"""Addresses at which others see us that are remembered."""
 WITHDRAWALS = 3
 """So often a joiner that gives up says so, at once: nobody answers this."""
 S, E = LifecycleState, LifecycleEvent
@@ -130,6 +134,9 @@ class Lifecycle(Machine):
         self.vote = settings.vote
         self.lacks = ""  # why too few found a group with us, when we last said JOIN; read by any thread
         self.warned = False  # of that
+        self.places: dict[bytes, int] = {}  # addresses at which others see us, and ns when one said so last
+        self.adopted = False  # our address is one of those
+        self.misplaced = False  # we have warned of the others
 
     @property
     def seeking(self) -> bool:
@@ -169,6 +176,10 @@ class Lifecycle(Machine):
             self.joins.due = min(self.joins.due, self.context.now)
         self.cookie = cookie
 
+    def heard_place(self, address: bytes) -> None:
+        """Somebody sees us at this address."""
+        self.fire(E.PLACE, address)
+
     def review(self, minority: bool) -> None:
         """The end of a step. ``minority``: the members that can be reached cannot close our view."""
         self.fire(E.REVIEW, minority)
@@ -190,6 +201,7 @@ class Lifecycle(Machine):
             seen = now - self.context.settings.joiner_seen_ns
             self.others = {joiner: heard for joiner, heard in self.others.items() if heard > seen}
             self.peers = {name: peer for name, peer in self.peers.items() if peer.heard_ns > seen}
+            self.places = {place: told for place, told in self.places.items() if told > seen}
             self.fire(E.JOIN_AGAIN)
 
     def discount(self, late: int) -> None:
@@ -207,14 +219,20 @@ class Lifecycle(Machine):
         return joiner < self.context.me.id
 
     def must_wait(self) -> bool:
-        """Discovery runs, a group or a joiner with a lower id was heard, a group refused us, or one datagram of another
-        wire version, or with another key, was dropped."""
+        """Discovery runs, a group or a joiner with a lower id was heard, a group refused us, others see us elsewhere,
+        or one datagram of another wire version, or with another key, was dropped."""
         # If a joiner with a lower id has formed no group by then, we stop waiting for it. The time begins when we may
         # form a group: a group that both heard, and that is gone, delays the other one as long as us. A group of
         # another release is heard again within this time; a damaged datagram is not.
         unsure = bool(self.others) or 0 < self.foreign < FOREIGN_SIGNS or (self.doubtful and not self.strange)
         waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
-        return self.context.now < self.form_ns or waits or self.refusal is not None
+        return self.context.now < self.form_ns or waits or self.refusal is not None or bool(self._elsewhere())
+
+    def is_on_another_host(self) -> bool:
+        """All who say where they see us say the same, which is our port at another host."""
+        elsewhere, own = self._elsewhere(), self.context.me.address
+        free = not self.adopted and not self.context.settings.advertised
+        return free and len(elsewhere) == len(self.places) == 1 and on_one_port(elsewhere[0], own)
 
     def must_gather(self) -> bool:
         """Fewer than ``found`` joiners vote for us, or we vote for another one; or we found no group."""
@@ -224,6 +242,19 @@ class Lifecycle(Machine):
         counts = self.context.now - self.context.settings.joiner_seen_ns // 2
         votes = 1 + sum(peer.founder == me and peer.heard_ns > counts for peer in self.peers.values())
         return found > 1 and (self.chosen() != me or votes < found)
+
+    def is_another(self, place: bytes) -> bool:
+        return place != self.context.me.address
+
+    def is_alone_on_another_host(self, place: bytes) -> bool:
+        """As before, and nobody is in our view who sees us where we say that we are."""
+        own, alone = self.context.me.address, len(self.context.members) == 1
+        free = alone and not self.adopted and not self.context.settings.advertised
+        return free and self.is_another(place) and on_one_port(place, own)
+
+    def _elsewhere(self) -> list[bytes]:
+        """Addresses at which others see us, and which are not ours."""
+        return [place for place in self.places if place != self.context.me.address]
 
     def hears_another_version(self) -> bool:
         return self.foreign >= FOREIGN_SIGNS
@@ -257,6 +288,19 @@ class Lifecycle(Machine):
         context.multicast(self._join(founder))
         self.tries += 1
         self.lacks = self._lacks()
+
+    def adopt(self) -> None:
+        """Addresses are translated one to one on the way to others, so from now on ours is the one that they see."""
+        (place,) = self.places
+        self.context.me, self.adopted, self.places = replace(self.context.me, address=place), True, {}
+        self.form_ns = max(self.form_ns, self.context.now + self.context.settings.discovery_ns)  # nobody knew of us
+
+    def take_place(self, place: bytes) -> None:
+        self.context.me, self.adopted = replace(self.context.me, address=place), True
+
+    def note_place(self, address: bytes) -> None:
+        if address in self.places or len(self.places) < PLACES_MAX:
+            self.places[address] = self.context.now
 
     def withdraw(self, *_: object) -> None:
         """Timeline without it: with ``found=2``, b votes for a. The join of a times out, its process ends, and is
@@ -299,7 +343,21 @@ class Lifecycle(Machine):
         expired = self.context.now - self.vote.said_ns >= self.context.settings.joiner_seen_ns
         return expired if info.id == self.vote.founder else info.name == self.vote.name
 
+    def _translated(self) -> str:
+        """What to do where addresses are translated on the way from us to others; "": they are not."""
+        elsewhere, own = self._elsewhere(), place_of(self.context.me.address)
+        if not elsewhere:
+            return ""
+        public = f"{host_of(elsewhere[0])}:{own.rpartition(':')[2]}"
+        return (
+            f"others see this member at {' and at '.join(map(place_of, elsewhere))}, and it says that it is at {own}: "
+            f"publish the port and give advertise={public} with key=, or run it in the network of the host (--network "
+            "host)"
+        )
+
     def _lacks(self) -> str:
+        if translated := self._translated():
+            return codes.TRANSLATED(translated)
         found, names = self.context.settings.found, sorted(self.peers)
         if found == 1 or self.form_ns > max(self.context.now, self.discovered_ns):  # a group was heard
             return ""
@@ -331,6 +389,11 @@ class Lifecycle(Machine):
         self.peers = {name: peer for name, peer in self.peers.items() if peer.id != joiner}
         if joiner == self.vote.founder:
             self.vote = NO_VOTE
+
+    def warn_of_place(self, *_: object) -> None:
+        if (translated := self._translated()) and not self.misplaced:
+            self.misplaced = True
+            self.context.emit(Warn(codes.TRANSLATED(translated)))
 
     def warn_of_few(self) -> None:
         late = self.context.now > self.discovered_ns + self.context.settings.joiner_seen_ns
@@ -459,12 +522,29 @@ class Lifecycle(Machine):
         (None, E.WITHDRAWN, None, IGNORED, "it has no part in our first view any more"),
         (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
         (None, E.GROUP, None, IGNORED, "known"),
+        (S.SEEKING, E.PLACE, None, note_place, "somebody says where it sees us"),
+        (
+            S.IN,
+            (E.PLACE, is_alone_on_another_host),
+            None,
+            take_place,
+            "the next view, which begins at once, says where we are",
+        ),
+        (
+            INSIDE,
+            (E.PLACE, is_another),
+            None,
+            (note_place, warn_of_place),
+            "the members of our view see us where we are, and others do not",
+        ),
+        (None, E.PLACE, None, IGNORED, "we are where we say, or it is late"),
         ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
         (None, E.FOREIGN, None, IGNORED, "our group has its version"),
         ((S.OUT, S.SEEKING), E.OTHER_KEY, None, note_key, "somebody uses this cluster with another key, or without"),
         (S.OVER, E.OTHER_KEY, None, IGNORED, "we have no part in this cluster any more"),
         (None, E.OTHER_KEY, None, warn_of_key, "our group has its key: whoever has another will not join it"),
-        (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, ask, "JOIN is not answered yet"),
+        (S.SEEKING, (E.JOIN_AGAIN, is_on_another_host), None, (adopt, ask), "our host has another address on the way"),
+        (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, (ask, warn_of_place), "JOIN is not answered yet"),
         (
             S.SEEKING,
             (E.JOIN_AGAIN, hears_another_version),

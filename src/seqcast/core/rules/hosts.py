@@ -16,3 +16,16 @@ def host_of(address: bytes) -> str:
     if len(address) >= 19 and address[0] == 6:
         return str(ipaddress.IPv6Address(address[3:19]))
     return ""
+
+
+def place_of(address: bytes) -> str:
+    """Host and port, as people write them; an address of another form in hexadecimal."""
+    host, port = host_of(address), int.from_bytes(address[1:3], "big")
+    if not host:
+        return address.hex()
+    return f"[{host}]:{port}" if address[0] == 6 else f"{host}:{port}"
+
+
+def on_one_port(one: bytes, other: bytes) -> bool:
+    """Do these addresses differ in the host alone?"""
+    return len(one) == len(other) and one[:3] == other[:3]

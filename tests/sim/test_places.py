@@ -1,0 +1,69 @@
+"""Members whose addresses are translated on the way to others (NAT)."""
+
+from __future__ import annotations
+
+import pytest
+from sim_worlds import quiet
+
+from seqcast.sim import World
+from seqcast.sim.checkers.safety import check_safety
+from seqcast.sim.options import MS, SECOND, Options
+from seqcast.sim.world import simulate
+
+
+@pytest.mark.parametrize(("what", "keyed"), [("hosts", False), ("hosts", True), ("ports", True)])
+def test_members_behind_a_translator_are_in_one_group_with_the_others(what, keyed):
+    """One to one each takes the address at which it is seen; anything else passes with a key and ``advertise``."""
+    world = World(quiet(members=4, transport="unicast", translated=what, keyed=keyed, rate=20))
+    world.plan()
+    world.clock.run(3 * SECOND)
+    assert {len(node.view.members) for node in world.nodes} == {4}
+    assert {node.endpoint.context.me.address for node in world.nodes} == {node.public for node in world.nodes}
+    assert not world.settle() and not list(check_safety(world.records))
+
+
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+def test_one_that_founded_a_group_alone_learns_where_it_is_and_merges(membership):
+    settings = {"transport": "unicast", "translated": "hosts", "membership": membership, "apart_ns": SECOND}
+    world = World(quiet(members=2, rate=20, **settings))
+    world.plan()
+    world.clock.run(SECOND)
+    assert [len(node.view.members) for node in world.nodes] == [1, 1]
+    world.clock.run(3 * SECOND)
+    assert [len(node.view.members) for node in world.nodes] == [2, 2]
+
+
+def test_without_a_key_nobody_believes_where_a_member_says_it_is_and_it_founds_nothing():
+    world = World(quiet(members=2, transport="unicast", translated="ports", rate=1))
+    world.plan()
+    world.clock.run(3 * SECOND)
+    plain, translated = world.nodes
+    assert len(plain.view.members) == 1
+    assert translated.view is None
+    assert translated.endpoint.lacks.endswith("(SC4301)") and "with key=" in translated.endpoint.lacks
+
+
+def test_an_address_is_adopted_only_if_all_say_the_same_and_the_port_is_ours():
+    world = World(quiet(members=1, transport="unicast", found=2, rate=1))
+    world.plan()
+    world.clock.run(1)
+    (node,) = world.nodes
+    lifecycle, own = node.endpoint.machines.lifecycle, node.address
+
+    def told(*places):
+        world.clock.run(world.clock.now + 2 * SECOND)  # what was said before is over
+        lifecycle.places = dict.fromkeys(places, node.now)
+        world.clock.run(world.clock.now + 300 * MS)
+        return node.endpoint.context.me.address
+
+    assert told(b"simAA", b"simBB") == own, "they do not agree"
+    assert "at 73696d4141 and at 73696d4242" in node.endpoint.lacks
+    assert told(b"simAA", own) == own, "one sees us where we are"
+    assert told(b"sXXAA") == own, "another port"
+    assert told(b"simAA") == b"simAA"
+    assert told(b"simBB") == b"simAA", "once only"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_storms_of_translated_members_violate_nothing(seed):
+    assert not simulate(Options.draw(seed + 1, family="translated")).violations
