@@ -120,8 +120,8 @@ static int is_wanted(const sc_engine *e, const sc_delivery *d) {
     return e->config.receive && (d->sender != e->config.member || e->config.deliver_own || is_to_self(e, d));
 }
 
-/* Into the queue, or where it waits until it is stable. Field by field: a copy of what was just written in other pieces would
- * wait for them. */
+/* Into the queue, or where it waits until it is stable. Field by field: a copy of memory just written in other pieces
+ * would wait for them. */
 static int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
     int held = d->stream == SC_STREAM_GROUP && e->view.safe;
     sc_delivery *place = held ? hold_back(e) : push(e);

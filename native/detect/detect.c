@@ -14,9 +14,9 @@
  *   none for 2 S more     while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next heartbeat
  *                         says so: acknowledgements, requests and answers do not come through
  *
- * Any datagram directly from it ends the first three; what others say about it ends only the suspicion. A multicast from it
- * ends the fourth, a unicast the last two. Members that do not hear each other's multicasts also exchange heartbeats by unicast, so that all members
- * learn of the same cut links.
+ * Any datagram directly from it ends the first three; reports of others about it end only the suspicion. A multicast
+ * from it ends the fourth, a unicast the last two. Members that do not hear each other's multicasts also exchange
+ * heartbeats by unicast, so that all members learn of the same cut links.
  *
  * Local health (after Lifeguard, arXiv:1707.00788): a member that finds its own heartbeat late by more than H, or reads
  * in another's that it is not heard, has reason to doubt its own judgement: S grows by suspect_ns up to suspect_ns_max,
@@ -400,8 +400,8 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
 
 /* ---- time ---------------------------------------------------------------------------------------------------- */
 
-/* This member did not run for `late`: it has no evidence against others for that time. By now it has read what arrived
- * meanwhile. */
+/* This member did not run for `late`: it has no evidence against others for that time. By now it has read the datagrams
+ * that arrived meanwhile. */
 static void was_late(sc_engine *e, int64_t late, int64_t now) {
     e->counters->late++;
     health_worse(e, now);
@@ -459,7 +459,7 @@ static void look_at_link(sc_engine *e, sc_peer *peer, int64_t now) {
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
-    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* it tells what is stable */
+    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* it reports stability */
     if (e->detect.heartbeat_due <= now) {
         int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);

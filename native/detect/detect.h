@@ -16,7 +16,7 @@ typedef struct {
     sc_beat beats[SC_MEMBERS_MAX];
     int64_t starved; /* when something was last dropped for want of slabs; 0: never */
     int stuck; /* and nothing was received in order, or taken, between the last two heartbeats */
-    uint64_t progress; /* what progress() said at the last heartbeat */
+    uint64_t progress; /* the result of progress() at the last heartbeat */
     int64_t heartbeat_due;
     int health; /* 0: well; each step adds suspect_ns to the suspicion time */
     int64_t health_due; /* when it improves by one */

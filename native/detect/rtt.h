@@ -2,12 +2,12 @@
 
 #include "engine/engine.h"
 
-/* Round trips, measured by heartbeats: each says when it was sent, by its sender's clock, and returns what the last heartbeat of
- * one member said, with the time until the answer. So no clocks are compared, and no more datagrams are sent. Members
- * are answered in turn. */
+/* Round trips, measured by heartbeats: each has its time of sending, by its sender's clock, and returns that of the
+ * last heartbeat of one member, with the time until the answer. So no clocks are compared, and no more datagrams
+ * are sent. Members are answered in turn. */
 
 typedef struct {
-    uint64_t sent; /* what its last heartbeat says; 0: there was none */
+    uint64_t sent; /* from its last heartbeat; 0: there was none */
     int64_t came; /* when that came */
     int64_t smooth, least; /* of its round trips, in ns; 0: none is known */
 } sc_peer_rtt;

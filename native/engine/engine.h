@@ -116,8 +116,8 @@ typedef struct {
 } sc_tx;
 
 /* Fills `out` with at most `max` runs, control first; each run holds at most SC_TX_SEGMENTS datagrams and SC_PACKET_MAX
- * bytes. With `all`, open packets are closed and sent too; otherwise they stay open to be filled by later messages. What
- * is returned counts as sent. 0: nothing (more) to send. */
+ * bytes. With `all`, open packets are closed and sent too; otherwise they stay open to be filled by later messages.
+ * Returned datagrams count as sent. 0: nothing (more) to send. */
 int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
 /* Bytes that are packed but not yet transmitted, by which a caller decides whether to transmit now. */
 uint64_t sc_engine_unsent(const sc_engine *e);

@@ -55,7 +55,7 @@ typedef struct sc_peer {
     sc_peer_rtt rtt; /* detect/rtt.c */
     sc_budget budget; /* engine/receive.c: for its control frames */
     uint64_t standing; /* engine/receive.c: its last control frame, if that is a standing one of this view */
-    sc_numbers numbers[2]; /* seal/seal.c: with a key, of what came of it beside packets: in views, and from outside */
+    sc_numbers numbers[2]; /* seal/seal.c: with a key, of its datagrams beside packets: in views, and from outside */
     sc_mark digest[SC_MEMBERS_MAX]; /* detect/detect.c: its last heartbeat, by rank */
 } sc_peer;
 
@@ -119,7 +119,7 @@ static inline void sc_may_send(sc_engine *e) { e->sendable++; }
 static inline int sc_same_address(const sc_address *a, const sc_address *b) {
     return a->len == b->len && !memcmp(a->bytes, b->bytes, a->len);
 }
-/* Does what this member has taken count for credit and stability? */
+/* Do packets that this member has taken count for credit and stability? */
 static inline int sc_counts(const sc_peer *peer) { return !peer->cut.lost && !peer->cut.uncounted; }
 /* Is a view change, or a pause, the reason why senders wait? */
 static inline int sc_is_closing(const sc_engine *e) { return e->cut.gate_closed || e->cut.paused || e->cut.set; }

@@ -299,7 +299,8 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
     return 0;
 }
 
-/* Is it whole and valid, and from whom it says it is? What was sealed counts once. Our own, looped back, are not opened. */
+/* Is it whole and valid, and from whom it says it is? Sealed datagrams count once. Our own, looped back, are not
+ * opened. */
 static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by) {
     uint64_t number = 0, sealer = 0;
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
@@ -316,7 +317,8 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
     *by = sealer;
     if (!peer) return 1;
-    /* Who has the key file alone can send high numbers in the name of a member: those say nothing about what it says inside. */
+    /* Who has the key file alone can send high numbers in the name of a member: those say nothing about the text
+     * inside. */
     sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
     return sc_numbers_take(numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }

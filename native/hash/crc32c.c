@@ -109,7 +109,7 @@ static int has_multiply(void) { return (getauxval(AT_HWCAP) & (1u << 4)) != 0; }
 
 /* A CRC instruction takes one word a cycle but gives its result after three: three lanes keep it busy. The lanes are
  * put together by carry-less multiplication: a CRC that stands n words before the end counts times x^64n. The 33 less
- * in `shift` are what the multiplication of reflected numbers (1) and the reduction by crc64 (32) add. */
+ * in `shift` come from the multiplication of reflected numbers (1) and the reduction by crc64 (32). */
 #define LANE_MAX 256 /* words */
 #define LANE_MIN 4 /* below this the multiplications cost more than two lanes save */
 
@@ -155,8 +155,8 @@ TARGET static void set_up_lanes(void) {
 #ifdef WIDE
 
 /* Folding, without a CRC instruction: four accumulators of 64 bytes are each multiplied by the weight of the next 256 bytes,
- * and added to them. A word that stands n words before another counts there times x^64n: `shift` has these constants too. What
- * is left in the end has the same CRC as all that was folded into it. */
+ * and added to them. A word that stands n words before another counts there times x^64n: `shift` has these constants
+ * too. The remainder has the same CRC as all blocks folded into it. */
 #define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
 #define FOLDED 256u /* bytes a turn */
 

@@ -28,7 +28,7 @@ static int take_marks(sc_sending *s, uint64_t bytes) {
     return 1;
 }
 
-/* This thread packs; does it answer what it took? */
+/* This thread packs; does it answer messages that it took? */
 static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
     turn->packer = sc_thread();
     if (turn->asked == turn->packer) {
@@ -89,7 +89,8 @@ int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
     return is_others_turn(d, s) ? SC_AGAIN : pack(d, s, now, wall);
 }
 
-/* Packs what can go now; during another sender's turn, waits for its end instead, unless this thread has the receive role. */
+/* Packs the messages that can go now; during another sender's turn, waits for the end of that turn instead, unless this
+ * thread has the receive role. */
 static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until, int64_t now, uint64_t *unsent,
                         uint64_t *mark) {
     int result = SC_AGAIN;
@@ -159,7 +160,7 @@ int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until) {
         int64_t now = sc_now();
         if (!has_marks(d, s)) {
             result = SC_BAD_OFFSETS;
-            sc_driver_flush(d, 1, now); /* nothing follows what was packed before */
+            sc_driver_flush(d, 1, now); /* nothing follows the messages packed before */
             break;
         }
         result = pack_in_turn(d, s, has_role, until, now, &unsent, &mark);
@@ -201,7 +202,7 @@ static int has_others(const sc_driver *d, const sc_batch *batch) {
     return r < batch->n_runs;
 }
 
-/* Delivers what is there for the application now, and handles the effects of the credit that this gives. */
+/* Delivers the next item to the application, and handles the effects of the credit that this gives. */
 static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int later, int64_t now) {
     sc_mutex_lock(d->lock);
     uint64_t before = sc_engine_unsent(d->engine), sendable = sc_engine_sendable(d->engine);
@@ -222,7 +223,8 @@ static int take_batch(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
     return result;
 }
 
-/* The time of a batch that was just taken. The wall clock may have been set back since this member sent what is in it. */
+/* The time of a batch that was just taken. The wall clock may have been set back since this member sent the messages in
+ * it. */
 static int64_t taken_at(sc_driver *d, const sc_batch *batch) {
     int64_t wall = sc_driver_wall(d, sc_now());
     for (uint32_t r = 0; r < batch->n_runs; r++) {
@@ -240,7 +242,7 @@ int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
         if (result != SC_DELIVER_NONE || until == 0 || sc_load(&d->stop)) return result;
         if (!sc_drive(d, SC_WANT_DELIVERY, 0, until)) return SC_DELIVER_NONE;
         int64_t came = (int64_t)sc_counted(&d->round.came);
-        now = came > now ? came : sc_now(); /* mostly what came last is what this thread has waited for */
+        now = came > now ? came : sc_now(); /* mostly this thread has waited for the last arrival */
     }
 }
 

@@ -24,7 +24,7 @@ typedef struct {
     int64_t flush_ns_max; /* the I/O thread flushes the rest when nothing was packed for this long */
     int64_t tick_ns; /* the I/O thread's tick while callers drive */
     int64_t nap_ns; /* a receiver under load lets datagrams accumulate for at most this long; 0: never */
-    int64_t look_ns; /* the control thread looks at what nobody reports */
+    int64_t look_ns; /* the control thread looks for faults that nobody reports */
 } sc_drive_config;
 
 typedef struct {
@@ -60,7 +60,7 @@ enum { SC_IO_AWAKE = 0, SC_IO_POLLING = 1, SC_IO_STANDBY = 2, SC_IO_DEEP = 3 };
 
 typedef struct { /* role.c */
     sc_mutex lock;
-    sc_cond came[SC_WANTS]; /* callers wait for the role, or for what its holder receives: by what they want */
+    sc_cond came[SC_WANTS]; /* callers wait for the role, or for what its holder receives: by their wants */
     sc_cond freed; /* others wait until nobody has the role */
     sc_cond io_idle; /* the I/O thread stands by */
     int holder; /* SC_ROLE_* */
@@ -73,7 +73,7 @@ typedef struct { /* role.c */
     int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
     int64_t loop_woken; /* monotonic time */
     int handed; /* to the I/O thread: it takes the role at once */
-    sc_atomic waiting[SC_WANTS]; /* how many at each of `came`: woken by a round that brings what they want */
+    sc_atomic waiting[SC_WANTS]; /* how many at each of `came`: woken by a round that fulfils their want */
 } sc_role;
 
 typedef struct { /* intake.c and round.c; all of it is the role holder's, who lets others read `came` and `loaded` */
@@ -102,7 +102,7 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable */
     int signalled; /* `watch` was written */
     sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
-    sc_fd set; /* what the loop polls: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
+    sc_fd set; /* the loop polls it: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: it is awake */
     sc_atomic untimed; /* and has no timer, so that the I/O thread is to wake it then; 0: it has one, or is awake */
     sc_atomic minded_from; /* the I/O thread is in time for sleeps that end then, or later; SC_NEVER: for none */
@@ -127,7 +127,7 @@ typedef struct { /* call.c; written under the engine's lock */
     uint64_t callback; /* the thread that runs a block callback: it goes before a message that has not begun; 0: none */
     uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
     uint64_t packer; /* the thread that did */
-    uint64_t asked; /* the thread that last took messages of other members: what it sends next is an answer */
+    uint64_t asked; /* the thread that last took messages of other members: its next message is an answer */
     uint64_t talks; /* the thread that has answered and taken nothing since: it waits for the next message */
 } sc_turn;
 
@@ -166,12 +166,12 @@ void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counter
 /* The I/O thread: returns after sc_driver_stop. */
 void sc_driver_run(sc_driver *d);
 
-/* Transmits what the engine has at `now`, or leaves it to the thread that is transmitting. Without `all` packets that are not full
- * yet stay open for later messages: the thread that packed them has asked for their flush. */
+/* Transmits the engine's packets at `now`, or leaves them to the thread that is transmitting. Without `all` packets
+ * that are not full yet stay open for later messages: the thread that packed them has asked for their flush. */
 void sc_driver_flush(sc_driver *d, int all, int64_t now);
 
-/* Called after packing at `now`: what to transmit at once, by a sc_driver_flush of the caller's, which releases the GIL only for
- * that. The rest is batched with later messages, or flushed by the I/O thread. */
+/* Called after packing at `now`: which packets to transmit at once, by a sc_driver_flush of the caller's, which
+ * releases the GIL only for that. The rest is batched with later messages, or flushed by the I/O thread. */
 enum { SC_FLUSH_NOTHING = 0, SC_FLUSH_FULL = 1, SC_FLUSH_ALL = 2 };
 int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now);
 
@@ -202,8 +202,9 @@ enum { SC_BAD_OFFSETS = 16 };
 /* Packs until everything is packed (SC_SENT), until the time `until`, the driver's end or, if `receives`, something to receive
  * (SC_AGAIN: call again, or give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
-/* The same, for what can be packed at once; the caller holds the engine's lock and must call sc_driver_packed afterwards. A message
- * that it began (SC_AGAIN) must be finished by sc_driver_send or sc_driver_send_end. */
+/* The same, for the messages that can be packed at once; the caller holds the engine's lock and must call
+ * sc_driver_packed afterwards. A message that it began (SC_AGAIN) must be finished by sc_driver_send or
+ * sc_driver_send_end. */
 int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall);
 /* Abandons a partly packed message: receivers drop it. */
 void sc_driver_send_end(sc_driver *d, sc_sending *s);
@@ -218,23 +219,24 @@ int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 /* The wall clock at the monotonic time `now`, which is a moment ago at most. */
 int64_t sc_driver_wall(sc_driver *d, int64_t now);
 
-/* Takes the next item for the application, driving until `until`; with 0 only what is there. As sc_engine_deliver. `now` is the
- * time; `*wall` becomes that of the wall clock when a batch was taken, never before its own messages were sent. */
+/* Takes the next item for the application, driving until `until`; with 0 only if one is ready. As sc_engine_deliver.
+ * `now` is the time; `*wall` becomes that of the wall clock when a batch was taken, never before its own messages were
+ * sent. */
 int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later,
                       int64_t now, int64_t *wall);
 
 /* sc_engine_taken. sc_driver_deliver does it for a single message, unless the caller keeps it for `later`. */
 void sc_driver_taken(sc_driver *d);
-/* Waits until what was sent is taken, or `until`; as sc_taking_state. `w` has begun, and is ended by the caller. */
+/* Waits until all messages sent are taken, or `until`; as sc_taking_state. `w` has begun, and is ended by the caller. */
 int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until);
 
-/* The stream of state: packs until all is packed or `until`, as sc_engine_state_send. Takes up to `len` bytes of what
- * `sender` has sent, driving until `until` for the first. */
+/* The stream of state: packs until all is packed or `until`, as sc_engine_state_send. Takes up to `len` bytes of
+ * `sender`'s stream, driving until `until` for the first. */
 int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t until);
 size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until);
 
-/* The control thread waits for the engine's events, sc_driver_kick_control or `until`. Meanwhile it looks at what nobody reports;
- * returns whether that needs it: something is wrong, or `each` look does. */
+/* The control thread waits for the engine's events, sc_driver_kick_control or `until`. Meanwhile it looks for faults
+ * that nobody reports; returns whether that needs it: something is wrong, or `each` look does. */
 int sc_driver_wait_control(sc_driver *d, int64_t until, int each);
 void sc_driver_kick_control(sc_driver *d);
 /* sc_io_mend, and whoever waits on the sockets does so anew. */

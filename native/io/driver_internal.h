@@ -7,7 +7,7 @@ static inline int64_t sc_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* wake.c. Those with `locked` in their comment: under the engine's lock. */
 void sc_waits_init(sc_waits *w);
-/* Does what a caller wants (SC_WANT_*) hold? Locked. */
+/* Does the condition that a caller wants (SC_WANT_*) hold? Locked. */
 int sc_has(const sc_driver *d, int want, uint64_t mark);
 /* The same; takes the lock. */
 int sc_driver_has(sc_driver *d, int want, uint64_t mark);
@@ -18,7 +18,7 @@ void sc_tell_watcher(sc_driver *d);
 /* Of these things (SC_WANT_*) something may be there: wakes the callers that wait for them, the holder of the receive role on the
  * sockets, others for it. */
 void sc_wake_caller(sc_driver *d, int what);
-/* The same for what a round has brought, for those that wait for its holder. */
+/* The same for the results of a round, for threads that wait for its holder. */
 void sc_wake_waiting(sc_driver *d);
 /* Does a caller without the role wait for any of these things? */
 int sc_is_waited(const sc_driver *d, int what);
@@ -36,7 +36,7 @@ int sc_look(sc_driver *d, int64_t now);
 /* transmit.c */
 int sc_transmitter_init(sc_transmitter *tx);
 void sc_transmitter_free(sc_transmitter *tx);
-/* When the I/O thread flushes what is packed, if nothing is packed or flushed until then; and its flush. */
+/* When the I/O thread flushes packed messages, if nothing is packed or flushed until then; and its flush. */
 int64_t sc_rest_due(const sc_driver *d);
 /* As sc_driver_packed, after `packed` bytes of an array that has `more`, or whose receivers have much before them. */
 int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now);
@@ -58,10 +58,11 @@ uint64_t sc_intake(sc_driver *d, int lanes, int first, int *urgent);
 void sc_intake_measure(sc_driver *d);
 
 /* round.c; by the role's holder */
-/* Waits at most until `until` for datagrams and receives them, runs timers, transmits what is urgent. Returns whether it was
- * woken. */
+/* Waits at most until `until` for datagrams and receives them, runs timers, transmits urgent packets. Returns whether
+ * it was woken. */
 int sc_round_run(sc_driver *d, int64_t until, int may_nap);
-/* In a conversation: polls for a moment if that pays, and handles what has come; does not wait. Returns whether something had. */
+/* In a conversation: polls for a moment if that pays, and handles the datagrams received; does not wait. Returns
+ * whether something had. */
 int sc_round_poll(sc_driver *d);
 
 /* role.c. An event loop that was woken takes the role if it is to receive; sc_role_leave_loop follows. */
@@ -69,7 +70,7 @@ int sc_role_take_for_loop(sc_driver *d);
 /* One that is about to wait takes the role if it receives already. */
 int sc_role_take_in_loop(sc_driver *d);
 void sc_role_leave_loop(sc_driver *d);
-/* Lets the event loop watch the sockets, or only for what others receive. Under `role.lock`. */
+/* Lets the event loop watch the sockets, or only for messages that others receive. Under `role.lock`. */
 void sc_loop_receives(sc_driver *d, int receives);
 void sc_role_init(sc_role *role);
 /* Takes the receive role for a while, from the I/O thread if necessary; 0 if another caller has it. */

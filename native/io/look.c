@@ -1,4 +1,5 @@
-/* What nobody reports, and the control thread looks at regularly: the interface, and sends that the kernel refuses. It is looked at here, since a thread that runs Python for it takes milliseconds from those that are busy. */
+/* Faults that nobody reports, for which the control thread looks regularly: the interface, and sends that the kernel
+ * refuses. It is looked at here, since a thread that runs Python for it takes milliseconds from those that are busy. */
 #include "io/driver_internal.h"
 
 /* Have sends failed since the last look, or are segments no longer taken? */

@@ -76,8 +76,9 @@ int64_t sc_pace_nap(const sc_pace *p, int64_t came, int64_t until, int64_t now) 
     return p->nap_ns > 0 && now < end ? end : 0;
 }
 
-/* In a conversation each wake-up delays the others: those that wait for a sequencer, or for what an answer leads to. The next
- * message often comes sooner than a thread is woken, so it polls as long as that is so and no other thread keeps the core. */
+/* In a conversation each wake-up delays the others: those that wait for a sequencer, or for the consequences of an
+ * answer. The next message often comes sooner than a thread is woken, so it polls as long as that is so and no other
+ * thread keeps the core. */
 int sc_pace_polls(sc_pace *p, int64_t until, int64_t now) {
     if (p->nap_ns > 0 || until - now < SC_PACE_POLL_NS) return 0;
     if (!p->talks && now - p->ordered_at >= PERIOD_NS) return 0;

@@ -14,7 +14,7 @@ typedef struct {
     uint64_t bytes, packets, rounds;
     int talks; /* this thread has answered, and waits for the next message */
     int64_t ordered_at; /* messages got places from us, as the sequencer, at this time */
-    /* What follows from the last period. */
+    /* Results of the last period. */
     int loaded;
     int64_t nap_ns; /* how long datagrams may accumulate; 0: not under load */
     uint64_t nap_bytes; /* expected bytes of a nap */

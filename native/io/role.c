@@ -42,7 +42,7 @@ static int rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     }
 }
 
-/* A thread that does not wait is not to be woken, least of all by what it sends itself: its next wait would end at once. */
+/* A thread that does not wait is not to be woken, least of all by its own messages: its next wait would end at once. */
 int sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) {
     int found = rounds(d, want, mark, until);
     sc_store(&d->waits.caller_wants, 0);
@@ -170,7 +170,8 @@ int sc_role_take_in_loop(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     int taken = d->role.loop && d->role.holder == SC_ROLE_FREE && !sc_load(&d->stop);
     if (taken) {
-        d->role.loop_woken = sc_now(); /* what a poll finds wakes no loop, and the next message that does comes soon */
+        d->role.loop_woken =
+            sc_now(); /* datagrams that a poll finds wake no loop, and the next message that does comes soon */
         become_holder(d);
         d->role.callers++;
     }

@@ -1,4 +1,4 @@
-/* One round of the receive role's holder: wait, receive, run timers, transmit what is urgent. */
+/* One round of the receive role's holder: wait, receive, run timers, transmit urgent packets. */
 #include "io/driver_internal.h"
 
 #define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th both stream sockets */
@@ -126,14 +126,14 @@ static void measure(sc_driver *d, int64_t now) {
     sc_store(&d->round.loaded, d->round.pace.loaded);
 }
 
-/* What follows on receiving so many bytes: timers, flushes, and those that wait for it. */
+/* After receiving so many bytes: timers, flushes, and the threads that wait for them. */
 static void end_round(sc_driver *d, uint64_t bytes, int urgent) {
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= SC_ROUND_BYTES_MAX;
     if (sc_pace_count(&d->round.pace, bytes, now)) measure(d, now);
     take_refusals(d, now);
     int due = now >= d->round.deadline, flushes = sc_takes_over(d) || urgent;
-    /* It checks again before it waits: what it transmits now need not wake it. */
+    /* It checks again before it waits: its own transmissions need not wake it. */
     if (due || flushes) sc_store(&d->waits.caller_wants, 0);
     if (due) run_timers(d, now, &urgent);
     d->round.ran = sc_now();

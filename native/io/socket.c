@@ -88,7 +88,7 @@ typedef union {
     char bytes[CMSG_SPACE(sizeof(int))];
 } sc_cmsg;
 
-/* The message headers of one call, and what they point to. */
+/* The message headers of one call, and their targets. */
 typedef struct {
     struct mmsghdr messages[SC_IO_BATCH_MAX];
     struct iovec parts[2 * SC_IO_BATCH_MAX];
@@ -135,7 +135,7 @@ static int receive_messages(sc_io *io, sc_fd fd, struct mmsghdr *messages, int n
     return len < 0 ? -1 : 1;
 }
 
-/* Where a datagram is put: what its slot of `room` bytes does not hold lies behind a place for what the slot holds. Returns the
+/* Where a datagram is put: the first `room` bytes go to the slot, the rest to the slab at offset `room`. Returns the
  * number of parts. */
 static size_t lay_out(const sc_io_datagram *in, size_t room, struct iovec *parts) {
     size_t held = in->slot != NULL ? room : 0;

@@ -1,9 +1,9 @@
 /* Sockets of one member: multicast in on a data port and a control port, unicast in on a third.
  *
- * The third socket is bound to the interface's own address and a free port; all datagrams are sent from this address, so that what
- * others see is the member's address. Multicasts to the control port leave by it, all else by a fourth socket with the same address,
- * where there is one. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
- * elsewhere plain calls. No function here takes a lock or keeps a thread.
+ * The third socket is bound to the interface's own address and a free port; all datagrams are sent from this address,
+ * so that others see the member's address. Multicasts to the control port leave by it, all else by a fourth socket with
+ * the same address, where there is one. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at
+ * run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #pragma once
 
@@ -47,7 +47,7 @@ typedef struct {
     uint64_t member; /* the kernel drops own datagrams if it can */
 } sc_io_config;
 
-/* What failed: `call` names it; `code` is errno (on Windows the WSA code). */
+/* The failed step: `call` names it; `code` is errno (on Windows the WSA code). */
 typedef struct {
     const char *call;
     int code;
@@ -106,7 +106,7 @@ void sc_io_close(sc_io *io);
 /* Finds the interface that `config` names: its `name`, `index`, `mtu`, and whether it is loopback. 0, or -1 with *error. */
 int sc_io_find(sc_io *io, sc_io_error *error);
 
-/* What has happened to the interface and to our address on it since the sockets were opened; bits. On Windows nothing. */
+/* Changes of the interface and of our address on it since the sockets were opened; bits. On Windows nothing. */
 enum {
     SC_IO_GONE = 1, /* there is no interface of this name */
     SC_IO_REMADE = 2, /* the interface was recreated under this name: the sockets belong to the old one */

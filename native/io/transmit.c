@@ -26,13 +26,13 @@ static int transmit(sc_driver *d, int all, int64_t since, int64_t now) {
     int n, own;
     int64_t deadline = SC_NEVER;
     if (all && sc_load(&d->tx.rest_since))
-        sc_store(&d->tx.rest_since, 0); /* what is packed from here on may wait again */
+        sc_store(&d->tx.rest_since, 0); /* messages packed from here on may wait again */
     for (;;) {
         sc_mutex_lock(d->lock);
         uint64_t sendable = sc_engine_sendable(d->engine);
         n = sc_engine_transmit(d->engine, d->tx.runs, TX_RUNS, now, all);
         int others = sc_engine_targets(d->engine, &d->tx.targets); /* of these runs */
-        if (n <= 0) deadline = sc_engine_deadline(d->engine); /* what is due is sent first */
+        if (n <= 0) deadline = sc_engine_deadline(d->engine); /* packets that are due are sent first */
         own = sc_engine_deliverable(d->engine) > 0;
         int credit = sc_engine_sendable(d->engine) != sendable; /* lent memory is free again */
         if (own || credit || sc_engine_has_event(d->engine)) sc_tell_engine_news(d);
@@ -124,7 +124,7 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
 int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now) {
     if (unsent == 0) return SC_FLUSH_NOTHING;
     int what = unsent >= d->config.flush_bytes ? SC_FLUSH_FULL : SC_FLUSH_NOTHING;
-    /* What was packed before is not in the last packet any more. */
+    /* Messages packed before are not in the last packet any more. */
     int leaves = what == SC_FLUSH_FULL && packed >= SC_PACKET_MAX;
     int64_t since = leaves ? 0 : sc_load(&d->tx.rest_since);
     if (since == 0) sc_store(&d->tx.rest_since, since = now);

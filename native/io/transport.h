@@ -6,7 +6,7 @@
 #include "io/sockets_internal.h"
 
 struct sc_transport {
-    /* Opens the sockets of one member at its address `own`. 0, or -1 with *error: what is open is closed by the caller. */
+    /* Opens the sockets of one member at its address `own`. 0, or -1 with *error: the caller closes the open sockets. */
     int (*open)(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
     /* Makes the sockets use the interface with this index from now on, which has our address `own`. They keep their numbers, as other
      * threads use them meanwhile. 0, or -1 with *error. */
@@ -16,7 +16,7 @@ struct sc_transport {
     void (*send)(sc_io *io, const sc_tx *runs, int n);
 };
 
-/* What a transport's `send` is made of: a run on its way to one address. */
+/* The element of a transport's `send`: a run on its way to one address. */
 typedef struct {
     const sc_tx *run;
     const sc_address *to; /* NULL: to which the socket is connected */

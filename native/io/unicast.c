@@ -1,5 +1,5 @@
-/* The transport for networks without multicast: what is for the group goes to each target, the same bytes in as few calls as the system
- * allows. All datagrams, packets or not, come to one port, so that a firewall needs one rule. */
+/* The transport for networks without multicast: datagrams for the group go to each target, the same bytes in as few
+ * calls as the system allows. All datagrams, packets or not, come to one port, so that a firewall needs one rule. */
 #include "io/transport.h"
 
 static int open_one(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {

@@ -1,4 +1,4 @@
-/* What each thread waits for, and how it is woken: the control thread, the holder of the receive role, the I/O thread. */
+/* The waits of each thread, and its wake-ups: the control thread, the holder of the receive role, the I/O thread. */
 #include "io/driver_internal.h"
 
 void sc_waits_init(sc_waits *w) {

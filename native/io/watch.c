@@ -52,7 +52,7 @@ int sc_driver_watch(sc_driver *d) {
     return there;
 }
 
-/* The loop does not watch what it brings in itself. */
+/* The loop does not watch for its own arrivals. */
 static void forget_signal(sc_driver *d) {
     sc_mutex_lock(d->lock);
     d->waits.watched = 0;

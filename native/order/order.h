@@ -11,8 +11,8 @@
  *  - Each packet of a group stream is either put into the delivery queue by sc_rx_deliver or skipped by sc_rx_skip, in the
  *    stream's sequence; the engine's own packets by sc_queue_own. Both give credit once the application has taken them, so
  *    holding back a packet holds back its sender's credit.
- *  - `advance` and `settle` are not called between the cut and `finish`. `finish` delivers all that is left: what it
- *    delivers, and in which order, depends only on the packets up to the cut, as every survivor has the same ones.
+ *  - `advance` and `settle` are not called between the cut and `finish`. `finish` delivers the rest: which packets, and
+ * in which order, depends only on the packets up to the cut, as every survivor has the same ones.
  *  - Own numbers. A sender's packets are numbered from its base on, as its receivers see them (Message.seqno): by the group
  *    stream's seqnos, of which records take some, or, with `forwarding`, gapless, by a numbering of the sender's own that
  *    survives views in the received table. `packed` reports each own packet with its number by sc_own_packet.
@@ -38,8 +38,8 @@ struct sc_peer;
 typedef struct {
     /* If `waits`: the own number up to which all members are known to have delivered own packets. */
     uint64_t (*stable)(const sc_engine *e);
-    /* At the end of the view: `table` has the received table so far, by rank; adds what is here up to the cut but not delivered
-     * yet. */
+    /* At the end of the view: `table` has the received table so far, by rank; adds the packets up to the cut that are
+     * here but not delivered yet. */
     void (*received)(const sc_engine *e, uint64_t *table);
 } sc_order_forwarding;
 
@@ -86,7 +86,7 @@ typedef struct sc_order_ops {
     const sc_order_work *work;
     const sc_order_policy *policy;
 
-    /* ---- exceptions; each comment says what NULL means ---- */
+    /* ---- exceptions; each comment explains NULL ---- */
 
     /* Can this order run in the view? Called before anything changes. NULL: in every view. */
     int (*fits)(const sc_view *view);

@@ -5,9 +5,9 @@
  *
  * The cut orders everything that was sent: first by the records of the sequencer up to the cut, then the rest by (rank,
  * seqno). An entry whose packet lies beyond the cut is void, as no survivor has it. So nothing is resent, and a message is
- * delivered in the view in which it was sent, whoever falls. A sequencer that fell may have delivered in another order what
- * follows the first void entry, or the end of its stream: that is transitional. One that survived has delivered by its records
- * alone.
+ * delivered in the view in which it was sent, whoever falls. A sequencer that fell may have delivered in another order
+ * the packets after the first void entry, or the end of its stream: that is transitional. One that survived has
+ * delivered by its records alone.
  *
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
  * before them are, so that all messages of a sender stay in order.
@@ -15,8 +15,8 @@
  * An order policy of the application may say in which sequence packets are recorded: it is offered the waiting packets, in
  * batches, with a time limit, after which everything is recorded as it arrived. The sequencer's own packets then wait for it like
  * everyone's: they are multicast when they are packed, with SC_FLAG_RECORDED, and delivered when a record behind them in the same
- * stream names them. So members read the sequencer's stream ahead of what they deliver of it. Members see flag and records only,
- * so they need not know the policy.
+ * stream names them. So members read the sequencer's stream ahead of their deliveries from it. Members see flag and
+ * records only, so they need not know the policy.
  *
  * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
  * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it

@@ -7,8 +7,9 @@
  * does not need NEW_VIEW, as the VIEW implies the same id.
  *
  * A lost last packet (TOT-20) makes no gap. If the sequencer hears nothing more, it sends its last packet again, once, to
- * those that have acknowledged it neither with all before it nor by itself. That shows a member what it lacks a round trip earlier
- * than a probe would; one that has the last packet behind a gap says so by SEQ_ACK, as it knows what to request. */
+ * those that have acknowledged it neither with all before it nor by itself. From that a member sees its gaps a round
+ * trip earlier than from a probe; one that has the last packet behind a gap says so by SEQ_ACK, as it knows which
+ * packets to request. */
 #include "engine/internal.h"
 #include "order/stamping.h"
 

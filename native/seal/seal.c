@@ -138,7 +138,7 @@ void sc_seal_forget(sc_seal *s) {
 
 /* ---- sealing ------------------------------------------------------------------------------------------------- */
 
-/* What is not encrypted, and proven by the tag all the same: the header, and whom the datagram is for. */
+/* Proven by the tag though not encrypted: the header, and whom the datagram is for. */
 #define PROVEN (SC_COMMON_HEADER + 8)
 static void put_proven(uint8_t *proven, const uint8_t *p, uint64_t target) {
     memcpy(proven, p, SC_COMMON_HEADER);

@@ -23,9 +23,11 @@
  * 1 in 2^32. The number says of which view the secret is, as the header does not: streams of a pair have the tag of another one.
  *
  * Members share the secret, so a packet for one of them would open at another, too, to which somebody on the way has sent it: it would
- * be taken for that one's. What is for one member is therefore sealed with its incarnation, as if that stood behind the header.
+ * be taken for that one's. A datagram for one member is therefore sealed with its incarnation, as if that stood behind
+ * the header.
  *
- * What is sealed is always a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed again.
+ * Sealing always makes a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed
+ * again.
  */
 #pragma once
 

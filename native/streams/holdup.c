@@ -1,9 +1,9 @@
 /* Which receiver holds our senders up. At each heartbeat we look whether our stream is out of credit, and who has taken least of it.
  *
- * A receiver is slow if, for ENOUGH, it was one of the few (less than half of the members) that had taken less than half of what is
- * on the way, each time that our senders were out of credit. If half of the members are as slow, nobody is: the sender is fast. It is
- * stuck if nothing at all was taken for PATIENCE. Its heartbeats tell a member that a sender waits for it, and so a member whose
- * messages go by way of the sequencer learns for whom that one waits. */
+ * A receiver is slow if, for ENOUGH, it was one of the few (less than half of the members) that had taken less than
+ * half of the bytes in flight, each time that our senders were out of credit. If half of the members are as slow,
+ * nobody is: the sender is fast. It is stuck if nothing at all was taken for PATIENCE. Its heartbeats tell a member
+ * that a sender waits for it, and so a member whose messages go by way of the sequencer learns for whom that one waits. */
 #include "engine/internal.h"
 
 #define ENOUGH ((int64_t)1000000000) /* of evidence */
@@ -34,7 +34,7 @@ static void report(sc_engine *e, uint64_t member, int how, uint64_t rate, int64_
 
 static uint64_t per_second(uint64_t n, int64_t ns) { return ns > 0 ? (uint64_t)((double)n * SECOND / (double)ns) : 0; }
 
-/* Of our group stream: has a member that took this much left half of what is on the way, or more? */
+/* Of our group stream: has a member that took this much left half of the bytes in flight, or more? */
 static int is_behind(const sc_engine *e, uint64_t consumed) {
     const sc_tx_stream *tx = &e->group;
     uint64_t charged = tx->charged_consumed;
@@ -191,7 +191,8 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     int held = !sc_is_closing(e) && sc_flow_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
     if (said == e->config.member) held = 0; /* sc_holdup_heard has told it */
-    judge_stuck(e, whose, held && !said, mark, now); /* of what the sequencer has, it alone knows who takes how much */
+    judge_stuck(e, whose, held && !said, mark,
+                now); /* the sequencer alone knows how much of its stream each member takes */
     judge(e, whose, held, passed < most ? passed : most, now);
     if (h->awaited && now - h->awaited >= enough(e)) {
         report(e, e->config.member, SC_HOLDUP_OVER, 0, now - h->awaited_since);

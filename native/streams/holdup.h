@@ -2,7 +2,7 @@
 
 #include "engine/engine.h"
 
-/* Which receiver holds our senders up: judged by what the engine knows at each heartbeat. */
+/* Which receiver holds our senders up: judged by the engine at each heartbeat. */
 
 typedef struct {
     uint64_t named; /* it was reported as the one that holds our senders up; 0: none was */

@@ -36,8 +36,8 @@ static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     return after->own - (after->slab == NULL);
 }
 
-/* The last packet of the own group stream that this member itself has ordered. A sequencer that stamps does it as it packs; what
- * it has `ordered` is in its own numbers, which are not those of a stream that carries forwards, too. */
+/* The last packet of the own group stream that this member itself has ordered. A sequencer that stamps does it as it
+ * packs; its `ordered` is in its own numbers, which are not those of a stream that carries forwards, too. */
 static uint64_t ordered_alone(const sc_engine *e) {
     const sc_order_ops *ops = e->order.ops;
     return ops->ordered && !ops->forwarding ? ops->ordered(e) : e->group.next - 1;

@@ -20,8 +20,8 @@ static void probe(sc_engine *e, sc_tx_stream *tx, const sc_address *to, int64_t 
     tx->probe_due = now + tx->probe_wait;
 }
 
-/* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast what it
- * lacks. */
+/* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast which
+ * packets it lacks. */
 static void probe_group(sc_engine *e, int64_t now) {
     if (e->order.ops->tail && e->order.ops->tail(e, now)) {
         e->group.probe_due = now + e->group.probe_wait;

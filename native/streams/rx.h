@@ -48,8 +48,8 @@ void sc_rx_reset(sc_engine *e, sc_rx_stream *rx, uint64_t base);
 void sc_rx_free(sc_engine *e, sc_rx_stream *rx);
 int sc_rx_ready(const sc_engine *e, sc_rx_stream *rx); /* has memory; 0: there is none */
 void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
-/* Ranges within [first, last] that are here (`held`), or are not: (lo, hi) pairs, at most `max`, of at most `most` packets. Only
- * what the ring has a place for. Returns their number. */
+/* Ranges within [first, last] that are here (`held`), or are not: (lo, hi) pairs, at most `max`, of at most `most`
+ * packets. Only packets that fit into the ring. Returns their number. */
 size_t sc_rx_ranges(const sc_engine *e, const sc_rx_stream *rx, int held, uint64_t first, uint64_t last, uint64_t most,
                     uint64_t *ranges, size_t max);
 /* The highest seqno that was delivered, as an ACK says it. */

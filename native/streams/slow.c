@@ -1,9 +1,10 @@
 /* Receivers that are too slow (the setting `slow`). A sender looks at each heartbeat, as in holdup.c, but judges for the group:
  *
- *   evidence   the time for which a receiver has held it at its limit, with half or more of what is on the way left to take. It
+ *   evidence   the time for which a receiver has held it at its limit, with half or more of the bytes in flight left to
+ * take. It
  *              falls four times as fast while that is not so. After slow_ns of it the receiver is too slow, if
- *   others     less than half of the members were busy in more than a sixteenth of the looks, this receiver among them: most
- *              take what comes at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow.
+ *   others     less than half of the members were busy in more than a sixteenth of the looks, this receiver among them:
+ * most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow.
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes over the
  *              state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member begins
@@ -11,7 +12,7 @@
 #include "engine/internal.h"
 
 #define BUSY 16 /* a member is busy if it is so in one of so many looks, */
-#define FLIGHT 16 /* with this part of what is on the way left to take */
+#define FLIGHT 16 /* with this part of the bytes in flight left to take */
 #define LOOKS_MIN 4 /* before anybody is judged */
 #define LOOKS_MAX 4096 /* then all counts are halved */
 #define FORGETS 4 /* times as fast as it came */
@@ -22,7 +23,7 @@ static int is_judged(const sc_engine *e, uint32_t rank) {
     return rank == e->view.rank ? e->order.ops->forwarding != NULL : sc_counts(e->peers[rank]);
 }
 
-/* How much of what is on the way this member has left to take, in charged bytes. */
+/* How many of the bytes in flight this member has left to take, in charged bytes. */
 static uint64_t left_by(const sc_engine *e, uint32_t rank) {
     const sc_tx_stream *tx = &e->group;
     uint64_t consumed = sc_taken_by(e, rank);

@@ -2,12 +2,12 @@
 
 #include "engine/engine.h"
 
-/* Which receivers are too slow to stay in the group: what a sender finds, and what the members say. */
+/* Which receivers are too slow to stay in the group: the findings of a sender, and the reports of the members. */
 
 /* Of each member, as its sender sees it. */
 typedef struct {
     int64_t evidence; /* ns for which it has held our senders at their limit */
-    uint32_t busy; /* at so many of the looks some of what we had sent was left for it to take */
+    uint32_t busy; /* at so many of the looks it had some of our packets left to take */
     uint32_t gives_up; /* 1 + rank of the member that this one's heartbeats call too slow; 0: none */
     int loads; /* its heartbeats say that it takes over the state */
 } sc_peer_slow;
@@ -15,7 +15,7 @@ typedef struct {
 typedef struct {
     int64_t looked; /* time of the last look */
     uint32_t looks; /* at which our senders were held, in this view */
-    uint32_t gives_up; /* as of a peer: what our heartbeats say */
+    uint32_t gives_up; /* as of a peer: as in our heartbeats */
 } sc_slow;
 
 struct sc_peer;

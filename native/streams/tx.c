@@ -294,8 +294,8 @@ int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) 
 }
 
 /* How much of the `left` bytes of a message the open packet takes; -1: none, it is full. A message that would fit but for the
- * offsets that it makes necessary is split, as a part does not make any necessary; with `force` as late as possible, so that what a
- * view change sends again takes no more packets than before. */
+ * offsets that it makes necessary is split, as a part does not make any necessary; with `force` as late as
+ * possible, so that messages that a view change sends again take no more packets than before. */
 static int64_t share(sc_engine *e, sc_tx_stream *tx, uint64_t left, int force) {
     int even = tx->in_message ? tx->open_even : stays_even(tx, left);
     int64_t r = room(tx, even);

@@ -49,7 +49,7 @@ static void finish_view(sc_engine *e, const uint64_t *cut, const uint8_t *fell, 
         deliver_to_cut(e, cut, fell);
         sc_gate_flush(e, !fell || memchr(fell, 1, e->view.n) != NULL);
     } else {
-        sc_gate_drop(e); /* others decide what becomes of it, if anybody does */
+        sc_gate_drop(e); /* others decide its fate, if anybody does */
     }
     sc_large_view_ends(e, merge);
 }

@@ -4,8 +4,8 @@ import sys
 
 
 def process() -> None:
-    """The process ``seqcast``. Ctrl-C is handled even before the signal handlers are set: importing what they need
-    takes a while on a busy machine."""
+    """The process ``seqcast``. Ctrl-C is handled even before the signal handlers are set: importing their modules takes
+    a while on a busy machine."""
     try:
         from seqcast.cli import process
     except KeyboardInterrupt:

@@ -351,7 +351,7 @@ class Group(driver.AsyncSender, Uncopied):
         left = left_until(deadline)
 
         def stand_in() -> None:
-            """On a thread: if the task that receives waits, too, what arrives is kept for it."""
+            """On a thread: if the task that receives waits, too, arriving messages are kept for it."""
             thread = threading.get_ident()
             self.sync._stand_ins[thread] = self._receives_nothing
             try:
@@ -387,13 +387,13 @@ class Group(driver.AsyncSender, Uncopied):
         try:
             while not (await asyncio.wait([call], timeout=POLL_S))[0]:
                 if self.sync._backlog or self.sync._meanings:
-                    self._wake()  # the thread has taken what others wait for
+                    self._wake()  # the thread has taken items that others wait for
             return await call
         finally:
             call.cancel()
             self._wake()
 
-    # ---- what the other members have received
+    # ---- messages that the other members have received
 
     @property
     def sent_seqno(self) -> int:
@@ -410,7 +410,7 @@ class Group(driver.AsyncSender, Uncopied):
         return self.sync.consumed
 
     async def wait_consumed(self, timeout: float | None = None) -> bool:
-        """Waits until all other members have taken what was sent, as ``seqcast.Group.wait_consumed``."""
+        """Waits until all other members have taken the messages sent, as ``seqcast.Group.wait_consumed``."""
         return await on_own_thread(functools.partial(self.sync.wait_consumed, timeout))
 
     # ---- receiving
@@ -448,7 +448,7 @@ class Group(driver.AsyncSender, Uncopied):
         return await self._taken(lambda: self.sync.wait_deliverable(0.0) or None, timeout) or False
 
     async def _taken(self, take: Callable[[], T | None], timeout: float | None) -> T | None:
-        """What ``take`` returns, as soon as it returns something; None after ``timeout`` seconds."""
+        """The result of ``take``, as soon as there is one; None after ``timeout`` seconds."""
         deadline = deadline_of(timeout)
         self._receiver = asyncio.current_task()
         if time.monotonic_ns() - self._turned_ns > driver.HOLD_NS:
@@ -465,7 +465,7 @@ class Group(driver.AsyncSender, Uncopied):
 
     async def _deliverable(self, timeout: float | None) -> None:
         """Waits until there may be something to take, for at most ``timeout`` seconds."""
-        if self.sync._merging:  # what it waits for does not show in the stream
+        if self.sync._merging:  # its condition does not show in the stream
             await asyncio.sleep(POLL_S)
             return
         if self._watched is None:

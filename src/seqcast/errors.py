@@ -1,4 +1,4 @@
-"""Errors. Each message says what happened and what to do about it.
+"""Errors. Each message names the fault and the remedy.
 
 A ``UsageError`` reports a mistake of the caller, a ``RemoteProtocolError`` one of a peer, an ``AssertionError`` a bug
 in seqcast; they are never mixed.
@@ -43,8 +43,8 @@ class JoinTimeout(SeqcastError):
 
 
 class JoinRefused(JoinTimeout):
-    """The group answered and refuses this member: another release or other settings (the text says which, and what to
-    change), or the group is full. To join again without a change leads to the same refusal."""
+    """The group answered and refuses this member: another release or other settings (the text names the difference and
+    the change to make), or the group is full. To join again without a change leads to the same refusal."""
 
     code = "SC3001"
 
@@ -73,8 +73,8 @@ class SendTimeout(SeqcastError):
     call were sent, the others were not.
 
     Attributes:
-        waiting_for: names of the members for which it waited, as they had not taken what was sent before; this one's
-            own, if its application had not. Empty: for a view change, a pause, or earlier sends.
+        waiting_for: names of the members for which it waited, as they had not taken the messages sent before; this
+            one's own, if its application had not. Empty: for a view change, a pause, or earlier sends.
     """
 
     code = "SC2208"
@@ -82,20 +82,20 @@ class SendTimeout(SeqcastError):
 
 
 class SendWouldBlock(SendTimeout):
-    """``send`` in the thread that receives could only wait for ever: as much has arrived as may be kept meanwhile
-    (``kept_bytes``), and what the ``send`` waits for comes only once some of it is received. Either this member's own
-    messages fill the room, or other members wait in the same way. Receive, then send again; or receive in a thread of
-    its own, and send fewer messages for each that is received."""
+    """``send`` in the thread that receives could only wait for ever: as many messages have arrived as may be kept
+    meanwhile (``kept_bytes``), and the event that ``send`` waits for comes only once some of them are received. Either
+    this member's own messages fill the room, or other members wait in the same way. Receive, then send again; or
+    receive in a thread of its own, and send fewer messages for each that is received."""
 
     code = "SC2205"
 
 
 class Undecided(SeqcastError):
-    """What ``deliver`` or a call of a block sent may take effect or not; what is known is in the text. If ``sent`` is 0
-    it certainly will not, so that it can be sent again.
+    """A message of ``deliver``, or a call of a block, may take effect or not; the text has the details. If ``sent`` is
+    0 it certainly will not, so that it can be sent again.
 
     Attributes:
-        message: what was delivered here of ``deliver``; None: nothing, or the call was another one.
+        message: the message of ``deliver`` as delivered here; None: nothing, or the call was another one.
     """
 
     code = "SC3006"
@@ -104,7 +104,7 @@ class Undecided(SeqcastError):
 
 class NotReady(SeqcastError):
     """A block cannot answer now: it is not in its group, or its group is blocked; the text says why. Nothing was sent,
-    or only what changes nothing."""
+    or only messages that change nothing."""
 
     code = "SC3007"
 

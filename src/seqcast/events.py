@@ -1,4 +1,4 @@
-"""What ``group.events()`` yields beside messages and views, in their true order."""
+"""The items of ``group.events()`` beside messages and views, in their true order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Blocked:
             ``partition="primary"``: too few members can be reached). "minority" may follow another kind, as it lasts
             longer: until members return, until it turns out that the group continued without this member
             (``Excluded``), or until an operator declares that the missing members are gone for good.
-        reason: the cause as text for people, with what to do.
+        reason: the cause as text for people, with the remedy.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Unblocked:
 
     Args:
         kind: that of the ``Blocked`` that it ends.
-        reason: what ended it, and what failed meanwhile, such as a block callback that raised.
+        reason: its end, and failures meanwhile, such as a block callback that raised.
     """
 
     kind: str
@@ -43,7 +43,7 @@ class Excluded:
 
     Args:
         view_id: id of the view with which the others continued.
-        reason: why, as text for people, with what to do.
+        reason: why, as text for people, with the remedy.
         cause: "slow": it took messages too slowly (the setting ``slow``), and was delivered all that was agreed on
             before; "": any other.
     """
@@ -56,8 +56,8 @@ class Excluded:
 @dataclass(frozen=True, slots=True)
 class Rejoined:
     """With ``join(rejoin=True)``, after ``Excluded``: this member is in the group again, as a new incarnation under the
-    same name. What it has sent before and is named in ``lost`` did not reach all others; what was sent in the group in
-    between is not delivered to it. The first view of the new incarnation follows.
+    same name. Its earlier messages that ``lost`` names did not reach all others; messages sent in the group in between
+    are not delivered to it. The first view of the new incarnation follows.
 
     Args:
         member: the new incarnation.
@@ -104,7 +104,7 @@ class InterfaceChanged:
 
     Args:
         interface: its name.
-        reason: what happened, as text for people, with what to do.
+        reason: the change, as text for people, with the remedy.
     """
 
     interface: str

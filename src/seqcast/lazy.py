@@ -11,7 +11,7 @@ def lazily(package: dict[str, Any], homes: Mapping[str, str]) -> Callable[[str],
     """The ``__getattr__`` of a package.
 
     Args:
-        package: its ``globals()``, which keep what was imported.
+        package: its ``globals()``, which keep the imported names.
         homes: public name -> module.
     """
 

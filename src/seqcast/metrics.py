@@ -155,7 +155,7 @@ class Collector:
         self._group = weakref.ref(group)  # a group that only a registry knows leaves by itself
 
     def collect(self) -> Iterator[Any]:
-        """What a registry calls for each scrape; nothing after the group was left."""
+        """A registry calls this for each scrape; nothing after the group was left."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         group = self._group()

@@ -25,8 +25,8 @@ def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
     and the last messages may be lost. With it, the first such signal leaves all groups of the process, on a thread of
     its own: loops over a group end once every delivered message is received, ``send`` raises ``NotMember``, and the
     program runs on to its end. If the main thread has not ended ``grace_s`` after the groups were left, because it
-    waits for something else, ``SystemExit(0)`` is raised in it. A second signal does what it did before this call: by
-    default it ends the process at once. Within half a second of the first one it is ignored, as many programs send
+    waits for something else, ``SystemExit(0)`` is raised in it. A second signal has its effect from before this call:
+    by default it ends the process at once. Within half a second of the first one it is ignored, as many programs send
     several signals to end a process (``timeout`` signals its child, and then the whole process group).
 
     Leaving takes up to ``leave_timeout_s``. A service manager must wait longer than that plus ``grace_s`` before it

@@ -16,7 +16,7 @@ MEMBERS_MAX = 128
 
 
 class Answer(Enum):
-    """What a block callback returns: anything else says that the view change may continue."""
+    """A block callback's result: anything else says that the view change may continue."""
 
     LATER = "later"
 
@@ -68,7 +68,7 @@ class Member:
     Args:
         name: chosen by the user; unique in a view.
         id: 64-bit number of the incarnation, never 0, never reused.
-        address: where unicast datagrams to it go; only sockets, or the simulator, know what the bytes mean.
+        address: where unicast datagrams to it go; only sockets, or the simulator, know the meaning of the bytes.
     """
 
     name: str
@@ -160,8 +160,8 @@ class MergeView(View):
         subgroups: the views that were merged, each with those of its members that are in the merged view; the merge
             leader's first.
         state_from: the one of them whose application state all others take over, in place of their own, because not
-            every state handler has ``merge_state``; what their own states had of the time apart is lost. None: no state
-            is replaced so.
+            every state handler has ``merge_state``; their own states' changes of the time apart are lost. None: no
+            state is replaced so.
     """
 
     subgroups: tuple[View, ...] = ()
@@ -254,13 +254,13 @@ class OrderPolicy(ABC):
     member without a policy that becomes the sequencer orders messages as they arrive. So each member that may become
     the sequencer should have the same policy.
 
-    The policy orders what waits at the sequencer at the same time: while it decides about one batch, the next one
-    gathers. It orders packets, and each sender's packets keep their sequence. The sequencer's own messages are offered
-    to it like those of the others, and wait for it.
+    The policy orders the packets that wait at the sequencer at the same time: while it decides about one batch, the
+    next one gathers. It orders packets, and each sender's packets keep their sequence. The sequencer's own messages are
+    offered to it like those of the others, and wait for it.
 
     Attributes:
         limit_s: seconds that a batch may wait. When they are over, everything that waits is ordered as it arrived
-            (counted in ``policy_late``). The limit bounds what a slow policy adds to the latency of a message.
+            (counted in ``policy_late``). The limit bounds a slow policy's share in the latency of a message.
     """
 
     limit_s: float = 0.01

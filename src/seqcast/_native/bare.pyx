@@ -153,7 +153,8 @@ cdef void *area(uint8_t[::1] shared) except NULL:
 
 
 def send(Settings settings, uint8_t[::1] shared, *, int64_t warm_ns, int64_t measure_ns):
-    """The sender: waits for the receivers, then sends; counts what reaches the slowest receiver in ``measure_ns``.
+    """The sender: waits for the receivers, then sends; counts the messages that reach the slowest receiver in
+    ``measure_ns``.
 
     Raises:
         OSError: naming the system call.

@@ -1,4 +1,4 @@
-"""Journal columns, compiled: what is journaled of a batch of delivered messages, without the GIL."""
+"""Journal columns, compiled: the journaled fields of a batch of delivered messages, without the GIL."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uint8_t, uintptr_t
@@ -116,7 +116,7 @@ def payload_hash(const uint8_t[::1] payload not None, *, bint plain=False):
 
 @cython.final
 cdef class Hash:
-    """XXH3 of what comes in pieces. See columns.pyi."""
+    """XXH3 of data in pieces. See columns.pyi."""
 
     cdef sc_xxh3_state state
 
@@ -136,11 +136,11 @@ cdef class Hash:
         return <int64_t>sc_xxh3_end(&self.state)
 
 
-RUN_BYTES, MESSAGE_BYTES = 8 * 8 + 2 * 4, 8 + 4  # what a run and a message take in the columns; rounded
+RUN_BYTES, MESSAGE_BYTES = 8 * 8 + 2 * 4, 8 + 4  # bytes of a run and of a message in the columns; rounded
 
 
 cdef class Block:
-    """What is journaled of messages, gathered until it is written as one Arrow batch. See columns.pyi."""
+    """The journaled fields of messages, gathered until they are written as one Arrow batch. See columns.pyi."""
 
     cdef sc_columns to
     cdef sc_columns_size limit, used

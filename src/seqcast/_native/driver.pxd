@@ -216,9 +216,9 @@ cdef class Receiver(Sender):
     cdef readonly unsigned long _taker  # the thread that took last, or that waits for it; 0: none yet
     # Under `taking`:
     cdef public uint64_t _batch_bytes
-    cdef public object _backlog  # deque of what was delivered before it was asked for, as before `join` returned
+    cdef public object _backlog  # deque of items delivered before they were requested, as before `join` returned
     cdef public int64_t _stuck_ns  # a send that may keep no more gives up after so long without progress
-    cdef public uint64_t _kept  # bytes of what was put there since
+    cdef public uint64_t _kept  # bytes put there since
     cdef public object _meanings  # deque, of the marker that was taken last
     cdef public object _delivered_view
     cdef public bint _untaken  # a batch was taken, and senders that wait in `wait_consumed` have not been told yet
@@ -226,7 +226,7 @@ cdef class Receiver(Sender):
     cdef public object _end  # not None: the last event of the stream, which was taken
     cdef public object _journal
     cdef public list _seekers  # calls of `deliver` that wait for their message
-    cdef list _again  # what Python had and a program in C still gets: the view, the rest of a batch; None: no program
+    cdef list _again  # taken by Python, and still due to a program in C: the view, the rest of a batch; None: no program
     cdef public bint _embedded  # a program in C takes, by embed.pxi
     # Set under `taking` and read without it: all messages of this batch but the last are taken without the lock.
     cdef public Batch _begun

@@ -41,13 +41,13 @@ from seqcast.arguments import id_of, nanoseconds
 from seqcast.errors import NotMember, UsageError
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
-DEF WATCH_NS = 5_000_000  # the same of a sender that looks for what it must receive
+DEF WATCH_NS = 5_000_000  # the same of a sender that looks for messages that it must receive
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
 # Beside the results of native/engine/engine.h and native/io/driver.h.
 LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20
 
 
-# What `Receiver._keep` returns: another thread receives; what comes is kept; so much is that nothing more may be.
+# What `Receiver._keep` returns: another thread receives; arrivals are kept; so many are kept that no more may be.
 cdef enum:
     RECEIVED_ELSEWHERE
     KEPT
@@ -55,7 +55,7 @@ cdef enum:
 
 
 class Refused(Exception):
-    """A message cannot be sent; ``args``: (result, messages sent before it, and for NOT_BYTES what it is)."""
+    """A message cannot be sent; ``args``: (result, messages sent before it, and for NOT_BYTES the object)."""
 
 
 def now_ns():
@@ -270,7 +270,7 @@ cdef class Driver:
         return 0
 
     cdef int pack(self, sc_sending *s) except -1:
-        """Sends what can go at once, under the GIL if the lock is free."""
+        """Sends the messages that can go at once, under the GIL if the lock is free."""
         cdef int64_t now = sc_now()
         cdef int result
         cdef uint64_t unsent
@@ -289,8 +289,8 @@ cdef class Driver:
         return 0
 
     cdef int finish(self, sc_sending *s, int result, int64_t deadline, group) except -1:
-        """Waits for the rest to be sent. Where this thread is the one that receives from ``group``, keeps what comes
-        meanwhile: else nobody takes it, and this send may wait for just that."""
+        """Waits for the rest to be sent. If this thread is the one that receives from ``group``, keeps the messages
+        that come meanwhile: else nobody takes them, and this send may wait for just that."""
         cdef Receiver receiver = group if isinstance(group, Receiver) else None
         cdef int64_t until, moved = 0
         cdef uint64_t sendable = 0
@@ -477,7 +477,7 @@ cdef class Driver:
             return None
         batch = self.engine.new_batch()
         while True:
-            over = self.stopped or self.forked  # read first: what was delivered before the driver stopped is taken
+            over = self.stopped or self.forked  # read first: items delivered before the driver stopped are taken
             with nogil:
                 result = sc_driver_deliver(
                     self.d, &batch.b, bytes_max, &marker, 0 if timeout_ns == 0 else slice_of(now, deadline), later, now,
@@ -682,7 +682,7 @@ def interface_of(str address):
 
 
 def look_at(str interface, int index, bytes address, bytes unrouted=b""):
-    """What ``Driver.look`` says, of the sockets of others."""
+    """The result of ``Driver.look``, for the sockets of others."""
     cdef sc_io io
     cdef bytes name = interface.encode()
     if len(name) > 63 or not 0 < len(address) <= 28 or len(unrouted) > 28:

@@ -847,7 +847,7 @@ cdef class Engine:
 
 
 cdef class TakenWait:
-    """A wait until all others have taken what was sent to the group when it began."""
+    """A wait until all others have taken the messages sent to the group before it began."""
     cdef Engine engine
     cdef sc_taking w
 

@@ -54,7 +54,7 @@ class GroupBase(Uncopied):
         """The newest installed view. Messages of older views may still wait to be received.
 
         It changes a moment after the view is installed, so it may lag behind ``send`` (see ``sending_view``), but never
-        behind the stream: whoever has received a view, or what follows it, finds that view or a newer one here.
+        behind the stream: whoever has received a view, or a message after it, finds that view or a newer one here.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -100,7 +100,7 @@ class GroupBase(Uncopied):
     def digest(self) -> dict[Member, Marks]:
         """How far this member has the stream to the group of each member of the view (`sending_view`), its own too;
         and of each other one its lag, and the time of a round trip to it.
-        With the orders "sequencer" and "total-1999" what all send travels in the stream of the sequencer, and the
+        With the orders "sequencer" and "total-1999" all messages travel in the stream of the sequencer, and the
         others' stay where they began.
 
         Raises:
@@ -151,7 +151,7 @@ class GroupBase(Uncopied):
 
     def counters(self) -> dict[str, int]:
         """Counters since the join, by name; those of guard connections and of the journal only if there are any.
-        docs/counters.md says what each counts.
+        docs/counters.md explains each.
 
         Raises:
             NotMember: in a child process after ``fork``.

@@ -1,4 +1,4 @@
-"""What each counter of ``Group.counters`` and of ``Crowd.counters`` counts: docs/counters.md and the help of these
+"""The meaning of each counter of ``Group.counters`` and of ``Crowd.counters``: docs/counters.md and the help of these
 methods are made from it."""
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ COUNTERS: dict[str, dict[str, str]] = {
         "journal_unrolled": "Now: finished segments that wait to be rolled.",
     },
 }
-"""Heading -> counter -> what it counts since the join. Those that begin with "Now:" are values of the moment."""
+"""Heading -> counter -> its meaning; it counts since the join. Those that begin with "Now:" are values of the
+moment."""
 
 
 CROWD: dict[str, dict[str, str]] = {

@@ -1,4 +1,4 @@
-"""Sending a message and learning what became of it."""
+"""Sending a message and learning its fate."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Delivering(Sending, Keeping):
         """Sends a message to the group, and returns it once it is decided: no view change, crash or partition can take
         it away any more. So whoever waits for it can be answered.
 
-        Decided is, with ``safe=True``, what every member of the view has in its place; with ``partition="primary"``
-        also what was delivered here before a view change that this member survived. Without ``safe`` the applications
-        of all members must have taken it (`wait_consumed`), and no view change have come in between.
+        Decided is, with ``safe=True``, a message that every member of the view has in its place; with
+        ``partition="primary"`` also one delivered here before a view change that this member survived. Without ``safe``
+        the applications of all members must have taken it (`wait_consumed`), and no view change have come in between.
 
-        Another thread may receive meanwhile; if none does, this call receives, and leaves what it takes for the next
-        ``recv`` or ``events``, also the message itself.
+        Another thread may receive meanwhile; if none does, this call receives, and leaves the items that it takes for
+        the next ``recv`` or ``events``, also the message itself.
 
         Args:
             payload: as for ``send``.
@@ -71,8 +71,8 @@ class Delivering(Sending, Keeping):
 
         Raises:
             Undecided: within ``timeout``, or because the view or the membership ended. ``error.sent`` is 0 if it was
-                certainly not sent, so that it can be sent again without a second delivery; ``error.message`` is what
-                was delivered here, if it was.
+                certainly not sent, so that it can be sent again without a second delivery; ``error.message`` is the
+                message as delivered here, if it was.
             NotMember: this member had left, or was excluded, before.
             UsageError: as for ``send``; or the settings leave nothing that decides (``safe``, ``receive``,
                 ``deliver_own``, ``send_while_blocked``), or a callback of the group calls this.
@@ -98,7 +98,7 @@ class Delivering(Sending, Keeping):
         try:
             expected = bytes(memoryview(payload))
         except (TypeError, BufferError):
-            expected = b""  # `send` says what is wrong
+            expected = b""  # `send` names the fault
         primary, safe = self.config.partition == "primary", self.config.safe
         sought = Sought(expected, self.member.id, self._place(), firm=safe, primary=primary)
         with self._seeking:

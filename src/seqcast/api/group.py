@@ -73,7 +73,7 @@ def join(
             members deliver all messages in one order; "causal": a message comes after all that its sender received
             before it sent the message; "fifo": each sender's messages are in order. The same on every member. An
             ``OrderPolicy``: "records", and this member orders by that policy whenever it is the sequencer.
-            docs/guarantees.md says what each order costs.
+            docs/guarantees.md has the cost of each order.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
             sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
@@ -81,7 +81,7 @@ def join(
             a partition heals, on members that take over the merged state or, if not every handler has ``merge_state``,
             that of the larger side. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
-        on_block: called before a view change stops sends to the group, so that the application can finish what
+        on_block: called before a view change stops sends to the group, so that the application can finish work that
             must not span two views. It may send. Those messages are delivered on every member before the next view;
             with "sequencer" or "total-1999" in a later view, if the sequencer crashes before it has ordered them. It
             runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. If other threads
@@ -115,7 +115,7 @@ def join(
             state. This member has left the group. Base class of the two above.
         UsageError: the journal already exists, ``state`` lacks one of the two functions, or Python's threads are
             replaced (gevent, eventlet).
-        Exception: what ``set_state`` raised. This member has left the group.
+        Exception: raised by ``set_state``. This member has left the group.
     """
     check_threads()
     check_name("cluster", cluster)
@@ -155,7 +155,7 @@ def join(
 
 
 ENDING = threading.Event()
-"""``leave_on_signals`` was told to end the process: what joins again by itself no longer does."""
+"""``leave_on_signals`` was told to end the process: members that rejoin by themselves no longer do."""
 
 
 def open_groups() -> list[Group]:
@@ -198,7 +198,7 @@ class Group(Rejoining, Pausing):
         self._rejoin_if = rejoin if callable(rejoin) else None
         self._number = next(_numbers)
         self._leaving = threading.Lock()
-        self._graceful = False  # what `leave` returned
+        self._graceful = False  # the result of `leave`
         self._is_open = True
         _open[self._number] = self
 
@@ -212,9 +212,9 @@ class Group(Rejoining, Pausing):
         threads and to single members: a later send raises ``NotMember``, and so does a waiting one, unless its message
         is accepted as a whole. Then the messages that were accepted leave: queued ones (``send_while_blocked``) are
         sent, the sequencer orders all of them, and receivers acknowledge messages to single members. All this takes at
-        most three quarters of the time. Then this member leaves. What has been delivered to it by then can still be
-        received. ``Lost`` reports messages that were not delivered everywhere,
-        through ``events``, also after this call.
+        most three quarters of the time. Then this member leaves. Messages delivered to it by then can still be
+        received. ``Lost`` reports messages that were not delivered everywhere, through ``events``, also after this
+        call.
 
         Args:
             timeout: seconds; after that it leaves as if it had crashed. Default: ``leave_timeout_s``. While this member

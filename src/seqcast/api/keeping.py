@@ -1,4 +1,4 @@
-"""What arrives while nobody can receive it: it is kept for the next ``recv`` or ``events``, within a bound."""
+"""Messages that arrive while nobody can receive: they are kept for the next ``recv`` or ``events``, within a bound."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cost(item: Item) -> int:
 class Keeping(Receiving):
     """A program that answers in the thread that receives takes nothing while its ``send`` waits, and the ``send`` may
     wait for just that: for this member's own messages to be taken, or for another member that waits for this one in
-    the same way. So such a ``send`` takes what arrives, and keeps it in its place in the stream."""
+    the same way. So such a ``send`` takes arriving messages, and keeps them in their place in the stream."""
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
@@ -54,8 +54,9 @@ class Keeping(Receiving):
     # ---- for the driver, while a send of this thread waits
 
     def _keep(self) -> int:
-        """Keeps what has arrived, if otherwise nobody receives before this send returns. Returns ``driver.KEEPS``;
-        ``FULL`` if no more may be kept; ``ELSEWHERE`` if another thread receives, or may do so soon."""
+        """Keeps the messages that have arrived, if otherwise nobody receives before this send returns. Returns
+        ``driver.KEEPS``; ``FULL`` if no more may be kept; ``ELSEWHERE`` if another thread receives, or may do so
+        soon."""
         me = threading.get_ident()
         stands_in = self._stand_ins.get(me)
         if not (stands_in() if stands_in is not None else me == self._taker):

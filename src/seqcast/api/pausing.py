@@ -19,9 +19,9 @@ class Pausing(GroupBase):
     """Pauses the group, and resumes it; answers for the block callback."""
 
     def block_ok(self) -> None:
-        """Lets the view change, or the pause, continue for which ``on_block`` returned ``seqcast.LATER``. What
-        was sent before this call counts as sent in the callback. Any thread may call it, also before ``on_block`` has
-        returned. Without such a callback, or after ``block_deadline_s``, it does nothing.
+        """Lets the view change, or the pause, continue for which ``on_block`` returned ``seqcast.LATER``. Messages sent
+        before this call count as sent in the callback. Any thread may call it, also before ``on_block`` has returned.
+        Without such a callback, or after ``block_deadline_s``, it does nothing.
 
         Raises:
             UsageError: this member was joined without ``on_block``.

@@ -38,13 +38,13 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 log = logging.getLogger("seqcast")
 
 Event = Message | View | Lost | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Rejoined
-"""What ``Group.events`` yields."""
+"""The items of ``Group.events``."""
 
 
 class Receiving(driver.Receiver, GroupBase):
     """Takes deliveries, writes them to the journal, and sends the application's state to joiners.
 
-    What is done for each message and each batch is compiled: ``recv``, ``recv_batch`` and the iterator are those of
+    The work for each message and each batch is compiled: ``recv``, ``recv_batch`` and the iterator are those of
     ``Receiver``, which calls the methods here for everything else in the stream.
     """
 
@@ -141,7 +141,7 @@ class Receiving(driver.Receiver, GroupBase):
 
     @property
     def _ends_quietly(self) -> bool:
-        """This member left by itself, and what was delivered to it has been received: a loop over messages just
+        """This member left by itself, and its last message has been received: a loop over messages just
         ends."""
         return isinstance(self._end, Left)
 
@@ -187,7 +187,7 @@ class Receiving(driver.Receiver, GroupBase):
                 sought.saw(meaning)
 
     def _event(self, meaning: Meaning | Rejoined | None) -> Event | None:
-        """What ``next_event`` returns for it."""
+        """The result of ``next_event`` for it."""
         if isinstance(meaning, Left):
             raise driver.Ended
         return meaning
@@ -290,7 +290,7 @@ class Receiving(driver.Receiver, GroupBase):
                 raise JournalWriteError(f"the journal is closed, and {end}; end what holds that thread up")
 
     def _journal_rest(self) -> None:
-        """Takes what is left of the stream, and journals it. Under the stream's lock."""
+        """Takes the rest of the stream, and journals it. Under the stream's lock."""
         assert self._journal is not None
         if self._end is not None:
             return

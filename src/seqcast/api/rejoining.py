@@ -39,11 +39,11 @@ log = logging.getLogger("seqcast")
 
 
 def enter(runner: Runner, state: StateHandler | None, config: Config, min_members: int) -> deque[Item]:
-    """Runs a member until it is in the group, and has the state. Returns what was delivered to it meanwhile.
+    """Runs a member until it is in the group, and has the state. Returns the items delivered to it meanwhile.
 
     Raises:
         JoinTimeout, NotMember: it is not, and has left.
-        Exception: what ``set_state`` raised; the same.
+        Exception: raised by ``set_state``; the same.
     """
     try:
         runner.start()
@@ -63,7 +63,7 @@ class Attempt:
     Attributes:
         done: it has ended.
         runner: the new incarnation; None: none was made before the application left.
-        backlog: what was delivered to it before the application receives.
+        backlog: items delivered to it before the application receives.
     """
 
     def __init__(self, make: Callable[[], Runner], enters: Callable[[Runner], deque[Item]], old: Runner) -> None:
@@ -118,7 +118,7 @@ class Rejoining(Delivering):
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
-        self._turning = threading.Lock()  # of what follows, and of the incarnation
+        self._turning = threading.Lock()  # of the next items, and of the incarnation
         self._attempt: Attempt | None = None
         self._past: deque[Runner] = deque(maxlen=PAST_MAX)
         self._slow_at: deque[float] = deque(maxlen=SLOW_MAX)

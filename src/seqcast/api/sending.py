@@ -66,7 +66,7 @@ class Sending(driver.Sender, GroupBase):
             )
         return found[0]
 
-    # ---- what the other members have received
+    # ---- messages that the other members have received
 
     @property
     def sent_seqno(self) -> int:
@@ -85,7 +85,7 @@ class Sending(driver.Sender, GroupBase):
         (``Message.seqno``), as far as is known here. While it is below ``sent_seqno``, reading it asks the other
         members, so that the next reading may return more. 0 after this member has left.
 
-        ``wait_consumed`` says what "taken" means and what it costs.
+        ``wait_consumed`` explains "taken", and its cost.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -100,10 +100,10 @@ class Sending(driver.Sender, GroupBase):
         the group before this call, also across view changes. (``send`` only promises that a message will be delivered.)
 
         A message is taken when ``recv``, ``for`` or ``events`` returns it, or ``recv_batch`` returns its batch. If the
-        messages of one batch are returned one by one, all of them are taken when the last one is. What the application
-        then does with a message is not known here: if that matters, have the application answer with a message. A
-        member with ``receive=False`` counts as having taken everything. The call does not wait for members that leave,
-        crash or are excluded, nor for members that joined, or merged with this side, after the message was sent.
+        messages of one batch are returned one by one, all of them are taken when the last one is. The application's use
+        of a message is not known here: if that matters, have the application answer with a message. A member with
+        ``receive=False`` counts as having taken everything. The call does not wait for members that leave, crash or are
+        excluded, nor for members that joined, or merged with this side, after the message was sent.
 
         It costs one datagram to each other member and one or two back. They are repeated while the call waits: first
         after 8 ms (``probe_s_min``), then at growing intervals of up to 100 ms (``probe_s_max``). It costs nothing when
@@ -130,7 +130,7 @@ class Sending(driver.Sender, GroupBase):
     # ---- whom sends wait for
 
     def stalls(self) -> list[tuple[Member, float]]:
-        """The members for which sends to the group would wait now: they have taken so little of what this member sent
+        """The members for which sends to the group would wait now: they have taken so little of this member's messages
         that it may send no more. One may be this member itself, if its own application takes too little.
 
         Returns:
@@ -168,7 +168,7 @@ class Sending(driver.Sender, GroupBase):
         """The error for a send that the driver refused.
 
         Args:
-            refused: what the driver raised.
+            refused: the driver's error.
             to: the receiver of the call; None: the group.
             timeout: seconds that the call could wait; None: no limit.
             done: messages that the same call had sent before.

@@ -23,7 +23,7 @@ class Sought:
         me: id of this member.
         first: its place, or one before it.
         firm: a delivery that is not transitional decides it.
-        primary: the next view of this member decides what it delivered before.
+        primary: the next view of this member decides messages that it delivered before.
     """
 
     def __init__(self, payload: bytes, me: int, first: Place, *, firm: bool, primary: bool) -> None:
@@ -53,7 +53,7 @@ class Sought:
         self._look()
 
     def saw(self, event: Meaning) -> None:
-        """This stands in the stream behind what was delivered before. Under the stream's lock."""
+        """This stands in the stream behind earlier deliveries. Under the stream's lock."""
         if isinstance(event, View):
             self._passed = max(self._passed, (event.view_id.counter, 0))
             self._look()
@@ -97,7 +97,7 @@ class Sought:
 
 
 def settled(message: Message) -> Message:
-    """The message without the flag ``transitional``: what came after it has decided it."""
+    """The message without the flag ``transitional``: a later item has decided it."""
     if not message.transitional:
         return message
     return Message(

@@ -113,7 +113,7 @@ class _Staged:
 
 @dataclass
 class Counters:
-    """What became of batches and of messages that look like parts of one."""
+    """The fate of batches and of messages that look like parts of one."""
 
     delivered: int = 0
     """Batches."""
@@ -142,10 +142,10 @@ class Batches:
 
     Args:
         state: the application's own state, which is transferred after the table; None: it has none. It is taken
-            between two batches: what an application does with the rows of one is never cut in half. When a partition
+            between two batches: an application's work on the rows of one is never cut in half. When a partition
             heals the tables are merged where the application's state can be, or there is none: with a handler that has
-            no ``merge_state`` all take over table and state of the larger side, and what the others were delivered
-            meanwhile is lost.
+            no ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile
+            are lost.
         keep_s: entries of writers that ended no batch for so many seconds are dropped. Time passes as the messages of
             the stream tell (`Clock`), the same on every member, and stands still while nobody sends.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
@@ -187,7 +187,7 @@ class Batches:
             JournalWriteError: as for ``Group.recv``.
         """
         while True:
-            # Not `yield from`: what is left of a batch when the caller gives up stays for the next call.
+            # Not `yield from`: the rest of a batch stays for the next call if the caller gives up.
             while (message := next(self._delivering, None)) is not None:
                 yield message
             try:
@@ -207,7 +207,7 @@ class Batches:
         before the next event: for applications that receive by other means than ``receive``.
 
         Raises:
-            ConfigError: the view has no total order, in which members would not agree on what was delivered before.
+            ConfigError: the view has no total order, in which members would not agree on earlier deliveries.
         """
         if isinstance(event, View):
             if not by_name(event.mechanism).total:
@@ -304,7 +304,7 @@ class Batches:
             merge(others)  # each is read up to the application's part
 
     def _read_state(self, read: Callable[..., bytes]) -> tuple[_Entries, dict[int, _Staged], Clock]:
-        """The table, the rows that wait, and the clock; what follows is the application's."""
+        """The table, the rows that wait, and the clock; the rest is the application's."""
         (length,) = _LENGTH.unpack(read(_LENGTH.size))
         head = json.loads(read(length))
         found = {}

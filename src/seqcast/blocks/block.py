@@ -1,4 +1,4 @@
-"""What blocks over a replicated state machine share: each is a machine, and the way to call it."""
+"""The common part of blocks over a replicated state machine: each is a machine, and the way to call it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class Clock:
     nobody sends, no time passes.
 
     Args:
-        now_ns: what it shows.
+        now_ns: its reading.
         apart: id of a sender in the view -> how far this clock is ahead of the sender's, ns.
     """
 
@@ -26,5 +26,5 @@ class Clock:
         self.now_ns = max(self.now_ns, sent_ns + self.apart.setdefault(sender, self.now_ns - sent_ns))
 
     def keep(self, present: Iterable[int]) -> None:
-        """Drops what is known of senders that are not present."""
+        """Drops the entries of senders that are not present."""
         self.apart = {sender: self.apart[sender] for sender in present if sender in self.apart}

@@ -36,14 +36,14 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""No value: what ``compare_and_set`` expects of a key that is not there, or makes of one that is."""
+"""No value: ``compare_and_set`` expects it of a missing key, or removes a key with it."""
 
 
 class Change(NamedTuple):
     """A change of a ``ReplicatedDict``.
 
     Args:
-        key: what changed.
+        key: the key that changed.
         value: the new value; ABSENT: the key is gone.
         old: the value before, or ABSENT.
     """
@@ -54,8 +54,8 @@ class Change(NamedTuple):
 
 
 class ReplicatedDict(Block):
-    """A dictionary that every member of a group has. Keys are text. A value is what the codec can carry; each reading
-    gives a copy. As ``Block`` says, it joins by itself, or is passed to ``replicate``::
+    """A dictionary that every member of a group has. Keys are text. A value is of a kind that the codec can carry; each
+    reading gives a copy. As ``Block`` says, it joins by itself, or is passed to ``replicate``::
 
         with ReplicatedDict("settings", name="a", found=2) as settings:
             settings["color"] = "red"
@@ -82,7 +82,7 @@ class ReplicatedDict(Block):
         self._codec = codec_of(codec)
         self._data: dict[str, bytes] = {}
         self._ends: dict[str, int] = {}  # when entries end, by the group's time
-        self._heap: list[tuple[int, str]] = []  # the same; what is not in `_ends` any more is void
+        self._heap: list[tuple[int, str]] = []  # the same; one that has left `_ends` is void
         self._now_ns = 0
         self._watchers: list[Callable[[Change], object]] = []
         super().__init__(cluster, name=name, ready_s=ready_s, **settings)
@@ -123,7 +123,7 @@ class ReplicatedDict(Block):
 
         Args:
             key: text.
-            value: what the codec can carry.
+            value: of a kind that the codec can carry.
             ttl_s: seconds after which it is gone, unless it was set again; None: it stays. All members drop it at the
                 same place among the operations: time passes as the messages of the group tell, not by clocks.
             timeout: as for ``Replica.call``.

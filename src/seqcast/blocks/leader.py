@@ -27,8 +27,8 @@ def on_leader(
 
     ``start(fence)`` is called when it begins to lead, ``stop()`` when it no longer does: it is cut off and knows it,
     was excluded, or leaves. Both run on one thread, one after the other, so ``start`` must return: it starts a thread
-    or sets a flag. Until a member knows that it is cut off, another one may lead already: so what the leader changes
-    outside must refuse a lower fence than it has seen. The fence is that of the view (``Group.fence``).
+    or sets a flag. Until a member knows that it is cut off, another one may lead already: so a resource that the leader
+    changes outside must refuse a lower fence than it has seen. The fence is that of the view (``Group.fence``).
 
     Args:
         replica: of any machine.
@@ -42,7 +42,7 @@ def on_leader(
 
 
 class Leader(Closing):
-    """What ``on_leader`` returns."""
+    """The result of ``on_leader``."""
 
     def __init__(self, replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object]) -> None:
         self._replica, self._start, self._stop = replica, start, stop

@@ -35,8 +35,8 @@ _Request = tuple[int, int]
 
 class Lock(Block):
     """A lock with a queue: who asked first, by the order of the group, holds it next. Each holder has a *fence*, a
-    number above those of all holders before. What the lock protects must refuse a lower fence than it has seen: only
-    that holds where a holder is cut off, or stops, and does not know that it has lost the lock.
+    number above those of all holders before. The protected resource must refuse a lower fence than it has seen: only
+    that helps if a holder is cut off, or stops, and does not know that it has lost the lock.
 
     A member that leaves, crashes or is excluded loses the lock, and its places in the queue. As ``Block`` says, a lock
     joins by itself, or is passed to ``replicate``::
@@ -60,7 +60,7 @@ class Lock(Block):
         self._own: dict[int, int] = {}  # requests of this process that hold the lock -> fence; under `_changed`
         super().__init__(cluster, name=name, ready_s=ready_s, **settings)
 
-    # ---- what people call
+    # ---- the public interface
 
     def acquire(self, timeout: float | None = None) -> int:
         """Waits for the lock, and returns its fence. Give it back by ``release(fence)``.
@@ -124,8 +124,8 @@ class Lock(Block):
             raise NotReady(f"the lock was lost while it was held, with fence {fence}: this member was excluded")
 
     def holds(self, fence: int) -> bool:
-        """Does this process hold the lock with this fence, as far as it knows? For a loop that is to end soon; a fence
-        is what protects."""
+        """Does this process hold the lock with this fence, as far as it knows? For a loop that is to end soon; only a
+        fence protects."""
         with self._changed:
             return fence in self._own.values()
 

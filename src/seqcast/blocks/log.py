@@ -1,4 +1,4 @@
-"""The receiving side of a replicated state machine: applies what is decided, each operation once.
+"""The receiving side of a replicated state machine: applies decided operations, each once.
 
 No I/O, no clock: messages and views come as arguments, in the group's order, so every replica does the same.
 """
@@ -67,7 +67,7 @@ FORGOTTEN = Answer(False, b"forgotten")
 
 @dataclass
 class Counters:
-    """What became of operations here."""
+    """The fate of operations here."""
 
     applied: int = 0
     """Operations."""
@@ -84,7 +84,7 @@ class Counters:
 
 
 class _Origin:
-    """What one replica may still send again.
+    """Operations that one replica may still send again.
 
     Attributes:
         floor: all before it are answered.
@@ -191,7 +191,7 @@ class Log:
         """The next message.
 
         Returns:
-            What it did; None: nothing yet, or it is no message of a replica.
+            Its effect; None: nothing yet, or it is no message of a replica.
         """
         if transitional or self._waiting:
             self._waiting.append((payload, sender, sent_ns))
@@ -199,7 +199,7 @@ class Log:
         return self._apply(payload, sender, sent_ns)
 
     def enter(self, ids: Sequence[int]) -> list[Applied]:
-        """The next view, with this member in it. Returns what waited for it."""
+        """The next view, with this member in it. Returns the calls that waited for it."""
         applied = self.settle()
         self.view = tuple(ids)
         self.clock.keep(self.view)
@@ -208,13 +208,13 @@ class Log:
         return applied
 
     def settle(self) -> list[Applied]:
-        """A view with this member is reached: applies what waited for that."""
+        """A view with this member is reached: applies the operations that waited for that."""
         waiting, self._waiting = self._waiting, []
         applied = (self._apply(*each) for each in waiting)
         return [each for each in applied if each is not None]
 
     def leave(self) -> None:
-        """The membership ended without a view: what waits is nobody's, as far as is known."""
+        """The membership ended without a view: waiting operations are nobody's, as far as is known."""
         self._waiting = []
 
     def answer(self, origin: int, seq: int) -> Answer | None:
@@ -269,7 +269,8 @@ class Log:
     # ---- the state of joiners
 
     def snapshot(self, write: Callable[[bytes], None]) -> list[Applied]:
-        """Writes the state at the beginning of a view, before the view itself is taken. Returns what that decided."""
+        """Writes the state at the beginning of a view, before the view itself is taken. Returns the operations that it
+        decided."""
         applied = self.settle()
         write(_TABLE.pack(len(self._origins), self._dropped))
         for uid, origin in self._origins.items():

@@ -1,7 +1,7 @@
 """The sending side of a replicated state machine: gathers calls and reads of all threads into messages.
 
-No I/O, no clock. While a few messages are on their way, what comes is gathered for the next one. So a single call
-leaves at once, and under load a message carries what came during a round. A read needs no message of its own: it waits
+No I/O, no clock. While a few messages are on their way, new operations are gathered for the next one. So a single call
+leaves at once, and under load a message carries the operations of a round. A read needs no message of its own: it waits
 for the next one that this replica sends, whatever that carries.
 """
 
@@ -15,7 +15,7 @@ from seqcast.blocks.log import RETRIED, Answer, Applied, Entry, Log
 IN_FLIGHT_MAX = 2
 """So many messages of one replica are on their way."""
 MESSAGE_BYTES = 128 << 10
-"""What is gathered for a message ends there; a single larger operation has one of its own."""
+"""A message gathers operations up to this size; a single larger operation has one of its own."""
 
 
 class Call:

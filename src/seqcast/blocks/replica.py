@@ -47,7 +47,7 @@ log = logging.getLogger("seqcast")
 Guarantee = Literal["local", "read-your-writes", "linearizable"]
 GUARANTEES = ("local", "read-your-writes", "linearizable")
 NEEDED = {"partition": "primary", "safe": True, "receive": True, "deliver_own": True, "send_while_blocked": "wait"}
-"""Settings without which a replica would not keep what it promises."""
+"""Settings without which a replica would not keep its promises."""
 ACK_DELAY_S = 2e-4
 """A call waits for about half of it, so replicas acknowledge sooner than other members."""
 AGAIN_S = 0.5
@@ -82,14 +82,14 @@ def replicate(
         config: settings. Default: those of the environment. ``partition="primary"`` and ``safe=True`` are set, and
             ``ack_delay_s`` is 0.2 ms unless a keyword says otherwise.
         ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
-            to join, and ``why`` says what it waits for. 0: return at once.
+            to join, and ``why`` says for which condition it waits. 0: return at once.
         settings: settings as keywords; see docs/config.md.
 
     Raises:
-        ConfigError: a setting is wrong, cannot work here, or contradicts what a replica needs.
+        ConfigError: a setting is wrong, cannot work here, or contradicts a replica's needs.
         JoinRefused: the group refuses this member.
         UsageError: the machine lacks a function.
-        Exception: what ``restore`` raised.
+        Exception: raised by ``restore``.
     """
     check_name("cluster", cluster)
     for function in ("apply", "snapshot", "restore"):
@@ -107,7 +107,7 @@ def checked_settings(who: str, config: Config, settings: dict[str, Any]) -> Conf
 
     Args:
         who: the block, for the error.
-        config: what the settings change.
+        config: base of the settings.
         settings: by name.
 
     Raises:
@@ -155,7 +155,7 @@ class Replica(Closing, Generic[M]):
         if (bind := getattr(machine, "bind", None)) is not None:
             bind(self)
 
-    # ---- what it is
+    # ---- its state
 
     @property
     def why(self) -> str:
@@ -179,7 +179,7 @@ class Replica(Closing, Generic[M]):
             timeout: seconds; None: no limit.
 
         Returns:
-            False: it was not within ``timeout``; ``why`` says what it waits for.
+            False: it was not within ``timeout``; ``why`` says for which condition it waits.
 
         Raises:
             SeqcastError: it never will be: it was closed, or refused.
@@ -209,14 +209,14 @@ class Replica(Closing, Generic[M]):
 
     @property
     def counters(self) -> Counters:
-        """What became of operations here, since this replica was made."""
+        """The fate of operations here, since this replica was made."""
         return self._log.counters
 
     # ---- calls and reads
 
     def call(self, operation: bytes, *, timeout: float | None = 5.0) -> bytes:
-        """Has every replica apply an operation, once, and returns the answer of this one. What it returns for is
-        decided: no crash of less than a majority and no partition takes it away, and every later linearizable read
+        """Has every replica apply an operation, once, and returns the answer of this one. A call for which it returns
+        is decided: no crash of less than a majority and no partition takes it away, and every later linearizable read
         sees it. If this replica is excluded meanwhile, it joins again and finds out, or sends the operation again,
         which is then applied once.
 
@@ -237,13 +237,13 @@ class Replica(Closing, Generic[M]):
         """Reads the machine, between two operations.
 
         Args:
-            query: gets the machine, and returns what to read. It must not change the machine, keep a part of it, wait,
-                or call this replica.
+            query: gets the machine, and returns the value to read. It must not change the machine, keep a part of it,
+                wait, or call this replica.
             guarantee: "linearizable" (default): it sees everything that any replica was answered before this call, also
                 if this replica is cut off and does not know it yet: then it waits. It costs a round of an ordered
                 message, which all reads and calls that come during one share. "read-your-writes": it sees every
                 operation for which ``call`` was called on this replica before, whether answered or not; costs nothing
-                if none is under way. "local": what this replica has now, at once.
+                if none is under way. "local": this replica's present state, at once.
             timeout: seconds; None: no limit.
 
         Raises:
@@ -279,7 +279,7 @@ class Replica(Closing, Generic[M]):
         return call
 
     def _begin(self, call: Call) -> bool:
-        """Takes a call, and sends what there is to send; True: it is answered already."""
+        """Takes a call, and sends the waiting operations; True: it is answered already."""
         message = None
         with self._lock:
             self._refuse_failed()

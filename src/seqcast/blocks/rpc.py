@@ -255,7 +255,7 @@ class Rpc(Closing):
             NotReady: the block was closed, or has failed; or ``ASKS_MAX`` calls wait already.
             UsageError: an argument is none of these, the question is too large, or a handler of this block asks: its
                 own answer would wait behind it.
-            Exception: what the codec raised.
+            Exception: raised by the codec.
         """
         deadline = deadline_of(timeout)
         if threading.current_thread() is self._answering:

@@ -42,7 +42,7 @@ def name_at(board: Board, rank: int) -> str:
 
 
 def troubles(board: Board, stall_s: float) -> list[Finding]:
-    """What is wrong.
+    """A fault.
 
     Args:
         board: of one member, which is judged too.

@@ -54,7 +54,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """What a board says.
+    """The contents of a board.
 
     Args:
         path: of its file.

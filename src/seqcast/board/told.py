@@ -16,7 +16,7 @@ REASON_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What a member knows of another one.
+    """One member's knowledge of another.
 
     Args:
         rtt: ns of a round trip; 0: not known.
@@ -32,7 +32,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a member says of itself.
+    """A member's report of itself.
 
     Args:
         at: ns, by its clock, when its engine wrote this; ``age``: how long before the answer that was.
@@ -55,7 +55,7 @@ class Told:
 
 
 def said(board: Board) -> str:
-    """What a member tells others of its board: printable, and at most 25,000 bytes."""
+    """A member's board in the form sent to others: printable, and at most 25,000 bytes."""
     gauges, now, mine = board.gauges, board.read_ns, board.gauges["rank"]
     rows = range(len(board.members))
     status = board.about["status"]

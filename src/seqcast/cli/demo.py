@@ -30,17 +30,17 @@ from seqcast.commandline import count, positive, seconds, whole
 NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # a missing one is told now
 MEMBERS_MAX = 16
 FAULTS = ("swap", "drop", "duplicate")
-"""What ``fault.plant`` can do to a journal."""
+"""The faults that ``fault.plant`` can put into a journal."""
 STEP_TIMEOUT_S = 30.0  # for one step of the demo: a start, a view, a leave
 
 
 class DemoFailed(Exception):
-    """The group did not do what the demo waited for."""
+    """The demo waited in vain for the group."""
 
 
 @dataclass
 class Process:
-    """One member's process, and what it reported last."""
+    """One member's process, and its last report."""
 
     name: str
     popen: subprocess.Popen[str]

@@ -27,7 +27,7 @@ def plant(fault: str, directory: Path, name: str) -> str:
         directory: holds the members' journals.
 
     Returns:
-        One line that says what was done.
+        One line that describes the change.
 
     Raises:
         UsageError: the journal is too short, or its member did not leave in order.

@@ -1,4 +1,4 @@
-"""Standard output and standard error of the commands: what is written is written as a whole, or the command fails."""
+"""Standard output and standard error of the commands: each text is written as a whole, or the command fails."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _whole(stream: TextIO) -> TextIO:
 
 class _Text(io.TextIOWrapper):
     """Text on a ``_Whole``. A write that was interrupted raises when it has returned from all buffers: before, they
-    would write again what the system has taken; later, the program might not write again for long."""
+    would write again bytes that the system has taken; later, the program might not write again for long."""
 
     def __init__(self, raw: _Whole, **options: Any) -> None:
         super().__init__(io.BufferedWriter(raw), **options)

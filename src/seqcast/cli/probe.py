@@ -51,7 +51,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _of_all(board: Board, arguments: argparse.Namespace) -> int:
-    """Prints what all members say."""
+    """Prints the reports of all members."""
     from seqcast.cli import seen_all
 
     try:

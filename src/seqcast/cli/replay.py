@@ -20,7 +20,7 @@ COLUMNS = ("delivered_ns", "payload")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Joins, sends every message of the journal in its order, leaves, and reports what is known of the delivery."""
+    """Joins, sends every message of the journal in its order, leaves, and reports on the delivery."""
     from seqcast.journal.reader import Journal, find
 
     journals = find([arguments.journal_read])

@@ -23,7 +23,7 @@ ANSWER_MAX = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of one member.
+    """The reports on one member.
 
     Args:
         age: ns since the answer; 0: now.
@@ -41,7 +41,7 @@ class NotAsked(Exception):
 
 
 def ask(board: Board) -> dict[int, Seen]:
-    """By id: what the other members of the view say, asked by the member whose board it is, which adds its own.
+    """By id: the reports of the other members of the view, asked by the member whose board it is, which adds its own.
 
     Raises:
         NotAsked: this member itself did not answer.
@@ -69,7 +69,7 @@ def ask(board: Board) -> dict[int, Seen]:
 
 
 def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Finding]:
-    """What is wrong, by what all say."""
+    """The faults, from all reports."""
     members, found = board.about["view"]["members"], []
     for each in members:
         known = seen[each["id"]]
@@ -92,7 +92,7 @@ def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Fin
 
 
 def _last(board: Board, member: Mapping[str, Any]) -> str:
-    """How old what is known of a member is that does not answer."""
+    """The age of the last report of a member that does not answer."""
     row = next((row for row in board.members if row["id"] == member["id"]), None)
     if row is None or not row["heard"]:
         return ""

@@ -25,8 +25,7 @@ SOON_S = 0.5
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Joins, sends every line, waits until all receivers have taken them, leaves, and reports what is known of the
-    delivery."""
+    """Joins, sends every line, waits until all receivers have taken them, leaves, and reports on the delivery."""
     try:
         source = 0 if arguments.file == "-" else os.open(arguments.file, os.O_RDONLY)
         os.read(source, 0)  # a directory opens and cannot be read
@@ -56,7 +55,7 @@ def join(cluster: str, settings: dict[str, Any]) -> seqcast.Group:
 
 
 class Sending:
-    """Messages on their way, and what is known of them.
+    """Messages on their way, and their state.
 
     Args:
         group: where they are sent.
@@ -91,7 +90,7 @@ class Sending:
         self.sent_bytes += sum(map(len, self._under_way[:begun]))
 
     def end(self) -> int:
-        """Leaves, and reports what was sent and what is known of its delivery; returns the exit status."""
+        """Leaves, and reports the messages sent and their delivery; returns the exit status."""
         group = self.group
         self.receivers |= others(group)
         taken = self._wait_taken(SOON_S if self.interrupted else group.config.leave_timeout_s)

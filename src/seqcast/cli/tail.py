@@ -1,4 +1,4 @@
-"""``seqcast tail``: join a group and print what is delivered."""
+"""``seqcast tail``: join a group and print its messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def follow(group: seqcast.Group, left: int, json_lines: bool) -> int:
-    """Prints what the group delivers, ``left`` messages of it (negative: without end); returns the exit status."""
+    """Prints ``left`` messages of the group (negative: without end); returns the exit status."""
     while True:
         event = group.next_event(LOOK_S)
         if event is None:

@@ -1,5 +1,5 @@
-"""The settings of a member: what they are (``fields``), what they may be (``check``), where they come from
-(``sources``), and what engine, control plane and sockets are given for them (``derive``)."""
+"""The settings of a member: their documentation (``fields``), their bounds (``check``), their sources (``sources``),
+and the settings of engine, control plane and sockets that follow (``derive``)."""
 
 from seqcast.config.fields import MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, SLOWS, TRANSPORTS, Config
 

@@ -1,7 +1,7 @@
-"""Derives from the settings what engine, core and sockets are configured with, for production, simulator and tests.
+"""Derives the configuration of engine, core and sockets from the settings, for production, simulator and tests.
 
 A setting keeps its name; times in seconds (``*_s``, ``*_s_min``, ``*_s_max``) are converted to ns. The functions below
-add what needs more than that.
+add values that need more than that.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def reach(config: Config) -> str:
 def gossip_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``GossipSettings``. A view is a membership that all agree on, so members vote.
 
-    The budget is for gossips alone, as the engine answers requests. It allows four times as many as
-    ``gossip_average_s`` asks for: what comes beyond that is load.
+    The budget is for gossips alone, as the engine answers requests. It allows four times the rate of
+    ``gossip_average_s``: more than that is load.
     """
     per_s = max(GOSSIPS_PER_S, round(4 / config.gossip_average_s))
     return {

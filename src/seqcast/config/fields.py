@@ -1,4 +1,4 @@
-"""Every setting of a member: its unit, what it does, and what a larger or a smaller value costs. ``docs/config.md`` is
+"""Every setting of a member: its unit, its effect, and the cost of a larger or a smaller value. ``docs/config.md`` is
 made from this file.
 
 A setting can be a keyword of ``seqcast.join``, a field of ``Config``, a line of a TOML file (``Config.from_toml``) or
@@ -53,7 +53,7 @@ def _knob(
     high: float | None = None,
     among: tuple[T, ...] = (),
 ) -> T:
-    """A setting: its default, its unit, what it does and costs, and its allowed values."""
+    """A setting: its default, its unit, its effect and cost, and its allowed values."""
     field: T = dataclasses.field(
         default=default, metadata={"unit": unit, "text": text, "low": low, "high": high, "among": among}
     )
@@ -81,7 +81,8 @@ class Config:
     """The settings of one member. Times are seconds (``*_s``), sizes bytes.
 
     Raises:
-        ConfigError: a value that is not allowed, or values that contradict each other; the text says what is allowed.
+        ConfigError: a value that is not allowed, or values that contradict each other; the text says which values are
+            allowed.
     """
 
     # -- preset
@@ -202,7 +203,7 @@ class Config:
         high=1e8,
     )
 
-    # -- what the application gets
+    # -- deliveries to the application
 
     deliver_own: bool = _knob(
         True,
@@ -953,9 +954,9 @@ class Config:
         """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides it.
 
         Any other variable that begins with ``SEQCAST_`` is refused, as an unknown keyword is: it is most likely a
-        misspelt setting, and ignoring it would join a group other than the intended one. Only what Kubernetes sets
-        for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) is left alone, with a
-        warning in the log.
+        misspelt setting, and ignoring it would join a group other than the intended one. Only the variables that
+        Kubernetes sets for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) is
+        left alone, with a warning in the log.
 
         Raises:
             ConfigError: a value that is not allowed, or a variable that names no setting.

@@ -1,8 +1,8 @@
-"""Key files: how they are made and read, and what is derived from them.
+"""Key files: how they are made and read, and the secrets derived from them.
 
 A key file has a line ``ID SECRET`` for each key, at most four: a number below 32, by which members tell the keys apart,
-and 32 random bytes in base64. The first one seals; what any of them has sealed is opened. Lines that begin with ``#``
-are comments. Nobody but its owner may read the file.
+and 32 random bytes in base64. The first one seals; a datagram that any of them sealed is opened. Lines that begin with
+``#`` are comments. Nobody but its owner may read the file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Seal:
-    """With what an engine seals datagrams; see native/seal/seal.h.
+    """The secrets with which an engine seals datagrams; see native/seal/seal.h.
 
     Args:
         seal, open, hash, random: addresses of C functions.
@@ -62,14 +62,14 @@ class Seal:
 
 
 def cluster_secret(key: Key, cluster: str) -> bytes:
-    """What members of one cluster seal with: a secret that tells nothing about the key, or about another cluster's."""
+    """The sealing secret of one cluster: a secret that tells nothing about the key, or about another cluster's."""
     return hashlib.blake2b(
         cluster.encode(), digest_size=SECRET_BYTES, key=key.secret, person=b"seqcast cluster"
     ).digest()
 
 
 def cookie_secrets(secrets: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
-    """What the cookies of a cluster are computed with: those to give with the first one.
+    """The secrets of a cluster's cookies: the first one makes those to give.
 
     Args:
         secrets: of a ``Seal``.

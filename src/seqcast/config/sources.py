@@ -16,8 +16,8 @@ from seqcast.files import NAMED_BYTES_MAX, read_file
 
 ENVIRONMENT_PREFIX = "SEQCAST_"
 NO_SETTINGS = ("CONFIG", "EXTENSIONS", "LTO", "SANITIZE", "TRANSCRIPTS")
-"""Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and what the build and the
-tests take from the environment."""
+"""Ends of the variables that begin with ``SEQCAST_`` and are not settings: the file's name, and the variables of the
+build and the tests."""
 _OF_A_SERVICE = re.compile(r"(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)")
 _URL = re.compile(r"(tcp|udp|sctp)://")
 
@@ -69,8 +69,8 @@ def variables(environment: Mapping[str, str], kinds: Mapping[str, type]) -> tupl
 
 
 def _without_services(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what Kubernetes puts there for a service whose name begins with "seqcast", such as
-    ``SEQCAST_SERVICE_HOST`` and ``SEQCAST_PORT=tcp://10.0.0.1:80``. Those are told in one line."""
+    """The environment without the variables that Kubernetes puts there for a service whose name begins with "seqcast",
+    such as ``SEQCAST_SERVICE_HOST`` and ``SEQCAST_PORT=tcp://10.0.0.1:80``. Those are told in one line."""
     of_services = sorted(
         variable
         for variable, text in environment.items()

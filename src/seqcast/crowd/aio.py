@@ -104,7 +104,7 @@ class Crowd(Uncopied):
             yield event
 
     def counters(self) -> dict[str, int]:
-        """Counted since the join, but what begins with "Now:"."""
+        """Counted since the join, except those that begin with "Now:"."""
         return self._crowd.counters()
 
     if counters.__doc__:  # there is none under -OO

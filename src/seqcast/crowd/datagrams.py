@@ -75,7 +75,7 @@ def dump(tag: int, me: int, what: Message | Packet) -> bytes:
 
 
 def load(tag: int, data: bytes) -> tuple[int, Message | Packet] | None:
-    """The sender of a datagram, and what it says; None: it is of another crowd.
+    """The sender of a datagram, and its contents; None: it is of another crowd.
 
     Raises:
         RemoteProtocolError: it is damaged, of another version, or out of bounds.

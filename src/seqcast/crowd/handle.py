@@ -55,11 +55,11 @@ class CrowdLost:
 
 @dataclass(frozen=True, slots=True)
 class CrowdHistory:
-    """With ``history=True``: what was sent before this member came has been delivered, or told by ``CrowdLost``.
+    """With ``history=True``: messages sent before this member came have been delivered, or told by ``CrowdLost``.
 
     Args:
-        handlers: late-join handlers that were asked. 0: none answered within ``history_s``, so only what other members
-            still had in memory came.
+        handlers: late-join handlers that were asked. 0: none answered within ``history_s``, so only messages that other
+            members still had in memory came.
     """
 
     handlers: int
@@ -75,9 +75,9 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     later, by gossip; one that nobody has any more is told by ``CrowdLost``, never passed over in silence. There are no
     views, no order among senders, and no credit: a member that is too slow loses messages, and is told so.
 
-    Returns after a few gossips, or ten times ``average_s``: this member then delivers all that is sent from now on, or
-    is told what it lost of it, and some of what was sent just before. With ``history=True`` it begins with the first
-    message of each sender that a late-join handler keeps.
+    Returns after a few gossips, or ten times ``average_s``: this member then delivers all messages sent from now on, or
+    is told which it lost, and some of those sent just before. With ``history=True`` it begins with the first message of
+    each sender that a late-join handler keeps.
 
     Args:
         cluster: name of the crowd. It is not that of a group: ``join`` does not meet it.
@@ -164,7 +164,7 @@ class Crowd(Uncopied):
             yield event
 
     def counters(self) -> dict[str, int]:
-        """Counted since the join, but what begins with "Now:"."""
+        """Counted since the join, except those that begin with "Now:"."""
         return self.runner.counters()
 
     if counters.__doc__:  # there is none under -OO

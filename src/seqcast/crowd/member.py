@@ -34,10 +34,11 @@ COUNTERS = (
 
 
 class HistoryEnd(NamedTuple):
-    """This member has what late-join handlers keep of the time before it came, except what was reported as missed.
+    """This member has the messages that late-join handlers keep of the time before it came, except those reported as
+    missed.
 
     Args:
-        handlers: how many were asked; 0: none answered, so only what others still keep in memory came.
+        handlers: how many were asked; 0: none answered, so only messages that others still keep in memory came.
     """
 
     handlers: int
@@ -52,7 +53,7 @@ class CrowdMember:
         me: this member's id; see ``datagrams.make_id``.
         tag: of the crowd.
         settings: of gossip, without votes.
-        bounds: of what is kept.
+        bounds: of the kept packets.
         now_ns: the time: monotonic ns.
         seed: of its random numbers.
         store: makes it a late-join handler: everything that it delivers is kept there, and it continues where the store
@@ -124,7 +125,7 @@ class CrowdMember:
         self._carry_out(self.gossiper.received(what, via, now_ns))
 
     def tick(self, now_ns: int) -> None:
-        """Does what is due."""
+        """Runs the timers that are due."""
         self.streams.now_ns = now_ns
         self._carry_out(self.gossiper.tick(now_ns))
 
@@ -132,7 +133,7 @@ class CrowdMember:
 
     @property
     def settled(self) -> bool:
-        """What is sent from now on is delivered at this member, or reported as missed."""
+        """Messages sent from now on are delivered at this member, or reported as missed."""
         return self.streams.settled
 
     def due(self) -> int:
@@ -145,7 +146,7 @@ class CrowdMember:
         return out
 
     def take_events(self) -> list[Event]:
-        """What the application is told, in order."""
+        """The application's events, in order."""
         events: list[Event] = [*self.streams.take(), *self._events]
         self._events = []
         return events

@@ -49,7 +49,7 @@ class CrowdSettings:
             there, and serves those that join later from it. It continues where the file ends. Empty: none.
         store_bytes: of messages that the file keeps; the oldest go first.
         store_age_s: seconds that the file keeps a message; 0: no limit.
-        history: deliver first what late-join handlers keep of the time before this member came.
+        history: deliver first the messages that late-join handlers keep of the time before this member came.
         history_s: seconds to wait for a late-join handler.
     """
 

@@ -1,8 +1,8 @@
 """The store of a late-join handler: the packets that it delivered, in a SQLite file (PB-05).
 
-The file survives the death of its process at any moment (write-ahead log; what an application was given is committed
-before). It does not grow beyond its bounds: the oldest packets are removed first. It is not trusted blindly: a damaged
-file is refused when it is opened, and each packet has a checksum of its own.
+The file survives the death of its process at any moment (write-ahead log; an application's messages are committed
+before it gets them). It does not grow beyond its bounds: the oldest packets are removed first. It is not trusted
+blindly: a damaged file is refused when it is opened, and each packet has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CREATE TABLE IF NOT EXISTS ends (sender BLOB PRIMARY KEY, seqno INTEGER NOT NULL
 
 
 class PacketStore:
-    """What ``crowd.streams.Store`` asks for. For one thread.
+    """The methods of ``crowd.streams.Store``. For one thread.
 
     Args:
         path: of the file, which is created if it does not exist.
@@ -117,7 +117,7 @@ class PacketStore:
         first, last = self._spans.get(sender, (seqno, seqno))
         self._spans[sender] = min(first, seqno), max(last, seqno)
         self._ends.pop(sender, 0)
-        self._ends[sender] = seqno  # the newest is the last; a stream that was restored continues below what it was
+        self._ends[sender] = seqno  # the newest is the last; a restored stream continues below its old numbers
         self._dirty[sender] = None
         self.counters["store_packets"] += 1
         self.counters["store_bytes"] += len(payload) + ROW_BYTES
@@ -154,7 +154,7 @@ class PacketStore:
         return self._ends
 
     def flush(self) -> None:
-        """Commits what was put, and removes what exceeds the bounds."""
+        """Commits the packets put, and removes those beyond the bounds."""
         now = self._clock()
         aged = self._age_s > 0 and now >= self._age_check_s
         if self._broken or not (self._open or aged):

@@ -1,4 +1,4 @@
-"""The packets of all senders at one member of a crowd: in which order they are delivered, and what is kept of them."""
+"""The packets of all senders at one member of a crowd: their order of delivery, and the kept ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PAST_MAX = 65_536
 their packets is delivered twice."""
 
 PACKET_BYTES = 100
-"""What a packet takes beside its payload, about: without it, empty messages would cost nothing."""
+"""Memory of a packet beside its payload, about: without it, empty messages would cost nothing."""
 
 
 class Store(Protocol):
@@ -33,7 +33,7 @@ class Store(Protocol):
         """Keeps a packet."""
 
     def find(self, sender: int, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """What is kept of these packets, with their seqnos."""
+        """The kept ones of these packets, with their seqnos."""
 
     def kept(self) -> dict[int, tuple[int, int]]:
         """By sender, the first and the last seqno that are kept."""
@@ -67,12 +67,12 @@ class StreamSettings:
         held_bytes: of the packets that wait for earlier ones.
         active_ns: a sender that is silent for so long leaves the digest, and none of its packets is kept in memory.
             Much longer than a repair takes.
-        serves: what is kept in memory is kept for joiners, too, also that of silent senders (PB-04). A store serves
+        serves: packets kept in memory are kept for joiners, too, also those of silent senders (PB-04). A store serves
             them in any case.
         digest_max, catalog_max: entries of one digest, and of one part of a catalog.
         settled, settle_ns: after so many gossips, or so long, this member knows all active senders. One that it
             hears of later was silent until then: all that is kept of it was sent since, and is delivered. Of one that
-            it hears of earlier, it delivers what comes next.
+            it hears of earlier, it delivers the next packets.
     """
 
     keep_bytes: int = 64 << 20
@@ -115,7 +115,7 @@ class _Stream:
 
     @property
     def received(self) -> int:
-        """The highest that came; what is lost did not."""
+        """The highest that came; lost ones did not."""
         return max((seqno for seqno, payload in self.apart.items() if payload is not None), default=self.delivered)
 
 
@@ -146,7 +146,7 @@ class Streams:
         self.now_ns = self._began_ns = now_ns
         self._knows_all = waits  # it waits until it knows where messages begin
         self.catching_up = waits
-        """Late-join handlers still send what other members keep no longer."""
+        """Late-join handlers still send packets that other members keep no longer."""
         self.missed = 0
         """Packets that were told as missed."""
         self.full = False
@@ -155,9 +155,9 @@ class Streams:
         """Packets that came when there was no room for them."""
         self.doubted = self.restored = 0
         """Packets far from where their sender's next one is, which were not believed yet; and streams that continued
-        where such packets are, behind what somebody had made this member skip."""
+        where such packets are, behind packets that somebody had made this member skip."""
 
-    # ---- what comes
+    # ---- arrivals
 
     def own(self, payload: bytes) -> int:
         """Delivers a message of this member; returns its seqno."""
@@ -251,7 +251,7 @@ class Streams:
             at = seqno + 1
 
     def collect(self, sender: int, below: int) -> None:
-        """Nobody is expected to need what is below, except from a store."""
+        """Nobody is expected to need packets below, except from a store."""
         stream = self._streams.get(sender)
         if stream is None:
             return
@@ -260,15 +260,15 @@ class Streams:
             self._kept_bytes -= _size(self._kept.pop((sender, stream.in_memory.popleft())))
 
     def take(self) -> list[Delivered | Missed]:
-        """What must be delivered now, in order."""
+        """The packets that must be delivered now, in order."""
         events = list(self._events)
         self._events.clear()
         return events
 
-    # ---- what is asked
+    # ---- requests
 
     def find(self, sender: int, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """What this member has of these packets, with their seqnos."""
+        """This member's share of these packets, with their seqnos."""
         stream = self._streams.get(sender)
         in_memory = stream.kept if stream is not None else last + 1
         if self._store is not None and first < in_memory:
@@ -335,8 +335,8 @@ class Streams:
         Timeline without proofs: b delivers 1 to 10 of a. Somebody sends b the packet 2^62 in a's name: b tells all
         before it as missed, and drops 11, 12, ... as old, for ever.
 
-        Timeline with proofs of what is merely late: b joins, and of a hears 14 first, then 15, 11, 12 and 13, which the
-        network held up: they were sent before b began, and would come after 14.
+        Timeline with proofs for packets that are merely late: b joins, and of a hears 14 first, then 15, 11, 12 and 13,
+        which the network held up: they were sent before b began, and would come after 14.
         """
         ahead = seqno > stream.delivered + AHEAD_MAX and kept > stream.delivered + 1 and not self.catching_up
         first, last = stream.skipped
@@ -360,7 +360,7 @@ class Streams:
         return True
 
     def _restore(self, sender: int, stream: _Stream, seqno: int) -> None:
-        """Continues with a packet that was passed over. What was delivered behind that range does not come again."""
+        """Continues with a packet that was passed over. Messages delivered behind that range do not come again."""
         self.restored += 1
         self.collect(sender, stream.delivered + 1)
         self._held_bytes -= sum(map(_size, stream.apart.values()))

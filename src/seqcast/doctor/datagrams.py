@@ -74,7 +74,7 @@ def unicast_socket(address: str, port: int) -> socket.socket:
 
 
 def whole_only(sender: socket.socket, *, ask_path: bool) -> None:
-    """Datagrams are not cut into fragments, which would hide what passes.
+    """Datagrams are not cut into fragments, which would hide the size that passes.
 
     Args:
         ask_path: obey the ICMP messages about the path; otherwise try all the same.

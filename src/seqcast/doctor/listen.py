@@ -35,7 +35,7 @@ SLICE_S = 0.2
 
 @dataclass
 class _Client:
-    """What came from a client."""
+    """The datagrams of a client."""
 
     address: tuple[Any, ...]
     proof: str

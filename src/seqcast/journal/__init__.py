@@ -1,4 +1,4 @@
-"""Journals of what members delivered: written beside delivery, read after crashes, audited on Spark.
+"""Journals of members' deliveries: written beside delivery, read after crashes, audited on Spark.
 
 ``seqcast.journal.read(directory)`` returns one member's journal, ``find`` those of several; see `Journal`.
 ``table(path)`` is all rows as an Arrow table, with names and times. Reading needs pyarrow:

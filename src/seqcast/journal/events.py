@@ -1,7 +1,7 @@
-"""What happened to a member besides its messages: ``events.jsonl``, sealed JSON lines, for reports on one time line.
+"""Events of a member besides its messages: ``events.jsonl``, sealed JSON lines, for reports on one time line.
 
 ``counters``: how far the member's counters rose since the line before, at most one line a second; ``view``: an
-installed view; ``event``: what else the application was told (`Lost`, `Blocked`, ...).
+installed view; ``event``: the application's other events (`Lost`, `Blocked`, ...).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FIELDS: Final[dict[str, dict[str, type]]] = {
     "view": {"counter": int, "joined": list, "left": list},
     "event": {"kind": str, "text": str},
 }
-"""What a line has besides ``event`` and ``at_ns``, as far as it is read here."""
+"""The fields of a line besides ``event`` and ``at_ns``, as far as they are read here."""
 
 
 class EventsWriter:

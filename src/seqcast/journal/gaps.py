@@ -1,6 +1,6 @@
 """Rows that the disk did not take, of a journal that goes on once there is room again (``journal_resume``).
 
-They keep their positions, so ``idx`` counts what the member delivered, and the segments before and behind the gap are
+They keep their positions, so ``idx`` counts the member's deliveries, and the segments before and behind the gap are
 apart. ``views.jsonl`` tells of it in a record of its own, before the views that the member installed meanwhile.
 """
 

@@ -42,7 +42,7 @@ class Rolled:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a journal consists of.
+    """The parts of a journal.
 
     Args:
         started: number of the newest segment whose file was made; 0: none yet.

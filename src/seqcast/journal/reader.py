@@ -143,7 +143,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Journal:
-    """What one member left.
+    """The journal of one member.
 
     Args:
         first_idx: position of the first row that retention has kept; 0: all are there.
@@ -205,7 +205,7 @@ class Journal:
             yield from segment_batches(segment, columns)
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """What happened besides the messages, oldest first; see `seqcast.journal.events`.
+        """Events besides the messages, oldest first; see `seqcast.journal.events`.
 
         Raises:
             JournalDamaged: a line is not as it was written.
@@ -245,7 +245,7 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
         open_segments: as of `read`.
 
     Raises:
-        JournalError: no journal there, or one that cannot be read; one line that says which and what to do.
+        JournalError: no journal there, or one that cannot be read; one line that names it and the remedy.
     """
     directories: dict[Path, None] = {}
     for given in map(Path, paths):
@@ -266,11 +266,11 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
 
 
 def journal_files(paths: Sequence[str | Path], *, strict: bool = False) -> dict[int, Path]:
-    """The journals in the given directories now: id of the member -> its directory. Leaves out what is missing,
+    """The journals in the given directories now: id of the member -> its directory. Leaves out missing parts,
     directories that may not be read, journals that this version cannot read, and copies of one before, by name.
 
     Raises:
-        JournalError: if ``strict``, instead of leaving out what cannot be read, or what is there twice.
+        JournalError: if ``strict``, instead of leaving out unreadable journals, or those found twice.
     """
     found: dict[int, Path] = {}
     unreadable = contextlib.nullcontext() if strict else contextlib.suppress(JournalError)
@@ -461,7 +461,7 @@ def segment_batches(
 
     Args:
         batch_rows: bound of a batch of a rolled segment, which has no more than a row group; a batch of a live one has
-            what was written together.
+            the rows written together.
         batch_bytes: about, of a batch of a rolled segment, of which no more is read at a time; a single row may be
             larger. 0: a row group may be in memory.
         first, end: only the rows in this range of the segment, ``end`` exclusive. Little else is read.
@@ -556,7 +556,7 @@ def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
 def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
     """The file of a rolled segment, to read from, compared with its checksum: a small one is in memory then, and of a
     larger one no more than a row group is at a time. For a part of it, a process compares the whole file only once.
-    After that it reads only what it needs, as long as the file stays as it was; its pages have checksums, too.
+    After that it reads only the parts it needs, as long as the file stays as it was; its pages have checksums, too.
 
     Raises:
         JournalDamaged, JournalGone: as of `_rolled`.
@@ -665,7 +665,7 @@ def _place(path: Path, given: Path) -> Path:
     """Where the journal is that was found in a given directory, whatever the way to it is called.
 
     Raises:
-        JournalError: a link in that directory leads out of it, perhaps to what others must not read.
+        JournalError: a link in that directory leads out of it, perhaps to files that others must not read.
     """
     place = path.resolve()
     if not place.is_relative_to(given.resolve()):
@@ -728,7 +728,7 @@ def _damaged_header(path: Path, why: str) -> JournalDamaged:
 
 
 def read_texts(path: Path) -> tuple[str, str]:
-    """What the header and the views of a journal say now.
+    """The header and the views of a journal now.
 
     Raises:
         JournalError: they cannot be read.
@@ -779,7 +779,7 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[Gap, .
                 views.append(_installed(record))
         except (ValueError, KeyError, TypeError) as error:
             raise JournalDamaged(f"{path / VIEWS_FILE}, line {number}, is not a view record: {_line(error)}") from error
-    if tail and _is_sealed(tail[:-1]):  # what is torn has no more than a part of its line
+    if tail and _is_sealed(tail[:-1]):  # a torn record has no more than a part of its line
         raise JournalDamaged(f"{path / VIEWS_FILE}, line {len(lines) + 1}, has an altered end")
     return tuple(views), tuple(gaps), closed, int(bool(tail))
 

@@ -12,7 +12,7 @@ from seqcast.journal.stream import write_all
 
 
 class RecordsFile:
-    """Adds records. What a full disk took in part can be cut off again.
+    """Adds records. A record that a full disk took in part can be cut off again.
 
     Raises:
         OSError: the file cannot be made, and from each method: it cannot be written.

@@ -149,7 +149,7 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
 
 
 def describe(path: Path, numbers: tuple[int, int], rows: int, first_idx: int, times_ns: tuple[int, int]) -> Rolled:
-    """What the manifest says of a rolled file with these rows, given the numbers of its first and last segment, and the
+    """The manifest's entry for a rolled file with these rows, given the numbers of its first and last segment, and the
     earliest and latest time at which one was delivered."""
     # Mapped, so that a member takes no memory for a whole file. It is the member's own: nobody truncates it.
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:

@@ -1,10 +1,10 @@
-"""What a journal is made of: the row, the files, their names and their version. Needs no pyarrow to import.
+"""The format of a journal: the row, the files, their names and their version. Needs no pyarrow to import.
 
 One directory a member (a member is one incarnation, E-06), ``<name>-<id>``:
 
-    journal.json             written first: version, cluster, member, what is kept of payloads
+    journal.json             written first: version, cluster, member, the kept form of payloads
     views.jsonl              one line for each view that the member installed, and a closing record
-    events.jsonl             one line for each other event: counters that rose, views, what the application was told
+    events.jsonl             one line for each other event: counters that rose, views, the application's events
     segments.json            the manifest: the list of segments, and checksums of the rolled ones
     segment-000001.parquet   rows 1 to n, rolled: segment 1, or several small ones
     segment-000008.arrows    the live segment: an Arrow IPC stream, one row for each run of messages
@@ -73,7 +73,7 @@ class JournalGone(JournalError):
 
 
 class JournalDamaged(JournalError):
-    """The files of a journal are not as they were written. The message says what to do."""
+    """The files of a journal are not as they were written. The message names the remedy."""
 
     def __init__(self, what: str) -> None:
         self.what = what

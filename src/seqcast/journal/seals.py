@@ -1,4 +1,4 @@
-"""Checksums of what a journal writes beside its segments: JSON records that carry the XXH3 of their own text.
+"""Checksums of a journal's files beside its segments: JSON records that carry the XXH3 of their own text.
 
 A flipped bit must be reported as damage. It must not make rows disappear silently, or a guarantee seem broken.
 """
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class SealError(ValueError):
-    """The text is not what was sealed."""
+    """The text differs from the sealed one."""
 
 
 def digest(data: Any) -> str:

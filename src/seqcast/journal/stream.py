@@ -82,7 +82,7 @@ class StreamWriter:
         self.close()
 
     def cut(self) -> None:
-        """Cuts off what the disk took of a message in part, and closes the files.
+        """Cuts off a message that the disk took in part, and closes the files.
 
         Raises:
             OSError: it cannot be cut off.

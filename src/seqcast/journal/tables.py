@@ -30,10 +30,10 @@ MADE_OF = {"sender_id": "sender", "sent_at": "sent_ns", "delivered_at": "deliver
 
 def table(path: str | Path, columns: Sequence[str] | None = None) -> pa.Table:
     """All rows of a journal, or of each journal in a directory, one after the other; rolled and live segments alike,
-    and of a journal that is being written what it has now.
+    and of a journal that is being written its present rows.
 
     Args:
-        columns: names of `TABLE`, in the order wanted; only what they are made of is read. None: all.
+        columns: names of `TABLE`, in the order wanted; only the stored columns behind them are read. None: all.
 
     Raises:
         UsageError: there is no such column.

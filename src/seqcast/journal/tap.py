@@ -54,7 +54,7 @@ NONCE_BYTES = PROOF_BYTES = 32
 TOKEN_BYTES_MIN = 16
 REQUEST_BYTES_MAX = 4096
 FRAME_BYTES_MAX = (1 << 30) + (1 << 20)
-"""The largest message, with what Arrow adds."""
+"""The largest message, with Arrow's overhead."""
 log = logging.getLogger("seqcast")
 
 BATCH_BYTES = 256 << 10
@@ -72,7 +72,7 @@ STALL_S = 0.5
 while others wait, gives its place away, and continues where it was when it has one again."""
 CONNECT_S = 5.0
 TIMEOUT_S = 30.0
-"""Time within which the other side must answer, or take what is sent."""
+"""Time within which the other side must answer, or take the data sent."""
 RETRY_S = 0.1
 """After this long a tap that could not accept a connection tries again."""
 CONNECTIONS_MAX = 64
@@ -105,7 +105,7 @@ class Tap:
     Args:
         directory: a member's journal, or a directory of journals.
         address: (host, port) to listen at; port 0: any free one, see ``address``.
-        token: what readers must have, 16 bytes or more.
+        token: the readers' secret, 16 bytes or more.
         certificate, key: PEM files of a certificate for the names by which readers know this machine, and of its
             private key: everything goes through TLS. None: in clear.
         connections: most connections at one time; further ones are closed when they have proved that they
@@ -453,7 +453,7 @@ class TapClient:
         self._certificates = certificates
         client_context(certificates)  # raises now if something is wrong with them
         self._connection: socket.socket | None = None
-        self._views: dict[int, str] = {}  # by journal: what has arrived, and will not change
+        self._views: dict[int, str] = {}  # by journal: the data that has arrived, and will not change
         self._rolled: dict[int, tuple[str, list[Segment]]] = {}  # by journal: the tap's mark of them, and they
         self._written: dict[int, bool | None] = {}  # by journal: whether its writer is there
 
@@ -651,7 +651,7 @@ class TapClient:
 def _server_context(certificate: str | Path | None, key: str | Path | None) -> ssl.SSLContext | None:
     """
     Raises:
-        UsageError: one of the files is missing, or not what it should be.
+        UsageError: one of the files is missing, or is of another kind.
     """
     if certificate is None and key is None:
         return None
@@ -714,7 +714,7 @@ def _receive(connection: socket.socket, bytes_max: int) -> tuple[bytes, bytes] |
 def _exactly(connection: socket.socket, size: int, until: float | None = None) -> bytes:
     """``until``: when all must have arrived, monotonic seconds; None: each part within the socket's own timeout."""
     parts = []
-    while size:  # memory grows with what arrived, whatever the frame's head says
+    while size:  # memory grows with the data that arrived, whatever the frame's head says
         if until is not None:
             if (left := until - time.monotonic()) <= 0:
                 raise TimeoutError("it did not arrive in time")

@@ -1,4 +1,4 @@
-"""The journal of what one member delivered, written by a thread of its own beside delivery."""
+"""The journal of one member's deliveries, written by a thread of its own beside delivery."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ class JournalWriter:
     Payloads are hashed in the caller's thread because delivery has just put them in its cache. Another thread would
     fetch them again from memory and hold the batch's buffer meanwhile, so delivery would continue in memory that is in
     no cache. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``). After a write error the
-    journal stops: the error is logged once, rows that are not kept are counted (``rows_lost``), and what was written
-    before stays readable. With ``resume`` it goes on once there is room, and records the gap (`seqcast.journal.gaps`).
+    journal stops: the error is logged once, rows that are not kept are counted (``rows_lost``), and rows written before
+    stay readable. With ``resume`` it goes on once there is room, and records the gap (`seqcast.journal.gaps`).
 
     Args:
         directory: top directory; the member's own is made inside it.
         payload: "full" keeps each payload and its hash, "hash" the hash only (XXH3, 64 bits).
         deliver_own: whether the member delivers its own messages (DIG-08); the audit must know.
         safe: whether the group delivers safely: the audit then expects more.
-        queue_bytes: bound of what waits to be written, bytes.
-        flush_s: longest time that a delivered message waits for others before it is written, seconds. What was written
-            survives a crash of the process; for a crash of the machine the journal does not wait (no fsync).
+        queue_bytes: bound of the rows that wait to be written, bytes.
+        flush_s: longest time that a delivered message waits for others before it is written, seconds. Written rows
+            survive a crash of the process; for a crash of the machine the journal does not wait (no fsync).
         required: after a write error every call raises `JournalWriteError`, so that nothing is delivered that is not
             journaled. Otherwise delivery continues without a journal.
         resume: after a write error the journal goes on when rows can be written again. Not with ``required``.
@@ -85,7 +85,7 @@ class JournalWriter:
             row) is finished and rolled to Parquet.
         together_rows: finished segments with fewer rows together wait for the next ones, to be rolled into one file.
         sample: returns the member's counters, or None once they cannot be had any more: once a second the journal's
-            thread notes what rose (`seqcast.journal.events`).
+            thread notes those that rose (`seqcast.journal.events`).
         previous: id of the incarnation before of the same member, whose journal this one continues; 0: none.
         keep_s, keep_bytes: retention. Rolled segments older than this many seconds, or beyond this many bytes together,
             are removed, whole and oldest first; 0: no limit.
@@ -187,14 +187,14 @@ class JournalWriter:
         self._thread = threading.Thread(target=self._run, name=f"journal-{member.name}", daemon=True)
         self._thread.start()
 
-    # ---- what the group calls -----------------------------------------------------------------------------------
+    # ---- the group's calls -----------------------------------------------------------------------------------
 
     def view(self, view: View, at_ns: int, *, prefix: bool = True, total: bool = False) -> None:
         """Journals a view as it is delivered to the application.
 
         Args:
             at_ns: wall clock, ns since 1970.
-            prefix: a lost member has delivered a prefix of what the others deliver in this view, even of transitional
+            prefix: a lost member has delivered a prefix of the others' deliveries in this view, even of transitional
                 messages.
             total: the view has a total order: only messages with a place in it are journaled.
 
@@ -245,11 +245,11 @@ class JournalWriter:
             self._counters["skipped"] += rows - added
 
     def event(self, kind: str, text: str, at_ns: int) -> None:
-        """Records what the application is told besides messages and views.
+        """Records the application's events besides messages and views.
 
         Args:
             kind: the event's class: "Lost", "Blocked", ...
-            text: what it says, one line.
+            text: its contents, one line.
             at_ns: wall clock, ns since 1970.
         """
         with self._lock:
@@ -258,8 +258,8 @@ class JournalWriter:
                 self._queue.append({"event": "event", "at_ns": at_ns, "kind": kind, "text": text})
 
     def close(self, reason: str, *, at_view_end: bool = False, successor: View | None = None) -> None:
-        """Writes what waits and a closing record, rolls the last segment, ends the thread. A later call waits until the
-        first one has done that.
+        """Writes the waiting rows and a closing record, rolls the last segment, ends the thread. A later call waits
+        until the first one has done that.
 
         Args:
             reason: why the member stopped journaling: "leave", "excluded", an error's text.
@@ -381,7 +381,7 @@ class JournalWriter:
         self._condition.notify_all()
 
     def _fail(self, why: str) -> None:
-        """Stops the journal; what waits is counted as lost."""
+        """Stops the journal; waiting rows are counted as lost."""
         self._hand_over()
         self._counters["rows_lost"] += sum(item.messages for item in self._queue if not isinstance(item, dict))
         self._error = (
@@ -408,7 +408,7 @@ class JournalWriter:
         self._fill(OpenGap(self._end_idx, why))
 
     def _fill(self, gap: OpenGap) -> None:
-        """What waits to be written is lost in a gap, but for views and the end."""
+        """Waiting rows are lost in a gap, but for views and the end."""
         self._hand_over()
         self._gap = gap
         for item in self._queue:
@@ -458,7 +458,7 @@ class JournalWriter:
             return True
 
     def _keep_whole(self) -> None:
-        """Cuts off what the disk took in part."""
+        """Cuts off a record that the disk took in part."""
         segment = self._segment
         rows, size = segment.rows, segment.bytes
         segment.cut()
@@ -593,7 +593,7 @@ class JournalWriter:
         return contextlib.suppress(OSError) if self._resume else contextlib.nullcontext()
 
     def _with_clocks(self, record: dict[str, Any]) -> dict[str, Any]:
-        """A record that ends a view, with what is known of the clocks in that view."""
+        """A record that ends a view, with the estimates of the clocks in that view."""
         clocks = [[f"{sender & (1 << 64) - 1:016x}", self._clocks[sender]] for sender in sorted(self._clocks)]
         self._clocks = {}
         return {**record, "closes": {**record["closes"], "clocks": clocks}} if record["closes"] else record
@@ -692,7 +692,7 @@ class _Segment:
         return True
 
     def cut(self) -> None:
-        """After a write error: keeps what was written whole, and begins the file anew if that is nothing."""
+        """After a write error: keeps the whole records, and begins the file anew if there are none."""
         if self._stream is not None:
             self._stream.cut()
             self._stream = None

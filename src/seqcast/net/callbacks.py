@@ -46,7 +46,7 @@ class Callbacks:
         name: of the member, for logs and the thread.
         on_block, on_unblock: of the application; None: nothing to run.
         runs: called on the thread before each run of ``on_block`` with True, and after it with False.
-        returned: told the number of each run of ``on_block``, and what it raised ("" if nothing), when it ended: when
+        returned: told the number of each run of ``on_block``, and its error ("" if none), when it ended: when
             it returned, or if it returned ``LATER``, at ``answer``.
 
     Attributes:
@@ -115,7 +115,7 @@ class Callbacks:
         self.returned(run, trouble)
 
     def answer(self) -> None:
-        """The application has finished what a run of ``on_block`` that returns ``LATER`` left to others."""
+        """The application has finished the work that a run of ``on_block`` that returns ``LATER`` left to others."""
         with self._lock:
             run, self._open = self._open, 0
             waits, self._waits = self._waits, False
@@ -123,7 +123,7 @@ class Callbacks:
             self.returned(run, "")
 
     def _call(self, callback: Callable[[], object], what: str) -> tuple[object, str]:
-        """What it returned, and what it raised; "": nothing."""
+        """Its result, and its error; "": nothing."""
         try:
             return callback(), ""
         except BaseException as error:  # SystemExit, too: the next callback needs this thread

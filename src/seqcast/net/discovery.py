@@ -91,7 +91,7 @@ class Discovery:
         return next(filter(None, (_source(way, version) for way in ways)), LOOPBACK[version])
 
     def said(self) -> str:
-        """What became of the seeds, for an error or a warning."""
+        """The fate of the seeds, for an error or a warning."""
         if not self.seeds:
             return "there are no seeds: give seeds= with the hosts of other members"
         lost = [f"{seed} cannot be resolved ({why})" for seed, (_, why) in self.failed.items() if not self._known(seed)]

@@ -1,4 +1,4 @@
-"""Turns errors of the system into a ``ConfigError`` that says what to do. The only place where errno becomes text."""
+"""Turns errors of the system into a ``ConfigError`` that names the remedy. The only place where errno becomes text."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _port_taken(config: Config) -> str:
 
 
 def no_unicast_port(port: int) -> str:
-    """What to do if the port of unicasts cannot be had; 0: any would do."""
+    """The remedy if the port of unicasts cannot be had; 0: any would do."""
     if port:
         return (
             f"unicast_port={port} is in use on this address, perhaps by another member here: each needs its own (`ss "
@@ -108,7 +108,7 @@ def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
         config: the settings in use.
         rcvbuf, sndbuf: bytes granted.
     """
-    given = 2 if sys.platform.startswith("linux") else 1  # Linux grants twice what is asked for, for its bookkeeping
+    given = 2 if sys.platform.startswith("linux") else 1  # Linux grants twice the request, for its bookkeeping
     said, limits = [], []
     if rcvbuf < given * config.rcvbuf:
         said.append(

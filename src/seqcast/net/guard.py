@@ -53,7 +53,7 @@ class Guard:
     Args:
         me: this member.
         tag: of the group.
-        listener: what ``listen`` returned for this member's address; closed when the thread ends.
+        listener: the result of ``listen`` for this member's address; closed when the thread ends.
         gone: called, on the guard's thread, with a member whose process has ended.
         edges: of the endpoint.
     """

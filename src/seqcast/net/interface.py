@@ -64,7 +64,7 @@ def _seen(name: str, address: str, seen: int, send_errors: int, code: int) -> In
 
 
 def fault(driver: Driver) -> str:
-    """What is wrong with the interface now, in words; "" for nothing."""
+    """The interface's fault now, in words; "" for nothing."""
     return fault_of(see(driver))
 
 
@@ -110,14 +110,14 @@ class Watch:
         self._machine = Interface(self)
 
     def look(self) -> None:
-        """Looks, and does what is to be done."""
+        """Looks, and carries out the result."""
         if not self.interface:
             return
         seen = look_at(self.interface, self._index, self._raw, self._unrouted)
         self._machine.look(_seen(self.interface, self._address, seen, self.send_errors, self.error))
 
     def emit(self, what: GiveWay | MendSockets | TellInterface | Warn) -> None:
-        """What the machine decided."""
+        """The machine's decision."""
         match what:
             case Warn(text):
                 self._warn(text)

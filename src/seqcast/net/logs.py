@@ -1,4 +1,4 @@
-"""What a member logs: the core's lines, by part.
+"""A member's log: the core's lines, by part.
 
 Each part has a logger, ``seqcast.membership``, ``.flush``, ``.merge``, ``.order``, ``.transfer``, ``.detector``,
 ``.gossip`` and ``.ring``, which can be switched at run time; lines of a disabled logger are never made (TRC-01). INFO

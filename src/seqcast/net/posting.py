@@ -63,7 +63,7 @@ class Posting:
         return self._made is not None
 
     def sees(self) -> str:
-        """What this member tells others that ask; only with a board."""
+        """This member's answer to others; only with a board."""
         assert self._made is not None
         return said(kept(self._made.path, bytes(self._made.memory)))
 

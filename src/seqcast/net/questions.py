@@ -1,5 +1,5 @@
-"""Answers ``seqcast probe --all``: asks the other members of the view what they see, and gives that to a process of the
-same user on this machine.
+"""Answers ``seqcast probe --all``: asks the other members of the view for their boards, and gives those to a process of
+the same user on this machine.
 
 The question is a connection to the socket beside the board, and the answer one object of JSON. All of it runs on the
 control thread, which looks here whenever it runs: once a second if nothing else happens. One process is served at a
@@ -37,7 +37,7 @@ class Questions:
 
     Args:
         board: path of the board; None: without one nobody can ask.
-        ask: asks the other members; ``told`` is called with what each says.
+        ask: asks the other members; ``told`` is called with each answer.
     """
 
     def __init__(self, board: Path | None, ask: Callable[[int], None]) -> None:

@@ -322,7 +322,7 @@ class Runner:
             ended = self._wait(
                 lambda: still_wanted() and (self._is_in() or self.over),
                 self.config.join_timeout_s,
-                None,  # the core says why a joiner waits, and what did not come is in the error
+                None,  # the core says why a joiner waits, and the error names the missing answer
             )
         if self.error is not None:
             raise self.error
@@ -397,7 +397,7 @@ class Runner:
         )
 
     def _what_to_check(self) -> str:
-        """What to check if no other member is heard."""
+        """Things to check if no other member is heard."""
         if self.discovery is not None:
             return self._what_to_check_of_seeds(self.discovery)
         interface = self.driver.interface
@@ -498,7 +498,7 @@ class Runner:
         return True
 
     def close(self) -> None:
-        """Ends the threads and closes the sockets. What was received can still be delivered. May be called again."""
+        """Ends the threads and closes the sockets. Received messages can still be delivered. May be called again."""
         with self.changed:
             over = self.over
         if not over:

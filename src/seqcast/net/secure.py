@@ -28,7 +28,7 @@ _CALLS = {
 
 
 def seal_of(config: Config, cluster: str) -> Seal | None:
-    """With what the members of a cluster seal their datagrams; None: they have no key.
+    """The secrets with which the members of a cluster seal their datagrams; None: they have no key.
 
     Raises:
         ConfigError: the key file is none, or may be read by others; PyNaCl is missing or too old, or this machine's
@@ -146,7 +146,7 @@ def _sodium() -> Any:
         raise ConfigError(f"key= needs PyNaCl, which is not installed: {EXTRA}") from None
     if sodium.lib.sodium_init() < 0:
         raise ConfigError("key=: libsodium cannot be used here: it found no source of random numbers")
-    # Elsewhere AEGIS is slow, and may tell by its timing what it encrypts.
+    # Elsewhere AEGIS is slow, and may reveal by its timing the data that it encrypts.
     if not sodium.lib.crypto_aead_aes256gcm_is_available():
         raise ConfigError("key= needs a processor with AES instructions, and this one has none")
     return sodium

@@ -1,7 +1,7 @@
-"""State transfer: the threads, spools and handler calls that carry out what ``core/state/transfer.py`` decides.
+"""State transfer: the threads, spools and handler calls that carry out the decisions of ``core/state/transfer.py``.
 
 The provider's handler runs on its application's receiving thread, between two messages, and a thread for each joiner
-sends what it wrote. At the joiner, the thread that calls ``join`` reads the state and runs the handler, while another
+sends its output. At the joiner, the thread that calls ``join`` reads the state and runs the handler, while another
 thread takes the group's messages out of the engine, so that the joiner does not hold up the group.
 """
 
@@ -59,7 +59,7 @@ class StateHandler(Protocol):
 
     def get_state(self, write: Callable[[Any], None], /) -> object:
         """Writes the state, in pieces of any size (bytes or another buffer). Runs on the thread that receives, between
-        the messages before a view and those after it: what was received before belongs to the state, nothing else does.
+        the messages before a view and those after it: messages received before belong to the state, nothing else does.
         """
 
     def set_state(self, read: Callable[..., bytes], /) -> object:
@@ -67,10 +67,10 @@ class StateHandler(Protocol):
         on the thread that joins, before ``join`` returns.
 
         When a partition heals (``partition="merge"``), it runs again, on the thread that receives and before the
-        ``MergeView``: what it reads replaces the state that the application had, so nothing of that may be kept. It is
+        ``MergeView``: the state read replaces the application's own, so nothing of that may be kept. It is
         the merged state (``merge_state``). If not every member that has a state has ``merge_state``, it is the state of
         the side on which most members have one, or of several such sides the first in ``MergeView.subgroups``: the
-        others lose what their own had of the time apart. A warning names the sides, and so does
+        others lose their own changes of the time apart. A warning names the sides, and so does
         ``MergeView.state_from``."""
 
 
@@ -80,9 +80,9 @@ class MergingHandler(StateHandler, Protocol):
 
     def merge_state(self, others: Sequence[SubgroupState], /) -> object:
         """Merges the states of other parts of the group into its own. Runs on one member, on the thread that receives,
-        before it receives the ``MergeView`` and what follows: each state is exactly as the view before it ended there.
-        All other members then take over the result by ``get_state`` and ``set_state``, also before their ``MergeView``,
-        so the outcome may depend on which member merges, and is the same on all.
+        before it receives the ``MergeView`` and everything after it: each state is exactly as the view before it ended
+        there. All other members then take over the result by ``get_state`` and ``set_state``, also before their
+        ``MergeView``, so the outcome may depend on which member merges, and is the same on all.
 
         Args:
             others: one state for each part but this member's own. A part that failed meanwhile, or could not give its
@@ -230,12 +230,12 @@ def take_state(runner: Runner, handler: StateHandler, config: Config) -> deque[I
     """Waits for the state, and calls the handler to load it.
 
     Returns:
-        What was delivered since the state's boundary.
+        Items delivered since the state's boundary.
 
     Raises:
         JoinTimeout: no member could give it, or the handler took too long.
         NotMember: this member was excluded meanwhile.
-        Exception: what ``set_state`` raised.
+        Exception: raised by ``set_state``.
     """
     receiver = _Receiver(runner, config)
     try:
@@ -302,7 +302,7 @@ class _Receiver:
             raise JoinTimeout(self._error)
 
     def _read(self) -> None:
-        """Reads what has arrived from the provider, if there is one."""
+        """Reads the bytes that have arrived from the provider, if there is one."""
         with self._lock:
             incoming = self._transfer.incoming if self._transfer.receiving else None
         if incoming is not None:
@@ -350,7 +350,7 @@ class _Receiver:
     # ---- both
 
     def _feed(self, take: Callable[..., list[TransferEffect]], *args: object) -> None:
-        """Carries out what the machine decided."""
+        """Carries out the machine's decision."""
         with self._lock:
             effects = take(*args, now_ns())
             for effect in effects:

@@ -1,4 +1,4 @@
-"""What runs on a thread of its own, unless the interpreter shuts down, and on which cores."""
+"""Work on a thread of its own, unless the interpreter shuts down, and on which cores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqcast.errors import ConfigError
 
 def is_ending() -> bool:
     """The interpreter shuts down, with the end of the main thread: no thread can be started any more (from Python 3.12
-    on), so what would be done on one must be done here."""
+    on), so the work of one must be done here."""
     return not threading.main_thread().is_alive()
 
 

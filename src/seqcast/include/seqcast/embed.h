@@ -1,9 +1,9 @@
 /* A member of a group in a program in C, C++ or Cython, without Python for each message: Python joins the group, and the functions
  * of one table send and receive. docs/embedding.md shows how.
  *
- * All memory that the table gives out is seqcast's: a program reads it, and gives items back. So what is added to the end of
- * a struct or of the table needs no new version; whatever else changes gets one, and `seqcast_import` refuses a table of another
- * version. */
+ * All memory that the table gives out is seqcast's: a program reads it, and gives items back. So a field added to the
+ * end of a struct or of the table needs no new version; whatever else changes gets one, and `seqcast_import` refuses a
+ * table of another version. */
 #pragma once
 
 #include <Python.h>
@@ -15,7 +15,7 @@
 
 typedef struct seqcast_member seqcast_member;
 
-/* What the functions return. Nothing has happened if it is below 0, except for SEQCAST_UNSURE. */
+/* Results of the functions. Nothing has happened if it is below 0, except for SEQCAST_UNSURE. */
 enum {
     SEQCAST_OK = 0,
     SEQCAST_NONE = 1, /* nothing came in time, or the message could not be sent in time */
@@ -89,10 +89,11 @@ typedef struct {
      * limit. `poll` is for one thread at a time (others wait for it); the rest is for any number of threads. */
 
     /* To the group (`to` 0), or to the member with that id. Waits for room and for the end of a view change. While the thread that
-     * polls waits here, what arrives is kept for the next `poll`, up to the setting kept_bytes, as nobody else takes anything; this
-     * needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: so much is kept, and only `poll` helps. */
+     * polls waits here, arriving messages are kept for the next `poll`, up to the setting kept_bytes, as nobody else
+     * takes them; this needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: so much is kept, and only `poll`
+     * helps. */
     int (*send)(seqcast_member *member, uint64_t to, uint32_t flags, const void *data, size_t len, int64_t timeout_ns);
-    /* Transmits what waits to fill a packet. Never needed: seqcast does so itself, within `flush_s_min`. */
+    /* Transmits the messages that wait to fill a packet. Never needed: seqcast does so itself, within `flush_s_min`. */
     int (*flush)(seqcast_member *member);
     /* The next item: about `budget` bytes of messages at most, though at least one message, or an event. The thread that waits here
      * drives the sockets. The first item is a view. It takes the GIL for events only, or if a journal is written. */
@@ -106,7 +107,7 @@ typedef struct {
      * merged, which `poll` does in Python, `watch` returns SEQCAST_OK after a millisecond. */
     intptr_t (*descriptor)(seqcast_member *member);
     int (*watch)(seqcast_member *member);
-    /* What Python raised at the last SEQCAST_FAILED, until the next one; NULL: it raised nothing yet. */
+    /* Python's exception at the last SEQCAST_FAILED, until the next one; NULL: it raised nothing yet. */
     const char *(*error)(const seqcast_member *member);
     /* Frees the handle; the group stays. No other call of the handle may run or follow. */
     int (*close)(seqcast_member *member);
