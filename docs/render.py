@@ -71,7 +71,7 @@ def options_table() -> str:
     from seqcast.spark.options import OPTIONS
 
     rows = [[f"`{each.name}`", " and ".join(each.of), each.values, each.text] for each in OPTIONS if each.text]
-    return table(["option", "of a", "values, the default first", "what it does"], rows) + "\n"
+    return table(["option", "of a", "values, the default first", "effect"], rows) + "\n"
 
 
 def frames_table() -> str:
@@ -82,7 +82,7 @@ def frames_table() -> str:
     for kind, (make, fields) in SCHEMAS.items():
         says = (make.__doc__ or "").strip().partition("\n")[0]
         rows.append([f"`{kind}`", says, "; ".join(f"`{name}`: {schema.text}" for name, schema in fields.items())])
-    return table(["kind", "what it says", "fields"], rows) + "\n"
+    return table(["kind", "meaning", "fields"], rows) + "\n"
 
 
 def routes_tables() -> str:
@@ -171,7 +171,7 @@ def wire_page(header: str) -> str:
         "## Flags",
         table(["flag", "name", "meaning"], enumeration(header, "SC_FLAG_")),
         "## What the validity function says",
-        "`sc_wire_check` is the one function that says whether a datagram is valid; what it refuses is dropped and "
+        "`sc_wire_check` is the one function that says whether a datagram is valid; others are dropped and "
         "counted.",
         table(["value", "name", "meaning"], enumeration(header, "SC_WIRE_")),
     ]
@@ -355,7 +355,7 @@ def config_page() -> str:
     parts.append(prose(about).replace("``", "`"))
     for heading, rows in sections.items():
         parts.append(f"## {heading.capitalize()}")
-        parts.append(table(["setting", "default", "unit", "allowed", "what it does and costs"], rows))
+        parts.append(table(["setting", "default", "unit", "allowed", "effect and cost"], rows))
     presets = [Config(preset=name) for name in PRESETS]
     resolved = [
         [f"`{field.name}`", *(number(getattr(preset, field.name)) for preset in presets)]
@@ -456,7 +456,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
         ),
         (
             "Joins, leaves and crashes in a group of 4 on one machine: ms until the last member's application has the "
-            "view, and what peers reach on such a machine:",
+            "view, and the figures of peers on such a machine:",
             ["what", "p50", "p99", "times", "peers (p50)"],
             membership_row,
             [row for run in runs for row in run.get("membership", ())],

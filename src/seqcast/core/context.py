@@ -1,4 +1,4 @@
-"""What the machines of one endpoint share: this member's identity, the view, the time of this step, and their
+"""The state shared by the machines of one endpoint: this member's identity, the view, the time of this step, and their
 output."""
 
 from __future__ import annotations
@@ -100,17 +100,18 @@ class EndpointSettings:
         block_events: the application is told when the gate closes and opens.
         coordinator_events: the application is told who coordinates.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
-        sees: text for members that ask what this one sees, printable and at most 25,000 bytes; None: without a board.
+        sees: text for members that ask for this one's board, printable and at most 25,000 bytes; None: without a board.
         sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.
         safe: messages to the group are delivered when all members have them in order, or the view ends. The same on
             every member.
-        flush_unicasts: a view is closed only when survivors have what this member sent to them alone (E-16).
+        flush_unicasts: a view is closed only when survivors have the messages that this member sent to them alone
+            (E-16).
         partition: "merge": both sides of a partition continue, and merge when they meet; "primary": only the side
             with a majority of the view continues, the others block, and are excluded when they meet. The same on every
             member.
-        unicast: what is for the group, or for everyone who listens, goes to each known address by itself.
+        unicast: datagrams for the group, or for everyone who listens, go to each known address by itself.
         book: members remember addresses, name them to others, and try them by unicast: always without multicast; with
             multicast sparingly, for those that do not hear each other's multicasts.
         advertised: the application says where others reach this member. Its frames say so, as they may come from

@@ -1,9 +1,9 @@
 """The single entry to one member's control plane: ``step(inputs, now_ns)`` returns the effects to carry out.
 
 A step hands each input to its machine (``router`` dispatches frames), runs the timers that are due, and begins a view
-change if it is this member's turn. What the machines emit is carried out in order: frames become effects, and frames to
-this member itself are handled at once; the ``installer`` enters and leaves views. The endpoint does no I/O. Its methods
-are called by one thread at a time, unless they say otherwise.
+change if it is this member's turn. The effects that machines emit are carried out in order: frames become effects, and
+frames to this member itself are handled at once; the ``installer`` enters and leaves views. The endpoint does no I/O.
+Its methods are called by one thread at a time, unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Endpoint:
         engine: made for ``me.id``.
         me: name, id and unicast address.
         cluster: the group's name.
-        settings: times, and what this member announces of itself.
+        settings: times, and this member's announcements of itself.
     """
 
     def __init__(self, engine: EnginePort, me: Member, cluster: str, settings: EndpointSettings) -> None:
@@ -153,7 +153,7 @@ class Endpoint:
         return self.context.edges
 
     def marker(self, marker_id: int) -> tuple[Meaning, ...]:
-        """What a marker of ``engine.deliver`` means, in order. Call once for each marker, from any thread."""
+        """The meaning of a marker of ``engine.deliver``, in order. Call once for each marker, from any thread."""
         return self._markers.take(marker_id)
 
     def view_tagged(self, tag: int) -> View | None:
@@ -167,7 +167,7 @@ class Endpoint:
 
     @property
     def lacks(self) -> str:
-        """Why too few are there to found a group; "": that is not what this joiner waits for. May be read from any
+        """Why too few are there to found a group; "": this joiner does not wait for that. May be read from any
         thread."""
         return self.machines.lifecycle.lacks
 
@@ -183,8 +183,8 @@ class Endpoint:
         return tuple(p.joiner for p in self.context.providers if p.provider == me and p.boundary == tag)
 
     def plan_at(self, tag: int) -> StatePlan | None:
-        """What a receiving application that has reached the beginning of the view with this tag waits for there; None:
-        it continues. May be called from any thread."""
+        """The reason for which a receiving application that has reached the beginning of the view with this tag waits
+        there; None: it continues. May be called from any thread."""
         plan = self.context.plan
         return plan if plan is not None and plan.boundary == tag else None
 
@@ -313,11 +313,11 @@ class Endpoint:
             if not self._carry_out():
                 return
 
-    # ---- what the machines emit
+    # ---- effects that the machines emit
 
     def _carry_out(self) -> bool:
-        """Carries out what the machines emitted, in order. False: the runner must first carry out the effects so
-        far."""
+        """Carries out the effects that the machines emitted, in order. False: the runner must first carry out the
+        effects so far."""
         context, emitted, me = self.context, self.context.emitted, self.context.me
         while emitted:
             what = emitted[0]

@@ -175,7 +175,7 @@ class Installer:
             self._left = self._stop(None, self.losses.uncertain(), Left())
 
     def _stop(self, frame: NewView | None, lost: list[Lost], end: Excluded | Left) -> Left:
-        """Closes the view for good; the stream ends with what is lost, and ``end``, which is returned if we left.
+        """Closes the view for good; the stream ends with the losses, and ``end``, which is returned if we left.
 
         Args:
             frame: the VIEW up to whose cut messages are delivered; None: no more are.

@@ -1,4 +1,4 @@
-"""The views that this member has left: how their members continued, and what they did not deliver of others.
+"""The views that this member has left: how their members continued, and which messages of others they did not deliver.
 
 A member that others excluded (a partition, a pause) continues with a view of its own side. Its last messages may never
 have reached the other side; when the sides merge, the VIEW reports that (the cut, steps 8 and 11).
@@ -24,7 +24,7 @@ def last_delivered(view: View, frame: NewView, rank: int) -> int:
 
 
 class Own(NamedTuple):
-    """What this member sent in a closed view.
+    """The messages that this member sent in a closed view.
 
     Args:
         view_id: of the view.
@@ -53,7 +53,7 @@ class Lineage:
     def __init__(self, me: int) -> None:
         self.me = me
         self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
-        self._own: dict[int, Own] = {}  # the same -> what we sent in it
+        self._own: dict[int, Own] = {}  # the same -> our messages in it
         self._members: dict[int, dict[int, bytes]] = {}  # the same -> its members and their addresses
         self._known: dict[tuple[int, ViewId, int], int] = {}
         # By member of our view, how its previous view was closed: this counts if that member never entered ours.
@@ -80,7 +80,7 @@ class Lineage:
         for each in (self.closed, self._own, self._members):
             while len(each) > CLOSED_VIEWS_MAX:
                 del each[next(iter(each))]
-        # The survivors of this view were in it, and so were told what was known when it began.
+        # The survivors of this view were in it, and so got all knowledge of that time.
         told = set(frame.survivors)
         self._known = {key: last for key, last in self._known.items() if key[2] not in told or key[2] == self.me}
         self.went_on(view, frame)

@@ -1,4 +1,4 @@
-"""The lines of a member's log: one for each view, and what led to it.
+"""The lines of a member's log: one for each view, and its cause.
 
 The core does no I/O: lines are effects (`Log`), which the runner passes to the logger of their part and the simulator
 drops. There are lines for membership changes, never for messages, and only for enabled parts (TRC-01): ``told`` are the
@@ -110,7 +110,7 @@ class LogLines:
             old: the view before; None: it is this member's first.
             view: the one that it enters.
             frame: that made it.
-            why: for members that are gone, what this member knows of the reason.
+            why: for members that are gone, the reason, as far as this member knows it.
         """
         me, now = self.context.me.name, self.context.now
         took = (now - self.closing_ns) / 1e6 if self.closing_ns else 0.0

@@ -1,4 +1,4 @@
-"""Computes ``Lost``: what became of this member's messages when a view ends or this member leaves it."""
+"""Computes ``Lost``: the fate of this member's messages when a view ends or this member leaves it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Losses:
         counts = context.plane.own_messages(own.first + 1, own.last, waiting=merges) if fell else []
         self.lineage.close(view, frame, own.first, counts)
         lost = self.lineage.lost()
-        # What no sequencer has ordered is not sent again across a merge: one on the other side may have delivered it.
+        # A message that no sequencer has ordered is not sent again across a merge: one on the other side may have
+        # delivered it.
         last = last_delivered(view, frame, view.rank(me))
         if merges and by_name(view.mechanism).resends:
             lost += self.undelivered(last, None, waiting=True)
@@ -65,7 +66,8 @@ class Losses:
         return self.undelivered(self.context.plane.own().all, None, waiting=self._queue_waits())
 
     def unsent(self) -> list[Lost]:
-        """What still waits for its receivers, or for the gate, when we leave for good; nothing is sent afterwards."""
+        """The messages that still wait for their receivers, or for the gate, when we leave for good; nothing is sent
+        afterwards."""
         assert self.context.view is not None
         lost, plane, view_id = self.unacknowledged(()), self.context.plane, self.context.view.view_id
         if plane.blocked_oldest() == OLDEST_PACKED_BEFORE:  # members that we lost may have it
@@ -84,7 +86,7 @@ class Losses:
         assert self.context.view is not None
         own = self.context.plane.own()
         last = own.last if last is None else min(last, own.last)
-        begin = max(after, own.first)  # `after` is what a frame says
+        begin = max(after, own.first)  # `after` comes from a frame
         count = self.context.plane.own_messages(begin + 1, last, waiting)[-1] if last > begin else 0
         return [Lost(self.context.view.view_id, after + 1, last, missed_by, messages=count)] if count else []
 
@@ -99,9 +101,10 @@ class Losses:
         ]
 
     def alone(self, frame: NewView, leaves: bool) -> list[Lost]:
-        """What no other member is known to have delivered when our view ends with this member alone: of everything sent
-        since the others crashed, as they may live on behind a network partition. If they all left, nobody lacks
-        anything. Messages that no sequencer has ordered are sent again in the next view, unless this member leaves."""
+        """The messages that no other member is known to have delivered when our view ends with this member alone: of
+        everything sent since the others crashed, as they may live on behind a network partition. If they all left,
+        nobody lacks anything. Messages that no sequencer has ordered are sent again in the next view, unless this
+        member leaves."""
         view = self.context.view
         assert view is not None
         own = self.context.plane.own()
@@ -113,5 +116,5 @@ class Losses:
 
     def _queue_waits(self) -> bool:
         """Is the large message that waits to be ordered one of the queue? (No call of the application waits for it to
-        learn what became of it.)"""
+        learn its fate.)"""
         return self.context.plane.blocked_oldest() == OLDEST_PACKED

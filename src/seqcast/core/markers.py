@@ -1,4 +1,4 @@
-"""The markers in this member's delivery stream, and what each means to the application.
+"""The markers in this member's delivery stream, and the meaning of each to the application.
 
 A marker stands between two packets, so that the application learns of a view or a block in its true place among the
 messages. Its meaning is registered before the engine gets it, because another thread delivers.
@@ -35,7 +35,7 @@ class Markers:
         return self._last
 
     def take(self, marker: int) -> tuple[Meaning, ...]:
-        """What a marker means. Call once for each marker, from any thread."""
+        """The meaning of a marker. Call once for each marker, from any thread."""
         return self._meanings.pop(marker)
 
     def tell_interface(self, change: InterfaceChanged) -> None:

@@ -1,4 +1,4 @@
-"""What the rest of the core asks of membership: who should be in the next view, and which member closes this one.
+"""The questions of the core to membership: who should be in the next view, and which member closes this one.
 
 Safety does not depend on the answers. Any member may begin to close the view at any time, several may at once, and they
 may disagree about who is alive: the cut yields one view or none. A bad kind of membership can only cost time, so it can
@@ -28,7 +28,7 @@ class Joiner:
     """A process that asks to join.
 
     Args:
-        info: what it says of itself.
+        info: its description of itself.
         first_ns, last_ns: monotonic time of its first request and of its latest.
         founds: it is known to be one of those that may found a group.
     """
@@ -40,7 +40,7 @@ class Joiner:
 
 
 class Turn(Protocol):
-    """What a review decides.
+    """The decision of a review.
 
     Args:
         begins: this member is to begin an attempt to close the view,

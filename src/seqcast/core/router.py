@@ -176,7 +176,7 @@ class Router:
         self.machines.initiator.ok(frame, sender)
 
     def accepted(self, frame: Accepted, sender: int, _: bytes) -> None:
-        """initiator: notes what its sender accepted before"""
+        """initiator: notes the VIEW that its sender accepted before"""
         self.machines.initiator.note_accepted(frame, sender)
 
     def promised(self, frame: Promised, sender: int, _: bytes) -> None:
@@ -184,7 +184,7 @@ class Router:
         self.machines.initiator.promised(frame, sender)
 
     def cut(self, frame: Cut, sender: int, _: bytes) -> None:
-        """participant: fetches what is missing up to the cut"""
+        """participant: fetches missing packets up to the cut"""
         self.machines.participant.cut(frame, sender)
 
     def propose(self, frame: Propose, sender: int, _: bytes) -> None:
@@ -227,7 +227,7 @@ class Router:
         self.machines.membership.want(sender)
 
     def gossip(self, frame: Gossip, sender: int, _: bytes) -> None:
-        """gossip: asks its sender for what is missing, and passes it on"""
+        """gossip: asks its sender for missing packets, and passes it on"""
         self.machines.gossip.received(frame, sender)
 
     def asked(self, frame: Ask, sender: int, _: bytes) -> None:
@@ -708,7 +708,7 @@ UNBLOCK: DecisionTable = decision(
     (None, R.show_side, "the operator sees all sides before one is allowed"),
 )
 DECISIONS = (JOIN, PEER, ANSWER, START, DONE, VIEW, BEACON, RING, UNBLOCK)
-"""What a frame means to this member, and what it does with it."""
+"""The meaning of a frame to this member, and its effect."""
 
 ROUTES = (
     Route(Join, Of.ANY, By.NAMED, JOIN),

@@ -1,9 +1,9 @@
 """The secret of a view, where there is a key: new with each view, and readable by its members alone.
 
 Each member has a key pair of its own, made at its join; JOIN and VIEW have the public half. Who makes a VIEW draws its
-secret, and wraps it for each member of the new view with what both halves give, the maker's and the member's. So one
-that left or was excluded does not get it, although it may have the key file; nor does one that records everything, and
-gets the file later.
+secret, and wraps it for each member of the new view with the secret of both halves, the maker's and the member's. So
+one that left or was excluded does not get it, although it may have the key file; nor does one that records everything,
+and gets the file later.
 
 A VIEW that closes a view has a proof besides, which only members of that view can compute: one with nothing but the key
 file, or a former member, can neither exclude a member nor make it install anything.
@@ -22,7 +22,7 @@ from seqcast.core.frames.view import PROOF_BYTES, NewView
 
 
 class Exchange(Protocol):
-    """The key pair of one incarnation, and what is done with its secret half."""
+    """The key pair of one incarnation, and the operations with its secret half."""
 
     @property
     def public(self) -> bytes: ...
@@ -97,7 +97,7 @@ class Secrets:
 
 
 def about(frame: NewView) -> bytes:
-    """What a secret is bound to: the view, and who is in it."""
+    """The context of a secret: the view, and who is in it."""
     digest = hashlib.blake2b(frame.view_id.tag.to_bytes(8, "little"), digest_size=32, person=b"seqcast members")
     for info in frame.members:
         digest.update(info.id.to_bytes(8, "little") + hashlib.blake2b(info.key, digest_size=16).digest())

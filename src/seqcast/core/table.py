@@ -21,7 +21,7 @@ Guard = Callable[..., bool]
 
 
 class Verdict(Enum):
-    """What a row without actions means."""
+    """The meaning of a row without actions."""
 
     IGNORED = auto()
     ILLEGAL = auto()
@@ -45,7 +45,7 @@ class Edge(NamedTuple):
 
 
 class Row(NamedTuple):
-    """What is done, under which condition.
+    """Actions, with their condition.
 
     Args:
         guard: None: whenever no row before it holds.

@@ -34,7 +34,7 @@ class LeaveGroup:
     """The application sends nothing more, and leaves gracefully; ``Left`` follows.
 
     Args:
-        timeout_ns: how long leaving may take: until what was accepted is ordered and acknowledged, and then until the
+        timeout_ns: how long leaving may take: until accepted messages are ordered and acknowledged, and then until the
             closing VIEW has come.
     """
 
@@ -58,7 +58,7 @@ class ResumeGroup:
 
 @dataclass(frozen=True, slots=True)
 class AskMembers:
-    """Somebody on this machine wants to know what the others see. ``MemberTold`` follows for each that answers."""
+    """Somebody on this machine asks for the others' boards. ``MemberTold`` follows for each that answers."""
 
     request: int
 
@@ -359,7 +359,7 @@ class JoinFailed:
     """The group refused this member, or nobody can reach it; the endpoint is over.
 
     Args:
-        error: why, and what to do.
+        error: why, and the remedy.
         cause: "name", "settings", "version" or "full"; "key": others use the cluster with another key, or without;
             "address": this member has lost the one that it joined with; or "incarnation": a new one (a new endpoint
             and engine) can join at once.
@@ -410,7 +410,7 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class TakeState:
     """This member lacks the state: a provider sends it, as it is at the beginning of the view with tag ``boundary``.
-    What came of another provider or boundary is void, and so are group messages from before that view."""
+    Data of another provider or boundary is void, and so are group messages from before that view."""
 
     provider: int
     boundary: int
@@ -428,7 +428,7 @@ class StateLost:
     """Nobody can give this member the state: it can only leave.
 
     Args:
-        error: why, and what to do.
+        error: why, and the remedy.
         inside: its application is already receiving, and cannot get the state of a merged group: the endpoint leaves
             by itself. Otherwise the application that joins leaves when it has been told.
     """
@@ -489,7 +489,7 @@ class MendSockets:
 
 @dataclass(frozen=True, slots=True)
 class MemberTold:
-    """Another member of the view says what it sees.
+    """Another member of the view sends its board.
 
     Args:
         member: its id.
@@ -548,10 +548,10 @@ Effect = (
     | Warn
     | Log
 )
-"""What the runner carries out, or reports to the application, in order."""
+"""Effects that the runner carries out, or reports to the application, in order."""
 
 Meaning = View | Lost | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Left
-"""What a marker in the delivery stream means."""
+"""The meaning of a marker in the delivery stream."""
 
 # ---- commands to the core itself ---------------------------------------------------------------------------------
 

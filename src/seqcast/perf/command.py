@@ -83,7 +83,7 @@ def status(results: list[dict[str, Any]]) -> int:
 
 
 def heading(arguments: argparse.Namespace) -> str:
-    """What was measured and where, in two lines."""
+    """The measurement and its place, in two lines."""
     if arguments.latency:
         cores = pinned(arguments)
         where = f"on cores {cores[0]} and {cores[1]}" if cores else "not pinned to cores"

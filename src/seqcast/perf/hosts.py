@@ -61,7 +61,7 @@ def as_used(path: Path, used: Mapping[str, Any]) -> Path:
 
 
 def about(interface: str) -> dict[str, Any]:
-    """What a worker says of itself and its host, when it has started."""
+    """A worker's report of itself and its host, when it has started."""
     from seqcast.core.frames.joining import PROTOCOL_VERSION
 
     return {

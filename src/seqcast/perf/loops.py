@@ -34,7 +34,7 @@ class Payloads:
 
 
 class Tally:
-    """Counts what a receiver gets from one sender, until the sender's last message.
+    """Counts the messages that a receiver gets from one sender, until the sender's last message.
 
     Args:
         size: bytes of each message.

@@ -5,7 +5,7 @@
 ``veth-segmented``  the same, but the sender's interface segments: each packet crosses on its own, as behind a network
                     card without segmentation offload.
 
-The first two measure one kernel; only the third shows what a network would carry. Alternatively all members share one
+The first two measure one kernel; only the third shows the capacity of a network. Alternatively all members share one
 interface of the machine (``on_interface``), and the kernel loops its multicasts back.
 """
 
@@ -73,7 +73,7 @@ class Place:
     python: str = ""
 
     def run(self, *command: str) -> str:
-        """Runs a command there and returns what it printed.
+        """Runs a command there and returns its output.
 
         Raises:
             PathError: it cannot be run, or fails.
@@ -83,7 +83,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One path: the places of its members, and what a bare sender uses on it.
+    """One path: the places of its members, and the addresses of a bare sender on it.
 
     Args:
         name: one of PATHS, or an interface.
@@ -101,7 +101,7 @@ class Path:
 
 
 def call(*command: str) -> str:
-    """Runs a command and returns what it printed. Raises PathError with its message."""
+    """Runs a command and returns its output. Raises PathError with its message."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     except FileNotFoundError:

@@ -79,7 +79,7 @@ class Process:
             self._child.stdin.flush()
 
     def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Waits for its next line, which must be this event; ``{"event": "failed", "text": ...}`` says what is wrong.
+        """Waits for its next line, which must be this event; ``{"event": "failed", "text": ...}`` names the fault.
 
         Raises:
             RunFailed: it failed, ended, sent another event, or sent nothing within ``timeout_s``.
@@ -138,8 +138,8 @@ class Processes:
             process.wait(until)
 
     def start(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> Process:
-        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place. On another host it says first
-        what it is, and gets its task as a line: the arguments may go through a shell there.
+        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place. On another host it first
+        reports itself, and gets its task as a line: the arguments may go through a shell there.
 
         Raises:
             PathError: another host has another release.

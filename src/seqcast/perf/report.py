@@ -74,7 +74,7 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
 
 
 def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What is known of several hosts: each with its machine and its drops, how many packets had to be repeated that no
+    """The figures of several hosts: each with its machine and its drops, how many packets had to be repeated that no
     host has dropped, and the part of the slowest line that the payload takes."""
     said: Mapping[str, Mapping[str, Any]] = runs[0]["hosts"]
     speeds = [each["speed_mbit"] for each in said.values() if each["speed_mbit"]]

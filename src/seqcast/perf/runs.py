@@ -23,7 +23,7 @@ WARM_S = 0.3
 WARM_ROUNDS = 500
 BARE_TRIES = 3
 USED = ("user_s", "system_s", "waits", "pid", "begun_ns", "ended_ns")
-"""What a process reports of its use of the machine: CPU time outside and in the kernel, s, how often it blocked, which
+"""A process's report of its use of the machine: CPU time outside and in the kernel, s, how often it blocked, which
 process it is, and from when to when by the monotonic clock."""
 GROUP_TRIES = 3
 PING_PONGS = {"plain": "latency", "aio": "latency_aio", "c": "latency_c"}
@@ -32,7 +32,7 @@ PING_PONGS = {"plain": "latency", "aio": "latency_aio", "c": "latency_c"}
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is measured.
+    """The measurement.
 
     Args:
         members: processes.
@@ -41,7 +41,7 @@ class Load:
         order: as in ``seqcast.join``.
         seconds: how long the senders send.
         kind: how applications send and receive: "batches", "plain" or "aio".
-        journal: what journals keep of payloads, "hash" or "full"; "": no journals.
+        journal: the form of payloads in journals, "hash" or "full"; "": no journals.
         journal_folder: directory of the journals during a run.
         settings: more of ``seqcast.join``, by name.
     """
@@ -59,7 +59,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """What a ping-pong measures.
+    """The measurement of a ping-pong.
 
     Args:
         size: bytes of a message.
@@ -173,7 +173,7 @@ def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = N
 
     Args:
         path: where.
-        load: what is measured.
+        load: the measurement.
         cluster: name of the group, which no other run on the path has.
         crew: the members' processes, for several runs of ``kind="batches"`` on this path; None: new ones.
 

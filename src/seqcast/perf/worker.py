@@ -69,8 +69,8 @@ class Commands:
 
 
 def usage() -> dict[str, float]:
-    """What this process has used: CPU time outside and in the kernel, s, and how often it blocked; and when, by the
-    monotonic clock."""
+    """The resources that this process has used: CPU time outside and in the kernel, s, and how often it blocked; and
+    when, by the monotonic clock."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "user_s": used.ru_utime,
@@ -81,7 +81,7 @@ def usage() -> dict[str, float]:
 
 
 def usage_since(start: dict[str, float]) -> dict[str, float]:
-    """What this process, ``pid``, has used from ``begun_ns`` to ``ended_ns``."""
+    """The resources that this process, ``pid``, has used from ``begun_ns`` to ``ended_ns``."""
     now = usage()
     begun_ns, ended_ns = start["at_ns"], now.pop("at_ns")
     used = {key: value - start[key] for key, value in now.items()}
@@ -198,11 +198,11 @@ class Start(NamedTuple):
 
 
 def report_done(group: Any, check: Check | Tally, start: Start, expected: int | None) -> None:
-    """What a member received, and what it cost.
+    """The messages that a member received, and their cost.
 
     Args:
         group: the member's.
-        check: counts what it received.
+        check: counts its messages.
         start: of the run, from ``begin``.
         expected: messages that it should have received; None if it receives none.
     """

@@ -173,7 +173,7 @@ def _founders(rng: random.Random) -> Drawn:
 
 
 def _fanout(rng: random.Random) -> Drawn:
-    """No multicast anywhere: members find each other by what they are told, name to each other, and remember."""
+    """No multicast anywhere: members find each other by given, exchanged and remembered addresses."""
     return calm(
         transport="unicast", members=rng.choice((2, 3, 4, 5)), duration_ns=rng.choice((1, 3)) * SECOND, rate=100,
         spread_ns=rng.choice((0, 500 * MS)), loss=rng.choice((0.0, 0.02, 0.1)), crashes=rng.choice((0, 1)),

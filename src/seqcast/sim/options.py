@@ -57,7 +57,7 @@ class Options:
         stalls: how many times the Python of a member is busy for up to ``pause_ns`` while its engine continues.
         slow_disks: how many times a member's journal waits for its disk for up to ``pause_ns``: its
             application takes no deliveries, while the engine and the control plane continue.
-        looks_ns: how often each member asks all others what they see; 0: never.
+        looks_ns: how often each member asks all others for their boards; 0: never.
         jumps: how many times a member's monotonic clock jumps forward by up to ``jump_ns``, and its wall clock by up to
             an hour either way.
         doubts: how many times a member takes a living one for dead; half of the time two initiators clash.

@@ -268,7 +268,7 @@ class Process:
             self.clock.at(self.clock.now + self.options.looks_ns, self._look, 1)
 
     def _look(self, request: int) -> None:
-        """Asks the others what they see."""
+        """Asks the others for their boards."""
         if not self.up:
             return
         if self.can_run:
@@ -413,7 +413,7 @@ class Process:
             self.world.told(self, effect)
 
     def _note_told(self, effect: MemberTold) -> None:
-        """Another member says what it sees, which is its id."""
+        """Another member sends its board, which is its id."""
         self.record.told.append(effect)
         if effect.member not in self.endpoint.context.infos or effect.sees != str(effect.member):
             self.record.violations.append(f"asking: {self.record} hears {effect.sees} of {effect.member}")

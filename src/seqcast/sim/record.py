@@ -95,7 +95,7 @@ class Record:
         blocked: the application was told that it is blocked, and not yet that this has ended.
         gate: its events about sending to the group, in order: that it may not, that it may, views, the end.
         coordinators: who coordinates, as it was told, in order: views, changes, the end.
-        told: what others said that it had asked.
+        told: answers of others that it had asked.
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).

@@ -1,7 +1,7 @@
 """The seal of simulated groups with a key: the interface of a cipher, by two lines of arithmetic. It protects nothing.
-The engine treats all seals alike, so what the simulator shows with this one holds for a cipher, too.
+The engine treats all seals alike, so results of the simulator with this one hold for a cipher, too.
 
-Keys and nonces are those of production, so that what is checked of them (``Sealings``) holds for any cipher.
+Keys and nonces are those of production, so that their checks (``Sealings``) hold for any cipher.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
 from seqcast.core.frames.view import WRAP_BYTES
 
 HEADER = 40
-"""What stays readable: the common header of native/wire/wire.h."""
+"""The part that stays readable: the common header of native/wire/wire.h."""
 TAG = 32
 _BYTES = ctypes.c_void_p
 _LONG = ctypes.c_ulonglong
@@ -39,7 +39,7 @@ def _tag(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
 
 
 def encrypted(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
-    """What a datagram has behind its header, but for its number."""
+    """The part of a datagram behind its header, except for its number."""
     mixed = _mixed(data, key, nonce)
     return mixed + _tag(mixed, header, key, nonce)
 
@@ -82,7 +82,7 @@ def simulated_seal(rng: random.Random, *marks: int, owner: int = 0, sealings: Se
     Args:
         marks: of its secrets, the first of which seals; none: all, in an order that is drawn, too.
         owner: id of the member that has it; 0: several have it.
-        sealings: where it writes down what it does.
+        sealings: its log.
     """
     order = marks or tuple(rng.sample(sorted(SECRETS), len(SECRETS)))
 
@@ -143,7 +143,7 @@ class SimulatedExchange:
 
 
 class Origin(NamedTuple):
-    """From what a key was derived: a secret, its sealer, and the view's tag (0: of the file)."""
+    """The source of a key: a secret, its sealer, and the view's tag (0: of the file)."""
 
     secret: bytes
     sealer: int

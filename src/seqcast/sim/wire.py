@@ -1,4 +1,4 @@
-"""What the simulator sees of a datagram: its header, as ``native/wire/wire.h`` lays it out, and the frame in it."""
+"""The simulator's view of a datagram: its header, as ``native/wire/wire.h`` lays it out, and the frame in it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def is_sealed_inside(datagram: bytes) -> bool:
 
 
 def packet(datagram: bytes) -> bytes:
-    """What tells a packet of messages from all others: sender, view, seqno."""
+    """The identity of a packet of messages: sender, view, seqno."""
     return datagram[16:HEADER]
 
 

@@ -36,7 +36,8 @@ FILTERED_NS_MAX = 20 * SECOND
 VIOLATIONS_MAX = 10
 REST_NS = SECOND
 HOPS_MAX = 6
-"""To the sequencer, from there to all, the acknowledgements of all, and what all others acknowledged, with room."""
+"""To the sequencer, from there to all, the acknowledgements of all, and the packets that all others acknowledged, with
+room."""
 
 
 def patience(options: Options) -> int:
@@ -313,7 +314,7 @@ class World:
         settings, found = config(self.options), list[str]()
         copies = 1 if self.options.transport == "multicast" else len(nodes)
         heartbeats = copies * REST_NS / SECOND / settings.heartbeat_s
-        self.clock.run(self.clock.now + REST_NS)  # what was on its way
+        self.clock.run(self.clock.now + REST_NS)  # packets in flight
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
         self.clock.run(self.clock.now + REST_NS)
         for node in nodes:

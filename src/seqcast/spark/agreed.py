@@ -2,8 +2,8 @@
 
 Members that closed a view by the same successor delivered the same in it, so one of their journals stands for all. A
 view that was closed in several ways had a partition in it: of each further way only the messages come that no other one
-has. Rows of members that crashed in a view come only if no journal shows how the view was closed: else they may be what
-nobody who is left delivered.
+has. Rows of members that crashed in a view come only if no journal shows how the view was closed: else no remaining
+member may have delivered them.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _end(found: Found, view: Installed) -> int:
 
 
 def _is_prefix(found: Found, view: Installed) -> bool:
-    """Whether what members deliver before they close the view are prefixes of one sequence."""
+    """Whether members' deliveries before they close the view are prefixes of one sequence."""
     return found.journal.deliver_own and order_of(view).total and order_of(view).prefix
 
 

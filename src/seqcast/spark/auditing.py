@@ -1,8 +1,8 @@
 """The audit: proves or refutes the guarantees from members' journals, on Spark.
 
-One pass over the rows, segment by segment, finds what a journal shows by itself (`segments`, `members`) and where
-members differ (`compare`). Only the buckets in which they differ are compared row by row (`lookup`), so no verdict
-rests on a hash.
+One pass over the rows, segment by segment, finds the faults that a journal shows by itself (`segments`, `members`) and
+where members differ (`compare`). Only the buckets in which they differ are compared row by row (`lookup`), so no
+verdict rests on a hash.
 """
 
 from __future__ import annotations

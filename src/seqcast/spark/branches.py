@@ -1,4 +1,4 @@
-"""What the other sides of a partition delivered: a stream gives it out where they merge with the side that it follows.
+"""Deliveries of the other sides of a partition: a stream gives them out where they merge with the side that it follows.
 
 Views are a graph: a view follows the one that its members closed, a merged view follows those of its subgroups. Members
 that closed a view by the same successor delivered the same in it, so a *closing*, a view and its successor, stands for
@@ -62,7 +62,7 @@ class Left:
 
 
 class Missing(Exception):
-    """No journal that can be read now has a closing that is needed, or says what came before a view.
+    """No journal that can be read now has a closing that is needed, or names the view before another.
 
     Args:
         view: tag of the view.
@@ -176,23 +176,23 @@ class Graph:
         return any(tag in known for tag, _ in self._leading_to(view, set(), all_of=False))
 
     def came(self, left: Left, view: int) -> bool:
-        """Whether the member of a side that the stream left closed it by what leads to a view."""
+        """Whether the member of a side that the stream left closed it by a step that leads to a view."""
         of = self._of.get((left.member, left.view))
         closing = left.view, of.end.successor if of is not None and of.end is not None else 0
         return closing in self._leading_to(view, set(), all_of=False)
 
     def plan(self, base: int, into: int, left: Sequence[Left] = (), *, all_of: bool, patient: bool) -> list[Range]:
-        """The rows of the branches that a view adds to what a stream has given out: a merged view, or one of another
-        side, if the stream leaves its own.
+        """The rows of the branches that a view adds to the rows that a stream has given out: a merged view, or one of
+        another side, if the stream leaves its own.
 
-        A member that crashed may have journaled less than the cut gave it: what no other journal has either, nobody who
-        is left has delivered.
+        A member that crashed may have journaled less than the cut gave it: no remaining member has delivered rows that
+        no other journal has either.
 
         Args:
             base: tag of the stream's view.
             into: tag of the view.
             left: the sides that the stream left, perhaps its own now.
-            all_of: False: leave out what is missing.
+            all_of: False: leave out missing rows.
             patient: False: a member has no more than its journal shows, even if nothing says that it is gone.
 
         Raises:
@@ -317,7 +317,7 @@ class Graph:
         return closings
 
     def _as_left(self, left: Left) -> tuple[Found, Installed]:
-        """As `source`, for what a stream has given out of a view that it left."""
+        """As `source`, for the rows that a stream has given out of a view that it left."""
         view = self._of.get((left.member, left.view))
         if view is None:
             raise Missing(left.view)
@@ -340,7 +340,7 @@ class Graph:
                 yield Range(closing, found.id, 0, rows)
             return
         same = min([_stable(*each) for each in ((found, view), *others)])
-        last: dict[int, tuple[int, int]] = {}  # of each sender, what was given out last: it is in the sender's order
+        last: dict[int, tuple[int, int]] = {}  # of each sender, the last row given out: rows come in the sender's order
         for other, theirs in others:
             for _, sender, *message in _messages(other, theirs, same, _rows(other, theirs)):
                 last[sender] = max(last.get(sender, (0, 0)), (message[0], message[1]))

@@ -1,14 +1,14 @@
-"""Causal order: what a member had delivered before it sent a message, every member delivers before that message.
+"""Causal order: every member delivers a message after all those that its sender had delivered before it.
 
-The sender's own journal says what that is. It queues a packet of its own for its application in the step in which it
-closes the packet and records what the packet waits for, so the rows before it are what it waits for, by no clock.
+The sender's own journal has those. It queues a packet of its own for its application in the step in which it
+closes the packet and records the packet's causes, so the rows before it are its causes, by no clock.
 
 As each sender's messages are in order, the last message of each sender before a message is all that has to be known: a
 vector. Where other messages come before one of the sender's own in its journal, the vector of every other member at
 that message must be at least as high. A message that the other member never had counts, too, unless a cut left it out:
-members that close a view deliver what a survivor has, and do not wait for the rest. The vectors, one for each run of
-messages of a sender rather than for each message, are the only rows of an audit that are shuffled: to one task for each
-view, sender and window of its packets.
+members that close a view deliver the messages that a survivor has, and do not wait for the rest. The vectors, one for
+each run of messages of a sender rather than for each message, are the only rows of an audit that are shuffled: to one
+task for each view, sender and window of its packets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLUMNS = ["view_tag", "sender", "seqno", "index"]
 WINDOW_SHIFT = 10 + 16
 """A window is 1,024 packets of a sender: vectors of one window, from all members, are in memory together."""
 BEYOND = 1 << 62
-"""The place of what is further behind than any message can be, of a falsified journal."""
+"""The place of messages further behind than any can be, in a falsified journal."""
 EXAMPLES = 4
 """At most this many suspicions are looked up in each part of the result."""
 
@@ -58,10 +58,10 @@ class View:
         bases: by rank: no message of the sender has a lower seqno.
         own: by rank: the number of the member's own journal, -1: there is none, or it has not the member's messages.
         last: journal -> by rank, the place of the last message that it has; 0: it has none.
-        due: journal -> by rank, up to which place it must have a cause: what a member that closed the view never had,
-            no survivor had (or agreement is broken); of another one, which saw no cut, it is up to what these have.
+        due: journal -> by rank, up to which place it must have a cause: a message that a member that closed the view
+            never had, no survivor had (or agreement is broken); for another one, which saw no cut, these set the limit.
         cut: journals of which retention removed the beginning of the view.
-        lacking: journals with a gap in the view: what they lack may have been in time.
+        lacking: journals with a gap in the view: the missing rows may have been in time.
     """
 
     senders: tuple[int, ...]
@@ -172,7 +172,7 @@ Given = dict[int, tuple[View, tuple[int, ...]]]
 
 
 def _tasks(summaries: Sequence[tuple[int, Summary]], views: dict[int, View]) -> Iterator[tuple[int, int, Given]]:
-    """(journal, number of the first segment of a run, what it is to be read with)."""
+    """(journal, number of the first segment of a run, the reader for it)."""
     highest: dict[tuple[int, int, int], int] = {}
     for number, summary in sorted(summaries, key=lambda pair: (pair[0], pair[1].number)):
         given = {
@@ -290,7 +290,7 @@ class _Compare:
     def _window(self, tag: int, rank: int, pieces: Sequence[Piece], suspicions: list[Suspicion]) -> tuple[int, int]:
         view, compared, wrong = self.views[tag], 0, 0
         owner = view.own[rank]
-        # Where the sender's own messages are out of order, what it sent before what is not known.
+        # If the sender's own messages are out of order, their order of sending is unknown.
         own = [(places[ok], vectors[ok]) for number, places, vectors in pieces if number == owner
                for ok in [places == np.maximum.accumulate(places)]]  # fmt: skip
         if not own:
@@ -306,7 +306,7 @@ class _Compare:
             needed[:, rank] = 0
             late = there < needed
             if number in view.cut:
-                late &= there > 0  # what came before is not known
+                late &= there > 0  # the rows before are unknown
             rows = np.flatnonzero(late.any(axis=1))
             compared, wrong = compared + len(there), wrong + len(rows)
             for row in rows[: max(0, EXAMPLES - len(suspicions))].tolist():

@@ -18,7 +18,7 @@ NO_VERDICT = (
     "2 bad input, a damaged journal, or output that cannot be written; 3 Spark failed (no Java, no master,\n"
     "no memory); 130 interrupted; 70 a bug of seqcast"
 )
-"""What the exit statuses of commands on Spark mean, beside 0 and 1."""
+"""The meaning of the exit statuses of commands on Spark, beside 0 and 1."""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -37,7 +37,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def add_job_options(parser: Parser) -> None:
-    """Adds what every command on Spark has: the journals, and where to run."""
+    """Adds the arguments that every command on Spark has: the journals, and where to run."""
     parser.add_argument("journals", nargs="+", metavar="JOURNAL", help="a member's journal, or a directory of them")
     parser.add_argument("--master", metavar="URL", help="Spark master (default: local[*], this machine)")
     parser.add_argument(

@@ -1,13 +1,13 @@
-"""Comparing members: which pairs may be compared, and what a bucket in which they differ means.
+"""Comparing members: which pairs may be compared, and the meaning of a bucket in which they differ.
 
 Members that closed a view *for the same successor* delivered the same messages in it: those that installed it, and
 those that left by it. Less is promised for a member that crashed or was cut off:
 
-- where one sequencer stamped the view, its stream is the same for all: what such a member delivered is a prefix, and
-  what the sequencer sent is in the cut if it survived; where order is per sender, the same holds for each sender's
+- where one sequencer stamped the view, its stream is the same for all: the deliveries of such a member are a prefix,
+  and the sequencer's packets are in the cut if it survived; where order is per sender, the same holds for each sender's
   stream;
 - in other total orders it delivered the same as the others, as far as it delivered any, up to the *stable point* of
-  the closed view: what follows is transitional, and it may have delivered something else there;
+  the closed view: later messages are transitional, and it may have delivered others there;
 - where delivery is safe, members that closed the view delivered every non-transitional message that any member
   delivered, whatever the order.
 """
@@ -43,8 +43,8 @@ class Pair:
         strict: both share the successor; otherwise ``other`` must be a prefix.
         survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
             last message, so that ``other`` can have nothing beyond it.
-        stable: up to this global seqno a prefix is promised, and no further than either has only what is not
-            transitional: a member that crashed may not have recorded how it closed the view. None: no such bound.
+        stable: up to this global seqno a prefix is promised, and only while neither has transitional messages: a member
+            that crashed may not have recorded how it closed the view. None: no such bound.
         safe: journals whose non-transitional messages the other one must have.
     """
 
@@ -75,7 +75,7 @@ def groups_of(summaries: Iterable[tuple[int, Summary]]) -> Groups:
     for number, summary in summaries:
         for key, group in summary.groups.items():
             if (before := groups.get((number, *key))) is None:
-                groups[number, *key] = replace(group)  # what follows is not added to the summary's own
+                groups[number, *key] = replace(group)  # later rows are not added to the summary's own
             else:
                 before.add(group)
     return groups
@@ -129,7 +129,7 @@ def pairs(journals: Sequence[Journal], report: Report, names: Names) -> list[Pai
 def _check_stable(
     journals: Sequence[Journal], holders: dict[int, Installed], pairs: Sequence[Pair], names: Names, report: Report
 ) -> None:
-    """Members that closed a view together agree on what is transitional in it. (Not if delivery is safe: one member may
+    """Members that closed a view together agree on its transitional messages. (Not if delivery is safe: one member may
     know that all have a message, and another not yet. And the first transitional message may be a member's own, which
     it does not deliver. If their ends differ, one lacks messages, which is reported.)"""
     for pair in pairs:
@@ -260,7 +260,7 @@ class Limits:
     """Up to where a pair is compared: global seqno of the view, or key of a sender's messages.
 
     Args:
-        kept: what retention kept.
+        kept: the rows that retention kept.
         decided: see `decided`.
     """
 
@@ -278,7 +278,7 @@ class Limits:
         if pair.strict:
             return
         highest: dict[tuple[int, int], int] = {}
-        due: dict[int, int] = {}  # by stream: what both must have, as delivery is safe
+        due: dict[int, int] = {}  # by stream: messages that both must have, as delivery is safe
         for number in (pair.reference, pair.other):
             for sender, bucket in buckets.get((number, pair.tag), ()):
                 stream, group = (0 if pair.ordered else sender), groups[number, pair.tag, sender, bucket]
@@ -354,7 +354,7 @@ def examine(
     names: Names,
     report: Report,
 ) -> list[Missing]:
-    """Compares rows of differing buckets; returns what only one has, as it may be elsewhere in the other."""
+    """Compares rows of differing buckets; returns the rows that only one has, as they may be elsewhere in the other."""
     one, two = _by_message(pair, limits, reference), _by_message(pair, limits, other)
     who, whom = names.journal(pair.reference), names.journal(pair.other)
     common = [message for message in one if message in two]

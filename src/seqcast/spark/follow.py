@@ -1,6 +1,6 @@
 """Which journal a stream follows, and where it continues in another one when that member is lost.
 
-An offset has a position in one member's journal (``member``, ``idx``) and what it means in the stream that all members
+An offset has a position in one member's journal (``member``, ``idx``) and its meaning in the stream that all members
 share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. At the
 beginning of a view the position is also that behind the views before (``also``): the member may be the only one that
 ever installed the last of them. Another member's journal can be continued at the same place if that member
@@ -137,8 +137,8 @@ class Follower:
 
     Args:
         stores: where journals are.
-        fail_on_data_loss: raise an error if a stream gave out what the group never agreed on. Otherwise it continues
-            behind the last message of the view that the others have.
+        fail_on_data_loss: raise an error if a stream gave out rows that the group never agreed on. Otherwise it
+            continues behind the last message of the view that the others have.
         failover_s: a member counts as lost after this long without a readable journal, or outside the others' views.
     """
 
@@ -247,7 +247,7 @@ class Follower:
     def _of_the_look(
         self, tell: Callable[[Mapping[str, Any], Sequence[Found]], T], offset: Mapping[str, Any], found: list[Found]
     ) -> T:
-        """What journals tell about an offset, asked once for each look at them."""
+        """Journals' answers about an offset, asked once for each look at them."""
         kept = self._told.get(tell)
         if kept is None or kept[0] is not found or kept[1] != offset:
             kept = self._told[tell] = (found, offset, tell(offset, found))
@@ -269,7 +269,7 @@ class Follower:
             wait: False: a member that seems lost counts as lost at once.
 
         Raises:
-            JournalError: no journal continues what was read.
+            JournalError: no journal continues the rows read.
         """
         member, idx = int(offset["member"], 16), int(offset["idx"])
         followed = self.find(member)
@@ -340,8 +340,8 @@ class Follower:
             ends: of each member's journal, the position up to which the stream goes; None: it has no such bound.
 
         Raises:
-            JournalError: the journal of the member is gone, so what the others did not deliver yet is not known; or
-                no journal has rows that come first.
+            JournalError: the journal of the member is gone, so the messages that the others have yet to deliver are
+                unknown; or no journal has rows that come first.
         """
         member = int(offset["member"], 16)
         followed, now = self.find(member), time.monotonic()
@@ -368,7 +368,7 @@ class Follower:
     def rest(
         self, offset: Mapping[str, Any], found: list[Found], *, over: bool | None = None
     ) -> tuple[Way, list[Range]] | None:
-        """As `beside`, for what others delivered in the view of a member of which nothing new comes, if no view follows
+        """As `beside`, for others' deliveries in the view of a member of which nothing new comes, if no view follows
         it: `seqcast.spark.sides.way_to_end`.
 
         Args:
@@ -417,12 +417,12 @@ class Follower:
         return followed, gap.end if merge is None else min(gap.end, merge.idx)
 
     def branches(self, base: int, into: Installed, left: Sequence[Left], *, wait: bool) -> list[Range] | None:
-        """What the stream gives out before a view that it goes on with; None: not all of it is there yet.
+        """The rows that the stream gives out before a view that it goes on with; None: not all of it is there yet.
 
         Args:
             base: tag of the stream's view before.
             left: the sides that it left.
-            wait: False: what is not there is missing.
+            wait: False: absent rows are missing.
 
         Raises:
             JournalError: no journal has it.
@@ -464,7 +464,7 @@ class Follower:
 
         Raises:
             NotYet: the journal does not show it, or not yet.
-            JournalError: the stream is ahead of what the group agreed on.
+            JournalError: the stream is ahead of the group's agreement.
         """
         if offset["member"] == f"{other.id:016x}":
             return int(offset["idx"])

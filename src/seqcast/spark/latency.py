@@ -41,7 +41,7 @@ class Timing:
         counts: key -> (messages, bytes).
         begin_ns, end_ns: first and last delivery, ns since 1970.
         least: sender -> lowest difference between delivery and sending, ns, by two clocks: it may be negative. Not
-            corrected by what is known about the clocks.
+            corrected by the clocks' estimates.
         transitional: sender -> messages that only a view change ordered.
     """
 
@@ -85,7 +85,7 @@ def measure(run: Run, ahead: Ahead) -> Timing:
     """Reads segments that follow each other, once.
 
     Args:
-        ahead: what latencies are corrected by.
+        ahead: the corrections of latencies.
 
     Raises:
         JournalError: one cannot be read.

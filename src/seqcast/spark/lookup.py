@@ -148,8 +148,8 @@ Task = tuple[int, Run, Callable[..., Any], tuple[Any, ...]]
 
 
 def runs_of(spark: SparkSession, journals: Sequence[Journal]) -> list[tuple[int, Run]]:
-    """(journal, run) of all segments. A small segment is in one run with those beside it, so that what a task returns,
-    and the driver's work with it, do not grow with the number of segments."""
+    """(journal, run) of all segments. A small segment is in one run with those beside it, so that the results of a
+    task, and the driver's work with them, do not grow with the number of segments."""
     bound = sum(segment.size for journal in journals for segment in journal.segments) // _few(spark)
     runs: list[tuple[int, Run]] = []
     for number, journal in enumerate(journals):

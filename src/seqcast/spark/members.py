@@ -1,4 +1,4 @@
-"""What one journal shows by itself: the summaries of its segments, stitched and judged.
+"""The findings from one journal by itself: the summaries of its segments, stitched and judged.
 
 Some findings need other rows to be named (a seqno that went back: a repeat, or out of order?). They are collected,
 looked up together, and then named.
@@ -34,7 +34,7 @@ def order_of(view: Installed) -> Order:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A finding about one row. Other rows decide what it is.
+    """A finding about one row. Other rows decide its kind.
 
     Args:
         kind: "key back", "key jump" (of a sender's messages), "seqno back" or "seqno jump" (of global seqnos).
@@ -97,7 +97,7 @@ class Names:
 
 
 def stitch(number: int, journal: Journal, summaries: Sequence[Summary], names: Names, report: Report) -> list[Doubt]:
-    """Reports what is certain and returns what needs a look-up."""
+    """Reports certain faults and returns the doubts that need a look-up."""
     doubts: list[Doubt] = []
     summaries = [summary for summary in sorted(summaries, key=lambda summary: summary.number) if summary.rows]
     _check_positions(names.journal(number), journal, summaries, report)
@@ -106,7 +106,7 @@ def stitch(number: int, journal: Journal, summaries: Sequence[Summary], names: N
     behind = {gap.end for gap in journal.gaps}
     for summary in summaries:
         for run in summary.senders:
-            # If retention removed the first rows, or a gap is before them, nothing is known about what came before.
+            # If retention removed the first rows, or a gap is before them, nothing is known about the rows before.
             before = highest.get(run.sender, run.first - 1 if journal.first_idx else -1)
             if summary.first_idx in behind:
                 before = max(before, run.first - 1)
@@ -136,7 +136,7 @@ def judge(
     names: Names,
     report: Report,
 ) -> None:
-    """Names the doubts of one journal, given what was looked up."""
+    """Names the doubts of one journal, given the look-ups."""
     who = names.journal(number)
     for doubt in doubts:
         key = (number, *doubt.wanted)
@@ -240,7 +240,7 @@ def _check_views(
                 "total order", f"{who} delivered messages without a global seqno in {names.view(run.tag)}", run.zeros
             )
             continue
-        # If retention removed the first rows of the view, nothing is known about what came before.
+        # If retention removed the first rows of the view, nothing is known about the rows before.
         before = highest.get(run.tag, run.first - 1 if view.idx < journal.first_idx else 0)
         if run.idx in behind and run.idx > view.idx:  # the rows before it are in a gap
             before = max(before, run.first - 1)

@@ -55,7 +55,7 @@ FIELDS: Mapping[str, Check] = {
     "left": _is_listed(_is_id, _is_id, _is_count),
     "began": _is_view,
 }
-"""Of an offset, each with what its value must be."""
+"""Fields of an offset, each with the rule for its value."""
 REPORTED = "behind"
 """A field of the latest offset in a progress, and no part of the offset."""
 
@@ -64,7 +64,7 @@ def read_offset(option: str, text: str, others: str = "") -> dict[str, Any]:
     """
     Args:
         option: the one that gives the offset.
-        others: what else it may have, for the error.
+        others: further allowed values, for the error.
 
     Raises:
         UsageError: it is no offset, or one of another version.

@@ -1,4 +1,4 @@
-"""The options of the format, and what their values mean."""
+"""The options of the format, and the meaning of their values."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Option:
     """An option of the format.
 
     Args:
-        of: what has it.
+        of: its owner.
         values: that it may have, for the documentation; the default first, if there is one.
-        text: what it does; empty: Spark's own, or of a place with a page of its own.
+        text: its effect; empty: Spark's own, or of a place with a page of its own.
     """
 
     name: str
@@ -190,7 +190,7 @@ def check_names(options: Mapping[str, str], known: Sequence[str], of: str) -> No
     """
     Args:
         known: the names that mean something here; Spark ignores their case.
-        of: what has these options.
+        of: the owner of these options.
 
     Raises:
         UsageError: an option has another name.
@@ -244,7 +244,7 @@ def listed(text: str) -> list[str]:
 
 
 def time_ns(name: str, text: str | None, default: int, also: str = "") -> int:
-    """ns since 1970, of a time from then to 2262: 64 bits have no others. ``also``: what else is allowed."""
+    """ns since 1970, of a time from then to 2262: 64 bits have no others. ``also``: further allowed values."""
     if text is None:
         return default
     try:

@@ -53,18 +53,18 @@ def page(title: str, about: str, *parts: str) -> str:
 
 
 def verdict(text: str, *, good: bool) -> str:
-    """What the reader wants to know first."""
+    """The first lines for the reader."""
     return f'<p class="verdict {GOOD if good else BAD}">{html.escape(text)}</p>'
 
 
 def cards(figures: Mapping[str, str]) -> str:
-    """The few figures that stand for all: what each is -> its value with a unit."""
+    """The few figures that stand for all: its name -> its value with a unit."""
     each = [f"<b>{html.escape(value)}</b>{html.escape(name)}" for name, value in figures.items()]
     return f"""<div class="cards">{"".join(f'<div class="card">{one}</div>' for one in each)}</div>"""
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """``kind``: "small", for what explains the rest."""
+    """``kind``: "small", for text that explains the rest."""
     return f'<p class="{kind}">{html.escape(text)}</p>' if kind else f"<p>{html.escape(text)}</p>"
 
 

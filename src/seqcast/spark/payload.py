@@ -1,4 +1,4 @@
-"""Payloads as text, or as what their JSON says, in place of bytes."""
+"""Payloads as text, or as the values of their JSON, in place of bytes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Payload:
 
     Args:
         kind: of `KINDS`.
-        type: what JSON is read as.
+        type: the result type of JSON.
     """
 
     kind: str = BINARY
@@ -127,8 +127,8 @@ class Payload:
         return "string" if self.kind == UTF8 else "binary"
 
     def decoded(self, payloads: pa.Array) -> pa.Array:
-        """The column, of payloads. Bytes that are no text have the replacement character; what is no JSON is null, and
-        what does not fit the schema is null there."""
+        """The column, of payloads. Bytes that are no text have the replacement character; text that is no JSON is null,
+        and a value that does not fit the schema is null there."""
         import pyarrow as pa
 
         if self.type is not None:

@@ -1,4 +1,4 @@
-"""Where a stream begins and ends if options say so, and not what journals have."""
+"""Where a stream begins and ends if options say so, and not by journals' contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``seqcast report JOURNAL...``: latency, throughput and what happened meanwhile, from members' journals, on Spark."""
+"""``seqcast report JOURNAL...``: latency, throughput and events meanwhile, from members' journals, on Spark."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ Histogram = Counter[int]
 
 @dataclass(slots=True)
 class Timed:
-    """What a report is made of.
+    """The material of a report.
 
     Args:
         begin_ns, end_ns: first and last delivery, ns since 1970.
@@ -67,7 +67,7 @@ class Timed:
         windows: (member, number of the window) -> (messages, bytes, latencies).
         window_ns: length of a window.
         trouble: (member, ns since 1970, name as in ``TROUBLE``, how many).
-        marks: (ns since 1970, text) of view changes and of what applications were told.
+        marks: (ns since 1970, text) of view changes and of applications' events.
         told: (member, kind) of the latter -> how many.
         clocks: (member, sender) -> how their clocks differ, by the best estimate of any view.
         transitional: (member, sender) -> messages that only a view change ordered.
@@ -153,7 +153,7 @@ def clock_ahead(there_ns: int | None, back_ns: int | None) -> Clock | None:
             member whose clock may be ahead, and of those that it sent.
 
     If the fastest message of each direction took equally long, the clocks differ by half the difference of the two. The
-    error is at most half of what both took together.
+    error is at most half of their total time.
     """
     if there_ns is None or back_ns is None:
         return None
@@ -161,7 +161,7 @@ def clock_ahead(there_ns: int | None, back_ns: int | None) -> Clock | None:
 
 
 def recorded_clocks(journals: Sequence[Journal]) -> dict[tuple[int, int, int], Clock]:
-    """(member, sender, view tag) -> how their clocks differ, by what both journals recorded when they closed the view.
+    """(member, sender, view tag) -> how their clocks differ, by both journals' records when they closed the view.
     Ids and tags are signed, as in the columns."""
     least = {
         (signed(journal.member.id), signed(sender), signed(view.tag)): least_ns
@@ -253,7 +253,7 @@ def table(timed: Timed) -> list[dict[str, Any]]:
 
 
 def summary(timed: Timed) -> str:
-    """What was measured, in a sentence."""
+    """The measurement, in a sentence."""
     every = timed.every
     members, senders = (_number(len({pair[at] for pair in timed.pairs}), ("member", "sender")[at]) for at in (0, 1))
     messages = _number(every.total() + timed.before_sent.total(), "delivery", "deliveries")
@@ -265,7 +265,7 @@ def summary(timed: Timed) -> str:
 
 
 def findings(timed: Timed) -> list[str]:
-    """What was not as it should be, or cost time, each in a sentence; empty: nothing."""
+    """Faults and delays, each in a sentence; empty: nothing."""
     found = []
     for kind in dict.fromkeys(kind for _, kind in sorted(timed.told)):
         of = {member: n for (member, each), n in timed.told.items() if each == kind}
@@ -352,7 +352,7 @@ def as_text(timed: Timed, rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _about(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the columns mean."""
+    """The meaning of the columns."""
     return f"{LATENCY}. {CLOCKS}" if "clock_us" in _columns(rows) else f"{LATENCY}."
 
 
@@ -366,7 +366,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def plots(timed: Timed) -> dict[str, Figure]:
-    """Name -> figure: latency by sender, latency and throughput over time, and what happened meanwhile."""
+    """Name -> figure: latency by sender, latency and throughput over time, and events meanwhile."""
     return {"latency": _plot_latency(timed), "timeline": _plot_timeline(timed)}
 
 

@@ -1,4 +1,4 @@
-"""``seqcast report JOURNAL...``: latency, throughput and what happened meanwhile, from members' journals, on Spark."""
+"""``seqcast report JOURNAL...``: latency, throughput and events meanwhile, from members' journals, on Spark."""
 
 from __future__ import annotations
 

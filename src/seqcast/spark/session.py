@@ -89,7 +89,7 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
 
     Args:
         master: "local[*]", "spark://host:7077", ...
-        name: what Spark calls the application.
+        name: of the application in Spark.
         ship: send this process's seqcast, compiled modules included, to the workers of a cluster. They need the same
             version of Python, the same platform, and pyarrow; without ``ship`` also seqcast.
 
@@ -186,7 +186,7 @@ def _check_master(master: str) -> None:
 def _check_python(python: str) -> None:
     """
     Raises:
-        SparkFailed: workers of this machine cannot run this program with what tasks need.
+        SparkFailed: workers of this machine cannot run this program with the modules of the tasks.
     """
     if python == sys.executable:
         return
@@ -306,7 +306,7 @@ def for_a_command(
 
 @contextlib.contextmanager
 def told_in_a_line() -> Iterator[None]:
-    """Turns what Spark raises, which is pages long, into one line.
+    """Turns an error of Spark, which is pages long, into one line.
 
     Raises:
         SparkFailed: a job failed, Java has no memory, or the master is lost.
@@ -329,7 +329,7 @@ _CURES = {
     "different minor version": "the workers' Python is another version: name one like the driver's by PYSPARK_PYTHON",
     "stopped SparkContext": "the master does not answer, or has ended the application: see its log",
 }
-"""Part of a reason -> what to do."""
+"""Part of a reason -> the remedy."""
 
 
 def _reason(error: BaseException) -> str:
@@ -407,7 +407,7 @@ def _interrupts_kept() -> Iterator[list[int]]:
 
 
 def _no_traceback_of_an_interrupt(record: logging.LogRecord) -> bool:
-    """Drops what Py4J logs at Ctrl-C: before the interrupt reaches its handler, and when it closes its connection."""
+    """Drops Py4J's log lines at Ctrl-C: before the interrupt reaches its handler, and when it closes its connection."""
     told = ("KeyboardInterrupt while sending command", "Exception occurred while shutting down connection")
     return not str(record.msg).startswith(told)
 

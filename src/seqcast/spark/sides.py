@@ -1,10 +1,10 @@
 """Where a stream goes on when its side of a partition goes no further: the member that it follows fell alone on it, or
-left, or nothing tells what position in another journal is the same (there is no total order).
+left, or nothing tells which position in another journal is the same (there is no total order).
 
 Nothing in the files tells a member that fell from one that is still cut off. So the stream leaves the side as if it
-merged with another one: first comes what the other side delivered and this one did not, then its next view. The offset
-says how much of the side was given out (`Left`). If the member comes back, the rest comes at the merge, or when the
-other side goes no further either.
+merged with another one: first come messages that the other side delivered and this one did not, then its next view. The
+offset says how much of the side was given out (`Left`). If the member comes back, the rest comes at the merge, or when
+the other side goes no further either.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ TOTAL_ORDERS = tuple(order for order in ORDERS if resolve(order).total)
 
 @dataclass(frozen=True)
 class Rows(WriterCommitMessage):
-    """What a task hands over: the payloads as an Arrow IPC stream."""
+    """The result of a task: the payloads as an Arrow IPC stream."""
 
     query: str
     rows: int
@@ -235,7 +235,7 @@ def _leave_when_idle(target: Target) -> None:
 
 
 def _events(group: Group) -> list[Any]:
-    """Events since then that are not messages: views, and what was lost."""
+    """Events since then that are not messages: views, and losses."""
     told = []
     while (event := group.next_event(0)) is not None:
         told.append(event)

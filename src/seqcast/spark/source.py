@@ -80,7 +80,7 @@ class JournalSource(DataSource):
 
     def schema(self) -> str:
         check_names(self.options, names_of(TABLE, STREAM), "the format seqcast")
-        stores_of(self.options)  # what can be refused is, before a query begins
+        stores_of(self.options)  # refusals come before a query begins
         Following.of(self.options)
         Tabled.of(self.options)
         ddl = Wanted.of(self.options).ddl
@@ -130,7 +130,7 @@ class JournalReader(DataSourceReader):
         return divided(self._parts() if between is None else self._between(between), self._tabled.tasks)
 
     def _between(self, following: Following) -> list[Part]:
-        """What a stream gives, of the rows that are there now."""
+        """The part of the present rows that a stream gives."""
         stream = JournalStream(self._stores, replace(following, tasks=0), self._wanted)
         stream.prepareForTriggerAvailableNow()
         parts: list[Part] = []

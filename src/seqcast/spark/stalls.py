@@ -61,7 +61,7 @@ class Stalls:
         return self._why
 
     def _find(self, offset: Mapping[str, Any], found: Sequence[Found], others: Sequence[Found], since: float) -> str:
-        """``others``: journals of groups apart. ``since``: what was so by then was so for long enough."""
+        """``others``: journals of groups apart. ``since``: a condition that held by then held for long enough."""
         followed = next((each for each in found if f"{each.id:016x}" == offset["member"]), None)
         if others and self._apart <= since:
             return (

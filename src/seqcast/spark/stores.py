@@ -326,13 +326,13 @@ def _cuts(journal: Journal, first: int, end: int) -> list[int]:
 
 
 def paths_of(options: Mapping[str, str]) -> list[str]:
-    """What ``load`` was given: one path, or a list, which Spark passes as JSON."""
+    """The argument of ``load``: one path, or a list, which Spark passes as JSON."""
     several: list[str] = json.loads(options.get("paths", "[]"))
     return [path for path in (options.get("path"), *several) if path]
 
 
 def given(paths: Sequence[str]) -> list[str]:
-    """The paths, with what is there now in place of each pattern."""
+    """The paths, with the present matches in place of each pattern."""
     return [found for path in paths for found in ([path] if os.path.exists(path) else glob.glob(path))]
 
 

@@ -1,4 +1,4 @@
-"""Verdicts: what was checked, whether it holds, how much was compared, and the first counter-example."""
+"""Verdicts: the check, whether it holds, how much was compared, and the first counter-example."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Verdict:
     """One line of the table.
 
     Args:
-        compared: what was compared, and how many; empty: there was nothing to compare.
+        compared: the kind compared, and how many; empty: there was nothing to compare.
         violations: how many were found; a lower bound where only examples were examined.
         examples: the first counter-examples: who, where, what.
     """

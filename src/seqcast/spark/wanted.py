@@ -38,7 +38,7 @@ NULLABLE = ("transitional", "payload")
 @dataclass(frozen=True)
 class Wanted:
     """Which rows are read, by the options of a source. Spark's own push-down of filters is not used: as of 4.3 a
-    DataFrame keeps what was pushed for one query and applies it to the next one that has no such filter.
+    DataFrame keeps the filters pushed for one query and applies it to the next one that has no such filter.
 
     Args:
         views: counters; empty: all.
@@ -53,7 +53,7 @@ class Wanted:
     until_ns: int = (1 << 63) - 1
     columns: tuple[str, ...] = tuple(SCHEMA)
     arrow: pa.Schema | None = None
-    """What Spark expects of a batch, if it said."""
+    """Spark's requirements on a batch, if given."""
     payload: Payload = BYTES
     behind: Last = ()
     """Only messages behind these are wanted, of a sender that is named."""

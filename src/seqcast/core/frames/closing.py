@@ -20,7 +20,7 @@ FETCH_MAX = 900
 
 
 class Held(NamedTuple):
-    """What a member holds of one stream: the end of the prefix, and the ranges beyond it."""
+    """The packets that a member holds of one stream: the end of the prefix, and the ranges beyond it."""
 
     prefix: Seqno
     ranges: Annotated[tuple[tuple[int, int], ...], listed(RANGE, RANGES_MAX)] = ()
@@ -67,11 +67,12 @@ class Start:
 @control("ok", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Ok:
-    """Survivor to initiator: my gate is closed after ``last``; what I hold, by rank; whether I lack the state.
+    """Survivor to initiator: my gate is closed after ``last``; the packets that I hold, by rank; whether I lack the
+    state.
 
     Args:
         lacks: the members that I have passed over; None: I have the state, or take no part.
-        accepted: of a primary partition: the highest attempt that I answered with DONE; ACCEPTED says what it was.
+        accepted: of a primary partition: the highest attempt that I answered with DONE; ACCEPTED has that VIEW.
     """
 
     view: Id

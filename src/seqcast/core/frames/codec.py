@@ -64,7 +64,7 @@ def text(bytes_max: int, bytes_min: int = 1) -> Schema:
 
 
 def prose(bytes_max: int, bytes_min: int = 1) -> Schema:
-    """A reason for people: what a terminal would obey is escaped."""
+    """A reason for people: terminal controls are escaped."""
 
     def load(value: Any) -> str:
         need(isinstance(value, str), "text expected")

@@ -1,4 +1,4 @@
-"""The types of fields that several control frames have, and what a member says about itself."""
+"""The types of fields that several control frames have, and a member's description of itself."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ViewIdField = Annotated[ViewId, _VIEW_ID._replace(text="[counter, coordinator, [
 
 @dataclass(frozen=True, slots=True)
 class MemberInfo:
-    """What a member says about itself in its JOIN, and the VIEW repeats to everyone.
+    """A member's description of itself in its JOIN, which the VIEW repeats to everyone.
 
     Args:
         name, id, address: see ``Member``.

@@ -75,7 +75,7 @@ class MergeRefused:
 @control("merge_ready", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeReady:
-    """Coordinator to leader: my subgroup has made its cut and holds it; ``view`` is what it would install alone."""
+    """Coordinator to leader: my subgroup has made its cut and holds it; it would install ``view`` alone."""
 
     merge: MergeId
     view: Nested

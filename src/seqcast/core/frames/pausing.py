@@ -23,7 +23,7 @@ class Suspend:
 @control("suspended", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Member to pause owner: acknowledges the SUSPEND of this turn; after "stop": what I hold, by rank."""
+    """Member to pause owner: acknowledges the SUSPEND of this turn; after "stop": the packets that I hold, by rank."""
 
     view: Id
     pause: Count

@@ -1,4 +1,4 @@
-"""What holds for all frames of one kind, beside their fields: it stands with the frame's class."""
+"""The traits of all frames of one kind, beside their fields: they stand with the frame's class."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class NewView:
         cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering continue.
         window, forward_window, unicast_window, state_window: charged bytes of each stream, at most.
-        share: of ``window``, what each group stream always has.
+        share: the part of ``window`` that each group stream always has.
         room: charged bytes of all group streams together, at each receiver.
         packet_bytes: size of a full packet.
         labels: by rank of the new view, which state each member has; see ``core/state/providers.py``.
@@ -103,7 +103,7 @@ class NewView:
         merger: rank of the member that merges the states of a merged view's parts; -1: there is nothing to merge.
         stateful: members of the closed view, or views, joined with a state handler.
         subgroups: of a merged view, else none.
-        shortfalls: of a merged view, or one with joiners: what some of its members did not deliver of others.
+        shortfalls: of a merged view, or one with joiners: messages of others that some of its members did not deliver.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
         founding: the group is founded, and any application in it, once so many members are known to have entered a
             view of it; 0: it is.

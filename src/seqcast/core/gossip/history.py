@@ -1,10 +1,10 @@
-"""How a joiner gets what was sent before it came: from late-join handlers, which keep it in a store (PB-04, PB-05).
+"""How a joiner gets messages sent before it came: from late-join handlers, which keep it in a store (PB-04, PB-05).
 
 The joiner says hello until handlers answer with their catalogs. From then on it knows where each sender's messages
-begin, and asks the handlers for them a few at a time. Its own requests repair what is lost on the way; gossips alone
-would be too slow, as a handler's own gossip is rare in a large group and other members do not keep what is old. What is
-sent while it catches up is old, too, by the time it gets there: so it asks for catalogs again until one has little that
-is new.
+begin, and asks the handlers for them a few at a time. Its own requests repair losses on the way; gossips alone
+would be too slow, as a handler's own gossip is rare in a large group and other members do not keep old packets.
+Messages sent while it catches up are old, too, by the time it gets there: so it asks for catalogs again until one has
+little that is new.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ class From(NamedTuple):
 
 class Begun(NamedTuple):
     """It is known where each sender's messages begin, so delivery can begin. ``handlers`` will be asked; none: no
-    handler answered, so delivery begins with what comes now."""
+    handler answered, so delivery begins with the next arrivals."""
 
     handlers: tuple[int, ...]
 
 
 class CaughtUp(NamedTuple):
-    """This member has what the handlers keep, or was told by ``Lost`` what it does not get."""
+    """This member has the messages that the handlers keep, or was told by ``Lost`` which it does not get."""
 
 
 class Pull(NamedTuple):
-    """Ask this handler for what this member lacks of the digest."""
+    """Ask this handler for the packets of the digest that this member lacks."""
 
     handler: int
     digest: dict[int, Span]
 
 
 class Again(NamedTuple):
-    """Ask this handler for its catalog again: more may have been sent while this member got what the last one had."""
+    """Ask this handler for its catalog again: more may have been sent while this member got those of the last one."""
 
     handler: int
 
@@ -91,7 +91,7 @@ class History:
         return True
 
     def heard(self, handler: int, catalog: Catalog, now_ns: int) -> None:
-        """What a handler keeps. A first answer is too late once delivery has begun."""
+        """The packets that a handler keeps. A first answer is too late once delivery has begun."""
         first = self._seeking and not self._catalogs
         if not self._seeking:
             if handler not in self._handlers:
@@ -107,7 +107,7 @@ class History:
             self._decide_ns, self._hello_ns = now_ns + self._settings.catalogs_ns, NEVER
 
     def tick(self, now_ns: int, full: bool = False) -> list[Step]:
-        """Does what is due.
+        """Runs the timers that are due.
 
         Args:
             full: there is no room for more now.
@@ -138,8 +138,8 @@ class History:
 
     def _pull(self, now_ns: int) -> list[Step]:
         """Asks the next handler for the next packets that are still lacking: in turn, so that a handler that is gone
-        does not stop the others. One whose catalog brought much is asked for another when all of it came: what was
-        sent meanwhile may have been too far ahead for this member, and kept by handlers alone."""
+        does not stop the others. One whose catalog brought much is asked for another when all of it came: packets sent
+        meanwhile may have been too far ahead for this member, and kept by handlers alone."""
         handler = next(iter(self._catalogs), 0)
         catalog = self._catalogs.pop(handler, {})
         digest: dict[int, Span] = {}

@@ -60,11 +60,11 @@ class Budget:
 
     def __init__(self, per_s: int, most: int) -> None:
         self._per_s, self._most = per_s, most
-        self._left_ns = most * 1_000_000_000 // per_s  # what is left, as the time in which it accrues
+        self._left_ns = most * 1_000_000_000 // per_s  # the rest, as the time in which it accrues
         self._at: int | None = None
 
     def spend(self, units: int, now_ns: int) -> bool:
-        """False: there is not enough left. What costs more than ``most`` waits for the full budget."""
+        """False: there is not enough left. An item that costs more than ``most`` waits for the full budget."""
         full = self._cost(self._most)
         if self._at is not None:
             self._left_ns = min(self._left_ns + now_ns - self._at, full)

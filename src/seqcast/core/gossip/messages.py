@@ -1,4 +1,4 @@
-"""What members say to each other by gossip. Members are known by their incarnations."""
+"""The messages of gossip. Members are known by their incarnations."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """What a member has of one sender: all up to ``delivered``, of which it keeps those from ``kept`` on, and some of
-    those up to ``received``. Its application has taken those up to ``consumed``. Where members vote, it has room for
-    ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
+    """A member's position in one stream: it has all up to ``delivered``, of which it keeps those from ``kept`` on, and
+    some of those up to ``received``. Its application has taken those up to ``consumed``. Where members vote, it has
+    room for ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
 
     kept: int
     delivered: int
@@ -50,7 +50,7 @@ class Gossip(NamedTuple):
     Args:
         origin, counter: the member that made it, and its number among that member's gossips: together its identity.
         hops: how often it was passed on before.
-        digest: what its origin had of each active sender.
+        digest: its origin's position in each active stream.
         seen: members that have seen it, in the order in which they did; if membership is partial, only the last ones.
         not_seen: members that have not, as far as those that have seen it know.
         sum: of the member that passes it on, where members vote.
@@ -93,7 +93,7 @@ class Shuffle(NamedTuple):
 
 class Hello(NamedTuple):
     """A member that knows few others or none multicasts it, so that they answer. Unicast to a late-join handler, it
-    asks for what is new.
+    asks for new packets.
 
     Args:
         history: it wants the messages that were sent before it came: late-join handlers answer with a ``Catalog``.
@@ -103,7 +103,7 @@ class Hello(NamedTuple):
 
 
 class Catalog(NamedTuple):
-    """What a late-join handler keeps, or a part of it: by sender, the first and the last seqno."""
+    """The packets of a late-join handler, or a part of them: by sender, the first and the last seqno."""
 
     kept: dict[int, tuple[int, int]]
 

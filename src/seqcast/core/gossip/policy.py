@@ -1,4 +1,5 @@
-"""One member's gossip: what it tells whom and when, what it asks for, what it may drop, and what is lost to it."""
+"""One member's gossip: which packets it reports to whom and when, which it requests, which it may drop, and which are
+lost to it."""
 
 from __future__ import annotations
 
@@ -22,11 +23,12 @@ _CATALOG_COST = 50
 """Cost of each part of a catalog that is sent: a small hello asks for a large answer."""
 _WANTS_MAX = 65_536
 """Packets that are asked for at the same time: a digest cannot fill the memory. Once half of these places are taken,
-what nobody confirms loses its place after ``lost_ns``, so that it does not keep out what is really lacking."""
+a packet that nobody confirms loses its place after ``lost_ns``, so that it does not keep out packets that are really
+missing."""
 
 
 class Window(Protocol):
-    """The packets of all senders at this member. Its answers depend only on what has come so far.
+    """The packets of all senders at this member. Its answers depend only on the messages received so far.
 
     Attributes:
         full: there is no room for more packets now, so it says that it lacks none.
@@ -35,7 +37,7 @@ class Window(Protocol):
     full: bool
 
     def digest(self) -> dict[int, Span]:
-        """What it has of each active sender, itself included if it sends."""
+        """Its position in each active stream, its own included if it sends."""
 
     def lacks(self, sender: int, first: int, last: int, most: int) -> Ranges:
         """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first, at most ``most`` of
@@ -45,7 +47,8 @@ class Window(Protocol):
         """The highest seqno that came; 0: none."""
 
     def catalogs(self) -> Sequence[Catalog]:
-        """What this member keeps in a store for those that join late, in parts; none: it is no late-join handler."""
+        """The packets that this member keeps in a store for those that join late, in parts; none: it is no late-join
+        handler."""
 
 
 class Send(NamedTuple):
@@ -89,8 +92,8 @@ Effect = Send | Answer | Alive | Agreed | Collect | Lost | From | Begun | Caught
 
 class _Want:
     """A packet that another member says it has and this one lacks. ``proven``: its sender itself, a late-join handler
-    or two other members say so. What only one member claims, and no later packet proves, is asked for but never
-    reported as lost: one wrong digest must not skip packets that are still to be sent."""
+    or two other members say so. A packet that only one member claims, and no later packet proves, is asked for but
+    never reported as lost: one wrong digest must not skip packets that are still to be sent."""
 
     __slots__ = ("asked_ns", "claimed_by", "proven", "since_ns")
 
@@ -113,10 +116,10 @@ class Gossiper:
         me: this member, not 0.
         peers: whom it gossips with.
         settings: of gossip.
-        window: what it has of each sender.
+        window: its packets of each sender.
         now_ns: the time: monotonic ns, never less at a later call.
         dice: its random numbers.
-        history: it wants what was sent before it came; see ``history.py``.
+        history: it wants the messages sent before it came; see ``history.py``.
     """
 
     def __init__(
@@ -139,7 +142,7 @@ class Gossiper:
         self._known = Known(settings.cache_max, settings.origins_max)
         self._inbox = Inbox(settings.queue_max)
         self._budget = Budget(settings.work_per_s, settings.work_max)
-        self._work_ns = NEVER  # when there is budget for what waits
+        self._work_ns = NEVER  # when there is budget for waiting messages
         self._wants: dict[int, dict[int, _Want]] = {}  # by sender and seqno
         self._lost_ns = NEVER  # when to look for packets that are lost
         self._tally = Tally(me, peers.others, settings.interval_ns_min, now_ns) if settings.votes else None
@@ -162,7 +165,7 @@ class Gossiper:
         return self._take()
 
     def tick(self, now_ns: int) -> list[Effect]:
-        """Does what is due."""
+        """Runs the timers that are due."""
         if now_ns >= self._work_ns:
             self._work(now_ns)
         exchange = self._peers.tick(now_ns)
@@ -228,10 +231,10 @@ class Gossiper:
             gossip = gossip._replace(seen=gossip.seen[-most:], not_seen=waiting[-most:])
         self._effects.append(Send(self._dice.some(waiting, n), gossip))
 
-    # ---- what came
+    # ---- arrivals
 
     def _work(self, now_ns: int) -> None:
-        """Handles what waits, the most urgent first, as far as the budget goes."""
+        """Handles waiting messages, the most urgent first, as far as the budget goes."""
         self._work_ns = NEVER
         while (first := self._inbox.first()) is not None:
             message, via = first
@@ -363,8 +366,8 @@ class Gossiper:
             self._lost_ns = now_ns + settings.lost_ns // 4
 
     def _look_for_lost(self, now_ns: int) -> None:
-        """Forgets what has come, and gives up what has been missing for too long; not if members vote, as what one of
-        them lacks is then kept."""
+        """Forgets packets that have come, and gives up those missing for too long; not if members vote, as packets that
+        one of them lacks are then kept."""
         crowded = 2 * sum(map(len, self._wants.values())) > _WANTS_MAX
         for sender, wants in list(self._wants.items()):
             lost: list[int] = []
@@ -383,7 +386,7 @@ class Gossiper:
                 del self._wants[sender]
         self._lost_ns = now_ns + self._settings.lost_ns // 4 if self._wants else NEVER
 
-    # ---- what nobody needs any more
+    # ---- packets that nobody needs any more
 
     def _collect(self, digest: dict[int, Span]) -> None:
         """No more than if this member alone decided: else a made-up digest would empty the memory of all."""

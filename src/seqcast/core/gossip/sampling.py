@@ -45,7 +45,7 @@ class Everyone:
         return NEVER
 
     def tick(self, now_ns: int) -> tuple[int, Shuffle] | None:
-        """What this member exchanges with whom, when it is time."""
+        """The exchanges of this member, and with whom, when it is time."""
         return None
 
     def greets(self, now_ns: int) -> bool:
@@ -102,7 +102,7 @@ class Sample:
         return min(self._due, self._hello_ns)
 
     def tick(self, now_ns: int) -> tuple[int, Shuffle] | None:
-        """What this member exchanges with whom, when it is time."""
+        """The exchanges of this member, and with whom, when it is time."""
         if now_ns < self._due:
             return None
         self._due = now_ns + self._settings.shuffle_ns // 2 + self._dice.below(self._settings.shuffle_ns)

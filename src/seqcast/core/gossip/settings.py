@@ -24,8 +24,8 @@ class GossipSettings:
             reach everyone; see ``tempo.copies``.
         multicast: a gossip is sent once, by multicast, and not passed on (PB-13).
         votes: a packet is kept until every member has said that it has it; else the newest ``lag`` packets of each
-            sender are kept, and what a member could not get in ``lost_ns`` is lost to it. Votes need a membership that
-            all agree on.
+            sender are kept, and packets that a member could not get in ``lost_ns`` are lost to it. Votes need a
+            membership that all agree on.
         lag: see ``votes``. A member with a large one keeps nearly all packets for those that join late (PB-04).
         lost_ns: a packet that another member had, and that did not come for so long, is lost. Many times
             ``average_ns``.

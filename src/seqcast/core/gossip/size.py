@@ -51,7 +51,7 @@ class SizeEstimate:
             self._begin((self.epoch + 1) % _EPOCHS, now_ns)
 
     def heard(self, epoch: int, minima: tuple[float, ...], now_ns: int) -> None:
-        """What another member knows."""
+        """The knowledge of another member."""
         ahead = (epoch - self.epoch) % _EPOCHS
         if ahead >= _EPOCHS // 2 or len(minima) != NUMBERS:
             return

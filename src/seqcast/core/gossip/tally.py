@@ -1,8 +1,8 @@
-"""What all members have, without a list of what each of them has: by rounds that gossips add up (E-10).
+"""The packets that all members have, without a list for each of them: by rounds that gossips add up (E-10).
 
-A round collects from each member, once, what it has of each sender. Members tell each other the sum: who is in it,
+A round collects from each member, once, its position in each stream. Members tell each other the sum: who is in it,
 and the least that any of these has. Sums of one round may be added in any order and as often as they come, so the
-members in a sum double with each message. When all are in it, all have at least what it says, and the next round
+members in a sum double with each message. When all are in it, all have at least its packets, and the next round
 begins; a member that hears of a later round takes over the result of the one before.
 
 So a result takes a few times log N messages that a member receives. Without the sums, each member would have to hear a
@@ -47,7 +47,7 @@ class Tally:
         """The sum as of now, for a message. Begins the next round if this one is over.
 
         Args:
-            digest: what this member has of each active sender.
+            digest: this member's position in each active stream.
         """
         if self._members == self._all and now_ns - self._began_ns >= self._round_ns:
             self._result = self._least
@@ -56,10 +56,10 @@ class Tally:
         return Sum(self._round, members, dict(self._least), dict(self._result))
 
     def heard(self, heard: Sum, digest: dict[int, Span], now_ns: int) -> list[Agreed]:
-        """Adds a sum that another member said; returns what is agreed now and was not before.
+        """Adds a sum that another member said; returns the newly agreed positions.
 
         Args:
-            digest: what this member has of each active sender.
+            digest: this member's position in each active stream.
         """
         if heard.round < self._round or (heard.round == self._round and self._members == self._all):
             return []
@@ -88,7 +88,7 @@ class Tally:
 
 
 def _lesser(one: dict[int, Least], other: dict[int, Least]) -> dict[int, Least]:
-    """What both have. A sender that one of them does not name is one of which it has nothing."""
+    """The packets that both have. A sender that one of them does not name is one of which it has nothing."""
     return {sender: _least(least, other[sender]) for sender, least in one.items() if sender in other}
 
 

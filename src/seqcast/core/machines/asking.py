@@ -1,4 +1,4 @@
-"""What the members of a view see: asked of all others for ``seqcast probe --all``, and told to those that ask.
+"""The boards of the members of a view: asked of all others for ``seqcast probe --all``, and told to those that ask.
 
 Only members of the view are answered, at the addresses that the VIEW gives, and each only so often: so nobody outside
 learns anything, and an answer goes to nobody that did not ask. Nothing is repeated: whoever looks asks again.

@@ -112,7 +112,7 @@ class Beacons:
                 self.context.send(own, sender, address)  # if its view closed ours, it will tell us
             if own.primary != 0:
                 return False
-            # We lack a majority, and what it could tell us may never come: two groups founded apart took it in.
+            # We lack a majority, and its news may never come: two groups founded apart took it in.
         self.found = False
         settings = self.context.settings
         if settings.unicast and frame.cluster == self.context.cluster and not self.is_elsewhere(frame, sender, address):
@@ -142,8 +142,8 @@ class Beacons:
         self.context.elder_ns = -NEVER
 
     def due(self) -> int:
-        """The others have no timer, so that their threads sleep; what makes one of them coordinator is an input.
-        (Without multicast all members of a primary partition have one, and show themselves.)"""
+        """The others have no timer, so that their threads sleep; the change that makes one of them coordinator is an
+        input. (Without multicast all members of a primary partition have one, and show themselves.)"""
         return min(self._due_by_multicast(), self._due_by_unicast())
 
     def _due_by_multicast(self) -> int:
@@ -163,7 +163,7 @@ class Beacons:
             self._say_to_some()
         if context.now < self._due_by_multicast():
             return
-        times = 1 if context.primary else REPEATS  # what those of a primary partition say changes
+        times = 1 if context.primary else REPEATS  # beacons of a primary partition change
         self.due_ns = context.now + times * context.settings.beacon_ns
         self.said_ns, self.repeated = context.now, times > 1
         context.emit(Stand(self._own_beacon(), context.settings.beacon_ns, times))
@@ -183,7 +183,7 @@ class Beacons:
         for member, seen in self.heard.items():
             self._greet(member, seen.address)
 
-    # ---- what the merge asks
+    # ---- requests of the merge
 
     def others(self) -> Others:
         """Coordinators to merge with. One with a lower id leads; if it has not asked us in all that time, it may not

@@ -68,7 +68,7 @@ class Blocker(Machine):
         self.ask()
 
     def returned(self, run: int, trouble: str) -> None:
-        """The run of this number returned; ``trouble``: what it raised."""
+        """The run of this number returned; ``trouble``: its error."""
         self.context.counters["callbacks_failed"] += bool(trouble)
         self.fire(E.RETURNED, run, trouble)
 
@@ -81,7 +81,7 @@ class Blocker(Machine):
         self.fire(E.END)
 
     def take_trouble(self) -> str:
-        """What went wrong in the last run, once; "" if nothing did."""
+        """The error of the last run, once; "" if nothing did."""
         trouble, self.trouble = self.trouble, ""
         return trouble
 

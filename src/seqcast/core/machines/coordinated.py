@@ -112,7 +112,7 @@ class CoordinatedMembership(Machine):
         self.context = context
         self.participant = participant
         self.suspected: dict[int, str] = {}  # by the engine: silent, and verified; and why
-        self.slow: set[int] = set()  # members that have long dropped what they receive, for want of slabs
+        self.slow: set[int] = set()  # members that have long dropped their datagrams, for want of slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
         self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone
@@ -133,7 +133,7 @@ class CoordinatedMembership(Machine):
         self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
         self.bundle_due_ns = NEVER
 
-    # ---- what is known
+    # ---- knowledge
 
     def doubted(self) -> set[int]:
         slow = self.slow if self._few_are_slow() else set()  # else it is no fault of theirs
@@ -159,8 +159,9 @@ class CoordinatedMembership(Machine):
     def whose_turn(self) -> int:
         """The first member that is not doubted here; 0: all are, this member included.
 
-        A member that could not reach its own cut in time (others may have purged what it lacks), or that is to be given
-        up for its cut links, yields to the next one, which continues without it. A member that is alone lacks nothing.
+        A member that could not reach its own cut in time (others may have purged packets that it lacks), or that is to
+        be given up for its cut links, yields to the next one, which continues without it. A member that is alone lacks
+        nothing.
         """
         doubted, me = self.doubted(), self.context.me.id
         trusted = [member.id for member in self.context.members if member.id not in doubted]
@@ -230,7 +231,7 @@ class CoordinatedMembership(Machine):
         ours, theirs = context.settings.found, frame.found
         if context.primary and ours != theirs and 0 not in (ours, theirs):  # a majority of one may be none of the other
             return Refused(f"the group has found={ours}, not {theirs}: join with the same", "settings", frame.nonce)
-        if info.id in context.departed:  # E-06: what was sent to or by it in its view is over
+        if info.id in context.departed:  # E-06: messages to or from it in its view are over
             reason = "this incarnation was in a view already and lost it: join again as a new one"
             return Refused(reason, "incarnation", frame.nonce)
         if self.held_back(info):
@@ -291,7 +292,7 @@ class CoordinatedMembership(Machine):
         return f"{one.name} and {other.name} have the same address, {host_of(one.address)}"
 
     def starves(self, member_id: int) -> None:
-        """All others have waited long for a member, which drops what it receives or keeps places that it does not
+        """All others have waited long for a member, which drops its datagrams or keeps places that it does not
         use."""
         if member_id not in self.context.infos or member_id in self.slow:
             return
@@ -433,7 +434,7 @@ class CoordinatedMembership(Machine):
                     context.emit(Warn(codes.LINKS_CUT(self._cut_links(end, cut))))
 
     def _lost_unicasts(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
-        """Describes the links of a member that is given up and carry no unicast, and what to check."""
+        """Describes the links of a member that is given up and carry no unicast, and the things to check."""
         infos = self.context.infos
         ways = dict.fromkeys((speaker, listener) for listener, speaker in cut)
         said = [f"from {infos[one].name} to {infos[other].name}" for one, other in ways]
@@ -446,7 +447,7 @@ class CoordinatedMembership(Machine):
         )
 
     def _deaf_twins(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
-        """Names two members with one address of which one does not hear the other: a kernel drops what comes from an
+        """Names two members with one address of which one does not hear the other: a kernel drops datagrams from an
         address of its own, so they run on two machines."""
         infos = self.context.infos
         for listener, speaker in ((infos[one], infos[other]) for one, other in cut):
@@ -459,7 +460,7 @@ class CoordinatedMembership(Machine):
         return ""
 
     def _cut_links(self, end: int, cut: Sequence[tuple[int, int]]) -> str:
-        """Describes the cut links of a member that is given up, and what to check."""
+        """Describes the cut links of a member that is given up, and the things to check."""
         names = {member.id: member.name for member in self.context.members}
         name = names[end]
         unheard = sorted(names[speaker] for listener, speaker in cut if listener == end)

@@ -2,7 +2,7 @@
 
 Gossips are control frames. A request is a NAK of the engine, which limits how many it answers; requested packets arrive
 as any retransmission does. A gossip's report on this member's own stream counts as an acknowledgement of its origin.
-The sender of a gossip need not be its origin, so members are trusted about each other; docs/gossip.md says what limits
+The sender of a gossip need not be its origin, so members are trusted about each other; docs/gossip.md has the limits of
 that.
 """
 

@@ -78,13 +78,13 @@ class Initiator(Machine):
         self.attempt: Attempt = NO_PROMISE
         self.survivors: tuple[int, ...] = ()
         self.oks: dict[int, Ok] = {}
-        self.accepted: dict[int, tuple[Attempt, NewView]] = {}  # what survivors, by id, accepted before
+        self.accepted: dict[int, tuple[Attempt, NewView]] = {}  # the VIEWs that survivors, by id, accepted before
         self.early: dict[int, Ok] = {}  # OKs whose ACCEPTED is still missing, by id
         self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
         self.frame: Block | Start | Cut | NewView | None = None
         self.proposal: Propose | None = None  # sent with the CUT
         self.block_until_ns = (0, NEVER)  # (tag of a view, when its callbacks are waited for no longer)
-        self.plain: NewView | None = None  # while HOLDING: what the subgroup would install alone
+        self.plain: NewView | None = None  # while HOLDING: the view that the subgroup would install alone
         self.audience: dict[int, MemberInfo] = {}  # who must have the VIEW
 
     @property
@@ -160,7 +160,7 @@ class Initiator(Machine):
         self.fire(E.OK, rank, frame)
 
     def note_accepted(self, frame: Accepted, sender: int) -> None:
-        """What a survivor accepted before.
+        """The VIEW that a survivor accepted before.
 
         Raises:
             RemoteProtocolError: it closes another view.

@@ -27,7 +27,7 @@ OFFER = (
 
 
 def fault_of(seen: InterfaceSeen) -> str:
-    """What is wrong with an interface, as text; "" if nothing is."""
+    """The fault of an interface, as text; "" if nothing is."""
     if seen.gone:
         return f"interface {seen.name} is gone"
     if seen.down:
@@ -74,7 +74,7 @@ class Interface(Machine):
         self.replaced = 0  # checks in a row that found another address
         self.failing = 0  # checks in a row in which sends had failed
         self.errors = 0  # failed sends up to the last check
-        self.back = ""  # what happened to the interface whose sockets are being mended
+        self.back = ""  # the change of the interface whose sockets are being mended
         self.offered = False  # another interface, instead of loopback
 
     @property

@@ -14,7 +14,7 @@ application is in the new group before a view was closed by N members, who were 
 may have restarted and forgotten it, and may found another group.
 
 A leaver's block callback runs first, while it can still send. Then its application is stopped from sending, and it
-drains what was accepted (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
+drains accepted messages (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
 unicasts; view changes in between do not matter. A message that was still on its way to the sequencer when the closing
 VIEW came would be lost, as nobody would send it again. After the drain, or at its deadline, the leaver repeats LEAVE
 until it has the closing VIEW, of whose cut it is a survivor.
@@ -93,8 +93,8 @@ DRAIN_SHARE = 3, 4
 """The part of a leaver's time for its block callback and for draining; the rest is kept for the closing view."""
 HOPELESS_NS = 700_000_000
 """So long a leaver drains, and then waits for the closing view, while it is in a minority that cannot make any. Both
-together are less than what a process is given to end: the majority may come back at just this moment, but most likely
-it does not come back within ``leave_timeout_s`` either."""
+together are less than the time that a process gets to end: the majority may come back at just this moment, but most
+likely it does not come back within ``leave_timeout_s`` either."""
 PLACES_MAX = 8
 """Addresses at which others see us that are remembered."""
 WITHDRAWALS = 3

@@ -1,4 +1,4 @@
-"""Merging what a partition separated (the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
+"""Merging the sides of a partition (the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
 
 A coordinator that hears the beacon of another view (``beacons.py``) leads if it has the lowest id of the coordinators
 that it hears: it makes the merge id and asks the others to cut their subgroups and to hold the cut. A coordinator
@@ -161,7 +161,7 @@ class Merger(Machine):
         return frame.merge == self.merge and self._is_asked(sender, address) and self.context.view is not None
 
     def review(self) -> None:
-        """Called at the end of each step: does what has become possible."""
+        """Called at the end of each step: takes the steps that have become possible."""
         self.beacons.review()
         self.fire(E.REVIEW)
 

@@ -52,7 +52,7 @@ class Operator(Machine):
         super().__init__(OperatorState.ASKING, edges)
         self.cluster, self.request = cluster, request
         self.side: Side | None = None  # which is allowed to continue
-        self.strange = ""  # what is heard of members whose key is another one
+        self.strange = ""  # reports of members whose key is another one
         self.answers: dict[str, BlockedSide] = {}  # the newest of each member, by its name
         self._allow_ns = allow_ns
         self._now = now_ns
@@ -75,7 +75,7 @@ class Operator(Machine):
         return min(self._repeat_ns, self._deadline_ns)
 
     def run_timers(self, now_ns: int) -> list[Unblock]:
-        """What is to be multicast now: the question, and once a side is chosen the permission."""
+        """The frame to multicast now: the question, and once a side is chosen the permission."""
         self._now = now_ns
         if now_ns >= self._deadline_ns:
             self.fire(OperatorEvent.DEADLINE)
@@ -113,7 +113,7 @@ class Operator(Machine):
             )
         self.fire(OperatorEvent.CHOICE, next(iter(sides)))
 
-    # ---- what came of it
+    # ---- the outcome
 
     @property
     def asked(self) -> bool:

@@ -1,7 +1,7 @@
 """One member's part in the cut that closes its view (the cut, steps 1 to 6).
 
 BLOCK, sent if some application has a block callback, only asks: sending and stamping stay open, and nothing is
-promised. It is answered when the callback has run and what it sent has its place in the order, so that this is
+promised. It is answered when the callback has run and its messages have their places in the order, so that they are
 delivered in the view that closes. A member promises the highest attempt that it answered, and accepts CUT and VIEW
 under that one only. From its OK on the gate is closed and nothing from outside the survivors is accepted; after CUT
 nothing is delivered until VIEW.
@@ -74,7 +74,7 @@ class ParticipantEvent(Enum):
 S, E = ParticipantState, ParticipantEvent
 _BEFORE = (S.OPEN, S.BLOCKING, S.SETTLING, S.BLOCKED)
 _BOUND = (S.PROMISED, S.FETCHING, S.DONE)
-_POLL_NS = 2_000_000  # between two looks at what is not ordered yet
+_POLL_NS = 2_000_000  # between two looks at unordered messages
 
 
 class Participant(Machine):
@@ -90,8 +90,8 @@ class Participant(Machine):
         self.highest = 0  # highest attempt seen, of any initiator
         self.ok: Ok | None = None
         self.named: Cut | None = None  # of the attempt that is promised; in a primary partition:
-        self.proposal: NewView | None = None  # what is proposed under it
-        self.accepted: tuple[Attempt, NewView] | None = None  # what we answered with DONE last, under which attempt
+        self.proposal: NewView | None = None  # the VIEW proposed under it
+        self.accepted: tuple[Attempt, NewView] | None = None  # the VIEW we answered with DONE last, and its attempt
         self.survivors: tuple[int, ...] = ()
         self.lease_ns = NEVER
         self.asks = Repeat(context.settings.repeat_ns_max, context.settings.repeat_ns_max)
@@ -116,7 +116,7 @@ class Participant(Machine):
 
     @property
     def minority(self) -> str:
-        """Why the members that can be reached cannot close our view, and what to do; "" if they can, or none tries."""
+        """Why the members that can be reached cannot close our view, and the remedy; "" if they can, or none tries."""
         few = self.promised and not self.context.enough(self.survivors)
         return self._few(self.survivors) if few else ""
 
@@ -191,7 +191,7 @@ class Participant(Machine):
         self._take_cut(frame)
 
     def propose(self, frame: Propose, sender: int) -> None:
-        """What comes of it when the present attempt to close our view ends well.
+        """The result if the present attempt to close our view ends well.
 
         Raises:
             RemoteProtocolError: it is under our promise, and cannot be right.
@@ -270,10 +270,10 @@ class Participant(Machine):
         return self._settled(self.asked)
 
     def _settled(self, survivors: tuple[int, ...]) -> bool:
-        """Has what the callback sent its place in the order, or can it have none in this view?
+        """Have the callback's messages their places in the order, or can they have none in this view?
 
-        Other threads may go on sending, so only what was sent before this is first asked counts; and of what waits for
-        the gate, only what came before the callback had returned.
+        Other threads may go on sending, so only messages sent before this is first asked count; and of those that wait
+        for the gate, only those that came before the callback had returned.
 
         Timeline without the latter: a owns a pause and crashes. Messages of b wait for the end of the pause, which may
         come a lease later, and so b would answer BLOCK only then.
@@ -336,7 +336,8 @@ class Participant(Machine):
         self.renew()
 
     def close_gate(self, frame: Start) -> None:
-        """Gate and last seqno in one step (E-15), then the freeze, then what is held: nothing can come in between."""
+        """Gate and last seqno in one step (E-15), then the freeze, then the list of packets held: nothing can come in
+        between."""
         context, plane = self.context, self.context.plane
         last = plane.gate_close(context.settings.flush_unicasts)
         if context.enough(frame.survivors):

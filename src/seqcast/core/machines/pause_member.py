@@ -1,9 +1,9 @@
 """One member's part in the pauses of its view (FLU-04; of FLU-05 and FLU-06 the stop).
 
-The owner of a pause sends SUSPEND in rounds; ``pause_owner.py`` tells which. A member answers a round when what the
-round asks for is done. Each pause has a number (E-18: a SUSPEND that was under way when its pause ended stops nobody),
-and a lease: a member that does not hear from the owner continues by itself (the cut, step 6: only a pause may lapse).
-Several pauses can hold together; sending continues when the last one has ended.
+The owner of a pause sends SUSPEND in rounds; ``pause_owner.py`` tells which. A member answers a round when its request
+is done. Each pause has a number (E-18: a SUSPEND that was under way when its pause ended stops nobody), and a lease: a
+member that does not hear from the owner continues by itself (the cut, step 6: only a pause may lapse). Several pauses
+can hold together; sending continues when the last one has ended.
 
 A view change ends every pause of its view: START at once, BLOCK by asking the owners to release it. The engine's gate,
 which only a view opens, is not the pause.
@@ -135,7 +135,7 @@ class PauseMember(Machine):
         self._try_answer(sender)
 
     def _try_answer(self, sender: int) -> None:
-        """Answers, if what the round asks for is done; else tries again soon."""
+        """Answers, if the round's request is done; else tries again soon."""
         known, plane = self.known[sender], self.context.plane
         if not known.waits:
             return

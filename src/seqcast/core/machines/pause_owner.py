@@ -1,9 +1,9 @@
 """The pauses that one member's application asks for: the whole group stops sending, without a view change.
 
 The owner asks all members in up to three rounds (FLU-04; of FLU-05 and FLU-06 the stop): BLOCK, where one of them has a
-block callback, as before a view change; STOP, after which nobody sends anything new, and what each sent before is
-ordered; HOLD, with a cut, after which all have delivered the same. Then the pause is held. Each has a number (E-18) and
-a deadline.
+block callback, as before a view change; STOP, after which nobody sends anything new, and each member's earlier messages
+are ordered; HOLD, with a cut, after which all have delivered the same. Then the pause is held. Each has a number (E-18)
+and a deadline.
 
 The owner knows when the first lease of a member may end, counted from when it *sent* the SUSPEND that was answered, and
 does not consider the pause held after that. A pause that a view change interrupts before it holds is tried again in the
@@ -132,7 +132,7 @@ class PauseOwner(Machine):
         return self.missing <= {sender}
 
     def all_leases_run(self, sender: int, frame: Suspended) -> bool:
-        """All answered, and each lease, counted from the sending of what was answered, still runs."""
+        """All answered, and each lease, counted from the sending of the answered frame, still runs."""
         return self.missing <= {sender} and not self._lapsed(sender, frame)
 
     def lease_is_over(self) -> bool:

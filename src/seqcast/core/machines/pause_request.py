@@ -75,7 +75,7 @@ class PauseRequest(Machine):
         self.fire(PauseRequestEvent.END)
         return self._reason
 
-    # ---- what the application waits for
+    # ---- waits of the application
 
     @property
     def free(self) -> bool:

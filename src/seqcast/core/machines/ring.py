@@ -73,7 +73,7 @@ class RingSettings:
     Args:
         repeat_ns_min, repeat_ns_max: between repeats of a frame that is not answered, doubling.
         answer_ns: a member that has not answered for so long counts as lost, until it is heard.
-        lease_ns: how long a member waits for a token, or for what follows it; doubling while nothing comes.
+        lease_ns: how long a member waits for a token, or for its successor; doubling while nothing comes.
     """
 
     repeat_ns_min: int
@@ -145,7 +145,7 @@ class Ring(Machine):
         self.lease_ns = NEVER
         self.expired = 0  # leases in a row that came to nothing
 
-    # ---- what is known
+    # ---- knowledge
 
     @property
     def lost(self) -> set[int]:
@@ -252,7 +252,7 @@ class Ring(Machine):
         self.known.update(member for member in members if member not in self.lost)
 
     def review(self, now: int) -> None:
-        """At the end of each step: runs timers, and considers what is known now."""
+        """At the end of each step: runs timers, and considers the present knowledge."""
         self.now = now
         if self.hop is not None:
             self._look_after_hop(self.hop)
@@ -354,7 +354,7 @@ class Ring(Machine):
         return self._view(frame).key(self.place) == self.view.key(self.place)
 
     def must_refuse(self, frame: Confirm, _sender: int) -> bool:
-        """It is older than what was agreed to, it lacks members, or another member must lead."""
+        """It is older than the membership agreed to, it lacks members, or another member must lead."""
         known = self.known - set(frame.lost)
         better = any(self.place(member) < self.place(frame.leader) for member in known)
         return self._view(frame).key(self.place) < self.promised or better or not known.issubset(frame.members)
@@ -384,7 +384,7 @@ class Ring(Machine):
         self.emit()
 
     def call_leader(self) -> None:
-        """Sends a token towards the leader, which may not know what this member knows (NBC-14)."""
+        """Sends a token towards the leader, which may lack this member's knowledge (NBC-14)."""
         self.wait()
         if not self._leads():
             self._make()
@@ -503,7 +503,7 @@ class Ring(Machine):
         self._start_lease()
 
     def expire(self, *_: object) -> None:
-        """What this member waited for did not come: it follows that source no longer."""
+        """This member waited in vain: it follows that source no longer."""
         self.expired = min(self.expired + 1, PATIENCE_DOUBLINGS)
         self.followed = None
 

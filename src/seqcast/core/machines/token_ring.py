@@ -72,7 +72,7 @@ class TokenRingMembership(CoordinatedMembership):
             me, places.__getitem__, times, self._send, context.edges, view, context.tag, self._remade, self._leaves
         )
         self.ring.hold_back()
-        self.agreed_before = view  # what was agreed on when this member began to ask
+        self.agreed_before = view  # the membership agreed on when this member began to ask
         self.called = False  # another member asked for a view, for a reason unknown here
 
     def _send(self, frame: RingFrame, member: int) -> None:
@@ -84,7 +84,7 @@ class TokenRingMembership(CoordinatedMembership):
     def _leaves(self) -> bool:
         return self.context.me.id in self.leavers
 
-    # ---- what is known
+    # ---- knowledge
 
     def doubted(self) -> set[int]:
         return super().doubted() | self.ring.mute

@@ -1,9 +1,9 @@
-"""What the control plane requires of an order: the contract of the files beside this one.
+"""The control plane's requirements on an order: the contract of the files beside this one.
 
-An *order* is what a user asks for (``join(..., order=...)``); a *mechanism* implements it. A mechanism is one file here
-and one in ``native/order/``, which share a number: the one here decides what a VIEW says about the mechanism, the other
-one what happens to each packet. No other file names a mechanism. To add one, write the two files and list each in the
-registry beside it (``core/orders/__init__.py``, ``native/order/orders.h``).
+A user asks for an *order* (``join(..., order=...)``); a *mechanism* implements it. A mechanism is one file here
+and one in ``native/order/``, which share a number: the one here decides the mechanism's fields in a VIEW, the other one
+handles each packet. No other file names a mechanism. To add one, write the two files and list each in the registry
+beside it (``core/orders/__init__.py``, ``native/order/orders.h``).
 
 The first coordinator of a group chooses the mechanism, which stays as long as the group lives: each view has that of
 the view it closes, and only views of one mechanism merge. The *sequencer* is chosen anew with each VIEW.
@@ -22,7 +22,7 @@ NOBODY = -1
 
 Choose = Callable[[Sequence[Member]], int]
 """Chooses the sequencer of a view: a rank among its members, of which there is at least one. The member that makes the
-VIEW asks its own choice; the others take what the VIEW says."""
+VIEW asks its own choice; the others follow the VIEW."""
 
 
 def first(_members: Sequence[Member]) -> int:
@@ -31,7 +31,7 @@ def first(_members: Sequence[Member]) -> int:
 
 
 class Order(ABC):
-    """One mechanism. An instance has no state: what changes stands in the VIEW and in the engine."""
+    """One mechanism. An instance has no state: changing values stand in the VIEW and in the engine."""
 
     name: ClassVar[str]
     """For people, and to ask for it as ``order=``."""
@@ -43,7 +43,7 @@ class Order(ABC):
     """Messages sent with ``ordered=False`` have no place in the total order. If False, they are ordered like all
     others."""
     prefix: ClassVar[bool]
-    """What a member delivered before it crashed or was cut off is a prefix of what the others deliver in that view, by
+    """The deliveries of a member before it crashed or was cut off are a prefix of the others' in that view, by
     the one order or per sender. The audit checks it."""
     resends: ClassVar[bool]
     """Messages that were sent before the cut may have no place in the order yet. The engine sends them again in the

@@ -42,7 +42,7 @@ class Batch:
 
         Raises:
             ValueError: the policy did not return each position once.
-            Exception: what the policy raised.
+            Exception: raised by the policy.
         """
         waiting = [WaitingPacket(self.members[offer[0]], *offer[1:]) for offer in self.offers]
         order = list(islice(policy.order(waiting), len(waiting) + 1))  # an iterator may have no end

@@ -1,11 +1,11 @@
 """records: each member multicasts its messages, and one multicasts records that say whose packets are delivered next.
 
 The records travel in the sequencer's own stream, whose messages are ordered by their place among them. The cut orders
-all that was sent: what no record names is delivered at the end of the view, by rank and seqno. So nothing is sent
+all packets: those that no record names are delivered at the end of the view, by rank and seqno. So nothing is sent
 again, and a message is delivered in the view it was sent in, whichever members crash.
 
 A sequencer that crashes may have delivered packets whose records no other member received, and the cut may order them
-differently: no prefix is promised, and what the cut orders then is transitional.
+differently: no prefix is promised, and messages that the cut orders then are transitional.
 """
 
 from __future__ import annotations

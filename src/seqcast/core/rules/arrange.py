@@ -1,4 +1,4 @@
-"""The application's policies for a view: the order of its members, and its sequencer; and what holds if they fail."""
+"""The application's policies for a view: the order of its members, and its sequencer; and the rules if they fail."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch
     """The cut by rank, and a holder for each range that some survivor lacks (E-14).
 
     A survivor's cut is its last seqno, and it holds its whole stream. A lost member's cut is the longest prefix that
-    the survivors hold together: what nobody holds is lost, and nothing behind a gap can be delivered.
+    the survivors hold together: a packet that nobody holds is lost, and nothing behind a gap can be delivered.
 
     Args:
         n: members of the closing view.
@@ -120,12 +120,12 @@ class Windows(NamedTuple):
 
 
 def _charge_full(packet_bytes: int) -> int:
-    """What members count for a full packet, as if it arrived together with others: ``sc_charge`` of the engine."""
+    """The charge of a full packet within a run of others: ``sc_charge`` of the engine."""
     return packet_bytes + packet_bytes // 50 + 64
 
 
 def _charge_most(packet_bytes: int) -> int:
-    """What a packet of at most this size charges a receive buffer at most: ``sc_charge_most`` of the engine."""
+    """The largest charge of a packet of at most this size in a receive buffer: ``sc_charge_most`` of the engine."""
     return max(_charge_full(packet_bytes), 256 + (1 << (min(packet_bytes, 32_768) + 398).bit_length()))
 
 
@@ -141,7 +141,7 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
 
     Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which
     have three quarters, as a sender gets credit for them after two hops; and the room is at most ``FORWARDING_ROOM``:
-    what is not ordered when that member falls is sent again while all wait. Otherwise unicasts have half. State has
+    messages not ordered when that member falls are sent again while all wait. Otherwise unicasts have half. State has
     half, and comes from one provider at a time to a member that gets no forwards. No window is below two full packets:
     with one, a sender would wait for the ack of each.
 

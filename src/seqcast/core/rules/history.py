@@ -1,4 +1,4 @@
-"""What a group has delivered, and would lose with its members: it decides between groups that were founded apart.
+"""The deliveries of a group, which it would lose with its members: it decides between groups that were founded apart.
 
 Neither the number of members nor the counter of the view can decide. The last member of an old group is as alone as the
 founder of a new one; and the counter of a first view is 1, however much it has delivered.

@@ -1,4 +1,4 @@
-"""The IP address in a member's socket address, for what members are told of each other."""
+"""The IP address in a member's socket address, for members' reports about each other."""
 
 from __future__ import annotations
 

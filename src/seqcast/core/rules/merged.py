@@ -1,4 +1,4 @@
-"""The merged view of subgroups: which of them fit, what it contains, and the checks of one that is offered (the cut,
+"""The merged view of subgroups: which of them fit, its contents, and the checks of an offered one (the cut,
 step 11)."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which members may close a view of a primary partition (the cut, step 9).
 
 A strict majority, or exactly half of the members if it includes rank 0: any two such sets share a member, which
-remembers what the other one agreed on. So a view has one successor, whatever the network does. An operator can let the
-remaining members act for all, once the others are gone for good.
+remembers the agreement of the other one. So a view has one successor, whatever the network does. An operator can let
+the remaining members act for all, once the others are gone for good.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def is_quorum(of: Sequence[int], members: Collection[int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What an operator allowed in a view: ``members`` (by rank), which were blocked in ``attempt``, act for all."""
+    """An operator's permission in a view: ``members`` (by rank), which were blocked in ``attempt``, act for all."""
 
     attempt: Attempt
     members: tuple[int, ...]

@@ -78,7 +78,7 @@ class Backlog(Machine):
             self.add(item)
 
     def release(self) -> deque[Item]:
-        """Input: the application has the state. Returns what to deliver to it first, in order."""
+        """Input: the application has the state. Returns the items to deliver to it first, in order."""
         self.fire(BacklogEvent.RELEASED)
         items, self.items = self.items, deque()
         return items

@@ -27,7 +27,7 @@ from seqcast.errors import RemoteProtocolError
 
 
 class Boundaries(Protocol):
-    """What an endpoint says about the beginnings of views; see ``Endpoint``."""
+    """The endpoint's interface for the beginnings of views; see ``Endpoint``."""
 
     @property
     def edges(self) -> set[Edge]: ...

@@ -27,7 +27,7 @@ Lacking = Mapping[int, Collection[int]]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a VIEW says about the state.
+    """A VIEW's fields about the state.
 
     Args:
         labels: by rank.
@@ -258,7 +258,7 @@ def _merge(
 def _kept(
     members: Sequence[MemberInfo], labels: Mapping[int, int], lacking: Lacking, before: NewView | None
 ) -> list[Provision]:
-    """What stays of the plan of the view before; nothing: the plan no longer holds."""
+    """The rest of the plan of the view before; nothing: the plan no longer holds."""
     if before is None or before.merger < 0:
         return []
     merger = before.members[before.merger].id

@@ -113,7 +113,7 @@ class StateTaker(Machine):
         return self.plan.merges or any(info.state and info.id not in tried for info in self.context.infos.values())
 
     def is_closing(self) -> bool:
-        """We have answered a START: the VIEW goes by what our OK said. In a primary partition nothing is merged, and
+        """We have answered a START: the VIEW goes by our OK. In a primary partition nothing is merged, and
         one state is as good as another."""
         return self.context.answered == self.context.tag and not self.context.primary
 
@@ -141,7 +141,7 @@ class StateTaker(Machine):
         self.early = True
 
     def have(self, *_: object) -> None:
-        """What arrived is the group's state, or ours is: we are the group's first."""
+        """The state that arrived is the group's, or ours is: we are the group's first."""
         plan = self._end()
         if not self.inside:
             self.context.emit(StateHeld(plan.boundary if plan is not None else 0))

@@ -1,8 +1,8 @@
 """The transfer of the application's state: one transfer at the joiner, and one at its provider (the cut, step 10).
 
 `taker.py` agrees with the group on the provider for each joiner. This machine decides which bytes belong to the
-transfer, when a provider is given up, how long the application may take to load the state, and when it gets what was
-delivered meanwhile. The runner moves the bytes, calls the application's handler, and carries out the effects.
+transfer, when a provider is given up, how long the application may take to load the state, and when it gets the
+messages delivered meanwhile. The runner moves the bytes, calls the application's handler, and carries out the effects.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seqcast.errors import RemoteProtocolError
 
 @dataclass(frozen=True, slots=True)
 class BeginState:
-    """Drop what was received of the state, and begin to read another provider's."""
+    """Drop the received part of the state, and begin to read another provider's."""
 
     provider: int
 
@@ -49,7 +49,7 @@ class LoadState:
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """The application has the state: deliver these items to it next, and then what the engine has."""
+    """The application has the state: deliver these items to it next, and then the engine's."""
 
     items: deque[Item]
 
@@ -125,7 +125,7 @@ class Transfer(Machine):
     # ---- inputs, each of which returns effects
 
     def told(self, effect: TakeState | StateHeld | StateLost, now_ns: int) -> list[TransferEffect]:
-        """The endpoint tells what the group agreed on."""
+        """The endpoint reports the group's agreement."""
         match effect:
             case TakeState(provider, boundary):
                 return self._take(now_ns, TransferEvent.NAMED, provider, boundary)
@@ -369,7 +369,7 @@ class Giver:
 
     @property
     def rest(self) -> memoryview:
-        """What is to be sent next; empty at the end of the transfer, or while it is not ``ready``."""
+        """The bytes to send next; empty at the end of the transfer, or while it is not ``ready``."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -388,7 +388,7 @@ class Giver:
         end: Callable[[], None],
         joiners: Callable[[int], Collection[int]],
     ) -> bool:
-        """Sends what there is now. False: the transfer is over, as everything was sent (``complete``), or the joiner no
+        """Sends the present data. False: the transfer is over, as everything was sent (``complete``), or the joiner no
         longer waits for it.
 
         Args:

@@ -88,7 +88,7 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
 
 def _continued_in_vain(record: Record, records: Sequence[Record]) -> bool:
     """It was excluded by a view that was decided, and nobody installed: those of its members that accepted it, and hold
-    what it says they deliver, crashed first."""
+    the packets that it delivers, crashed first."""
     end = record.log[-1]
     if not isinstance(end, Excluded):
         return False
@@ -163,7 +163,7 @@ def _check_alone(record: Record, mine: Sequence[Stay], records: Sequence[Record]
 
 
 def check_unicasts(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterator[str]:
-    """What a member that left or was excluded sent to one that continued was delivered, or reported lost."""
+    """Messages of a member that left or was excluded to one that continued were delivered, or reported lost."""
     in_view = _by_view(everywhere)
     for record in records:
         end = record.log[-1] if record.log else None

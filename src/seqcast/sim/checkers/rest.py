@@ -1,4 +1,4 @@
-"""A group at rest, and a single message in it: what a run of faults and full windows must not have left behind.
+"""A group at rest, and a single message in it: traces that a run of faults and full windows must not leave behind.
 
 These are bounds of performance, in timers, far from the usual: safety and liveness do not see a timer that is not set,
 an acknowledgement that is asked for in vain, or memory that is not given back.
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from seqcast.sim.wire import CONTROL, HEARTBEAT, NAK
 
 AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
-"""Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, who has taken what, each with its
-answer. All others are for messages on their way."""
+"""Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, reports of consumption, each with
+its answer. All others are for messages on their way."""
 OTHERS_MAX = 4
-"""Of them: the end of what was on its way before the rest."""
+"""Of them: the end of those in flight before the rest."""
 HEARTBEATS_MAX = 1.5
 """So many times as many as the interval asks for: members show themselves to others at some moments."""
 FRAMES_PER_S = 60
@@ -25,7 +25,7 @@ SLABS_MAX = 24
 
 
 def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float) -> Iterator[str]:
-    """What a member sent while nobody had anything to send.
+    """A member's datagrams while nobody had anything to send.
 
     Args:
         sent: datagrams by type.
@@ -42,7 +42,7 @@ def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: 
 
 
 def check_memory(name: str, counters: Mapping[str, int], unsent: int, deliverable: int) -> Iterator[str]:
-    """What a member keeps when all has been delivered and acknowledged."""
+    """Memory that a member holds when everything has been delivered and acknowledged."""
     if unsent or deliverable:
         yield f"at rest: {name} has {unsent} bytes to send and {deliverable} deliveries that nobody takes"
     if counters["slabs_in_use"] > SLABS_MAX:
@@ -50,7 +50,7 @@ def check_memory(name: str, counters: Mapping[str, int], unsent: int, deliverabl
 
 
 def check_needless(name: str, sent: Mapping[int, int]) -> Iterator[str]:
-    """What a member sent while messages came one by one, and none was lost or overtaken."""
+    """A member's datagrams while messages came one by one, and none was lost or overtaken."""
     if sent.get(NAK):
         yield f"needless: {name} requests packets {sent[NAK]} times, though none is lost"
 

@@ -9,7 +9,7 @@ from seqcast.sim.seal import Sealings
 
 
 class Reader(Protocol):
-    """A process that tries to open what it has recorded."""
+    """A process that tries to open its recordings."""
 
     @property
     def id(self) -> int: ...
@@ -18,7 +18,7 @@ class Reader(Protocol):
 
 
 def check_secrets(sealings: Sealings, members: Mapping[int, frozenset[int]], names: Mapping[int, str]) -> Iterator[str]:
-    """What was known and used in a run.
+    """The secrets known and used in a run.
 
     Args:
         members: ids of those for whom a view is, by its tag.
@@ -39,7 +39,7 @@ def check_secrets(sealings: Sealings, members: Mapping[int, frozenset[int]], nam
 
 
 def check_recorded(readers: Mapping[str, Reader], members: Mapping[int, frozenset[int]]) -> Iterator[str]:
-    """What each process could open if it had recorded everything, with the key pair of its whole life.
+    """The datagrams that each process could open if it had recorded everything, with the key pair of its whole life.
 
     Args:
         readers: by name.

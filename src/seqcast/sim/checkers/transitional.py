@@ -23,9 +23,9 @@ def check_undecided(everywhere: Sequence[Stay]) -> Iterator[str]:
 
 
 def check_transitional(everywhere: Sequence[Stay]) -> Iterator[str]:
-    """In a total order: what a member that closed a view delivered before the first transitional message is, as far as
-    both reach, what every other member of that view delivered, even one that crashed, was excluded, or was cut off and
-    closed the view apart (whose transitional messages do not count either)."""
+    """In a total order: the deliveries of a member that closed a view, before the first transitional message, are, as
+    far as both reach, those of every other member of that view, even of one that crashed, was excluded, or was cut off
+    and closed the view apart (whose transitional messages do not count either)."""
     for stay in everywhere:
         yield from _check_end(stay)
     for together in _by_view(everywhere):
@@ -60,8 +60,8 @@ def _check_pair(one: Stay, other: Stay) -> Iterator[str]:
 
 
 def check_safe(everywhere: Sequence[Stay]) -> Iterator[str]:
-    """With safe delivery: what is not transitional at one member, whatever became of it, every other member of the view
-    delivers in the same place: all of it if it closed the view, else as far as it got."""
+    """With safe delivery: messages that are not transitional at one member, even one that crashed, are delivered in the
+    same place by every other member of the view: all of them if it closed the view, else as far as it got."""
     for together in _by_view(everywhere):
         for one, other in permutations(together, 2):
             mine, theirs = comparable(one, other)
