@@ -62,7 +62,7 @@ PROBES = [
 
 
 def missing() -> str | None:
-    """What a build needs and this machine lacks. Without a look, compilers end in hundreds of lines."""
+    """Requirements of a build that this machine lacks. Without a look, compilers end in hundreds of lines."""
     compiler = new_compiler()
     if compiler.compiler_type == "msvc":
         try:

@@ -3,8 +3,8 @@
 Engines with production's settings, without sockets: virtual time, a link of a given rate for each sender, and receivers
 that look at arrived datagrams once in a turn, like threads that share cores. The first members send as fast as credit
 allows. Prints, by the number of members: packets sent; acks that a sender received for each of its packets, and the
-same for each receiver; a sender's rate as a share of its link's; the most that was on the way to one receiver, from all
-senders together, as a share of what the receivers' buffers are expected to hold. Nothing here depends on the speed of
+same for each receiver; a sender's rate as a share of its link's; the largest volume in flight to one receiver, from all
+senders together, as a share of the expected room in the receivers' buffers. Nothing here depends on the speed of
 this machine: two runs print the same.
 """
 

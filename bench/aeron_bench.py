@@ -23,7 +23,7 @@ total order. The Aeron is 1.11.3, its driver in C and its client in C++: of all 
 registry, in the sources of the Python package aeron-python 1.0.0. pip downloads it, and cmake builds it, in the folder
 ``--aeron``, once. It needs Linux, cmake, make and a C++ compiler (``apt-get install cmake g++ make``).
 
-Aeron has what is best for it here: a driver for each member, as on a network, with one thread each; the largest
+Aeron has its best conditions here: a driver for each member, as on a network, with one thread each; the largest
 packets; sockets of 4 MB; a window of 2 MB; terms of 16 MB; and flow control by the slowest receiver, which its newer
 drivers have (bench/aeron/min_flow_control.c). Windows of 512 KB, 1 MB and 4 MB, drivers that only sleep or only yield
 when there is nothing to do, and flow control by the fastest receiver are no faster by more than the noise; one driver
@@ -62,7 +62,7 @@ TOOLS = ("setuptools>=66.1,<67", "wheel")
 INSTALL = "on Debian: apt-get install cmake g++ make"
 MEMBERS = 4
 QUIET_S = 10.0
-"""Subscribers wait this long for what is missing."""
+"""Subscribers wait this long for missing data."""
 SETTLE_S = 0.2
 """Until the publisher's driver knows the windows of all subscribers."""
 ROOM_BYTES = 512 << 20
@@ -86,7 +86,7 @@ CONFIGURE = (
 
 
 class Missing(Exception):
-    """Aeron cannot be had or built here; the text says what to do."""
+    """Aeron cannot be had or built here; the text names the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Aeron:
     """Aeron, built in a folder.
 
     Args:
-        folder: holds what was downloaded and built; what is missing is added.
+        folder: holds the downloads and builds; missing ones are added.
 
     Raises:
         Missing: that cannot be done.
@@ -267,7 +267,7 @@ class Aeron:
 
 
 def memory() -> str | None:
-    """A folder in memory with room for what the drivers keep in files; None: the usual one for temporary files."""
+    """A folder in memory with room for the drivers' files; None: the usual one for temporary files."""
     folder = "/dev/shm"
     return folder if os.path.isdir(folder) and shutil.disk_usage(folder).free > ROOM_BYTES else None
 

@@ -149,7 +149,7 @@ MEMBER = {"seqcast": Seqcast, "ordered": Ordered, "pysyncobj": PySyncObj}
 
 
 class Worker:
-    """One member, which does what lines of JSON say."""
+    """One member, which follows lines of JSON."""
 
     def __init__(self, kind: str, cluster: str, number: int, ports: Sequence[int]) -> None:
         self.member = MEMBER[kind](cluster, number, ports)

@@ -74,7 +74,7 @@ def tribes_path(folder: str) -> str:
     """The class path of Tribes and of our member, which is compiled into the folder.
 
     Raises:
-        FileNotFoundError: something is missing; the text says what.
+        FileNotFoundError: a part is missing; the text names it.
     """
     for pattern in JARS:
         jars = [jar for name in ("tribes", "juli") for jar in glob.glob(pattern.format(name))]

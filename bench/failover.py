@@ -1,4 +1,4 @@
-"""What senders notice when the sequencer is killed under full load: ``python bench/failover.py`` (about 2 minutes).
+"""The effect on senders when the sequencer is killed under full load: ``python bench/failover.py`` (about 2 minutes).
 
     python bench/failover.py --orders records grant --rounds 10 --into failover.json
 
@@ -58,7 +58,7 @@ STALL = (
     "the longest send of any survivor that had not returned before the kill and that began before it was delivered a "
     "message of the next view, counted from the kill"
 )
-"""What a stall is, for the page made from the figures."""
+"""The definition of a stall, for the page made from the figures."""
 STALL_MS = 20.0
 """Target: a stall is no longer than detection and this."""
 NUMBER_BITS = 48

@@ -3,7 +3,7 @@
 Each member is a process in a network namespace of its own, on one bridge, and nftables drop a part of the datagrams
 that arrive. The same load runs over the default reliability, over reliability by gossip, and over a crowd, one after
 the other: five members (all of a smaller group) multicast 20 messages of 1000 bytes a second together. Prints one
-line of JSON for each: what was delivered, how long that took, and what a member sent, received and computed while the
+line of JSON for each: messages delivered, the time, and a member's packets sent and received and its CPU while the
 senders sent. Loss begins when the group has formed. Members start in groups, so that those that have joined can run
 beside those that start.
 

@@ -2,8 +2,8 @@
 
 The policy is the production one, with partial membership; the members are light (``seqcast/sim/crowd.py``). Five of
 them multicast 20 packets a second together, 10 % crash, and each datagram and each copy of a multicast is lost with the
-same probability. One row of CSV for each group: what was delivered, how long repair took, what it cost each member, and
-what theory says. 10,000 members take about two minutes of one processor for each loss, and about 1 GB.
+same probability. One row of CSV for each group: messages delivered, the time of repair, the cost for each member, and
+the prediction of theory. 10,000 members take about two minutes of one processor for each loss, and about 1 GB.
 
 Theory: gossips begin at random, ``rate`` a second in the whole group. One reaches a given member with the probability c
 = 1 - exp(-f c (1 - p) a), where f is the number of members that it is passed on to, p the loss, and a the share of

@@ -1,4 +1,4 @@
-"""What journaling costs the member; `spark_audit.py` measures the audit.
+"""The cost of journaling for the member; `spark_audit.py` measures the audit.
 
     python bench/journal_bench.py [--size 1024] [--messages 2000000] [--payload hash|full]
 

@@ -103,7 +103,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def losses_of(options: argparse.Namespace) -> list[float]:
-    """Percent of datagrams dropped: what is measured with each."""
+    """Percent of datagrams dropped: the loss of each measurement."""
     if reason := why_no_namespaces() if options.loss else "":
         say(f"not measured with loss: {reason}")
     return [0.0] if reason or not options.loss else [0.0, options.loss]
@@ -129,7 +129,7 @@ class Column:
 def throughput(
     options: argparse.Namespace, path: Any, crew: Crew, at: Column, pair: int, cells: dict[Any, Any]
 ) -> list[str]:
-    """Runs every order once, and the baselines, which lose nothing. Returns what was lost or wrong."""
+    """Runs every order once, and the baselines, which lose nothing. Returns losses and faults."""
     wrong, window = [], 0
     with dropping(path.places, at.loss) if at.loss else nullcontext():
         first = pair % len(options.orders)
@@ -230,7 +230,7 @@ def ratios(results: dict[str, Any]) -> dict[tuple[Any, ...], Median]:
 def latency_ratios(
     cells: dict[tuple[Any, ...], list[float | None]], percentile: str, order: str, loss: float
 ) -> list[float]:
-    """The latency as a multiple of FIFO's, of each pair in which neither run failed; none of what was not measured."""
+    """The latency as a multiple of FIFO's, of each pair in which neither run failed; none if not measured."""
     if order in ("fifo", "raw") or (percentile, order, loss) not in cells:
         return []
     pairs = zip(cells[percentile, order, loss], cells[percentile, "fifo", loss], strict=True)
@@ -245,7 +245,7 @@ def with_loss(results: dict[str, Any], column: tuple[Any, ...], loss: float) -> 
 
 
 def missed(results: dict[str, Any]) -> list[list[str]]:
-    """The targets that the medians do not reach: what, the target, and what was reached."""
+    """The targets that the medians do not reach: the figure, the target, and the result."""
     rows = []
     for (order, size, senders, loss), share in ratios(results).items():
         target = RATES[order][senders > 1] if order in RATES and not loss else 0.0

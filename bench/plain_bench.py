@@ -11,8 +11,8 @@ One process sends, three receive. Kinds:
   loop.
 - ``aio``: ``await group.send(b)`` and ``async for message in group``, also with all defaults; in the sender a task
   takes its own messages.
-- ``at-once``: ``plain`` with ``flush_s_min=0``, so that each message leaves at once. With ``--work-us`` it shows what
-  gathering gains where an application works between its sends.
+- ``at-once``: ``plain`` with ``flush_s_min=0``, so that each message leaves at once. With ``--work-us`` it shows the
+  gain of gathering if an application works between its sends.
 - ``pyzmq``: ``socket.send(b)`` of a PUB socket and ``socket.recv()`` of three SUB sockets over TCP, with high-water
   marks of 10,000 messages and XPUB_NODROP: by default PUB drops messages that do not fit, and nothing may be lost here.
 
@@ -91,7 +91,7 @@ class Count:
         self.n = n
 
     def report(self) -> None:
-        """Reports to the parent: how many, when the last one came, what this process used."""
+        """Reports to the parent: how many, when the last one came, this process's use of resources."""
         say(n=self.n, at=time.monotonic(), cpu=time.process_time() - self.cpu)
 
 
@@ -246,7 +246,7 @@ def at_once(task: dict[str, Any]) -> None:
 
 KINDS: dict[str, Callable[[dict[str, Any]], None]] = {"plain": plain, "aio": aio, "at-once": at_once, "pyzmq": pyzmq}
 BESIDE = ("pyzmq", "at-once")
-"""What the others are compared with in the JSON object."""
+"""The base of comparison in the JSON object."""
 
 
 def run(kind: str, arguments: argparse.Namespace, size: int, number: int, tree: str) -> dict[str, float] | None:

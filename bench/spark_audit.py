@@ -8,7 +8,7 @@ DuckDB compute, with as many threads as there are processors: the fingerprints b
 positions and global seqnos are not dense; and where a sender's messages are out of order or a packet lacks one.
 The audit also compares the checksum of each file and, with ``--full``, hashes the payloads again; DuckDB does not. With
 ``--small-rows`` the same rows are audited in small segments of each size too, in the same session, each rolled into a
-file of its own: what a file costs, and how many rows cost as much (``as_rows``). DuckDB reads those of the first size
+file of its own: the cost of a file, and how many rows cost as much (``as_rows``). DuckDB reads those of the first size
 too. Segments of the last size are also written as members write them, rolled together (``together``).
 
 CPU seconds are those of all processes that took part (driver, JVM, Python workers), so they hold on a busy machine too;
@@ -100,7 +100,7 @@ def peaks_mb() -> dict[str, int]:
 
 
 def write_apart(arguments: argparse.Namespace, top: Path, segment_rows: int, together_rows: int = 1) -> float:
-    """Writes the journals in a process of its own: what it takes would otherwise count as memory of the driver.
+    """Writes the journals in a process of its own: its memory would otherwise count as memory of the driver.
     Returns the CPU seconds of writing and rolling."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(write_journals, (arguments, top, segment_rows, together_rows))
@@ -141,7 +141,7 @@ def by_spark(arguments: argparse.Namespace, top: Path, smalls: list[Path]) -> di
 
 
 def beside(few: dict[str, Any], many: dict[str, Any]) -> dict[str, Any]:
-    """The audit in many segments, with what it takes beside that in few."""
+    """The audit in many segments, with its cost beside that in few."""
     more = many["files"] - few["files"]
     cpu = many["cpu_s"][1] - few["cpu_s"][1]
     return {

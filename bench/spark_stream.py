@@ -7,7 +7,7 @@ First it writes one member's journal and reads it as a table into Spark's noop s
 warming up of the JVM), once more with a few columns (option ``columns``), and as a stream of these in batches of a
 million rows: the whole, with the start of the query, and the median of the micro-batches after the first.
 
-Then a process with two members multicasts at a rate and journals what it delivers; a query follows the journal into a
+Then a process with two members multicasts at a rate and journals its deliveries; a query follows the journal into a
 sink that takes Arrow batches and compares each row's time of sending with its own clock, in the task: so the latency is
 from ``send_batch`` to the sink's task, and leaves out the commit of the micro-batch. The time of the stream begins when
 the query has written a few micro-batches; the first third of the following ones is dropped. Rates are rows per
@@ -94,8 +94,8 @@ class LatencyWriter(DataSourceStreamArrowWriter):
 
 
 class Prepared(DataSource):
-    """Rows of the same columns as the format ``seqcast``, which are made once in each task and not read: what Spark
-    itself takes. Options: ``columns``; ``size`` of a payload, bytes; ``rows`` of the table, or of the stream's backlog;
+    """Rows of the same columns as the format ``seqcast``, which are made once in each task and not read: the time of
+    Spark itself. Options: ``columns``; ``size`` of a payload, bytes; ``rows`` of the table, or of the stream's backlog;
     ``rate``: the stream's rows come by the clock, per second; ``maxRowsPerBatch``."""
 
     @classmethod
@@ -309,7 +309,7 @@ def measured(rows: int, action: Any) -> dict[str, Any]:
 
 
 def both(ours: Callable[[], Any], floor: Callable[[], Any]) -> dict[str, Any]:
-    """What the format takes, and beside it what Spark takes without it."""
+    """The time of the format, and beside it that of Spark without it."""
     return {**ours(), "floor": floor()}
 
 

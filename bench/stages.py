@@ -6,11 +6,11 @@
 One member sends arrays of messages as ``seqcast perf`` does, in the order "fifo", over loopback and where each packet
 arrives by itself; the others receive batches. Each member is a process of its own, and the system says how much CPU
 time it used; so does each process of the two baselines in plain C, in the same pair of runs. ``perf`` of Linux
-interrupts all processes some thousand times a second, and the function in which it finds one says what its time is
-for. It needs the right to look at the kernel (root, or ``kernel.perf_event_paranoid`` below 0).
+interrupts all processes some thousand times a second, and the function in which it finds one tells the use of its time.
+It needs the right to look at the kernel (root, or ``kernel.perf_event_paranoid`` below 0).
 
 CPU time and not duration: with fewer cores than processes they take turns, and other load on the machine changes when a
-process runs more than what it uses.
+process runs more than its CPU.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class State:
 
 
 def member(name: str, cluster: str, size: int, load: float) -> None:
-    """A member: prints what happened as lines of JSON, until its input ends."""
+    """A member: prints events as lines of JSON, until its input ends."""
     state = State(size)
     began = time.monotonic()
     group = seqcast.join(cluster, name=name, order="fifo", state=state, deliver_own=False, interface="lo")

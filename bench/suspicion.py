@@ -1,9 +1,8 @@
 """False suspicions under full load: ``python bench/suspicion.py [--preset fast] [--seconds 600]``.
 
-Four members on this machine, each a process, on loopback; all send messages of 1 KB as fast as they can and take what
-is delivered to them. Nobody crashes, so each view after the first of all four comes from a false suspicion.
-Prints one line of JSON, with the engine's count of doubts and of suspicions that other members withdrew; exit
-status 1 if a view changed.
+Four members on this machine, each a process, on loopback; all send messages of 1 KB as fast as they can and take their
+deliveries. Nobody crashes, so each view after the first of all four comes from a false suspicion. Prints one line of
+JSON, with the engine's count of doubts and of suspicions that other members withdrew; exit status 1 if a view changed.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ HEADLINE = "<!-- figure: made by docs/render.py -->", "<!-- end of figure -->"
 
 
 def rendered() -> dict[Path, str]:
-    """What each file that is made, wholly or in part, must hold."""
+    """The contents that each file made wholly or in part must hold."""
     lines = FIGURES.read_text(encoding="utf-8").splitlines() if FIGURES.exists() else []
     runs = [json.loads(line) for line in lines if line.strip()]
     return {
@@ -179,7 +179,7 @@ def wire_page(header: str) -> str:
 
 
 def layouts(header: str) -> list[str]:
-    """A heading, what the comment adds to it, and a table of the fields for each run of fields in wire.h."""
+    """A heading, the comment's text, and a table of the fields for each run of fields in wire.h."""
     parts = []
     for title, more, lines in re.findall(
         r"/\* (Common header|Header of data packets|Body of [\w ]+)[.;:] ?(.*?) ?\*/\n((?:SC_[A-Z]+\([^\n]*\n)+)",
@@ -252,7 +252,7 @@ def state_page() -> str:
 
 
 def introduction(name: str, of: type) -> list[str]:
-    """The heading of a table, and what the module of its class says."""
+    """The heading of a table, and the docstring of its class's module."""
     first, *paragraphs = str(sys.modules[of.__module__].__doc__).strip().split("\n\n")
     return [f"## {name.capitalize()}: {prose(first).rstrip('.')}", *(prose(paragraph) for paragraph in paragraphs)]
 
@@ -263,7 +263,7 @@ def cases(decision: DecisionTable) -> list[list[str]]:
 
 
 def done(row: Row, quote: str = "") -> str:
-    """What a row of a table does."""
+    """The effect of a row of a table."""
     names = [f"{quote}{each.__name__}{quote}" for each in row.actions]
     return f"*{row.verdict.name.lower()}*" if row.verdict else ", ".join(names)
 
@@ -503,7 +503,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
 
 
 def throughput_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Those of ``seqcast perf`` that measured neither latency nor what loss or a journal costs."""
+    """Those of ``seqcast perf`` that measured neither latency nor the cost of loss or a journal."""
     return [run for run in runs if "ratio_to_limit" in run and not {"loss_percent", "journal"} & run.keys()]
 
 
@@ -513,7 +513,7 @@ def batches(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
-    """The targets that these runs miss: what, the target, and what was reached."""
+    """The targets that these runs miss: the figure, the target, and the result."""
     rows: list[list[str]] = []
 
     def expect(what: str, least: float, reached: float, *, most: bool = False) -> None:
@@ -683,7 +683,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def main() -> int:
-    """Writes what differs; with ``--check`` only names it and returns 1."""
+    """Writes the pages that differ; with ``--check`` only names them and returns 1."""
     check = "--check" in sys.argv[1:]
     stale = [path for path, text in rendered().items() if not path.exists() or path.read_text("utf-8") != text]
     for path in stale:

@@ -1,17 +1,17 @@
 """A group's ordered stream into a table, each message once, whatever is killed.
 
-Three machines (here: three directories), each with a member that is under load and journals what it delivers, and a
+Three machines (here: three directories), each with a member that is under load and journals its deliveries, and a
 tap that serves the journal. A streaming query of Spark reads the taps and appends to a Parquet table. Then, in turn,
 Spark, the member that is followed and the tap that is followed are killed with SIGKILL. At the end the table must hold
-exactly what the members' journals say.
+exactly the messages in the members' journals.
 
     pip install 'seqcast[spark]'
     python examples/stream_into_table.py
 
-The cells (``# %%``) can be run one by one in an editor that knows them; `docs/spark.md` explains what happens.
+The cells (``# %%``) can be run one by one in an editor that knows them; `docs/spark.md` explains the steps.
 """
 
-# %% What runs in processes of its own, so that it can be killed: members and the query
+# %% Processes of their own, so that they can be killed: members and the query
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def member(cluster: str, name: str, directory: str, interface: str) -> None:
 
 
 def query(top: Path, taps: str) -> None:
-    """The streaming query. Once the file ``drain`` exists it takes what is left and ends."""
+    """The streaming query. Once the file ``drain`` exists it takes the rest and ends."""
     import pyarrow.parquet
 
     import seqcast.spark
@@ -72,7 +72,7 @@ def query(top: Path, taps: str) -> None:
         if running.exception() is not None:
             raise running.exception()
         time.sleep(0.2)
-    running.processAllAvailable()  # stopped in the middle of a batch, Spark would print what it interrupts
+    running.processAllAvailable()  # stopped in the middle of a batch, Spark would print the interrupted call
     running.stop()
     table.trigger(availableNow=True).start(str(top / "table")).awaitTermination()
     found = spark.read.parquet(str(top / "table")).orderBy("view_counter", "global_seqno")
@@ -80,7 +80,7 @@ def query(top: Path, taps: str) -> None:
     spark.stop()
 
 
-# %% Helpers: starting, killing, and what the query has done so far
+# %% Helpers: starting, killing, and the query's progress
 
 
 class Scene:
@@ -177,7 +177,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-# %% What the journals say: for each view, the messages that its members agreed on
+# %% The contents of the journals: for each view, the messages that its members agreed on
 
 
 def agreed(top: Path) -> list[tuple[int, int, int, str, str]]:

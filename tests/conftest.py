@@ -1,5 +1,5 @@
-"""What all tests share: an environment without the caller's Java and Spark; what needs root is left out without it, and
-the end of a run says what was left out, and how to get what it waits for."""
+"""What all tests share: an environment without the caller's Java and Spark; tests that need root are left out without
+it, and the end of a run says which were left out, and how to get the missing parts."""
 
 import gc
 import os
@@ -21,7 +21,7 @@ for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMI
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
-    """What collecting makes stays to the end: the collector does not look through it again and again."""
+    """The objects of collecting stay to the end: the collector does not look through them again and again."""
     gc.disable()
     result = yield
     gc.freeze()
@@ -66,11 +66,12 @@ HOW_TO_GET = (
     (r"import '(duckdb|polars)'", "pip install 'seqcast[readers]'"),
     (r"no multicast on loopback", "ip link set lo up multicast on, and let the firewall pass multicast on lo"),
 )
-"""What the reason of a skip matches, and what mends it."""
+"""A pattern of the reason of a skip, and its remedy."""
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Which tests were left out, for want of what, and how to get that: a run that leaves out a quarter looks green."""
+    """Which tests were left out, for want of which part, and how to get that: a run that leaves out a quarter looks
+    green."""
     waited = Counter()
     for report in terminalreporter.stats.get("skipped", ()):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -9,7 +9,7 @@
 #define RECEIVERS_MAX 64
 #define TIMEOUT_NS 2000000000
 
-/* What a receiver last said: up to which position of the stream it has room. */
+/* A receiver's last report: up to which position of the stream it has room. */
 typedef struct {
     int64_t id, edge, heard_ns;
 } receiver;

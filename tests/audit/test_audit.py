@@ -187,7 +187,7 @@ def test_each_fault_is_named(
     script = Script()
     fault(script)
     report = check_cluster(here, find([script.write(tmp_path)]))
-    if fault is views_go_back:  # what follows which view is then another question too
+    if fault is views_go_back:  # the succession of views is then another question too
         assert "views" in failed(report)
     else:
         assert failed(report) == named, report.as_text()
@@ -226,7 +226,7 @@ def test_in_the_last_view_of_all_members_are_compared_beyond_a_sequencer_that_ha
             if deliver_own:
                 rows[at], rows[at + 1] = rows[at + 1], rows[at]
                 relabel(rows)
-            else:  # what the sequencer itself sent, which its own journal lacks
+            else:  # the sequencer's own messages, which its own journal lacks
                 rows[at] = replace(rows[at], payload=b"something else")
         for who, story in script.stories.items():
             for _, own in story if not deliver_own else ():

@@ -87,7 +87,7 @@ def test_a_cause_in_another_segment_counts_and_all_are_counted(here: Any, tmp_pa
 
 
 def test_what_a_crashed_member_alone_had_is_no_cause(here: Any, tmp_path: Path) -> None:
-    """A and B delivered what nobody else saw, and both fell; survivors have B's message without its cause."""
+    """A and B delivered messages that nobody else saw, and both fell; survivors have B's message without its cause."""
     script = Script("causal")
     cause = Row(A, 10_000, 0, 0, b"only a and b had it")
     effect = Row(B, 10_000, 0, 0, b"all had it")
@@ -109,7 +109,7 @@ def without(rows: list[Row], sender: Member, since: int = 20) -> Row:
 
 
 def test_an_effect_without_its_cause_is_named_at_a_member_that_crashed(here: Any, tmp_path: Path) -> None:
-    """By its journal it has less of a sender, as members that crash may; but it has what came after."""
+    """By its journal it has less of a sender, as members that crash may; but it has later ones."""
     script = Script("causal")
     cause = without(script.at(A, script.v2), C)
     report = check_cluster(here, find([script.write(tmp_path)]))

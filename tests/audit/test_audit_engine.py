@@ -25,7 +25,7 @@ MEMBERS = tuple(Member(name, 100 + at) for at, name in enumerate("abc"))
 
 
 class JournaledNet(Net):
-    """Engines whose members journal what they deliver."""
+    """Engines whose members journal their deliveries."""
 
     def __init__(self, directory: Path, sequencer: int) -> None:
         order = "sequencer" if sequencer >= 0 else "fifo"

@@ -1,4 +1,4 @@
-"""Members on sockets that answer each other: what they journal passes the audit, causal order included."""
+"""Members on sockets that answer each other: their journals pass the audit, causal order included."""
 
 from __future__ import annotations
 

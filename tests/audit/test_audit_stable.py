@@ -1,5 +1,6 @@
-"""The audit in an order that promises no prefix (``records``): what every member has up to the stable point of a closed
-view, also one that crashed, left or was cut off, what is transitional behind it, and what safe delivery promises."""
+"""The audit in an order that promises no prefix (``records``): the messages that every member has up to the stable
+point of a closed view, also one that crashed, left or was cut off, transitional ones behind it, and the promise of safe
+delivery."""
 
 from __future__ import annotations
 

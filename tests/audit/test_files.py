@@ -1,4 +1,4 @@
-"""Journals in a directory that others can write to: what is no regular file of a likely size is refused at once."""
+"""Journals in a directory that others can write to: anything but a regular file of a likely size is refused at once."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FILES = (
 
 
 def in_time(what: Callable[[], Any]) -> Any:
-    """What it returns or raises; it must not wait."""
+    """Its result or error; it must not wait."""
     result: list[Any] = []
 
     def run() -> None:
@@ -109,7 +109,7 @@ def test_what_is_not_a_file_of_a_journal_is_refused_in_one_line(path: Path, name
 
 
 def test_a_link_to_a_journal_elsewhere_is_not_followed(tmp_path: Path, path: Path) -> None:
-    """A tap would give its readers what whoever made the link may not read."""
+    """A tap would give its readers files that the maker of the link may not read."""
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "mine").symlink_to(path)

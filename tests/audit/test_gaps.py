@@ -536,4 +536,4 @@ def test_the_audit_names_a_gap_and_no_loss(tmp_path: Path, disk: Disk, spark: An
     if swapped and total:
         numbered = [dataclasses.replace(row, global_seqno=n) for n, row in enumerate(swapped, 1)]
         journal(tmp_path, B, [story[0], (views[1], numbered)], payload="hash")
-        assert not audited(spark, tmp_path).holds  # what is behind the gap is compared
+        assert not audited(spark, tmp_path).holds  # rows behind the gap are compared

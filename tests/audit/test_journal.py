@@ -1,4 +1,4 @@
-"""The journal: what was delivered is in it, in order, and what a crash leaves is read to the last complete batch."""
+"""The journal: it has the deliveries, in order, and the remains of a crash are read to the last complete batch."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_views_are_read_back_whole(tmp_path: Path) -> None:
 def test_a_closed_view_says_where_it_ended_and_how_far_it_is_the_same_for_all(
     tmp_path: Path, prefix: bool, transitional: int, stable: int
 ) -> None:
-    """Beyond the first transitional message only where what a lost member delivered is a prefix anyway."""
+    """Beyond the first transitional message only if a lost member's deliveries are a prefix anyway."""
     late = [
         dataclasses.replace(row, transitional=transitional and row.global_seqno > 12_344)
         for row in rows_of(20_000, start=9, first_global=3)

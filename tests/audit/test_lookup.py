@@ -1,4 +1,4 @@
-"""Rows looked up by what they have: beside a plain search, on any columns."""
+"""Rows looked up by their values: beside a plain search, on any columns."""
 
 from __future__ import annotations
 

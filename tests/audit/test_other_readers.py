@@ -1,5 +1,5 @@
-"""What docs/journal.md and docs/spark.md show of reading journals runs as it is printed; and what Polars and DuckDB
-read of rolled segments, and of the live one beside its writer."""
+"""The code for reading journals in docs/journal.md and docs/spark.md runs as printed; and Polars and DuckDB read rolled
+segments, and the live one beside its writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``seqcast report``: percentiles from histograms, windows of time, what happened meanwhile, and the page."""
+"""``seqcast report``: percentiles from histograms, windows of time, events meanwhile, and the page."""
 
 from __future__ import annotations
 

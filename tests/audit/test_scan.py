@@ -34,7 +34,7 @@ def scanned(rows: Rows, cuts: tuple[int, ...] = ()) -> Scan:
 
 
 def plain(rows: Rows) -> dict[str, Any]:
-    """What the scan is to find, all of it."""
+    """Everything that the scan is to find."""
     breaks: list[Any] = []
     views: list[Any] = []
     senders: dict[int, Any] = {}

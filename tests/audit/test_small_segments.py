@@ -94,8 +94,8 @@ def test_retention_removes_the_oldest_file_with_all_its_segments(tmp_path: Path)
 def test_a_kill_at_any_step_leaves_every_row_once_and_readers_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a kill leaves is copied before each change of a file's name, and read by a reader that listed the streams
-    before, too."""
+    """The remains of a kill are copied before each change of a file's name, and read by a reader that listed the
+    streams before, too."""
     writer = five_segments(tmp_path / "journals")
     listed = read(writer.path)
     assert [segment.live for segment in listed.segments] == [True] * 5

@@ -86,7 +86,7 @@ def test_options_say_which_rows_are_read(session: Any, tmp_path: Path) -> None:
     assert (count(view="7"), count(sender="nobody")) == (0, 0)
     table = load(session, tmp_path)
     assert table.where("view_counter = 2 and idx < 400").count() == 100
-    assert table.count() == 500  # what one query asks for does not stay with the table
+    assert table.count() == 500  # the columns of one query do not stay with the table
 
 
 def test_only_the_columns_that_are_wanted_are_read_and_given(session: Any, tmp_path: Path) -> None:

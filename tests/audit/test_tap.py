@@ -1,4 +1,4 @@
-"""The tap of a live machine's journals: what it serves, to whom, and what it does with anything else."""
+"""The tap of a live machine's journals: which data it serves, to whom, and its answer to anything else."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_an_invalid_certificate_is_refused_with_what_to_do(tmp_path: Path) -> No
 
 @contextlib.contextmanager
 def relay(to: tuple[str, int], seen: list[bytes]) -> Iterator[int]:
-    """Passes one connection on, and keeps what the server sends. Gives its port."""
+    """Passes one connection on, and keeps the server's bytes. Gives its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def pump(source: socket.socket, target: socket.socket, kept: list[bytes]) -> None:

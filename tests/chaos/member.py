@@ -1,9 +1,9 @@
 """One process of a group under chaos: ``python -m chaos.member TASK``, the task as JSON.
 
-It joins, sends numbered messages, journals and checks what it is delivered, and tells its parent in lines of JSON on
-standard output what happens to it. When it is excluded it joins again in the same object (``rejoin=True``). It is told
-what to do in lines on standard input: ``quiet`` (send no more), ``mark`` (send a last message; tell when that of each
-member is here), ``leave``; its end means ``leave``.
+It joins, sends numbered messages, journals and checks its deliveries, and reports its events to its parent in lines of
+JSON on standard output. When it is excluded it joins again in the same object (``rejoin=True``). It gets commands in
+lines on standard input: ``quiet`` (send no more), ``mark`` (send a last message; tell when that of each member is
+here), ``leave``; its end means ``leave``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def watch() -> None:
 
 
 def tell_used(process: Process) -> None:
-    """Tells now and then how much this process has of what must not grow, until it sends no more: closing a journal
+    """Tells now and then the sizes in this process that must not grow, until it sends no more: closing a journal
     takes memory."""
     begin = time.monotonic()
     while not process.quiet.wait(USED_S):
@@ -78,7 +78,7 @@ def tell_used(process: Process) -> None:
 
 
 class Life:
-    """One incarnation: its sender, and what it was delivered."""
+    """One incarnation: its sender, and its deliveries."""
 
     def __init__(self, group: seqcast.Group, rate: int) -> None:
         self.group, self.rate, self.me = group, rate, group.member.id
@@ -100,7 +100,7 @@ class Life:
         self.group.send(payload(self.me, number, last, length))
 
     def take(self, event: Any) -> None:
-        """Takes in what was delivered."""
+        """Takes in the deliveries."""
         if isinstance(event, seqcast.Message):
             self.message(event)
         elif isinstance(event, seqcast.View):
@@ -220,7 +220,7 @@ class Process:
             return  # excluded, or left: the receiver hears of it, too
 
     def obey(self) -> None:
-        """Does what standard input says."""
+        """Carries out the commands of standard input."""
         for line in sys.stdin:
             match line.strip():
                 case "quiet":

@@ -1,4 +1,4 @@
-"""Does to a group what a scenario says, waits until it has recovered, and judges what came of it.
+"""Plays a scenario on a group, waits until it has recovered, and judges the outcome.
 
 Judged are: the views at the end, that nothing sent is missing at its own sender, that the members of a view were
 delivered the same in it (from their own sums), and, by ``seqcast audit`` on Spark, all guarantees on all journals.
@@ -56,7 +56,7 @@ add rule inet seqcast_chaos input jump loss
 
 @dataclass
 class Process:
-    """A member's process and what it told last, by event."""
+    """A member's process and its last reports, by event."""
 
     name: str
     place: Place
@@ -91,7 +91,7 @@ class Process:
 
 
 class Network:
-    """The faults of the namespaces' network; each drops what it must not receive."""
+    """The faults of the namespaces' network; each drops datagrams that it must not receive."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.places = places
@@ -109,7 +109,7 @@ class Network:
             assert popen.returncode == 0, text
 
     def loss(self, percent: float) -> None:
-        """Each member loses so much of what comes, at random."""
+        """Each member loses so many of its datagrams, at random."""
         rules = "flush chain inet seqcast_chaos loss\n"
         if percent:
             share = f"numgen random mod 100000 < {round(percent * 1000)}"
@@ -135,7 +135,7 @@ class Network:
 
 
 class Failed(Exception):
-    """The group did not do what it must; the text says what."""
+    """The group broke a rule; the text says which."""
 
 
 class Stalled(Failed):
@@ -147,9 +147,9 @@ class Run:
     """One scenario, from the first start to the last leave.
 
     Args:
-        scenario: what is done.
+        scenario: the faults.
         directory: journals and logs are left there.
-        write: takes lines of what happens.
+        write: takes lines about events.
     """
 
     def __init__(self, scenario: Scenario, directory: Path, write: Callable[[str], None] = print) -> None:
@@ -213,7 +213,7 @@ class Run:
             action()
 
     def do(self, step: Step, due: list[tuple[float, int, Callable[[], None]]]) -> None:
-        """Begins a fault, and puts its end among what is due."""
+        """Begins a fault, and puts its end among the due steps."""
         who, whom = ([self.resolve(name) for name in names] for names in (step.who, step.whom))
         self.say(f"{step}" + (f" ({' '.join(who)})" if list(step.who) != who else ""))
         end: Callable[[], None] | None = None
@@ -322,15 +322,15 @@ class Run:
         self.inbox.put((process, {"event": "gone", "status": process.popen.wait()}))
 
     def end_all(self) -> None:
-        """Kills what still runs."""
+        """Kills the remaining processes."""
         for process in self.processes:
             process.popen.kill()  # a stopped one, too
             process.popen.wait()
 
-    # ---- what they tell
+    # ---- reports
 
     def pump(self, timeout_s: float) -> None:
-        """Takes in what is there, waiting at most so long for the first."""
+        """Takes in the waiting lines, waiting at most so long for the first."""
         try:
             process, told = self.inbox.get(timeout=timeout_s) if timeout_s > 0 else self.inbox.get_nowait()
             while True:
@@ -382,7 +382,7 @@ class Run:
                 raise Failed(f"the process of {process.name} ended with status {told['status']}: {self.error(process)}")
 
     def not_calm(self, text: str, at_ns: int) -> NoReturn:
-        """What must not happen in a calm scenario has happened."""
+        """Events that must not occur in a calm scenario."""
         time.sleep(TOLD_S)
         while not self.inbox.empty():
             process, told = self.inbox.get()
@@ -540,7 +540,7 @@ def audited(
     """As `completed`, in a directory of its own (`place_for`); then the audit judges the journals. Raises the same.
 
     Args:
-        also: says what else is wrong with the run; empty: nothing is.
+        also: names further faults of the run; empty: none.
     """
     with place_for(scenario.name, keep) as directory:
         run = completed(scenario, directory, write)

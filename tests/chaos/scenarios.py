@@ -1,6 +1,6 @@
-"""What is done to a group: scenarios written by hand, and scenarios drawn from a seed.
+"""The faults of a group: scenarios written by hand, and scenarios drawn from a seed.
 
-The seed decides what is done and when; what the processes, the kernel and the clock make of it is not ours to repeat. A
+The seed decides the faults and their times; the reaction of processes, kernel and clock is not ours to repeat. A
 failing seed is run again, and often fails again, but not always.
 """
 
@@ -49,7 +49,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A group and what happens to it.
+    """A group and its faults.
 
     Args:
         name: a slug; "seed-7" is drawn from seed 7.
@@ -189,7 +189,7 @@ DIRECTED = (
 
 
 def draw(seed: int, seconds: float = SECONDS) -> Scenario:
-    """The scenario of a seed: what is done, to how many, and of which kind the group is."""
+    """The scenario of a seed: the faults, for how many, and the kind of group."""
     rng = random.Random(f"chaos {seed}")
     members = rng.choice((3, 4, 4, 5))
     names = list(NAMES[:members])
@@ -246,6 +246,6 @@ def _kind(rng: random.Random, order: str) -> tuple[str, dict[str, Any]]:
     }
     drawn["keyed"] = not drawn["guard"] and rng.random() < 0.4
     if drawn["reliability"] == "gossip":
-        drawn["safe"] = False  # it needs to be known what all others have
+        drawn["safe"] = False  # the positions of all others must be known
     usual = {"membership": "coordinated", "reliability": "nak", "safe": False, "guard": False, "keyed": False}
     return order, {name: value for name, value in drawn.items() if value != usual[name]}

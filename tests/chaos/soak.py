@@ -1,8 +1,8 @@
 """``make soak HOURS=8``: chaos in long rounds, whose members must not grow.
 
 Each round is a group of some minutes: the faults of a seed, spread over it, and settings of which each seed draws some.
-It is judged as chaos is, and by what its processes used: of each that lived for most of the round, memory, descriptors
-and slabs in the last third are compared with those in the third before.
+It is judged as chaos is, and by its processes' use of resources: of each that lived for most of the round, memory,
+descriptors and slabs in the last third are compared with those in the third before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ROUND_S = 240.0
 FAULTS = 30
 """Of each round; chaos has as many in half a minute."""
 GROWTH = {"memory": (1.05, 6 << 20), "fds": (1.0, 3), "slabs": (1.5, 64), "threads": (1.0, 2)}
-"""By what is measured: how many times as much, and how much more, the last third may have than the one before."""
+"""By measurement: how many times as much, and how much more, the last third may have than the one before."""
 
 
 def drawn(seed: int, seconds: float) -> Scenario:
@@ -61,12 +61,12 @@ def _more(rng: random.Random) -> dict[str, Any]:
 
 
 def grown(run: Run, seconds: float) -> str:
-    """What grew in the processes of a round; empty: nothing did."""
+    """The figures that grew in the processes of a round; empty: none did."""
     return "; ".join(text for process in run.processes for text in grown_in(process, seconds))
 
 
 def grown_in(process: Process, seconds: float) -> list[str]:
-    """What grew in a process that lived for most of a round."""
+    """The figures that grew in a process that lived for most of a round."""
     told = process.used
     if not told or told[-1]["age_s"] - told[0]["age_s"] < 0.8 * seconds:
         return []
@@ -136,7 +136,7 @@ def main() -> int:
 
 
 def figures(lived: Sequence[Process]) -> str:
-    """What was measured, in a line."""
+    """The measurements, in a line."""
     hours = sum(process.used[-1]["age_s"] for process in lived if process.used) / 3600
     mb = slope(lived, "memory") / 1e6
     others = ", ".join(f"{name} {slope(lived, name):+.1f}" for name in ("fds", "threads", "slabs"))

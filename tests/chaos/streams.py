@@ -4,7 +4,7 @@
 At the end the members stop sending, or are killed or leave one after the other, all of them. Then the table is compared
 with the journals: it must have every message that a member that is left delivered, or one that was in the last view,
 none twice, none that nobody delivered, and those of each sender in the order sent. A query may fail instead if it says
-that a member that crashed delivered what no other has; it may not stand still.
+that a member that crashed delivered messages that no other has; it may not stand still.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Scene:
         return "" if why is None else str(why)
 
     def act(self) -> None:
-        """What is drawn next."""
+        """The next draw."""
         free = [life for life in self.lives if life.alive and not life.paused]
         paused = [life for life in self.lives if life.alive and life.paused]
         kinds = ["kill"] * (len(free) > 1) + ["pause"] * 3 * (len(free) > 1) + ["go on"] * 2 * bool(paused)
@@ -203,7 +203,7 @@ class Scene:
 
     def last(self) -> set[str]:
         """Of members that have all ended: those whose deliveries in the last view count. If one of them closed it as it
-        left, a member that was killed may have delivered what was not agreed."""
+        left, a member that was killed may have delivered messages without agreement."""
         of = self.journals()
         last = max((each.views[-1] for each in of), key=lambda view: (view.view_id.counter, view.at_ns)).tag
         there = [each for each in of if each.views[-1].tag == last]
@@ -293,7 +293,7 @@ def identity(row: tuple[Any, ...]) -> tuple[int, int, int, int]:
 
 
 def union(journals: list[Journal], names: set[str]) -> set[tuple[int, int, int, int]]:
-    """What members delivered, by their journals."""
+    """Members' deliveries, by their journals."""
     of = [each for each in journals if each.member.name in names]
     found = set[tuple[int, int, int, int]]()
     for journal in of:
@@ -315,7 +315,7 @@ def compare(scene: Scene, journals: list[Journal], left: set[str]) -> None:
     last: dict[int, int] = {}
     seen = set[tuple[int, int]]()
     late = 0
-    for row in given:  # what one side delivered its sender may have sent again in the view of another one
+    for row in given:  # messages that one side delivered may have been sent again in the view of another one
         sender, number = row[1], int(row[4])
         late += number < last.get(sender, -1) and (sender, number) not in seen
         seen.add((sender, number))

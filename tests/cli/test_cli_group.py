@@ -28,7 +28,7 @@ def cluster():
 
 @pytest.fixture
 def start():
-    """Starts a command; what still runs at the end is killed."""
+    """Starts a command; a command that still runs at the end is killed."""
     started = []
 
     def run(*arguments, **pipes):
@@ -68,7 +68,7 @@ def feed(stdin, begun):
 
 
 def is_left(pipe):
-    """What is in the pipe stays there for a while: its reader reads no more."""
+    """The pipe's contents stay there for a while: its reader reads no more."""
     before = unread(pipe)
     time.sleep(0.3)
     return before == unread(pipe) > 0
@@ -79,7 +79,7 @@ def unread(pipe):
 
 
 def process_output(process):
-    """What a process printed when it has ended; its input is another thread's affair."""
+    """The output of a process when it has ended; its input is another thread's affair."""
     process.wait(LIMIT_S)
     return process.stdout.read(), process.stderr.read()
 
@@ -152,7 +152,7 @@ def test_every_command_that_joins_has_the_settings_that_members_share(start, clu
     assert status == 0, err
     assert receiver.communicate(timeout=LIMIT_S)[0] == "one\ntwo\n"
     rows = [journal.rows for folder in ("tail", "send") for journal in journals.find([tmp_path / folder])]
-    assert rows == [2, 2]  # a sender that journals takes what it is delivered, its own included
+    assert rows == [2, 2]  # a sender that journals takes its deliveries, its own included
 
 
 def test_a_variable_with_a_slip_of_the_pen_is_told_in_one_line(start, cluster, monkeypatch):
@@ -235,7 +235,7 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
 
 def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_known(start, cluster, monkeypatch):
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
-    # Nobody reads what it prints, so it soon takes nothing more. (The sequencer must multicast what is accepted.)
+    # Nobody reads its output, so it soon takes nothing more. (The sequencer must multicast accepted messages.)
     tail(start, cluster, "--order", "sequencer")
     sender = start("send", cluster, "--order", "sequencer", "--interface", "lo", stdin=subprocess.PIPE)
     begun = threading.Event()
@@ -252,7 +252,7 @@ def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_k
 
 
 def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch):
-    """What a member has in its queue its application may never take."""
+    """A member's application may never take the messages in its queue."""
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
     text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
     stuck = script(text, cluster)

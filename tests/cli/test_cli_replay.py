@@ -1,4 +1,4 @@
-"""``seqcast replay``: what a journal holds is sent again, in its order and at its pace."""
+"""``seqcast replay``: the messages of a journal are sent again, in its order and at its pace."""
 
 import secrets
 import subprocess

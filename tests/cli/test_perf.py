@@ -1,4 +1,4 @@
-"""``seqcast perf``: what counts as lost, the bare baselines, the paths, and the command as a whole."""
+"""``seqcast perf``: which messages count as lost, the bare baselines, the paths, and the command as a whole."""
 
 import contextlib
 import itertools
@@ -74,7 +74,8 @@ def sent_messages(size, batches, sender=0):
     return messages
 
 
-# ---- what counts as lost -------------------------------------------------------------------------------------------
+# ---- which messages count as lost
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [8, 64, 1000, 8192, 65000, 1 << 20])

@@ -4,7 +4,7 @@ that this machine can run or emulate.
 PYTHONPATH=tests python -m cross [--compile-only] [SYSTEM ...]
 
 Each kernel is compiled by the compiler that the package ziglang brings, with that system's own headers; a warning is an
-error. So is one of what Cython makes of the extensions; Python's headers are those of this Python, with
+error. So is one of Cython's C files of the extensions; Python's headers are those of this Python, with
 tests/cross/pyconfig.h in place of its own. The extensions are linked with a library that has Python's names and no
 Python; a name that is neither Python's nor the system's is an error. Three programs are linked and run: one that loads
 the extensions (tests/cross/load.c), the fuzz world of tests/fuzz on its inputs and on some drawn from a fixed seed, and
@@ -37,11 +37,11 @@ ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "tests" / "cross" / "build"
 INCLUDES = [f"-I{ROOT / folder}" for folder in ("native", "src/seqcast/include")]
 STRICT = ["-std=c11", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", *INCLUDES]
-STRICT += ["-fno-sanitize=undefined"]  # zig's choice for what is not optimised; it is built anew for each system
+STRICT += ["-fno-sanitize=undefined"]  # zig's choice for code that is not optimised; it is built anew for each system
 WORLD_S = 5
 WORLD_SEED = 1
 Job = tuple[System, str, list[str]]
-"""What is compiled for whom, and how."""
+"""The files compiled for each system, and how."""
 
 
 def extension_sources() -> list[Path]:
@@ -49,7 +49,7 @@ def extension_sources() -> list[Path]:
 
 
 def compile_one(job: Job) -> str:
-    """Runs it; returns what went wrong, or nothing."""
+    """Runs it; returns the failure, or nothing."""
     system, what, arguments = job
     command = [sys.executable, "-m", "ziglang", "cc", "-target", system.target, *STRICT, *system.options, *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -80,7 +80,7 @@ def extensions(system: System, includes: Path) -> Iterator[Job]:
 
 
 def python_names() -> str:
-    """In C: what this Python exports, of all that the extensions and Python's headers name."""
+    """In C: the symbols that this Python exports, of all that the extensions and Python's headers name."""
     texts = [*BUILD.glob("include/**/*.h"), *ROOT.glob("src/seqcast/_native/*.c")]
     found = {name for path in texts for name in re.findall(r"\b_?Py\w+", path.read_text(errors="replace"))}
     exported = sorted(name for name in found if hasattr(ctypes.pythonapi, name))
@@ -118,7 +118,7 @@ def extension(system: System, name: str) -> Path:
 
 
 def loader(system: System) -> str | None:
-    """What runs programs that load libraries; "": they run as others do, None: they cannot run here."""
+    """The emulator for programs that load libraries; "": they run as others do, None: they cannot run here."""
     places = (Path("/lib", system.loader), BUILD / "musl" / "lib" / system.loader)
     return next((str(path) for path in places if path.is_file()), None) if system.loader else ""
 
@@ -156,7 +156,7 @@ def python_headers() -> Path:
 
 
 def cythonize() -> None:
-    """What Cython makes of the extensions, as setup.py has it made: nothing to do after a build."""
+    """Cython's C files of the extensions, as setup.py makes them: nothing to do after a build."""
     command = [sys.executable, "-m", "cython", "-3", "-X", "embedsignature=True"]
     for path in extension_sources():
         made = path.with_suffix(".c")
@@ -166,7 +166,7 @@ def cythonize() -> None:
 
 
 def run(system: System, runner: list[str], wine: str) -> str:
-    """Runs its programs; returns what went wrong, or nothing.
+    """Runs its programs; returns the failure, or nothing.
 
     Args:
         wine: a folder for wine's files, among them a link to /: a build that looks for sources must not find it.
@@ -211,7 +211,7 @@ def compile_all(jobs: Iterable[Job]) -> list[str]:
 
 
 def run_all(systems: list[System]) -> list[str]:
-    """Links and runs the programs of each system that can be run here; returns what went wrong."""
+    """Links and runs the programs of each system that can be run here; returns the failures."""
     wrong = []
     for system in systems:
         runner = system.runner()
@@ -226,7 +226,7 @@ def run_all(systems: list[System]) -> list[str]:
 
 
 def build(systems: list[System]) -> list[str]:
-    """Compiles all files, and links the extensions; returns what went wrong."""
+    """Compiles all files, and links the extensions; returns the failures."""
     for system in systems:
         shutil.rmtree(BUILD / system.name, ignore_errors=True)  # objects of kernels that are gone would be linked
         (BUILD / system.name).mkdir(parents=True)

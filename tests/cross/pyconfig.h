@@ -1,5 +1,5 @@
-/* In place of the host's pyconfig.h: what Python's headers must know of the target, asked of its compiler. They are the host's
- * Python's, which are the same for all systems but for this file. */
+/* In place of the host's pyconfig.h: the facts that Python's headers need about the target, asked of its compiler. They
+ * are the host's Python's, which are the same for all systems but for this file. */
 #ifndef Py_PYCONFIG_H
 #define Py_PYCONFIG_H
 

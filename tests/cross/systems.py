@@ -27,7 +27,7 @@ class System:
     """Debian's, which brings one of them."""
 
     def runner(self) -> list[str] | None:
-        """What stands before the program in a command; None: nothing here runs it."""
+        """The words before the program in a command; None: nothing here runs it."""
         if self.name == f"musl-{platform.machine().lower()}" and sys.platform == "linux":
             return []
         found = next((path for name in self.emulators if (path := shutil.which(name))), None)

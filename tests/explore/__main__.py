@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def explore(args: argparse.Namespace, options: dict[str, str]) -> int:
-    """Explores the scenes, and prints what it found; 1: a violation."""
+    """Explores the scenes, and prints its findings; 1: a violation."""
     failed = False
     for scene in args.scenes or SCENES:
 

@@ -1,6 +1,6 @@
 """The canonical digest of a world: worlds with one digest have one future, and one past for the checkers.
 
-What a member is is read from its objects: endpoint, application and record, field by field. Of its compiled engine the
+A member's state is read from its objects: endpoint, application and record, field by field. Of its compiled engine the
 calls that change it are remembered instead, since they and its datagrams determine it. Times count from now.
 """
 
@@ -36,7 +36,7 @@ class Remembering(Engine):
         self.heard = 0
 
     def remember(self, *what: Any) -> None:
-        """Something that changes it, behind what changed it before."""
+        """Something that changes it, after its change before."""
         self.past = hashlib.blake2b(self.past + repr(what).encode(), digest_size=8).digest()
 
     def receive(self, buffer: bytes, address: bytes, now_ns: int, segment: int = 0) -> Any:
@@ -75,7 +75,7 @@ class Walk:
         self.parts: list[str] = []
 
     def add(self, value: Any) -> None:
-        """Appends what is true of ``value``."""
+        """Appends the digest of ``value``."""
         kind = type(value)
         if kind is int:
             self.parts.append(f"@{value - self.now}" if abs(value - self.now) < NEAR_NS else str(value))

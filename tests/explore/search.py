@@ -155,7 +155,7 @@ class Search:
     def _new(self, world: SmallWorld) -> bool:
         """Notes this world; False: it was seen before."""
         digest = world.digest()
-        if self.depth:  # what is left to explore is part of it
+        if self.depth:  # the depth left to explore is part of it
             digest = bytes(a ^ b for a, b in zip(digest, len(world.chosen).to_bytes(8, "big"), strict=True))
         value = np.uint64(int.from_bytes(digest, "big") or 1)
         place = int(value) % PLACES

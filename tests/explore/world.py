@@ -144,7 +144,7 @@ class SmallWorld(Stage):
         node.crash()
 
     def digest(self) -> bytes:
-        """Of all that decides what comes, and what the checkers will say of what was."""
+        """Of all that decides the future, and the checkers' verdict on the past."""
         parts = [str((self.clock.now, self.losses, self.crashes))]
         for node in self.nodes:
             walk = Walk(node.now)
@@ -157,7 +157,7 @@ class SmallWorld(Stage):
         return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).digest()
 
     def _events(self) -> Iterator[tuple[int, str, Any]]:
-        """What the clock has to do."""
+        """The clock's tasks."""
         for when, _, call, args in self.clock._heap:
             yield when, getattr(call, "__qualname__", str(call)), [str(each) for each in args]
 

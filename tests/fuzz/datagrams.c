@@ -30,8 +30,8 @@ size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
     return n;
 }
 
-/* `pieces` messages of `each` bytes behind the header, and their offsets, or, depending on that length, what takes their place;
- * returns the length. */
+/* `pieces` messages of `each` bytes behind the header, and their offsets, or, depending on that length, their
+ * replacement; returns the length. */
 static size_t fill(uint8_t *p, uint32_t pieces, uint32_t each, uint8_t with) {
     uint32_t len = pieces * each;
     memset(p + SC_DATA_HEADER, with, len);
@@ -81,7 +81,7 @@ static uint32_t rank_of(const world *w, uint64_t id) {
 /* The seqno that follows in a stream, or another: with a gap before it, or once more. Sets the fields that all streams have. */
 static uint64_t next_seqno(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t stream, uint32_t special) {
     uint64_t seqno = w->next[stream][sender];
-    if (special == 15) seqno += 1 + take(s, 1) % 8; /* what is in the gap comes later */
+    if (special == 15) seqno += 1 + take(s, 1) % 8; /* the packets in the gap come later */
     if (special == 14 && seqno > 1) seqno -= 1 + take(s, 1) % (seqno - 1);
     if (special == 12) w->claim[sender]++;
     if (seqno >= w->next[stream][sender]) w->next[stream][sender] = seqno + 1;
@@ -114,12 +114,12 @@ size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
 
 /* ---- words of the orders ------------------------------------------------------------------------------------------ */
 
-/* What this member has sent to the group. */
+/* The packets that this member has sent to the group. */
 static uint64_t last_of(const world *w, uint64_t id) {
     return id == 1 ? w->sent[SC_STREAM_GROUP][0] : w->next[SC_STREAM_GROUP][id] - 1;
 }
 
-/* Whose packets come next, or what its sender has delivered: as much of each member as its last record did not tell. */
+/* Whose packets come next, or its sender's deliveries: as much of each member as its last record did not tell. */
 static uint32_t record_entries(world *w, uint8_t *p, uint64_t sender, uint64_t more) {
     uint32_t n = 0;
     for (uint32_t rank = 0; rank < w->view.n; rank++) {
@@ -204,12 +204,12 @@ static size_t next_ack(world *w, uint8_t *p, uint64_t sender, uint32_t stream, u
     return repair(w, p, SC_ACK_LEN, sender);
 }
 
-/* It lacks some of what we sent. */
+/* It lacks some of our packets. */
 static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
     uint64_t stream = how & 3, sent = w->sent[stream][of_pair(stream) ? sender : 0], back = how >> 5;
     uint32_t n = 1 + (how >> 6);
     sc_put_type(p, SC_TYPE_NAK);
-    sc_put_nak_owner(p, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or what we hold of another's */
+    sc_put_nak_owner(p, how & 128 ? 1 + take(s, 1) % MEMBERS : 1); /* ours, or another's that we hold */
     sc_put_nak_stream(p, how & 3);
     sc_put_nak_n(p, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -220,7 +220,7 @@ static size_t next_nak(world *w, script *s, uint8_t *p, uint64_t sender, uint32_
     return repair(w, p, SC_NAK_LEN(n), sender);
 }
 
-/* What it has of everybody's streams, whom it does not hear, and whose unicasts do not come. */
+/* Its position in everybody's streams, whom it does not hear, and whose unicasts do not come. */
 static size_t next_heartbeat(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t how) {
     uint64_t last = w->next[SC_STREAM_GROUP][sender] - 1;
     sc_put_type(p, SC_TYPE_HEARTBEAT);
@@ -263,7 +263,7 @@ size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
         sc_put_probe_highest(p, w->next[stream][sender] - 1 + back);
         return repair(w, p, SC_PROBE_LEN, sender);
     case 5: return next_heartbeat(w, s, p, sender, how);
-    case 6: /* it asks what our application has taken, or says what its own has */
+    case 6: /* it asks for our application's consumption, or reports its own */
         sc_put_type(p, how & 1 ? SC_TYPE_ASK : SC_TYPE_TAKEN);
         sc_put_taken_seqno(p, how & 1 ? back : taken_of_ours(w, back));
         return repair(w, p, SC_TAKEN_LEN, sender);

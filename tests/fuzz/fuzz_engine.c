@@ -1,6 +1,6 @@
 /* The wire parser and the engine behind it, fed with arbitrary bytes. The input is a script: each step is an operation and
- * its arguments. Beside what the sanitizers see, this checks that everything the engine sends is valid by the same parser,
- * and that everything it delivers is a sound Arrow array.
+ * its arguments. Beside the sanitizers' checks, this checks that everything the engine sends is valid by the same
+ * parser, and that everything it delivers is a sound Arrow array.
  *
  * Built by tests/fuzz/run: with libFuzzer, or with standalone.c where that is not there. */
 #include "../helpers/settings.h"
@@ -19,7 +19,7 @@ static size_t take_bytes(script *s, uint8_t *out, size_t most) {
     return n;
 }
 
-/* What the others' streams, numbers and places begin with in a view. */
+/* The beginnings of the others' streams, numbers and places in a view. */
 static void note_view(world *w, const uint64_t *before, uint32_t n_before) {
     memset(w->told, 0, sizeof w->told);
     memset(w->hand, 0, sizeof w->hand);
@@ -210,7 +210,8 @@ static void receive(world *w, const uint8_t *p, size_t n, size_t segment, uint64
         free(copy);
 }
 
-/* What was handed out may be on its way until the next transmit: it stays as it is, whatever is done meanwhile. */
+/* Buffers handed out may be in flight until the next transmit: they stay as they are, in spite of anything done
+ * meanwhile. */
 static void check_lent(world *w) {
     for (int i = 0; i < w->n_lent; i++)
         for (uint32_t k = 0; k < w->lent[i].n; k++)
@@ -238,7 +239,7 @@ static void transmit(world *w) {
     for (int round = 0; round < 64 && transmit_once(w, RUNS, !(round & 1)); round++) {}
 }
 
-/* The application sends: goes on with what is under way, or begins. */
+/* The application sends: goes on with a send under way, or begins. */
 static void send(world *w, script *s, const uint8_t *payload, uint32_t operation) {
     int one = operation >> 4 & 1;
     sending *m = &w->messages[one];
@@ -332,7 +333,7 @@ static void state(world *w, script *s, uint8_t *payload) {
     }
 }
 
-/* What the next view says of the members of this one: where their streams go on, and who fell, was apart, or is new. */
+/* The next view's fields for the members of this one: where their streams go on, and who fell, was apart, or is new. */
 static void describe_members(world *w, uint32_t n, uint32_t rank, uint32_t fallen, int apart, const uint64_t *cut) {
     uint64_t table[SC_MEMBERS_MAX];
     sc_engine_received_table(w->engine, table);
@@ -349,7 +350,8 @@ static void describe_members(world *w, uint32_t n, uint32_t rank, uint32_t falle
     w->view.apart[rank] = 0;
 }
 
-/* Some attempts end before the cut, and some cut at what is yet to be fetched from a holder. 0: this one does. */
+/* Some attempts end before the cut, and some cut at packets that are yet to be fetched from a holder. 0: this one
+ * does. */
 static int close_view(world *w, uint32_t how, uint32_t more, uint64_t *cut) {
     uint32_t whose = how % w->view.n, of = more >> 4 & 1 ? w->view.rank : (w->view.rank + 1) % w->view.n;
     uint64_t lost = w->view.ids[whose], ranges[32];
@@ -366,14 +368,15 @@ static int close_view(world *w, uint32_t how, uint32_t more, uint64_t *cut) {
         return 0;
     }
     if (more >> 7 && whose != w->view.rank && cut[whose] > w->view.base[whose])
-        cut[whose]--; /* below what was delivered here */
+        cut[whose]--; /* below the deliveries here */
     sc_engine_cut(w->engine, cut, NULL, 0);
     if (sc_engine_cut_reached(w->engine)) return 1;
     CHECK(w->awaited); /* unicasts that a member lacks */
     return 0;
 }
 
-/* A view change as the core does it: gate, freeze, cut at what is held, install. Some merge with members from elsewhere. */
+/* A view change as the core does it: gate, freeze, cut at the packets held, install. Some merge with members from
+ * elsewhere. */
 static void change_view(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1), more = (uint32_t)take(s, 1), order = (uint32_t)take(s, 1);
     uint64_t cut[SC_MEMBERS_MAX];
@@ -385,7 +388,7 @@ static void change_view(world *w, script *s) {
     CHECK(!install(w, n, rank, order, cut));
 }
 
-/* What others ask of the engine, at any time. */
+/* Requests of others to the engine, at any time. */
 static void look(world *w, script *s) {
     const char *names[128];
     uint64_t values[128], pairs[2 * 4], ids[SC_MEMBERS_MAX];
@@ -427,7 +430,7 @@ static int receive_something(world *w, script *s, uint8_t *p, uint32_t operation
     switch (operation & 15) {
     case 0: /* whatever it is */ n = take_bytes(s, p, 2048); break;
     case 1: /* arbitrary behind the checks */ n = repair(w, p, take_bytes(s, p, 2048), sender); break;
-    case 2: /* what a sound member would send */
+    case 2: /* as a sound member would send */
         n = operation >> 6 & 1 ? next_word(w, s, p, sender) : next_packet(w, s, p, sender);
         break;
     case 3: n = next_word(w, s, p, sender); break;
@@ -461,7 +464,7 @@ static void pass_time(world *w, script *s, int to_deadline) {
     transmit(w);
 }
 
-/* Our order policy: it is offered what waits, and answers, soon or late, as it likes. */
+/* Our order policy: it is offered waiting packets, and answers, soon or late, as it likes. */
 static void policy(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1);
     sc_offer offers[SC_OFFERS_MAX];
@@ -484,7 +487,7 @@ static void policy(world *w, script *s) {
     if (how & 2) sc_engine_decide(w->engine, w->batch, how & 4 ? NULL : w->offered, w->n_offered, w->now);
 }
 
-/* What the core asks the engine for a gossip. */
+/* The core's questions to the engine for a gossip. */
 static void look_for_gossip(world *w, uint32_t rank, uint64_t first, uint64_t last, uint64_t most, uint32_t holder) {
     uint64_t ranges[2 * 4];
     sc_marks marks;
@@ -498,7 +501,7 @@ static void look_for_gossip(world *w, uint32_t rank, uint64_t first, uint64_t la
     }
 }
 
-/* What it tells the engine of one that came: as it may be, or whatever it says. */
+/* The core's reports to the engine of one that came: sound or not. */
 static void gossip(world *w, script *s) {
     uint32_t how = (uint32_t)take(s, 1), rank = how & 3, holder = how >> 2 & 3, back = how >> 2 & 1;
     uint64_t first = take(s, 1), last = first + take(s, 1), sent = w->sent[SC_STREAM_GROUP][0];

@@ -1,4 +1,5 @@
-/* What the fuzz target knows of the engine's group, so that the others' datagrams can be what a sound member would send next. */
+/* The fuzz target's knowledge of the engine's group, so that the others' datagrams can be those that a sound member
+ * would send next. */
 #pragma once
 
 #include <stdio.h>
@@ -64,7 +65,7 @@ typedef struct {
     uint64_t sent[4][IDS]; /* and the highest that we transmitted, by receiver; 0: to the group */
     uint64_t origin[IDS]; /* the highest of its own seqnos that the sequencer put in order */
     uint16_t claim[IDS]; /* of each member for its window, ours too */
-    uint64_t told[IDS][IDS]; /* by sender: what its records say of whose group stream */
+    uint64_t told[IDS][IDS]; /* by sender: its records' entries for each group stream */
     uint64_t place; /* the next that another sequencer grants */
     places hand[IDS]; /* that we have granted to others */
     uint64_t wants[IDS]; /* number of the newest request of each */
@@ -75,7 +76,7 @@ typedef struct {
     size_t n_offered;
     delivered last[2][IDS]; /* to the group, to a member */
     delivered last_global;
-    sc_tx lent[RUNS]; /* what the last transmit handed out */
+    sc_tx lent[RUNS]; /* the buffers that the last transmit handed out */
     int n_lent;
     int awaited; /* the cut waits for unicasts */
     uint32_t sums[RUNS][SC_TX_SEGMENTS]; /* and its check sums */
@@ -105,9 +106,9 @@ size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender);
 size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender);
 /* Any other datagram with small numbers. */
 size_t small_word(world *w, script *s, uint8_t *p, uint64_t sender);
-/* What `sender` would send next on one of its streams, now and then with a gap before it. */
+/* The next packet of `sender` on one of its streams, now and then with a gap before it. */
 size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender);
-/* What `sender` would say of what we sent, of what it sent, or for the order. */
+/* A report of `sender` on our packets, on its own, or for the order. */
 size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender);
 /* We have transmitted this datagram. */
 void note_sent(world *w, const sc_tx *run, const uint8_t *p);

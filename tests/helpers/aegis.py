@@ -1,4 +1,4 @@
-"""AEGIS-128L (RFC 10032), written from its description: a second opinion on what libsodium computes."""
+"""AEGIS-128L (RFC 10032), written from its description: a second opinion on libsodium's results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a group delivered, as journals in which the tests of the audit plant faults."""
+"""A group's deliveries, as journals in which the tests of the audit plant faults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Story = list[tuple[View, list[Row]]]
 
 
 class Script:
-    """What a group delivered: four members, then E joins, then A, the sequencer, crashes, then D leaves."""
+    """A group's deliveries: four members, then E joins, then A, the sequencer, crashes, then D leaves."""
 
     def __init__(self, order: str = "sequencer", counter: int = 0) -> None:
         self.order = order

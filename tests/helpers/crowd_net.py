@@ -55,7 +55,7 @@ class CrowdNet:
         loss: probability; may be changed at any time.
         cut: (from, to) -> does it never arrive?
         members: by number, those that live.
-        told: by number, what the application of each member was told, in order, including members that are gone.
+        told: by number, the events of each member's application, in order, including members that are gone.
     """
 
     def __init__(self, seed: int = 1, loss: float = 0.0) -> None:

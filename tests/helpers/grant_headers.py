@@ -1,4 +1,4 @@
-"""What a datagram says about places, for transcripts of ``order="grant"``."""
+"""A datagram's fields about places, for transcripts of ``order="grant"``."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def journal(
     step: int = 1000,
     **settings: Any,
 ) -> Path:
-    """Journals a member's story: each view and what was delivered in it. ``closed=None``: it crashed, or goes on, which
+    """Journals a member's story: each view and its deliveries. ``closed=None``: it crashed, or goes on, which
     nothing tells; "killed": its process is known to have ended. ``successor``: the view by which a member left.
     With ``segment_rows`` each ``step`` rows are written by themselves, so that segments end at the same rows under any
     load, and each segment has a file of its own."""

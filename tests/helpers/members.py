@@ -21,14 +21,14 @@ import seqcast
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 _numbers = itertools.count()
 CLUSTER = "test-"
-"""What the names of clusters begin with."""
+"""The prefix of the names of clusters."""
 _founded: set[str] = set()  # clusters that this process, or a script of it, has joined
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """Environment of a Java that runs for seconds: less compiling, and one thread for garbage collection."""
 LOOPBACK = "lo" if sys.platform.startswith("linux") else "127.0.0.1"
 LIMIT_S = 60.0
 """How long a test waits for an event, a message or the end of a process: much longer than it takes on a busy machine,
-so that only what never happens fails. Tests wait for events, not for times, so the length costs nothing."""
+so that only an event that never comes fails. Tests wait for events, not for times, so the length costs nothing."""
 PATIENT = {"lease_s": LIMIT_S / 2}
 """Settings of members whose pauses must hold even if the test does not run for a while."""
 PATIENT_JOINER = {"discovery_s": 1.0}
@@ -147,7 +147,7 @@ print("joined", flush=True)
 
 
 def output(process: subprocess.Popen[str], timeout: float = LIMIT_S) -> str:
-    """What a script printed, when it has ended well."""
+    """The output of a script, when it has ended well."""
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What the members of a group delivered that fell apart and came together again, for journals of a test."""
+"""The deliveries of a group that fell apart and came together again, for journals of a test."""
 
 import dataclasses
 from typing import Any

@@ -1,5 +1,6 @@
-/* A transport for tests: a pipe between two members of one process. What one sends, be it to the group or to a member, comes
- * to the other. It stands beside the transports of native/io as an order of tests stands beside the others: nothing there knows of it. */
+/* A transport for tests: a pipe between two members of one process. Datagrams of one, to the group or to a member, come
+ * to the other. It stands beside the transports of native/io as an order of tests stands beside the others: nothing
+ * there knows of it. */
 #pragma once
 
 #include "io/transport.h"

@@ -9,7 +9,7 @@ TEXT = {".py", ".pyx", ".pxd", ".pxi", ".pyi", ".c", ".h", ".md", ".toml", ".yml
 
 
 def files() -> list[Path]:
-    """Every text file of the project: what git knows, or, in an unpacked sdist, what is there."""
+    """Every text file of the project: those in git, or, in an unpacked sdist, all."""
     if (ROOT / ".git").exists() and shutil.which("git"):
         listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
         found = [ROOT / name for name in listed.split("\0") if name]

@@ -24,7 +24,7 @@ def _with_policies(settings: EndpointSettings, policy: Callable[[str], Callable[
 
 @dataclass
 class Tape:
-    """One endpoint's steps, and what the engine and the application's policies answered meanwhile."""
+    """One endpoint's steps, and the answers of the engine and the application's policies meanwhile."""
 
     me: Member
     cluster: str
@@ -36,7 +36,7 @@ class Tape:
         """The function, with its calls recorded."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            # Copies: the caller may change what it passed, or was given, later.
+            # Copies: the caller may change arguments and results later.
             asked = name, tuple(map(_still, args)), {key: _still(value) for key, value in kwargs.items()}
             try:
                 answer = function(*args, **kwargs)

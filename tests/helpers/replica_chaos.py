@@ -54,7 +54,7 @@ class Client(threading.Thread):
 
 
 def run(seed: int, faults: int = 3) -> list[str]:
-    """What is wrong after a run."""
+    """The faults of a run."""
     rng, name = random.Random(seed), cluster()
     clients = [Client(name, who, random.Random(f"{seed} {who}")) for who in "abc"]
     for client in clients:
@@ -94,7 +94,7 @@ def run(seed: int, faults: int = 3) -> list[str]:
 
 
 def last(clients: list[Client]) -> list[int]:
-    """What each replica reads in the end."""
+    """The final reads of each replica."""
     found = []
     for client in clients:
         client.process.ask("read", "linearizable")

@@ -1,4 +1,4 @@
-"""Transcripts of token rings: which processes discover which, what they send, and what each holds at the end.
+"""Transcripts of token rings: which processes discover which, their frames, and the state of each at the end.
 
 Commands, one per line; a line with ``#`` in front is a comment:
 
@@ -8,7 +8,7 @@ Commands, one per line; a line with ``#`` in front is a comment:
 ``start A B``                 these begin, at once
 ``crash A``                   now
 ``crash D at X to E``         when D is about to send X to E, which so is lost; ``at PREPARE``, ``at COMMIT`` likewise
-``run until 4 ms``            what comes at 4 ms is still done
+``run until 4 ms``            events at 4 ms are still done
 ``run``                       until nothing is under way
 ``show``                      leader, members and token of each process, as S4 prints them
 ============================  ==========================================================================================
@@ -157,7 +157,7 @@ def play(text: str, make: Any = Ring) -> tuple[Play, str]:
 
 
 def check(name: str) -> None:
-    """Runs a transcript and compares it with what it says. SEQCAST_TRANSCRIPTS=write: writes it instead."""
+    """Runs a transcript and compares its output with the recorded one. SEQCAST_TRANSCRIPTS=write: writes it instead."""
     path = FOLDER / f"{name}.txt"
     text = path.read_text("utf-8")
     _, played = play(text)

@@ -1,4 +1,4 @@
-"""Every setting with another value, and what is derived from settings."""
+"""Every setting with another value, and the values derived from settings."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Journals of simulated members: what the engine gives a simulated application, written like a real member's."""
+"""Journals of simulated members: a simulated application's items, written like a real member's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Journals:
     def note(self, application: Application, item: Any) -> None:
         """An application is given an item of its stream."""
         record = application.record
-        if not record.receives:  # a journal has what a member is given
+        if not record.receives:  # a journal has the items of its member
             return
         writer = self._writers.get(record.id)
         if writer is None:
@@ -62,7 +62,7 @@ class Journals:
 
 
 def journaled(make: Callable[[], World], top: Path, cluster: str, patch: Any, payload: str = "hash") -> Result:
-    """A run whose members journal what they are given. ``patch``: pytest's ``monkeypatch``."""
+    """A run whose members journal their items. ``patch``: pytest's ``monkeypatch``."""
     journals, accept = Journals(top, cluster, payload), Application.accept
 
     def accepting(application: Application, item: Any) -> None:

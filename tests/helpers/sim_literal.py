@@ -144,7 +144,7 @@ def short_tag() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def stale_answer() -> Iterator[dict[str, Any]]:
-    """A member reports in each attempt what it held in the first, whoever the survivors are now."""
+    """A member reports in each attempt the packets that it held in the first, whoever the survivors are now."""
 
     def close_gate(self: Participant, frame: Start) -> None:
         first = self.ok
@@ -311,7 +311,7 @@ def pause_done_over() -> Iterator[dict[str, Any]]:
 
 
 class _Forgotten(Engine):
-    """A view drops what was queued while the one before it was closed."""
+    """A view drops messages queued while the one before it was closed."""
 
     def install(self, **arguments: Any) -> None:
         if self.blocked():
@@ -379,7 +379,7 @@ def no_quorum() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def done_forgotten() -> Iterator[dict[str, Any]]:
-    """DONE is no acceptance: an initiator proposes what it likes, whatever the others have accepted before."""
+    """DONE is no acceptance: an initiator proposes any VIEW, whatever the others have accepted before."""
     with mock.patch.object(seqcast.core.machines.initiator, "to_repeat", lambda *arguments: None):
         yield {}
 
@@ -415,7 +415,7 @@ class _OneVector(Engine):
 
 
 class _Silent(World):
-    """Nobody sends a last message: what is lost at the end stays lost, if nothing else reveals it."""
+    """Nobody sends a last message: a loss at the end stays, if nothing else reveals it."""
 
     def start_node(self, name: str) -> None:
         super().start_node(name)
@@ -532,7 +532,7 @@ def multicasts_only() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def policy_unchecked() -> Iterator[dict[str, Any]]:
-    """What a membership policy returns is the next view, even if members are missing in it."""
+    """The result of a membership policy is the next view, even if members are missing in it."""
 
     def arrange(self: Initiator, infos: Any, subgroups: Any) -> Any:
         policy, by_id = self.context.settings.membership_policy, {info.id: info for info in infos}
@@ -591,7 +591,7 @@ def no_drain() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def silent_loss() -> Iterator[dict[str, Any]]:
-    """A member that is out is not told what the others did not deliver."""
+    """A member that is out does not learn which messages the others did not deliver."""
     with mock.patch.object(Losses, "undelivered", lambda self, *args, **named: []):
         yield {}
 

@@ -42,7 +42,7 @@ def number(datagram: bytes, at: int) -> int:
 
 
 class _Overtaken(Engine):
-    """The sequencer takes forwards as they come, and discards what is not higher than the last (E-01, SEQ-07)."""
+    """The sequencer takes forwards as they come, and discards those not higher than the last (E-01, SEQ-07)."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -74,7 +74,8 @@ def overtaken() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def order_not_levelled() -> Iterator[dict[str, Any]]:
-    """Survivors continue with what each has of the old sequencer's stream, and send the rest to the new one (E-02)."""
+    """Survivors continue with their own packets of the old sequencer's stream, and send the rest to the new one
+    (E-02)."""
 
     def fetch(self: Participant, frame: Cut) -> None:
         assert self.context.view is not None
@@ -92,8 +93,8 @@ def order_not_levelled() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def own_receipt() -> Iterator[dict[str, Any]]:
-    """A sender forgets what came back to it; the cut ends at what all survivors have, and nobody sends the rest
-    (E-03)."""
+    """A sender forgets messages that came back to it; the cut ends at the prefix that all survivors have, and nobody
+    sends the rest (E-03)."""
 
     def literal(n: int, oks: Any) -> Any:
         cut, fetch = fix_cut(n, oks)
@@ -106,7 +107,7 @@ def own_receipt() -> Iterator[dict[str, Any]]:
 
 
 class _Racing(_Overtaken):
-    """What is sent again after a failover races with what is sent anew: the newest comes first (E-04)."""
+    """Messages sent again after a failover race with new ones: the newest comes first (E-04)."""
 
     def transmit(self, now_ns: int, all: bool = True, runs_max: int = 0) -> list[tuple[int, bytes, bytes]]:
         out = super().transmit(now_ns, all, runs_max)
@@ -257,7 +258,8 @@ def never_empty() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def hearsay() -> Iterator[dict[str, Any]]:
-    """For a merge a coordinator reports what *it* has of each member of its subgroup, and asks none of them (E-12)."""
+    """For a merge a coordinator reports *its own* position in each stream of its subgroup, and asks none of them
+    (E-12)."""
     original = Initiator.send_cut
 
     def send_cut(self: Initiator, *arguments: object) -> None:

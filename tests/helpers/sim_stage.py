@@ -23,7 +23,7 @@ from seqcast.types import View
 
 CONTROL = 8  # SC_TYPE_CONTROL
 HEADERS = {"total-1999": total_headers.header, "grant": grant_headers.header}
-"""What a datagram says about the order, by the order."""
+"""A datagram's fields about the order, by the order."""
 
 
 class Stage(World):
@@ -132,7 +132,7 @@ class Stage(World):
         return len({node.endpoint.view for node in self.nodes if node.up and not node.endpoint.over}) == 1
 
     def control(self, datagram):
-        """The control frame in a datagram, or what it says of the order, or None."""
+        """The control frame in a datagram, or its fields about the order, or None."""
         if self.headers and (words := HEADERS[self.options.order](datagram)):
             return words
         try:

@@ -14,7 +14,7 @@ from seqcast.spark.wanted import Wanted
 
 
 class Query:
-    """What Spark does with a stream: plans batches, and reads each in tasks. ``again`` is a restart from the
+    """Spark's handling of a stream: plans batches, and reads each in tasks. ``again`` is a restart from the
     checkpoint, with which the last batch is read once more."""
 
     def __init__(self, *stores: Any, **settings: Any) -> None:

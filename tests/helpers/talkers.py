@@ -1,4 +1,4 @@
-"""Members as processes of their own in network namespaces, which send all the time and say what happens to them."""
+"""Members as processes of their own in network namespaces, which send all the time and report their events."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def talkers(places: Sequence[Place], names: str, at_once: bool = False, **settin
 
 
 def await_(talkers: Sequence[Talker], condition: Any, timeout: float = LIMIT_S) -> None:
-    """Waits until ``condition()`` is true; fails with what all said last."""
+    """Waits until ``condition()`` is true; fails with the last report of each."""
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

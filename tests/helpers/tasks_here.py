@@ -9,8 +9,8 @@ from typing import Any
 
 
 class Tasks:
-    """What ``parallelize`` and its transformations give. Tasks and results are pickled, as on their way to workers and
-    back."""
+    """The result of ``parallelize`` and its transformations. Tasks and results are pickled, as on their way to workers
+    and back."""
 
     def __init__(self, results: Iterable[Any]) -> None:
         self._results = [pickle.loads(pickle.dumps(result)) for result in results]

@@ -1,4 +1,4 @@
-"""What a datagram is in the words of the TOTAL document (S1), for transcripts of ``order="total-1999"``."""
+"""A datagram in the words of the TOTAL document (S1), for transcripts of ``order="total-1999"``."""
 
 from __future__ import annotations
 

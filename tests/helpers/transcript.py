@@ -27,7 +27,7 @@ each control frame that crossed the network and each view that was installed. A 
 ``unblock``                            an operator lets the blocked group continue
 ``hide BEACON``                        frames of this kind are not written, though they are sent; ``hide nothing`` ends
                                        this
-``quiet`` ``write``                    what happens is not written; is written again
+``quiet`` ``write``                    events are not written; are written again
 ``show``                               where each member is
 =====================================  =================================================================================
 """
@@ -101,7 +101,7 @@ class Play:
         return self._stage
 
     def refuse(self, source: Any, target: Any, frame: Any) -> bool:
-        """Is this frame lost on its way to this member? Runs what waits for it to be sent."""
+        """Is this frame lost on its way to this member? Runs the function that waits for its transmission."""
         sender, words = str(source), self.stage.words(frame)
         if not self.sent or self.sent[-1] != (sender, frame):
             self.sent.append((sender, frame))
@@ -275,7 +275,7 @@ def play(text: str) -> tuple[Stage, str]:
 
 
 def check(name: str) -> None:
-    """Fails if the output is not what the transcript has. SEQCAST_TRANSCRIPTS=write: writes it instead."""
+    """Fails if the output differs from the transcript. SEQCAST_TRANSCRIPTS=write: writes it instead."""
     _, text = play(read(name))
     if os.environ.get("SEQCAST_TRANSCRIPTS") == "write":
         (FOLDER / f"{name}.txt").write_text(text, encoding="utf-8")

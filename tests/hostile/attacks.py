@@ -39,10 +39,10 @@ COUNT_MAX = (1 << 53) - 1
 
 
 class Attacker:
-    """Sends what it likes to one group.
+    """Sends anything to one group.
 
     Args:
-        groups: its members; the attacker knows what they multicast, and takes it from them.
+        groups: its members; the attacker knows their multicasts, and takes these from them.
         faulty: index of the member from whose socket it sends; None: from one of its own.
     """
 
@@ -402,7 +402,8 @@ def unblock_by_anybody(a: Attacker) -> None:
     a.say(Unblock(a.groups[0].cluster, 1, Side(a.tag, (1, 0))), a.own, 20)
 
 
-# ---- what is no frame, or too much of it -----------------------------------------------------------------------------
+# ---- datagrams without a frame, or with too much of one
+# -----------------------------------------------------------------
 
 
 @stranger
@@ -563,7 +564,7 @@ def packets_that_say_all_is_stable(a: Attacker) -> None:
 
 @stranger
 def acks_of_what_nobody_has(a: Attacker) -> None:
-    """What all have acknowledged is purged: who lacks it would lack it for ever."""
+    """Packets that all have acknowledged are purged: a member that lacks one would lack it for ever."""
     for _ in range(20):
         for owner in range(3):
             seqno = a.next(owner) + 2
@@ -628,7 +629,7 @@ def heartbeats_that_received_everything(a: Attacker) -> None:
     assert a.count("naks_sent") - before < 10, "members ask for what was never sent"
 
 
-# ---- what belongs to one order, kind of membership or kind of reliability --------------------------------------------
+# ---- frames of one order, kind of membership or kind of reliability --------------------------------------------------
 
 
 def _records(a: Attacker, rank: int, seqnos: Iterable[int]) -> list[bytes]:
@@ -892,7 +893,7 @@ def a_member_speaks_for_the_sequencer(a: Attacker) -> None:
 
 @faulty(reliability="gossip")
 def a_member_gossips_in_the_name_of_others(a: Attacker) -> None:
-    """What they say themselves must count nevertheless, or nobody gets credit any more."""
+    """Their own reports must count nevertheless, or nobody gets credit any more."""
     rank = a.faulty or 0
     for gossip in _gossips(a):
         a.say(gossip, a.id(rank))
@@ -925,11 +926,11 @@ def a_member_asks_for_a_view_again_and_again(a: Attacker) -> None:
 
 
 class Heckler:
-    """Answers to each JOIN of a cluster with what ``answer`` gives, at once, on a thread of its own.
+    """Answers to each JOIN of a cluster with the result of ``answer``, at once, on a thread of its own.
 
     Args:
         answer: gets the JOIN, and gives a frame, or None.
-        hears: False: it does not hear the JOINs, and answers all the time what ``answer`` gives for None.
+        hears: False: it does not hear the JOINs, and answers all the time the result of ``answer`` for None.
     """
 
     def __init__(self, name: str, answer: Callable[[Any], Any], hears: bool = True) -> None:

@@ -25,7 +25,7 @@ _COMMON = struct.Struct("<BBBBIIHHQQQ")
 
 
 def wire_version() -> int:
-    """What the engine itself puts into its datagrams."""
+    """The engine's own fields in its datagrams."""
     from seqcast._native.engine import LANE_CONTROL, Engine
     from seqcast.config import Config
     from seqcast.config.derive import engine_settings
@@ -156,7 +156,7 @@ class Forger:
 
 @dataclass(frozen=True)
 class Known:
-    """What somebody on the network knows of a group: all of it was multicast.
+    """An outsider's knowledge of a group: all of it was multicast.
 
     Args:
         view: the id of the present view; ``closed``: of the one before, if it is known.
@@ -332,7 +332,7 @@ class Drawer:
         return tuple(self.rng.choice((*known, b"\x7f\x00\x00\x01\x00\x09")) for _ in range(self.rng.randrange(4)))
 
     def _by_schema(self, schema: Any) -> Any:
-        """For a field of which nothing is known but its schema: what that takes of some simple values."""
+        """For a field known by its schema alone: the simple values that it takes."""
         from seqcast.errors import RemoteProtocolError
 
         values = [0, 1, 2, self.count(), self.seqno(), f"{self.own:x}", "", "x", True, None, [], "name", [0, 0]]
@@ -378,7 +378,7 @@ class Drawer:
         return self.rng.choice((view, ViewId(view.counter + self.count(), self.own, (1, self.own))))
 
     def frame(self, kind: str) -> bytes | None:
-        """The bytes of a frame of this kind; None where what was drawn does not fit its schema."""
+        """The bytes of a frame of this kind; None if the drawn value does not fit its schema."""
         from seqcast.core.frames.kinds import load
         from seqcast.errors import RemoteProtocolError
 

@@ -1,8 +1,8 @@
 """A simulated network with an attacker on it: forged datagrams of every kind, at moments drawn from the seed.
 
-What the attacker can do (``Storm.who``):
+The attacker's powers (``Storm.who``):
 
-``stranger``  sends from its own address, under ids that are in no view; it hears what is multicast, and joins halves.
+``stranger``  sends from its own address, under ids that are in no view; it hears multicasts, and joins halves.
 ``impostor``  the same, under the ids of members: whoever can send datagrams to the group at all.
 ``faulty``    from the address of a member, under its id: a member gone wrong, or somebody who forges addresses. Without
               a key nobody can tell its messages from true ones, so it sends everything but those, and no VIEW.
@@ -28,7 +28,7 @@ from seqcast.sim.world import Result
 
 WHO = ("stranger", "impostor", "faulty")
 _NOT_OF_THE_FAULTY = ("view", "propose", "accepted", "merge_go", "merge_ready", "cut")
-"""What a faulty member says here is believed: only a key, and then an order of proofs, would help."""
+"""A faulty member is believed here: only a key, and then an order of proofs, would help."""
 
 
 class _Troubled(Options):
@@ -87,7 +87,7 @@ class Storm(World):
     """
 
     def rest(self) -> list[str]:
-        """A faulty member has said of others what they now ask for in vain."""
+        """A faulty member has claimed positions for others that they now ask for in vain."""
         return [] if isinstance(self.options, _Troubled) else super().rest()
 
     def __init__(
@@ -123,7 +123,7 @@ class Storm(World):
             self.clock.at(moment, self.strike)
 
     def run(self) -> Result:
-        """What the attacker sends may be frames that no member may send; and a stranger in the view is a change."""
+        """The attacker's datagrams may be frames that no member may send; and a stranger in the view is a change."""
         result = super().run()
         theirs = [line for line in result.violations if not line.startswith(("frames:", "needless:"))]
         return replace(result, violations=theirs)
@@ -169,7 +169,7 @@ class Storm(World):
                 self.lost += self.network.packets == before
 
     def _pieces(self) -> tuple[list[bytes], tuple[int, int] | None]:
-        """Those of a data packet, and what it says in place of offsets, if anything."""
+        """Those of a data packet, and its replacement of the offsets, if any."""
         rng = self.draws
         pieces = [rng.randbytes(rng.randrange(1, 60)) for _ in range(rng.choice((1, 3)))]
         if rng.random() < 0.7:
@@ -248,7 +248,7 @@ class Storm(World):
 
 
 def outcome(seed: int, who: str, packets: int = 300, **changes: Any) -> str:
-    """What is wrong after a storm, or ""."""
+    """The fault after a storm, or ""."""
     world = Storm(calm(seed, who, **changes), who, packets)
     try:
         result = world.run()

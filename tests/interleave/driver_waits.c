@@ -1,6 +1,6 @@
 /* Who must be woken: two members, whose threads run in an order that a seed draws (world.c), and after each step that leaves no
- * thread able to run a look at what each waits for. A wait whose condition holds by then has missed its wake-up: that a timer
- * would end it later makes it slow instead of endless, and counts as missed, too.
+ * thread able to run a look at each thread's condition. A wait whose condition holds by then has missed its wake-up:
+ * that a timer would end it later makes it slow instead of endless, and counts as missed, too.
  *
  * driver_waits SEED COUNT         built and run by tests/interleave/run */
 #include <poll.h>
@@ -88,7 +88,7 @@ static int waits_for_role(const sc_driver *d, const thread *t) {
 
 static uint64_t woken, for_nothing; /* callers, in all schedules */
 
-/* A caller without the role is woken to take it, or for what it waits for. */
+/* A caller without the role is woken to take it, or for its own condition. */
 void world_woken(const thread *t) {
     if (!t->want) return;
     const sc_driver *d = &((member *)t->arg)->driver;
@@ -96,7 +96,7 @@ void world_woken(const thread *t) {
     for_nothing += !d->stop && d->role.holder != SC_ROLE_FREE && !sc_has(d, t->want, t->mark);
 }
 
-/* What callers wait for. */
+/* The conditions of callers. */
 static void look_at_caller(const member *m, const thread *t, int i, int64_t next) {
     const sc_driver *d = &m->driver;
     int64_t bound =
@@ -110,7 +110,7 @@ static void look_at_caller(const member *m, const thread *t, int i, int64_t next
     owe(DUE_LOOP, i, t->name, loops && there, bound, next);
 }
 
-/* What the I/O thread and the control thread wait for. */
+/* The conditions of the I/O thread and the control thread. */
 static void look_at_server(const member *m, const thread *t, int i, int64_t next) {
     const sc_driver *d = &m->driver;
     int asked = d->role.handed || d->tx.handed || d->tx.flush_asked;
@@ -173,8 +173,8 @@ int __wrap_sc_role_rounds(sc_driver *d, int want, uint64_t mark, int64_t until) 
     return notes_want(__real_sc_role_rounds, d, want, mark, until);
 }
 
-/* The delayed ack of what was taken is told to nobody: its sender probes if it is late, and to wake the I/O thread for each message
- * that an event loop takes would cost more. */
+/* The delayed ack of taken messages is told to nobody: its sender probes if it is late, and to wake the I/O thread for
+ * each message that an event loop takes would cost more. */
 int __real_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
 int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
 int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {

@@ -1,7 +1,8 @@
 /* A world in one real thread. Its threads are coroutines, of which one runs until a point of the port layer (seam/io/port.h), and
  * there the seed draws which one goes on. So the same seed makes the same run. The time passes a little at each point; when
  * no thread can run it moves to the next timer or datagram, and before that the scenario looks whether a wake-up is missing.
- * The calls of native/io/poll.c come here by the linker's --wrap; of the sockets only what the driver calls is here. */
+ * The calls of native/io/poll.c come here by the linker's --wrap; of the sockets only those that the driver calls are
+ * here. */
 #include "world.h"
 
 #include <poll.h>
@@ -104,7 +105,7 @@ static void wake_pollers(void) {
         if (w.threads[i].state == WORLD_POLL && is_ready(&w.threads[i])) w.threads[i].state = WORLD_READY;
 }
 
-/* What happens by itself until now. */
+/* Events that come by themselves until now. */
 static void let_happen(void) {
     while (w.air && w.air->at <= w.now) {
         datagram *d = w.air, **last = &w.files[d->fd - FIRST_FD].first;

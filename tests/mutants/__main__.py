@@ -1,4 +1,4 @@
-"""Breaks the protocol on purpose, in a copy, and lists what catches each break.
+"""Breaks the protocol on purpose, in a copy, and lists the test or seed that catches each break.
 
 PYTHONPATH=tests:tests/helpers python -m mutants [OPTIONS]
 
@@ -8,11 +8,11 @@ python -m mutants --match lease    those whose name has this word
 python -m mutants --tenth 3        every tenth one, from the third on; docs/mutants.md stays as it is. CI takes each day
                                    the next tenth
 
-python -m mutants --power          what default seeds find by themselves (--seeds 50: only the first)
+python -m mutants --power          breaks that default seeds find by themselves (--seeds 50: only the first)
 
-What docs/mutants.md names for a break is all that is run for it. If that no longer catches the break, this is said
-(MOVED), and others are run, to name what does; the exit status is 1 then if what it names is a test. What a seed finds
-may change with any frame.
+Only the test or seed that docs/mutants.md names for a break is run for it. If that no longer catches the break, this is
+said (MOVED), and others are run, to name one that does; the exit status is 1 then if the page names a test. The
+findings of a seed may change with any frame.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SEEDS_CPU_S = 200
 TESTS_CPU_S = 300
 
 UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal)Error\b.*)", re.M)
-"""What Python says of a break that is no program: it breaks no rule, so whatever fails then catches nothing."""
+"""Python's message for a break that is no program: it breaks no rule, so a failure then catches nothing."""
 EXCEPTION = re.compile(r"^(\w+(?:Error|Exception)\b.*)\nFAILED: an exception; ", re.M)
 ALWAYS_THE_SAME = ("tests/unit/", "tests/protocol/", "tests/sim/")
 """Of other tests one that fails must fail again: on a busy machine it may have failed for want of processor."""
@@ -79,7 +79,7 @@ def run(copy: Copy, *command: str, cpu_s: float) -> tuple[int, str]:
 
 
 def killed(status: int) -> str:
-    """What a process that was killed by a signal says of the break."""
+    """The verdict on a break of a process that was killed by a signal."""
     return "no end" if -status == signal.SIGXCPU else f"killed by {signal.Signals(-status).name}"
 
 
@@ -100,7 +100,7 @@ def by_tests(copy: Copy, *tests: str) -> str:
 
 
 def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
-    """The seed that catches it, and what is violated then; or ""."""
+    """The seed that catches it, and the violation; or ""."""
     steps: list[tuple[int, tuple[str, ...]]] = [(first, ()) for first in range(1, seeds + 1, STEP)]
     if each.drawn:
         steps[:0] = [(first, each.drawn) for first in range(1, FAMILY_SEEDS + 1, STEP)]
@@ -121,7 +121,7 @@ def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
 
 
 def again(copy: Copy, known: str) -> str:
-    """What caught it last time, as its row of docs/mutants.md says, if it still does; else ""."""
+    """The test or seed that caught it last time, by its row of docs/mutants.md, if it still does; else ""."""
     named = page.command(known)
     if named.startswith("sim "):
         status, output = run(copy, "-m", "seqcast", *named.split(), cpu_s=SEEDS_CPU_S)
@@ -134,7 +134,7 @@ def again(copy: Copy, known: str) -> str:
 
 
 def verdict(copy: Copy, each: Break, seeds: int, known: str = "") -> str:
-    """What catches it, or ""; ``known``: see ``again``.
+    """The test or seed that catches it, or ""; ``known``: see ``again``.
 
     Raises:
         NoVerdict: nothing can be said of it.

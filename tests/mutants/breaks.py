@@ -15,8 +15,8 @@ class Break:
     """One break.
 
     Args:
-        name: what is wrong then.
-        edits: (file, text, what stands there in its place).
+        name: the fault.
+        edits: (file, text, its replacement).
         family: of storms, whose first seeds are run before the default ones: it is quicker so.
         options: of these seeds, where a break shows only with them ("--reliability gossip").
         tests: that find it, run before the seeds; why seeds do not find it, or not soon, is said in ``why``.
@@ -823,7 +823,7 @@ BREAKS = (
          'if found != "ok":', "if False:", tests="tests/unit/test_crowd_store.py", why=CROWDS),
     _one("a store serves what does not fit its checksum", "src/seqcast/crowd/store.py",
          "if _crc(raw, seqno, payload) == crc:", "if True:", tests="tests/unit/test_crowd_store.py", why=CROWDS),
-    # ---- what a faulty member may say
+    # ---- frames of a faulty member
     _one("a cut below what was delivered is followed to the end of its ring", "native/order/records.c",
          "    if (rx->queued >= end_of(e, peer) ||", "    if (rx->queued == end_of(e, peer) ||",
          tests="tests/unit/test_hostile_engine.py", why=FAULTY),
@@ -1128,7 +1128,7 @@ BREAKS = (
     _one("a pause is held before all have delivered the same", MACHINES + "pause_member.py",
          "done = all(have >= seqno for have, seqno in zip(held, frame.cut, strict=True))", "done = True",
          tests="tests/protocol/test_endpoint.py", family="pauses"),
-    # ---- numbers: what comes of request n while n + 1 is under way
+    # ---- numbers: answers to request n while n + 1 is under way
     _one("a block callback's earlier run ends the present one", MACHINES + "blocker.py",
          "return run == self.run", "return True",
          tests="tests/protocol/test_numbers.py", why=NUMBERS),
@@ -1241,7 +1241,7 @@ BREAKS = (
     _one("the end of a guard connection proves the end of a process", MACHINES + "guard.py",
          "self.guard.call(self.member, LineEvent.CHECK)", "self.tell_gone()",
          tests="tests/unit/test_guard_rules.py"),
-    # ---- what reads journals and repeats batches: no seed runs it
+    # ---- reading journals and repeating batches: no seed runs this
     _one("a batch that the table has is delivered again", "src/seqcast/blocks/batches.py",
          "if batch <= self._table.get(writer, (-1, 0))[0]:", "if batch < self._table.get(writer, (-1, 0))[0]:",
          tests="tests/unit/test_batches.py", why="seeds have no writers of batches"),

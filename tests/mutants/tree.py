@@ -19,7 +19,7 @@ WALL_S = 1800
 
 
 class NoVerdict(Exception):
-    """What happened says nothing of the break."""
+    """The outcome says nothing of the break."""
 
 
 def python(folder: Path, environment: dict[str, str], *command: str, cpu_s: float) -> tuple[int, str]:
@@ -77,7 +77,7 @@ class Copy:
             self._write(file, text.replace(old, new))
 
     def mend(self) -> None:
-        """Undoes it; what was built of it is built anew with the next break."""
+        """Undoes it; objects built from it are built anew with the next break."""
         for file, text in self._whole.items():
             self._write(file, text)
         self._whole.clear()

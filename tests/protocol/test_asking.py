@@ -1,4 +1,4 @@
-"""Members ask each other what they see: who is answered, how often, and what the asker hears of it."""
+"""Members ask each other for their boards: who is answered, how often, and the results for the asker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def ask(node, request):
 
 
 def heard(node):
-    """(who, request) of what it was told."""
+    """(who, request) of the answers."""
     return [(each.member, each.request) for each in node.record.told]
 
 

@@ -310,7 +310,7 @@ def test_a_suspend_that_comes_when_its_pause_has_ended_stops_nobody():
 
 
 def test_an_answer_of_another_round_does_not_hold_a_pause():
-    """c has stopped, and never says that it holds what the others sent; its answer of before comes again."""
+    """c has stopped, and never says that it holds the others' packets; its answer of before comes again."""
     stage = Stage()
     stage.group("a", "b", "c")
     _, b, c = stage.nodes
@@ -552,7 +552,7 @@ def test_a_survivor_that_does_not_answer_within_the_flush_deadline_is_excluded()
 
 def test_an_initiator_that_cannot_reach_its_own_cut_leaves_the_turn_to_the_next():
     class Lacking:
-        """The others have purged what it lacks."""
+        """The others have purged packets that it lacks."""
 
         def __init__(self, plane):
             self.plane = plane

@@ -90,7 +90,7 @@ def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
 
 @pytest.mark.parametrize("evidence", [("silence",), ("port",), ("guard",), ("guard", "port"), ("port", "guard")])
 def test_a_suspicion_says_on_what_evidence(evidence):
-    """What refused first counts; but one that was heard since is merely silent."""
+    """The first refusal counts; but a member heard since is merely silent."""
     net = Net(3)
     net.run(10 * HEARTBEAT_MS)
     net.engines[0].refused(bytes([2]), net.now, guard=True)
@@ -130,7 +130,7 @@ def test_a_member_that_slept_has_no_evidence_for_that_time():
     net = Net(3)
     net.run(10 * HEARTBEAT_MS)
     net.now += 10 * SUSPECT_MS * MS
-    net.engines[0].tick(net.now)  # before it reads what waits in its sockets
+    net.engines[0].tick(net.now)  # before it reads the datagrams in its sockets
     assert kinds(net, 0) == {} and net.engines[0].counters()["late"] == 1
     net.run(2 * SUSPECT_MS)
     assert ("suspect", 101) not in kinds(net, 0)

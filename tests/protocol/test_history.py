@@ -1,4 +1,4 @@
-"""Primary partitions that were founded apart: which one gives way, and what a restarted member is told."""
+"""Primary partitions that were founded apart: which one gives way, and the answers to a restarted member."""
 
 import pytest
 from sim_stage import Stage, names

@@ -72,7 +72,7 @@ def test_a_member_that_does_not_coordinate_follows_no_merge():
 
 
 def test_what_is_sent_while_groups_merge_is_delivered_in_the_merged_view():
-    """MRG-09: between its cut and the view a subgroup's gate is closed, and what its members send is kept."""
+    """MRG-09: between its cut and the view a subgroup's gate is closed, and its members' messages are kept."""
     asked = Asked()
     asked.ask(1)
     asked.wait(10)

@@ -1,5 +1,5 @@
-"""Every numbered request of the machines: what answers number n, or ends it, comes while n + 1 is under way and changes
-nothing. What answers n + 1 does."""
+"""Every numbered request of the machines: an answer to number n, or its end, comes while n + 1 is under way and changes
+nothing. An answer to n + 1 does."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,8 +32,8 @@ class Asked:
 
     Args:
         machine: that asked.
-        late: what may still come of number n.
-        right: what ends n + 1, or takes it further.
+        late: inputs that may still come of number n.
+        right: an input that ends n + 1, or takes it further.
     """
 
     machine: Any

@@ -1,4 +1,5 @@
-"""Primary partitions: which members may close a view, what is proposed again, which group gives way, and operators."""
+"""Primary partitions: which members may close a view, which VIEW is proposed again, which group gives way, and
+operators."""
 
 import itertools
 import signal
@@ -51,7 +52,8 @@ def test_any_two_quorums_have_a_member_in_common_and_of_two_sides_at_most_one_is
     assert not is_quorum(members, {members[-1], 98, 99}) or n == 1
 
 
-# ---- what is proposed again -----------------------------------------------------------------------------------------
+# ---- proposals repeated
+# -----------------------------------------------------------------------------------------------
 
 INFOS = [MemberInfo(name, number, b"x", 1 << 20, 1472, 1 << 20) for number, name in enumerate("abc", 1)]
 FIRST = first_view(INFOS, "fifo", orders.resolve("fifo"), 1)

@@ -1,4 +1,4 @@
-"""What a member's core does depends only on its inputs, the time, and the engine's answers."""
+"""A member's core depends only on its inputs, the time, and the engine's answers."""
 
 from dataclasses import replace
 

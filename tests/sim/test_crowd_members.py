@@ -71,7 +71,7 @@ def test_what_nobody_keeps_any_more_is_told() -> None:
 
 
 def test_a_member_that_was_cut_off_for_long_keeps_up_again() -> None:
-    """It gives up at once what it has no room to wait for, and not more slowly than the sender sends."""
+    """It gives up at once packets for which it has no room to wait, and not more slowly than the sender sends."""
     with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net = crowd(4, 0.0)
         talk(net, [1], 20)
@@ -137,7 +137,7 @@ def test_parts_that_a_partition_separated_find_each_other_again() -> None:
 
 
 def test_a_joiner_gets_all_that_a_late_join_handler_keeps() -> None:
-    """PB-04, PB-05: also from a sender that is gone, and without a gap to what is sent meanwhile."""
+    """PB-04, PB-05: also from a sender that is gone, and without a gap to messages sent meanwhile."""
     net = CrowdNet(3, 0.1)
     net.join(9, store=MemoryStore())
     for number in range(1, 6):
@@ -156,7 +156,7 @@ def test_a_joiner_gets_all_that_a_late_join_handler_keeps() -> None:
 
 
 def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
-    """PB-04: what it has in memory, a joiner gets, also of senders that were silent for long."""
+    """PB-04: a joiner gets the messages in its memory, also of senders that were silent for long."""
     net = CrowdNet(3, 0.1)
     net.join(9, replace(GOSSIP, lag=1 << 30), bounds=StreamSettings(serves=True, active_ns=5_000_000_000))
     for number in (1, 2, 3):
@@ -318,8 +318,8 @@ def test_memory_is_bounded() -> None:
 
 
 def test_one_wrong_digest_takes_no_packets_away() -> None:
-    """A member that claims that another one sent more than it did is asked for it; but what nobody else confirms is not
-    reported as missed, so the sender's next messages are delivered."""
+    """A member that claims that another one sent more than it did is asked for it; but packets that nobody else
+    confirms are not reported as missed, so the sender's next messages are delivered."""
     net = crowd(5, 0.0)
     sent = talk(net, [1], 10)
     net.run(1.0)
@@ -355,7 +355,7 @@ def test_a_datagram_from_another_address_than_its_id_is_dropped() -> None:
 
 
 def heard_again(net: CrowdNet, sent: list[bytes]) -> None:
-    """Member 2 delivers what member 1 sends from now on, and what it sent before it was believed is repaired."""
+    """Member 2 delivers member 1's messages from now on, and those from before it was believed are repaired."""
     sent += talk(net, [1], 200, first=len(sent))
     net.run(10.0)
     assert [each for each in net.payloads(2) if each != b"forged"] == sent
@@ -378,8 +378,8 @@ def test_one_forged_packet_from_another_port_of_the_same_host_is_dropped() -> No
 
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
 def test_a_sender_whose_packets_another_one_forges_is_heard_again(n: int) -> None:
-    """Even with the address and the port of the sender: one of its own packets refutes what claims to be elsewhere, and
-    three of them what was believed."""
+    """Even with the address and the port of the sender: one of its own packets refutes those that claim to be
+    elsewhere, and three of them the earlier belief."""
     net = crowd(3, 0.0)
     sent = talk(net, [1], 10)
     victim = net.members[1].id
@@ -408,7 +408,7 @@ def test_a_forged_packet_or_digest_before_a_sender_s_first_one_silences_it_for_n
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_joiner_that_hears_a_sender_s_packets_out_of_order_delivers_none_of_them_late(seed: int) -> None:
-    """What was sent before the first one that it heard is late, however much of it comes in a row."""
+    """Messages sent before the first one heard are late, even if many come in a row."""
     net = CrowdNet(seed)
     net.join(1)
     net.run(1.0)

@@ -62,7 +62,7 @@ def test_of_a_send_that_timed_out_nothing_is_delivered(order):
 
 @pytest.mark.parametrize("order", ["fifo", "sequencer", "total", "grant", "causal"])
 def test_members_may_do_without_their_own_messages(order):
-    """And are judged by what the others deliver."""
+    """And are judged by the others' deliveries."""
     options = {"members": 3, "duration_ns": 700 * MS, "spread_ns": 0, "loss": 0.01}
     world = World(Options(seed=2, order=order, without_own=0.5, **options))
     result = world.run()

@@ -1,6 +1,6 @@
 """The sequencer crashes at full load: how long until the survivors send and deliver again, in virtual time.
 
-What a real machine adds is the wait for a processor; bench/failover.py measures both together.
+A real machine adds the wait for a processor; bench/failover.py measures both together.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_survivors_of_the_sequencer_deliver_what_they_send_within_a_few_ms_of_it
 
 @pytest.mark.parametrize("order", ONES)
 def test_a_survivor_that_enters_the_next_view_late_soon_holds_nobody_up_any_more(order):
-    """What the others sent meanwhile it has dropped, and the pauses of their tail probes have doubled. In
+    """It has dropped the others' packets meanwhile, and the pauses of their tail probes have doubled. In
     total-1999 the sequencer tells it that the view begins, again after a pause at most as long as it was late."""
     load = Crowded(order)
     acting, late = load.survivors[0], load.survivors[-1]

@@ -24,7 +24,7 @@ PONG = 11  # SC_TYPE_PONG
 
 
 def counted(world: World) -> Counter[str]:
-    """What the engines of all members counted."""
+    """The counters of all members' engines."""
     return sum((Counter(node.engine.counters()) for node in world.nodes), Counter())
 
 
@@ -53,7 +53,7 @@ def lossy(**settings: object) -> Options:
 
 @pytest.mark.parametrize(("dynamic", "multicast"), [(True, False), (False, False), (True, True)])
 def test_loss_is_repaired_without_acknowledgements_and_tail_probes(dynamic, multicast):
-    """PB-12, PB-13: only by gossip do senders learn what others have."""
+    """PB-12, PB-13: only by gossip do senders learn the positions of others."""
     settings = (("gossip_dynamic", dynamic), ("gossip_multicast", multicast))
     world = World(lossy(reliability=GOSSIP, settings=settings))
     result = world.run()
@@ -84,7 +84,7 @@ def test_without_requests_lost_packets_never_come():
 
 @pytest.mark.long
 def test_without_what_gossips_say_of_a_stream_its_sender_has_no_credit():
-    """They are what acknowledgements are elsewhere."""
+    """They are the acknowledgements of elsewhere."""
 
     def deaf(self, frame, sender):
         said = {name: getattr(frame, name) for name in ("digest", "least", "result")}

@@ -97,7 +97,7 @@ def test_one_who_sends_again_what_it_has_heard_breaks_no_guarantee(changes):
 
 class Former(Storm):
     """One that left the group long ago, and has the key file: it seals as a member would that is in no view, from its
-    address, with higher numbers than that has used. It says what only members may say."""
+    address, with higher numbers than that has used. It has fields that only members may send."""
 
     def forge(self, drawer, sender, claimed, victim):
         kind, datagram = super().forge(drawer, sender, claimed, victim)

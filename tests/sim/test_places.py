@@ -51,7 +51,7 @@ def test_an_address_is_adopted_only_if_all_say_the_same_and_the_port_is_ours():
     lifecycle, own = node.endpoint.machines.lifecycle, node.address
 
     def told(*places):
-        world.clock.run(world.clock.now + 2 * SECOND)  # what was said before is over
+        world.clock.run(world.clock.now + 2 * SECOND)  # earlier statements are void
         lifecycle.places = dict.fromkeys(places, node.now)
         world.clock.run(world.clock.now + 300 * MS)
         return node.endpoint.context.me.address

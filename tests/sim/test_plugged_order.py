@@ -1,5 +1,5 @@
 """An order is added by two files and a line in each registry: here one that is not part of seqcast, ``reversed``, where
-the sequencer orders what was forwarded to it in batches of two members, the second first."""
+the sequencer orders forwarded packets in batches of two members, the second first."""
 
 import os
 import subprocess

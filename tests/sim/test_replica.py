@@ -1,4 +1,4 @@
-"""Replicas in a simulated group that is cut apart at any moment: what was answered stays, and no read is stale."""
+"""Replicas in a simulated group that is cut apart at any moment: answered calls stay, and no read is stale."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqcast.types import View
 class Replica:
     """On one simulated process, in place of its application.
 
-    ``answers``: the sums that calls returned. ``told``: what all replicas together were answered.
+    ``answers``: the sums that calls returned. ``told``: the answers to all replicas together.
     """
 
     def __init__(self, stage: Stage, node, told: list[int]) -> None:
@@ -74,7 +74,7 @@ class Replica:
         self.send()
 
     def send(self) -> None:
-        """Sends what there is; tries again later while the group is closed for sending."""
+        """Sends the waiting calls; tries again later while the group is closed for sending."""
         node = self.node
         if not node.up or node.endpoint.over or not node.can_run:
             return
@@ -122,5 +122,5 @@ def test_no_read_is_stale_and_nothing_that_was_answered_is_lost(seed: int) -> No
 
 
 def test_without_safe_delivery_a_sequencer_that_is_cut_off_and_does_not_know_it_reads_what_is_stale() -> None:
-    """What the guarantee rests on, and that the test above would see it missing."""
+    """The base of the guarantee, whose absence the test above would see."""
     assert any(replica.stale for seed in range(1, 4) for replica in run(seed, safe=False))

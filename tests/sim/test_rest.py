@@ -1,4 +1,4 @@
-"""What the simulator says of a group at rest, and of single messages in it."""
+"""The simulator's verdict on a group at rest, and on single messages in it."""
 
 import pytest
 

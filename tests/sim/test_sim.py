@@ -284,7 +284,7 @@ def behind(stage):
 
 
 def own(node):
-    """What it sent to the group and delivered."""
+    """Its messages to the group and its deliveries."""
     return [entry for entry in node.record.log if isinstance(entry, Delivered) and entry.sender == node.id]
 
 
@@ -467,7 +467,7 @@ def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_tha
 
 @pytest.mark.parametrize("left", [True, False])
 def test_a_member_may_be_told_lost_what_it_delivered_itself_only_if_it_left_cut_off(left):
-    """Its application closed while it left, and asked no more what became of that."""
+    """Its application closed while it left, and asked no more for the outcome."""
     stage = Stage()
     stage.group("a", "b")
     a = stage.nodes[0]

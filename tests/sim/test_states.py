@@ -1,4 +1,4 @@
-"""What becomes of the states of a group's sides, in the simulator, if their applications cannot merge them."""
+"""The fate of the states of a group's sides, in the simulator, if their applications cannot merge them."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_if_each_side_keeps_its_own_state_members_end_with_different_ones(monkey
 
 
 def apart(stage: Stage, sender: int) -> MergeView:
-    """c is apart from a and b, and delivers what it sends meanwhile; returns the view that merges the two sides."""
+    """c is apart from a and b, and delivers its own messages meanwhile; returns the view that merges the two sides."""
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
     stage.network.partition({c.index}, {a.index, b.index})

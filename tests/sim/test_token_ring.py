@@ -58,7 +58,7 @@ def test_messages_flow_while_a_member_that_hangs_delays_the_token(membership):
 
 
 def test_one_round_of_the_token_makes_one_view_of_several_joiners():
-    """FLU-11, NBC-10: what comes within the bundling delay is in one token, and nothing is agreed on twice."""
+    """FLU-11, NBC-10: requests within the bundling delay are in one token, and nothing is agreed on twice."""
     stage, tokens = Stage(membership=RING), []
     stage.group("a", "b", "c")
     stage.refuse = lambda source, node, frame: (isinstance(frame, Token) and tokens.append(frame)) or False

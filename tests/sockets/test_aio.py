@@ -95,7 +95,7 @@ def test_async_for_ends_when_the_group_is_left():
 
 
 def test_a_group_that_another_thread_left_can_be_left():
-    """As ``leave_on_signals`` does: by then what the loop watches is closed."""
+    """As ``leave_on_signals`` does: by then the watched descriptor is closed."""
 
     async def main():
         async with seqcast.aio.join(cluster(), interface=LOOPBACK) as group:
@@ -106,7 +106,7 @@ def test_a_group_that_another_thread_left_can_be_left():
 
 
 def test_a_reader_ends_when_another_thread_leaves_before_the_loop_looks():
-    """A poll reports nothing of a descriptor that is closed: what the loop watches must outlive the sockets."""
+    """A poll reports nothing of a descriptor that is closed: the watched descriptor must outlive the sockets."""
 
     async def main():
         async with seqcast.aio.join(cluster(), interface=LOOPBACK) as group:
@@ -126,7 +126,7 @@ def test_a_reader_ends_when_another_thread_leaves_before_the_loop_looks():
 
 @pytest.mark.parametrize("call", ["anext", "recv"])
 def test_other_tasks_run_while_messages_come_faster_than_they_are_taken(call):
-    """What is there is taken without a turn of the event loop, but there may be no end of it."""
+    """Waiting messages are taken without a turn of the event loop, but they may never end."""
 
     async def main():
         async with two(order="fifo") as (a, b):

@@ -1,4 +1,5 @@
-"""Programs that answer in the thread or task that receives: what arrives while a send waits is kept in its place."""
+"""Programs that answer in the thread or task that receives: messages that arrive while a send waits are kept in their
+place."""
 
 import asyncio
 import ctypes
@@ -32,7 +33,7 @@ def answers(group, n):
 
 
 def answer(group, size, kept=None):
-    """Answers each message with one of this size; what it is delivered, in order."""
+    """Answers each message with one of this size; its deliveries, in order."""
     came = []
     for message in group:
         came.append((message.global_seqno, message.sender.name, message.payload[:7]))
@@ -44,7 +45,7 @@ def answer(group, size, kept=None):
 
 
 def serving(group, size, kept=None):
-    """Runs `answer` on a thread; what to call for its result."""
+    """Runs `answer` on a thread; the function to call for its result."""
     came = []
     thread = threading.Thread(target=lambda: came.extend(answer(group, size, kept)), daemon=True)
     thread.start()
@@ -103,7 +104,7 @@ def test_two_members_that_answer_each_message_with_four_are_told_why_they_cannot
         stuck = next(group for group in groups if group.member.name == name)
         seen = came[stuck]
         wait_until(lambda: seen)
-        while (message := stuck.recv(0.5)) is not None:  # what was kept comes first, in its order
+        while (message := stuck.recv(0.5)) is not None:  # kept messages come first, in order
             seen.append(message.global_seqno)
         assert seen == list(range(1, len(seen) + 1))
         wait_until(lambda: not threads[0].is_alive() or not threads[1].is_alive())
@@ -268,7 +269,7 @@ def test_two_tasks_that_answer_each_message_with_four_are_told_why_they_cannot_s
 
 
 def answer_by_table(handle, size, kept, group, each=1):
-    """As `answer`, by the table of functions: (sender, payload) of what it took, and the last code."""
+    """As `answer`, by the table of functions: (sender, payload) of its messages, and the last code."""
     came = []
     while True:
         code, item = handle.poll(timeout_s=LIMIT_S)

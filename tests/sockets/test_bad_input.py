@@ -1,4 +1,4 @@
-"""On real sockets: a member that does not fit into a group is told so and what to do, and the group is unharmed."""
+"""On real sockets: a member that does not fit into a group is told so with the remedy, and the group is unharmed."""
 
 import contextlib
 import json
@@ -38,7 +38,7 @@ OTHERS = {
     "slow_s": 20.0,
 }
 NEEDED = {"partition": {"found": 0}}
-"""What such a joiner has to set besides."""
+"""Further settings of such a joiner."""
 
 
 @pytest.mark.parametrize("name", ["order", *(name for name in derive.SHARED if name != "transport")])
@@ -71,7 +71,7 @@ except seqcast.JoinTimeout as error:
 
 
 def first_lines(name, *settings):
-    """What processes that join at the same time print first; the others end when all have spoken."""
+    """The first lines of processes that join at the same time; the others end when all have spoken."""
     texts = [TWO.replace("{settings}", repr(PATIENT_JOINER | one)) for one in settings]  # else two groups may form
     processes = [script(text, name, LOOPBACK) for text in texts]
     lines = [process.stdout.readline() for process in processes]
@@ -152,7 +152,7 @@ def test_datagrams_of_another_wire_version_or_cluster_do_not_harm_a_group():
 
 
 def test_control_frames_that_make_no_sense_are_counted_and_harm_nobody():
-    """From a member of the group, even: what it says is checked like anyone's."""
+    """From a member of the group, even: its frames are checked like anyone's."""
     with group_of(2) as groups, unharmed(groups):
         engine = groups[0]._runner.engine
         tag = f"{groups[0].view.view_id.tag:x}"

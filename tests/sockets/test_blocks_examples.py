@@ -1,4 +1,4 @@
-"""The examples of docs/blocks.md run as they stand, and the store over HTTP keeps what it answered under kills."""
+"""The examples of docs/blocks.md run as they stand, and the store over HTTP keeps its answered writes under kills."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The garbage collector takes groups, engines, drivers and batches that are in cycles in whatever order it likes: what
-one of them gives back to another at its end must still be there."""
+"""The garbage collector takes groups, engines, drivers and batches that are in cycles in whatever order it likes: an
+object to which another gives something back at its end must still exist."""
 
 from members import LOOPBACK, cluster, output, script
 

@@ -1,4 +1,4 @@
-"""What changes around a crowd's member: a fork, its address, its interface, no network. As for groups."""
+"""Changes around a crowd's member: a fork, its address, its interface, no network. As for groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``deliver`` returns a message that nothing takes away any more, or says what is known of it; ``fence`` grows."""
+"""``deliver`` returns a message that nothing takes away any more, or reports its state; ``fence`` grows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ with seqcast.join(cluster, name=name, interface=interface, safe=True, partition=
 
 @contextlib.contextmanager
 def receiving(group: seqcast.Group) -> Iterator[list[bytes]]:
-    """Another thread receives; gives what it took."""
+    """Another thread receives; gives the messages it took."""
     taken: list[bytes] = []
 
     def receive() -> None:

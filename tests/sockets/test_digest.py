@@ -1,4 +1,4 @@
-"""The digest of a member: how far it has each member's stream, beside what its application was delivered."""
+"""The digest of a member: how far it has each member's stream, beside its application's deliveries."""
 
 import pytest
 from members import LIMIT_S, group_of, payloads, wait_until

@@ -58,7 +58,7 @@ def test_a_crowd_that_was_left_with_events_unread_gives_no_warning():
 
 
 def test_a_crowd_may_be_dropped_by_its_own_thread():
-    """Which calls what asyncio waits with, and collects garbage as any other does."""
+    """Which calls the function that asyncio waits with, and collects garbage as any other does."""
     crowd = [seqcast.join_crowd(cluster(), interface=LOOPBACK)]
     runner = crowd[0].runner
     failed = []

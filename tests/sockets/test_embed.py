@@ -1,4 +1,4 @@
-"""The table of functions for programs in C: what it gives, and what it answers to every wrong call."""
+"""The table of functions for programs in C: its results, and its answers to every wrong call."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def messages(handle: Handle, n: int) -> list[bytes]:
     return found
 
 
-# ---- what it gives -------------------------------------------------------------------------------------------------
+# ---- results -------------------------------------------------------------------------------------------------------
 
 
 def test_the_table_is_as_the_header_says():

@@ -1,4 +1,4 @@
-"""The flush as applications see it, on real sockets: block callbacks, what they may do, and what goes wrong in them."""
+"""The flush as applications see it, on real sockets: block callbacks, their permitted calls, and their failures."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ class Listener:
         return [event for event in list(self.seen) if isinstance(event, View)]
 
     def words(self):
-        """What was seen: payloads, and the events by name; a view by its members."""
+        """The items seen: payloads, and the events by name; a view by its members."""
         return [
             event.payload.decode()
             if isinstance(event, Message)
@@ -103,7 +103,7 @@ def test_transactions_are_committed_in_the_block_callback_before_the_next_view(o
         assert [word for word in group_words if word[-2:] == "t1"] == ["PREPARE t1", "COMMIT t1"]
         if order != "fifo":
             assert group_words == [word for word in listeners[0].words() if word in closing]
-        # What a callback waited for, the acks, it got before the view closed as well.
+        # A callback also got the acks, for which it waited, before the view closed.
         if listener.group.member.name == "a":
             assert sum(word.startswith("ACK t1") for word in before) == 3
     assert late.words() == ["abcd"]
@@ -467,7 +467,7 @@ def test_a_pause_ends_when_its_owner_falls_silent():
 
 
 def test_a_thread_that_waits_for_a_pause_is_told_when_another_resumes():
-    """Before, `suspend` said that this member had not paused the group, and the caller could not tell what happened."""
+    """Before, `suspend` said that this member had not paused the group, and the caller could not tell the reason."""
     hold = threading.Event()
     with group_of(2, on_block=lambda _group: hold.wait(LIMIT_S), **PATIENT) as (a, _b):
         raised = queue.SimpleQueue()
@@ -529,7 +529,7 @@ def test_a_callback_sends_at_once_though_the_credit_of_a_member_that_crashed_is_
 
     def on_block(group):
         if crashed.is_set():
-            if full:  # of what the crashed member lacks
+            if full:  # of packets that the crashed member lacks
                 senders_wait(group)
             group.send(b"last words")
 

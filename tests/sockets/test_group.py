@@ -52,7 +52,7 @@ def test_four_members_that_all_send_deliver_one_total_order():
 
 
 def test_a_member_that_leaves_right_after_sending_leaves_nothing_behind():
-    """SEQ-24: what the sequencer has not stamped when its sender is gone, nobody sends again."""
+    """SEQ-24: nobody sends again messages that the sequencer has not stamped when their sender is gone."""
     with group_of(3, order="total") as (a, b, c):
         c.send_many([b"%d" % i for i in range(20_000)])
         assert c.leave() and c.leave()
@@ -297,7 +297,7 @@ def test_messages_to_oneself_take_credit_like_any_stream():
             for _ in range(10_000):  # not one that is too large, but too many
                 a.send(bytes(1000), to=a.member, timeout=0.3)
         assert a.counters()["slabs_in_use"] < 40
-        b.send_many([b"%07d" % i for i in range(20_000)], timeout=LIMIT_S)  # what others send is not held up by it
+        b.send_many([b"%07d" % i for i in range(20_000)], timeout=LIMIT_S)  # others' messages are not held up by it
         taken = list(iter(functools.partial(next_payload, a), b"%07d" % 19_999))
         taken += [message.payload for message in iter(functools.partial(a.recv, 0.5), None)]
         assert large[:7] not in {payload[:7] for payload in taken if len(payload) > 1000}, "a part was delivered"
@@ -467,7 +467,7 @@ def test_with_a_required_journal_a_full_disk_stops_delivery_and_nothing_is_taken
             with pytest.raises(seqcast.JournalWriteError, match=r"No space left.*free space"):
                 a.recv(LIMIT_S)
         assert a.counters()["journal_rows_lost"] == 1
-        a._journal = None  # what waits is still there
+        a._journal = None  # waiting messages are still there
         assert a.recv(LIMIT_S).payload == b"second"
     finally:
         a.leave()

@@ -1,4 +1,4 @@
-"""Guard connections: what the end of a TCP connection says of a process, and what it does not."""
+"""Guard connections: the conclusions from the end of a TCP connection about a process."""
 
 from __future__ import annotations
 

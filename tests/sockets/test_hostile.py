@@ -14,7 +14,7 @@ from seqcast.core.frames.joining import Join, Refused, Wait
 
 
 def drain(group, wanted, timeout=LIMIT_S):
-    """Takes what is delivered until all of ``wanted`` has come; returns what came besides."""
+    """Takes deliveries until all of ``wanted`` has come; returns the others."""
     missing, besides = set(wanted), []
     deadline = time.monotonic() + timeout
     while missing:
@@ -30,7 +30,7 @@ def drain(group, wanted, timeout=LIMIT_S):
 
 @pytest.mark.parametrize("name", STRANGERS)
 def test_a_stranger_changes_nothing(name):
-    """The view stays, what members send is delivered, and nothing that nobody sent."""
+    """The view stays, members' messages are delivered, and nothing that nobody sent."""
     with group_of(3, **SETTINGS[name]) as groups, attacking(groups) as attacker:
         for group in groups:
             group.send(b"before")
@@ -60,7 +60,7 @@ def drain_n(group, n, timeout=LIMIT_S):
 
 @pytest.mark.parametrize("name", FAULTY)
 def test_a_member_gone_wrong_stops_nobody_but_itself(name):
-    """The others are in one view in the end, with it or without it, and what they send is delivered to them."""
+    """The others are in one view in the end, with it or without it, and their messages are delivered to them."""
     with group_of(3, **SETTINGS[name]) as groups, attacking(groups, 2) as attacker:
         FAULTY[name](attacker)
         others = attacker.others

@@ -35,7 +35,7 @@ def told(talker, text):
 
 
 def all_together(made):
-    """All are in one view, and deliver what each of them sends from now on."""
+    """All are in one view, and deliver each other's messages from now on."""
     names = sorted(each.name for each in made)
     await_(made, lambda: all(sorted(each.members()) == names for each in made))
     before = {(one.name, other): one.got(other) for one in made for other in names}

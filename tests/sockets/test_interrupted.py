@@ -59,7 +59,7 @@ except KeyboardInterrupt:
 
 
 def interrupted(text, what, name):
-    """What a process printed that was interrupted in its wait, and how long it took to end."""
+    """The output of a process that was interrupted in its wait, and how long it took to end."""
     process = script(text, name, LOOPBACK, what)
     try:
         assert process.stdout.readline() == "waits\n"
@@ -112,7 +112,7 @@ def test_a_cancelled_call_leaves_no_thread_behind():
 
 
 def test_a_program_that_ends_waits_for_no_thread_of_ours():
-    """What its event loop no longer awaits: a thread that is no daemon would keep the process."""
+    """A call that its event loop no longer awaits: a thread that is no daemon would keep the process."""
     text = """
 import asyncio, sys, threading
 import seqcast.aio

@@ -1,4 +1,5 @@
-"""Sockets: what is refused and how it is said; every way of sending and receiving gives the same messages."""
+"""Sockets: which settings are refused and with which text; every way of sending and receiving gives the same
+messages."""
 
 import os
 import socket
@@ -78,7 +79,7 @@ def test_a_nap_gathers_no_more_than_a_quarter_of_a_small_window():
 
 @linux
 def test_a_receiver_does_not_nap_while_datagrams_wait_for_it():
-    """What came while the application was busy for longer than a nap has accumulated for long enough."""
+    """Messages that came while the application was busy for longer than a nap have accumulated for long enough."""
     name, settings = cluster(), {"order": "fifo", "packet_bytes": 1472}
     busy = {"nap_s": 0.0001, "standby_s": 0.1}  # on a busy machine naps are up to eight times as long
     with join(name, "a", receive=False, **settings) as a, join(name, "b", deliver_own=False, **busy, **settings) as b:
@@ -164,7 +165,7 @@ def test_a_port_that_another_program_holds_is_refused():
 def test_clipped_buffers_are_a_warning_with_the_remedy_and_the_group_still_works():
     text = """
 import os, sys, warnings, seqcast
-from seqcast import join  # loads what would be loaded later, when it cannot be read any more
+from seqcast import join  # loads modules that would be loaded later, when it cannot be read any more
 from seqcast.cli import main
 os.setgid(65534), os.setuid(65534)  # without CAP_NET_ADMIN the limit holds
 with warnings.catch_warnings(record=True) as seen:
@@ -292,7 +293,7 @@ def test_a_stream_of_single_sends_gathers():
 
 def test_the_rest_of_an_array_waits_for_the_next_one_while_receivers_have_enough():
     """Packets are full as long as arrays follow; the last rest leaves by itself. Again where the I/O thread was at work
-    just then, and transmits in the sender's place: later, and what has come meanwhile together."""
+    just then, and transmits in the sender's place: later, and the messages of the meantime together."""
     for _ in range(20):
         alone, behind_much = packets_of_eight_arrays()
         if alone >= 14 and behind_much <= 12:

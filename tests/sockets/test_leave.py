@@ -1,4 +1,4 @@
-"""Leaving: sends end first, what was accepted is delivered by those who stay, and what is not is told."""
+"""Leaving: sends end first, those who stay deliver accepted messages, and the others are reported."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_it_is_accepted_also_where_the_cut_of_the_view_that_is_left_has_it() -> 
 
 
 def test_a_large_message_on_its_way_to_the_sequencer_is_not_counted_as_lost_too() -> None:
-    """Its send has not returned, and raises: ``Lost`` speaks of what was accepted."""
+    """Its send has not returned, and raises: ``Lost`` covers accepted messages."""
     net = Net(3, sequencer=0, window=30_000)
     one, large = net.engines[1], Sending(net.engines[1], bytes(20_000))
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
@@ -388,7 +388,7 @@ def test_a_cut_that_cannot_be_right_is_no_trouble() -> None:
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_what_is_sent_again_when_a_member_is_alone_counts_once(order: str) -> None:
-    """c is cut off from the first moment: what the sequencer never saw it sends again, to itself."""
+    """c is cut off from the first moment: it sends again, to itself, the messages that the sequencer never saw."""
     stage = Stage(order)
     stage.group("a", "b", "c")
     c = stage.node("c")

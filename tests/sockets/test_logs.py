@@ -1,4 +1,4 @@
-"""What a group logs: joins, views, exclusions with name and reason, slow receivers; and nothing for each message."""
+"""The log of a group: joins, views, exclusions with name and reason, slow receivers; and nothing for each message."""
 
 import json
 import logging

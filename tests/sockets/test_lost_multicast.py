@@ -22,7 +22,7 @@ from seqcast.sim.options import MS, SECOND
 
 
 def multicast_of(source: int):
-    """All that one member multicasts is lost; what it sends to one passes."""
+    """All multicasts of one member are lost; its unicasts pass."""
     return lambda src, dst, lane, datagram: src == source and lane != LANE_UNICAST
 
 
@@ -49,7 +49,7 @@ def test_a_member_that_hears_no_multicast_says_so_though_it_is_answered():
 
 
 def test_what_a_member_without_multicast_lacks_reaches_it_by_unicast():
-    """So nobody's sends stop before it is excluded; without probes by unicast it never learns what there is."""
+    """So nobody's sends stop before it is excluded; without probes by unicast it never learns of new packets."""
     net = Net(3, window=16 << 10)
     net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 1 and lane != LANE_UNICAST
@@ -72,7 +72,7 @@ def test_the_acting_member_is_given_up_if_it_is_the_one_with_the_cut_links():
 
 
 def unsettled(world, lost, time_ns):
-    """What is not as it must be, ``time_ns`` from now."""
+    """The broken conditions, ``time_ns`` from now."""
     packets = {record.id: record.packets_sent for record in world.records if record.up}
     world.clock.run(world.clock.now + time_ns)
     return list(check_filtered(world.records, lost.record, packets))
@@ -128,7 +128,7 @@ def test_a_network_without_multicast_leaves_nobody_waiting():
 
 @contextlib.contextmanager
 def no_multicast(place, hooks):
-    """The firewall of a member drops what is sent to multicast addresses, IGMP apart."""
+    """The firewall of a member drops datagrams to multicast addresses, IGMP apart."""
     rules = "add table inet seqcast_filter"
     for hook in hooks:
         rules += f"; add chain inet seqcast_filter {hook} {{ type filter hook {hook} priority 0; }}"

@@ -140,7 +140,7 @@ def test_two_sides_merge_what_each_had_before_they_receive_from_each_other(netwo
         assert [each[1] for each in said] == [expected] * 4
         members[3].put("10 after d")
         said = until(members, lambda said: all("after" in each[1] for each in said))
-        for _, _, told in said:  # what a member merges, or takes over, it has before the last view that merges
+        for _, _, told in said:  # a state to merge, or to take over, comes before the last view that merges
             assert "view" in told and _last(told, "view") and told[_last(told, "view") - 1] != "view", told
         assert sum(isinstance(each, list) for _, _, told in said for each in told) >= 2
     finally:

@@ -1,4 +1,4 @@
-"""The orders grant, total-1999 and causal on real sockets, where threads and the kernel decide when what is sent."""
+"""The orders grant, total-1999 and causal on real sockets, where threads and the kernel decide the times of sending."""
 
 import threading
 

@@ -25,7 +25,7 @@ def talk(a, b, steps):
 
 
 def polls_of_a_conversation(order):
-    """Of each of three members: the first one takes, and orders, what the other two say in turn."""
+    """Of each of three members: the first one takes, and orders, the messages of the other two in turn."""
     with group_of(3, order=order, deliver_own=False, heartbeat_s=10.0, suspect_s=60.0) as groups:
         founder, a, b = groups
 
@@ -102,7 +102,7 @@ def test_event_loops_that_talk_poll_and_one_that_listens_does_not():
 
 
 def test_polls_that_found_something_cease_when_they_do_not():
-    """What comes every few microseconds is found. Where messages are far apart, blocking costs less."""
+    """Messages every few microseconds are found. Where messages are far apart, blocking costs less."""
     with group_of(3, order="records", flush_s_min=0.0, heartbeat_s=10.0, suspect_s=60.0) as (founder, *others):
 
         def say(pause_s):

@@ -1,4 +1,4 @@
-"""`seqcast probe --all`: one member asks the others, and a process of the same user gets what they say."""
+"""`seqcast probe --all`: one member asks the others, and a process of the same user gets their boards."""
 
 from __future__ import annotations
 

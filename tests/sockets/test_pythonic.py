@@ -57,7 +57,7 @@ def test_a_copy_of_a_batch_is_as_the_batch(of, begun, size):
         assert twin is not batch and len(twin) == len(batch) > 0
         assert (list(twin), twin.messages()) == (list(batch), batch.messages())
         assert np.array_equal(twin.runs, batch.runs)
-        assert np.array_equal(np.diff(twin.offsets), np.diff(batch.offsets))  # what was taken before is left out
+        assert np.array_equal(np.diff(twin.offsets), np.diff(batch.offsets))  # messages taken before are left out
         for name in ("view", "view_tag", "delivered_ns", "nbytes", "transitional"):
             assert getattr(twin, name) == getattr(batch, name), name
         assert twin.to_arrow().equals(batch.to_arrow()) and list(of(twin)) == list(batch)

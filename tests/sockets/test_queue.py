@@ -158,7 +158,7 @@ def _large_on_its_way(net: Net) -> None:
 
 def test_a_queued_message_that_waits_to_be_ordered_is_not_counted_as_never_sent() -> None:
     """The sequencer may have it, and deliver it (seen in seed 224 of the simulator, with 4 members, order "sequencer"
-    and a primary partition, where a member delivered what its sender was told was never sent)."""
+    and a primary partition, where a member delivered messages reported to their sender as never sent)."""
     net = Net(3, sequencer=0, window=30_000, blocked_bytes_max=BOUND)
     _large_on_its_way(net)
     one = net.engines[1]

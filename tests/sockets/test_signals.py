@@ -91,7 +91,7 @@ def leave_on_signals(grace_s):
 
 
 def ended(text, call, number):
-    """A process that joins the group of this one and is sent a signal; what it printed and its status, and how many
+    """A process that joins the group of this one and is sent a signal; its output and its status, and how many
     members this one lost."""
     name = cluster()
     with join(name, "a") as a, started(name, call, text) as process:

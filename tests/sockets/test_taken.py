@@ -1,4 +1,5 @@
-"""What the applications of others have taken: ``wait_consumed`` and ``consumed``, in the engine and on real sockets."""
+"""Messages that the applications of others have taken: ``wait_consumed`` and ``consumed``, in the engine and on real
+sockets."""
 
 import asyncio
 import threading
@@ -14,7 +15,7 @@ from seqcast._native.engine import AGAIN, NO_VIEW, SENT, TakenWait
 
 
 def step(net, takers, n=200):
-    """Time passes; only these members' applications take what is delivered, and say so."""
+    """Time passes; only these members' applications take their deliveries, and say so."""
     for _ in range(n):
         net.step(take=False)
         for i in takers:

@@ -21,7 +21,7 @@ ROUNDS = 400
 
 def talk(group: seqcast.Group, receives: threading.Thread) -> None:
     for number in range(ROUNDS):
-        time.sleep(0.001)  # so that receivers wait, for datagrams and for what other threads send
+        time.sleep(0.001)  # so that receivers wait, for datagrams and for other threads' messages
         group.send(b"%d" % number)
         if number % 3 == 0:
             group.send_many([b"many"] * 5)

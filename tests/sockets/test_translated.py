@@ -25,7 +25,7 @@ except seqcast.JoinTimeout as error:
 
 @contextlib.contextmanager
 def translated(place, source):
-    """What the address INSIDE of this place sends goes out by eth0 as ``source`` says, and its published port leads
+    """Datagrams from the address INSIDE of this place go out by eth0 as ``source`` says, and its published port leads
     to it: as behind the bridge of a container runtime."""
     place.run("ip", "link", "add", "inside", "type", "veth", "peer", "name", "end")
     place.run("ip", "link", "set", "end", "up")

@@ -1,4 +1,4 @@
-"""The programs of docs/tutorial.md run as they stand, and show what the page says."""
+"""The programs of docs/tutorial.md run as they stand, and print the page's text."""
 
 from __future__ import annotations
 

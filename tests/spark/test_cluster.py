@@ -67,7 +67,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def bare_python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A Python that has what seqcast needs, pyarrow and NumPy, and not seqcast."""
+    """A Python that has seqcast's dependencies, pyarrow and NumPy, and not seqcast."""
     directory = tmp_path_factory.mktemp("python")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(directory)}))

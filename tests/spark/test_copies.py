@@ -128,7 +128,7 @@ def test_a_journal_that_retention_has_cut_leaves_its_views_to_others(tmp_path: P
     retain(cut, 45)
     assert sorted(table(Folders([str(tmp_path)]))) == union(stories)
     shutil.rmtree(next(tmp_path.glob("c-*")))
-    assert len(table(Folders([str(tmp_path)]))) == 60  # what is left
+    assert len(table(Folders([str(tmp_path)]))) == 60  # the rest
 
 
 def test_sides_that_cannot_be_told_apart_any_more_are_an_error(tmp_path: Path) -> None:

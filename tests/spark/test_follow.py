@@ -243,7 +243,7 @@ def test_an_offset_says_how_far_a_view_that_was_closed_apart_is_stable(
     without_prefix(tmp_path, B, [(V1, ONE), (view(2, [B, C], attempt=2), TWO)])
     if read == 97:
         assert query.run() == ALL[:500]
-    else:  # at the end of the view, what names it by the view before tells
+    else:  # at the end of the view, a record that names it by the view before tells
         with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
             query.run()
 
@@ -266,7 +266,7 @@ def test_a_member_that_falls_before_it_closes_a_view_has_told_how_far_it_is_stab
     journal(tmp_path, B, [(of, ONE), (V2, TWO)], payload="full")
     if read == 97 and gone:
         assert query.run() == ALL[:500]
-    else:  # what the lost member's journal has is read first
+    else:  # the rows of the lost member's journal are read first
         with pytest.raises(seqcast.UsageError, match="known to have the same only up to 97"):
             query.run()
 
@@ -301,7 +301,7 @@ def test_a_tap_that_dies_between_two_requests_of_the_driver_is_a_lost_one(
             assert len(requests) >= asked
         query.stream.partitions(start, end)
         assert requests[:asked] == ["journal", "rows", "journal", "journal"][:asked]
-        query.out.append(query._read(start, end))  # in place of tasks: what they read of a tap that dies, fails
+        query.out.append(query._read(start, end))  # in place of tasks: their reads of a tap that dies fail
         query.log.append(end)
         assert query.run() == ALL[:500]
 
@@ -362,7 +362,7 @@ def unordered(of: View, first: int, counts: tuple[int, int, int]) -> list[Row]:
 def test_without_total_order_another_member_goes_on_where_a_view_ends(
     tmp_path: Path, stores: Any, closed: str | None, order: str, rows_max: int
 ) -> None:
-    """Positions in two journals mean nothing to each other; what of the view is missing comes by senders."""
+    """Positions in two journals mean nothing to each other; the missing rows of the view come by senders."""
     one, two = view(1, [A, B, C], order), view(2, [B, C], order)
     cut = unordered(one, 1, (12, 20, 20))
     at_a = unordered(one, 0, (12, 20, 20) if closed == "leave" else (14, 15, 0))
@@ -687,7 +687,7 @@ def test_branches_do_not_come_again_if_the_member_falls_in_the_merged_view(tmp_p
 def test_a_member_that_falls_alone_on_its_side_does_not_hold_up_the_stream(
     tmp_path: Path, back: bool, rows_max: int
 ) -> None:
-    """It looks like one that is still cut off: if it comes back, what it delivered meanwhile comes once, too."""
+    """It looks like one that is still cut off: if it comes back, its deliveries meanwhile come once, too."""
     stories = partitioned(again=True)
     alone = stories[A][:2]
     journal(tmp_path, A, [(OLD, alone[0][1]), (APART, alone[1][1][:25])], closed=None, payload="full")
@@ -897,7 +897,7 @@ def test_what_each_of_them_delivered_in_its_own_way_comes_once(tmp_path: Path, o
 def test_a_view_of_which_a_member_may_go_on_is_not_taken_for_closed_but_told(
     tmp_path: Path, order: str, c: str
 ) -> None:
-    """The next view may lack what a member that was killed delivered, if C never had it."""
+    """The next view may lack messages that a killed member delivered, if C never had it."""
     one, two = view(1, [A, B, C], order), view(2, [C], order)
     whole = of_order(rows("one", 28), order)
     journal(tmp_path, A, [(one, whole[:20])], closed="killed", payload="full")
@@ -917,7 +917,7 @@ def test_a_view_of_which_a_member_may_go_on_is_not_taken_for_closed_but_told(
     if writer is not None:
         writer.view(two, 2, prefix=order == "sequencer", total=order not in ("fifo", "causal"))
         writer.close("leave")
-        assert query.run() == [row.payload for row in whole[:20]]  # what only B had, nobody who was left delivered
+        assert query.run() == [row.payload for row in whole[:20]]  # no remaining member delivered B's own
 
 
 @pytest.mark.parametrize("on_new_group", ["fail", "continue"])

@@ -30,7 +30,7 @@ A, B, C = (member(name) for name in "abc")
 V0, V1, V2, V3 = view(1, [B]), view(2, [B, A]), view(3, [B, A]), view(4, [B, C])
 TOKEN = b"a token of 16 bytes or more"
 BIG = 100_000
-"""Bytes of a payload: what a task reads does not fit into the buffers of a connection."""
+"""Bytes of a payload: a task's rows do not fit into the buffers of a connection."""
 
 
 def rows(text: str, n: int, size: int = BIG, transitional: int = 1 << 62) -> list[Row]:
@@ -52,7 +52,7 @@ ONE, TWO = rows("one", 150), rows("two", 150)
 Serve = Callable[[Path], tuple[Tap, Taps]]
 BOTH = [row.payload for row in ONE + TWO]
 BEFORE = (V0, rows("before", 7, 5))
-"""What only a member has that came first: positions in its journal are others than in A's."""
+"""Rows that only the first member has: positions in its journal are others than in A's."""
 
 
 @contextlib.contextmanager

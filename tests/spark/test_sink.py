@@ -74,7 +74,7 @@ def test_a_batch_that_spark_repeats_is_delivered_once_by_all_and_by_a_joiner(ses
         assert a.rows == b.rows and sorted(a.rows) == wanted
         assert a.batches.counters.delivered == 5 and not a.batches.counters.incomplete
         with tables(name, "c") as (c,):
-            # What a driver leaves that is killed between multicasting a batch and noting so.
+            # The remains of a driver that is killed between multicasting a batch and noting so.
             for log in (checkpoint / "commits").glob("*4*"):
                 log.unlink()
             run(session, source, checkpoint, cluster=name, interface=LOOPBACK, members=4)
@@ -113,7 +113,7 @@ def test_wrong_options_are_refused(options: dict[str, str], columns: str, says: 
 
 
 def handed_over(*payloads: bytes, query: str = "0123456789") -> Rows:
-    """What a task gives to the driver."""
+    """A task's result for the driver."""
     schema = pa.schema([("payload", pa.binary())])
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, schema) as stream:

@@ -1,4 +1,4 @@
-"""Why Spark cannot start, or cannot run this program, is told at once and in one line, with what to do."""
+"""Why Spark cannot start, or cannot run this program, is told at once and in one line, with the remedy."""
 
 from __future__ import annotations
 

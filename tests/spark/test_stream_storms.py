@@ -1,4 +1,4 @@
-"""Streams of simulated groups that partition, merge, crash and restart: what a survivor delivered, each row once."""
+"""Streams of simulated groups that partition, merge, crash and restart: a survivor's deliveries, each row once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seqcast.spark.stores import Folders
 
 MASK = (1 << 64) - 1
 TOLD = "known to have the same only up to"
-"""What a stream says of a member that crashed and may have given out what no survivor has."""
+"""A stream's report on a member that crashed and may have given out rows that no survivor has."""
 NAMES = ("view_tag", "sender", "seqno", "index")
 BATCHES = 60
 """A journal is read in about so many batches at most: those of a few rows are for short ones, or they would take nearly

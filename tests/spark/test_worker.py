@@ -1,4 +1,4 @@
-"""What tasks do for the workers of Spark that they run in."""
+"""The work of tasks for the workers of Spark that they run in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `import seqcast` loads, and that all its names are there all the same. (How long it takes is not asserted.)"""
+"""The modules that `import seqcast` loads; all its names exist all the same. (How long it takes is not asserted.)"""
 
 import importlib
 import json
@@ -44,7 +44,7 @@ LIGHT = {
     "seqcast", "cli", "cli.options", "cli.output", "codes", "commandline", "errors", "types", "arguments", "files",
     "lazy",
 }  # fmt: skip
-"""What the help of every command may load of the package; of a part, its own package too."""
+"""The parts of the package that the help of every command may load; of a part, its own package too."""
 CONFIG = {"config", *(f"config.{name}" for name in ("check", "derive", "fields", "sources"))}
 PERF = ("arguments", "command", "hosts", "matrix", "paths", "processes", "report", "runs")
 BOARD = {"board", "board.judge", "board.place", "board.read", "codes"}

@@ -1,4 +1,4 @@
-"""The layer rule of docs/architecture.md, as contracts in pyproject.toml and as what the compiled parts include."""
+"""The layer rule of docs/architecture.md, as contracts in pyproject.toml and as the includes of the compiled parts."""
 
 import ast
 import graphlib
@@ -31,7 +31,7 @@ def test_imports_go_downward_only():
 
 
 def imports(texts: dict[str, str]) -> dict[str, set[str]]:
-    """What each module of the package imports of it, also for its types alone. ``texts``: by path."""
+    """The imports of each module of the package from it, also for its types alone. ``texts``: by path."""
     names = {path: path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in texts}
     found: dict[str, set[str]] = {}
     for path, text in texts.items():
@@ -53,7 +53,7 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 def test_checkers_know_neither_endpoint_nor_engine():
-    """They judge what was recorded of a run, and so cannot repeat a mistake of what they check."""
+    """They judge the record of a run, and so cannot repeat a mistake of the code that they check."""
     source = ROOT / "src"
     paths = [path for end in ("py", "pyi") for path in source.glob(f"seqcast/**/*.{end}")]
     found = imports({path.relative_to(source).with_suffix(".py").as_posix(): path.read_text("utf-8") for path in paths})
@@ -147,8 +147,8 @@ POINTERS = re.compile(r"(?<!const )\b(sc_\w+) \*(\w+)(?= *[=,);])(?: = ([^,;]+))
 
 
 def writes(text: str) -> set[tuple[str, str]]:
-    """What C writes, as (struct, field): by assignment, ``++``, ``--``, memset, memcpy, memmove, directly or through a
-    local pointer into the struct. A field that is a struct itself counts as written with each of its own fields."""
+    """The writes of C, as (struct, field): by assignment, ``++``, ``--``, memset, memcpy, memmove, directly or through
+    a local pointer into the struct. A field that is a struct itself counts as written with each of its own fields."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.S).replace("struct ", "")
     text = re.sub(r"\bsc_(?:self|find_peer)\([^()]*\)->", "PEER->", re.sub(r"\w+->peers\[[^][]*\]->", "PEER->", text))
     found = set()
@@ -319,13 +319,13 @@ WIRING = (
     "core/context.py", "core/frames/kinds.py", "core/log.py", "core/machines/every.py", "core/membership.py",
     "core/port.py", "core/router.py", "core/wiring.py", "streams/reliability.h",
 )  # fmt: skip
-"""What lists all kinds: settings and their documentation, the tables of frames, machines and parts of the log, the
-engine's interface."""
+"""The files that list all kinds: settings and their documentation, the tables of frames, machines and parts of the log,
+the engine's interface."""
 
 
 @pytest.mark.parametrize("kind", ROOMS)
 def test_a_second_kind_of_reliability_or_membership_is_named_in_its_rooms_and_where_all_kinds_are_listed(kind):
-    """Their rooms stand beside what is there: no file of the first kind knows of the second."""
+    """Their rooms stand beside the first kind's: no file of the first kind knows of the second."""
     sources = [*ROOT.glob("src/seqcast/**/*.py*"), *ROOT.glob("src/seqcast/**/*.pxd"), *ROOT.glob("native/*/*.[ch]")]
     texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sources if path.suffix != ".pyc"}
     named = {path for path, text in texts.items() if re.search(kind, text, re.I)}
@@ -336,7 +336,8 @@ def test_a_second_kind_of_reliability_or_membership_is_named_in_its_rooms_and_wh
 
 
 def test_how_the_kinds_of_reliability_differ_is_asked_in_one_header():
-    """What depends on the kind asks a function there, whose name says what it means, and never the setting itself."""
+    """Code that depends on the kind asks a function there, whose name says the meaning, and never the setting
+    itself."""
     texts = {path.relative_to(ROOT / "native"): path.read_text() for path in ROOT.glob("native/*/*.[ch]")}
     code = {path.as_posix(): re.sub(r"/\*.*?\*/", "", text, flags=re.S) for path, text in texts.items()}
     read = {path for path, text in code.items() if re.search(r"(?:->|\.)pulled\b", text)}
@@ -369,7 +370,8 @@ def compiled_order_tests(text: str) -> set[str]:
 
 
 def test_an_order_is_named_by_its_own_files_and_the_registry_alone():
-    """What depends on the order asks its object or its table of functions, so another one changes nothing there."""
+    """Code that depends on the order asks its object or its table of functions, so another one changes nothing
+    there."""
     python = {path.relative_to(ROOT).as_posix(): path.read_text() for path in ROOT.glob("src/seqcast/**/*.py")}
     found = {(name, use) for name, text in python.items() for use in order_tests(text)}
     assert {name for name, _ in found} == {"src/seqcast/core/orders/__init__.py", "src/seqcast/core/orders/order.py"}
@@ -446,7 +448,8 @@ OTHER_READS = {
 
 
 def test_files_that_others_may_have_put_there_are_read_in_one_way():
-    """A FIFO would block its reader for ever, a link lead to what others must not read, a sparse file fill memory."""
+    """A FIFO would block its reader for ever, a link lead to files that others must not read, a sparse file fill
+    memory."""
     source = ROOT / "src" / "seqcast"
     found = {
         path.relative_to(source).as_posix(): lines

@@ -1,4 +1,4 @@
-"""The end of a run says which tests were left out, for want of what, and how to get that."""
+"""The end of a run says which tests were left out, for want of which part, and how to get that."""
 
 import os
 import shutil

@@ -1,4 +1,5 @@
-"""The table of breaks and its page: all apply, and what catches each is known. ``make mutants`` runs them."""
+"""The table of breaks and its page: all apply, and a test or seed that catches each is known. ``make mutants`` runs
+them."""
 
 import signal
 
@@ -37,7 +38,7 @@ def test_ten_tenths_are_all_breaks_and_each_is_run_on_another_day(monkeypatch, c
 
 
 class Said:
-    """In place of a copy of the tree: what the commands say that are run in it, in turn."""
+    """In place of a copy of the tree: the output of the commands that run in it, in turn."""
 
     def __init__(self, *said):
         self.said = list(said)
@@ -47,7 +48,7 @@ class Said:
 
 
 LOGGED = "ERROR    seqcast.journal:writer.py:394 no space\n"
-"""What pytest shows of the log, too."""
+"""pytest's part of the log, too."""
 FAILED = (1, f"{LOGGED}FAILED tests/unit/test_x.py::test_y[a b] - assert 1 == 2\n1 failed in 0.1s")
 PASSED = (0, "1 passed in 0.1s")
 NAMED = "tests/unit/test_x.py"

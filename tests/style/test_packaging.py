@@ -1,4 +1,4 @@
-"""What is shipped. That the wheel builds from the sdist and works alone is tried by .ci/run: it takes a minute."""
+"""The shipped files. That the wheel builds from the sdist and works alone is tried by .ci/run: it takes a minute."""
 
 import os
 import re

@@ -83,7 +83,7 @@ def test_the_examples_run_beside_the_tail_of_the_walk_through(environment, tmp_p
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
 def test_the_walk_through_two_terminals_shows_what_it_says(environment, tmp_path):
     def shown(text):
-        """A terminal's command and what it shows then."""
+        """A terminal's command and its output."""
         blocks = re.findall(r"```\n\$ (.*?)```", README, re.S)
         command, *lines = next(block for block in blocks if text in block).splitlines()
         return command, lines
@@ -150,7 +150,7 @@ def test_figures_are_rendered_from_the_report_of_perf():
 
 
 def test_calls_are_rendered_beside_their_targets():
-    """What bench/calls.py measures; `test_a_counter_is_the_sum_of_the_calls` runs it."""
+    """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs it."""
     rows = [{"kind": "ordered", "one_p50_us": 100.0}]
     rows.append({"kind": "seqcast", "one_per_s": 3000.0, "one_p50_us": 160.0, "threads_per_s": 60_000.0})
     rows[1] |= {"total_per_s": 90.0, "local_per_s": 100.0, "failover_ms": 10.0}

@@ -1,5 +1,5 @@
-"""A build that cannot succeed ends with one line that says what is missing and how to get it, and not with a traceback
-or a compiler's errors behind the list of what was copied."""
+"""A build that cannot succeed ends with one line that names the missing part and how to get it, and not with a
+traceback or a compiler's errors behind the list of copied files."""
 
 import shutil
 import subprocess

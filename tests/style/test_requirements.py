@@ -53,7 +53,7 @@ def module(path: Path) -> ast.Module:
 
 @cache
 def text_of(test: str) -> str:
-    """What a test says of itself: its name and docstring, or the comments of a transcript. Empty if there is none.
+    """A test's description of itself: its name and docstring, or the comments of a transcript. Empty if there is none.
 
     A literal reading may be a class that its function names.
     """

@@ -1,4 +1,4 @@
-"""Type checkers take what is right (types/right.py) and see each deliberate mistake (types/mistakes.py)."""
+"""Type checkers accept correct code (types/right.py) and see each deliberate mistake (types/mistakes.py)."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Only native/wire/wire.h knows where a field of a datagram stands; what the simulation repeats of it is the same."""
+"""Only native/wire/wire.h knows where a field of a datagram stands; the simulation's copy is the same."""
 
 import re
 

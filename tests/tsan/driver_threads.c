@@ -1,5 +1,5 @@
 /* Driver and I/O under ThreadSanitizer: two members on loopback sockets in one process, eight threads each, views that
- * change under them, and an end in the middle of everything. Beside what the sanitizer sees, every message must arrive
+ * change under them, and an end in the middle of everything. Beside the sanitizer's checks, every message must arrive
  * whole: its bytes are made from its length.
  *
  * driver_threads SECONDS          built and run by tests/tsan/run */
@@ -182,7 +182,7 @@ static void *receiver(void *arg) {
     return NULL;
 }
 
-/* State in both directions: this thread sends, and reads what the other member's sends. */
+/* State in both directions: this thread sends, and reads the other member's stream. */
 static void *state(void *arg) {
     member *m = arg;
     static uint8_t chunk[20000];
@@ -265,7 +265,7 @@ static sc_view view_of(member *members, int32_t sequencer, uint64_t tag) {
     return view;
 }
 
-/* Gate, cut at what all hold, install: what the policies do by messages. */
+/* Gate, cut at the prefix that all hold, install: the work of the policies by messages. */
 static void change_view(member *members, int32_t sequencer, uint64_t tag) {
     uint64_t cut[SC_MEMBERS_MAX] = {0}, table[SC_MEMBERS_MAX];
     sc_view view = view_of(members, sequencer, tag);

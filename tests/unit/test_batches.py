@@ -1,4 +1,5 @@
-"""Atomic batches, fed with events by hand: what each receiver delivers, and what its joiners take over."""
+"""Atomic batches, fed with events by hand: the deliveries of each receiver, and the state that its joiners take
+over."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Stream:
         self.receivers = list(receivers)
         self.out: list[list[bytes]] = [[] for _ in receivers]
         self.seqno = 0
-        self.sent_ns: dict[Member, int] = {}  # what the clocks of senders show
+        self.sent_ns: dict[Member, int] = {}  # readings of the senders' clocks
 
     def add(self, receiver: Batches) -> None:
         self.receivers.append(receiver)

@@ -1,4 +1,4 @@
-"""Batches borrow the memory of received packets: what they hold does not change, is bounded, and is given back."""
+"""Batches borrow the memory of received packets: their contents do not change, is bounded, and is given back."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Causal order: a packet waits for what its sender had delivered, as a record before it says."""
+"""Causal order: a packet waits for its sender's earlier deliveries, by the record before it."""
 
 from __future__ import annotations
 

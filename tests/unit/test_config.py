@@ -1,4 +1,4 @@
-"""Settings: from keywords, TOML and the environment; wrong ones are refused with what is right."""
+"""Settings: from keywords, TOML and the environment; wrong ones are refused with the right form."""
 
 import dataclasses
 
@@ -167,7 +167,7 @@ def test_every_setting_changes_what_engine_control_plane_or_sockets_are_given(fi
 
 
 def test_every_setting_that_is_given_on_is_one_that_takes_it():
-    """The names that settings become are keywords of what they are given to."""
+    """The names that settings become are keywords of the functions that they are given to."""
     engine, core, driver = given(Config())
     Engine(member_id=1, group_tag=1, seed=1, **engine)
     with pytest.raises(TypeError, match="no_such"):

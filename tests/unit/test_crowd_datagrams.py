@@ -1,4 +1,4 @@
-"""The datagrams of a crowd: what is written is read, and what is damaged or out of bounds is refused."""
+"""The datagrams of a crowd: they are read as written, and damaged ones or ones out of bounds are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arithmetic of the cut: where streams end, who has what is missing, what the next view looks like."""
+"""The arithmetic of the cut: where streams end, who has missing packets, the contents of the next view."""
 
 from dataclasses import replace
 

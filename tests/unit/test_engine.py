@@ -197,7 +197,7 @@ def test_an_array_arrives_as_it_was_sent(packet: int) -> None:
 
 
 class Lying(list):
-    """What it says of its length is not what it gives."""
+    """Its stated length is not the length of its bytes."""
 
     def __len__(self) -> int:
         return 1

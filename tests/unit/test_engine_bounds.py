@@ -1,4 +1,4 @@
-"""What the engine does when one of its bounds is hit: it counts, drops what must be dropped, and continues."""
+"""The engine when one of its bounds is hit: it counts, drops as far as it must, and continues."""
 
 from __future__ import annotations
 

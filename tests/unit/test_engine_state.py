@@ -9,7 +9,7 @@ from seqcast._native.engine import AGAIN, NO_MEMBER, NO_VIEW, SENT, crc32c
 
 
 def transfer(net, data, sender=0, to=1, steps=4000, read=1 << 20):
-    """Sends ``data`` as far as credit allows, step by step; returns what was read."""
+    """Sends ``data`` as far as credit allows, step by step; returns the bytes read."""
     got, at = b"", 0
     for _ in range(steps):
         if at < len(data):
@@ -56,7 +56,7 @@ def test_it_does_not_wait_for_messages_that_nobody_takes_nor_they_for_it():
 
 
 def test_state_and_control_frames_pass_a_full_window_and_a_closed_gate():
-    """FLU-03: only messages from above wait; what closes a view, and the state that it carries, lies below both."""
+    """FLU-03: only messages from above wait; the closing of a view, and the state that it carries, lie below both."""
     net = Net(2, window=32 << 10)
     while net.engines[0].send(bytes(1000)) == SENT:
         pass

@@ -1,4 +1,4 @@
-"""Gate, freeze, cut and install of the engine, driven by hand: what the policies rely on."""
+"""Gate, freeze, cut and install of the engine, driven by hand: the base of the policies."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_sequencer_failover_resends_what_was_not_stamped() -> None:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("size", [400, 6000])
 def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(seed: int, size: int) -> None:
-    """FLU-02: messages that are split at the edge of what was stamped are sent again whole."""
+    """FLU-02: messages that are split at the edge of the stamped part are sent again whole."""
     net = Net(4, sequencer=0, window=30_000)
     traffic = Traffic(net, random.Random(seed), size)
     traffic.until_crash()
@@ -97,7 +97,8 @@ def test_after_the_freeze_nothing_of_a_lost_member_is_taken() -> None:
 
 
 def test_what_a_lost_member_lacks_does_not_count_as_delivered_by_all() -> None:
-    """Its sender may leave before the view is closed, and says then what others lack; or the lost member comes back."""
+    """Its sender may leave before the view is closed, and names then the packets that others lack; or the lost member
+    comes back."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
     assert net.engines[1].send(b"ordered") == SENT
@@ -300,7 +301,7 @@ def test_a_member_that_did_not_hear_what_is_stable_has_place_for_what_the_cut_na
 
 
 def test_a_member_with_a_smaller_ring_than_a_lost_sender_keeps_what_the_cut_has_another_fetch_of_it() -> None:
-    """A's last packet lies more than B's ring behind what B alone has."""
+    """A's last packet lies more than B's ring behind the packets that B alone has."""
     net = Net(3)
     net.engines[1] = make_engine(net.ids[1], ring_packets=64)
     net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
@@ -485,7 +486,7 @@ def test_credit_does_not_wait_for_a_member_about_to_be_given_up_but_what_it_lack
 
 
 def test_unicast_streams_begin_anew_with_members_that_were_apart() -> None:
-    """What was on its way before they were separated is not delivered behind the merge, and holds nothing up."""
+    """Packets in flight before they were separated are not delivered behind the merge, and hold nothing up."""
     net = Net(2)
     net.drop = lambda src, dst, lane, datagram: True
     assert net.engines[0].send(b"before", to=net.ids[1]) == SENT

@@ -12,7 +12,7 @@ from seqcast._native.engine import SENT, Batch, Engine, SendingArray
 F = Forger(7)
 B = bytes([2])  # the address of member 101
 HEADER, TABLE = 80, 4
-"""Bytes of a packet's header, and of what takes the place of offsets."""
+"""Bytes of a packet's header, and of the replacement of offsets."""
 
 
 def packets_of(net: Net) -> list[bytes]:
@@ -52,7 +52,7 @@ def test_one_message_of_another_length_brings_offsets_and_a_part_of_one_does_not
 @pytest.mark.parametrize("packet", [512, 1472, 65_000])
 @pytest.mark.parametrize("seed", range(8))
 def test_runs_of_equal_messages_between_others_arrive_as_they_were_sent(packet, seed):
-    """What would fit but for the offsets that it makes necessary is split."""
+    """A message that would fit but for the offsets that it makes necessary is split."""
     rng = random.Random(seed)
     sizes = [
         size for _ in range(120) for size in [rng.choice((0, 1, 8, 64, 65, 300, packet - 90))] * rng.randrange(1, 30)

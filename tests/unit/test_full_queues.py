@@ -1,4 +1,4 @@
-"""A view ends while applications have not taken what waits for them: once they have, everybody can send again."""
+"""A view ends while applications have not taken waiting messages: once they have, everybody can send again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZE, WINDOW = 1000, 20_000
 
 
 class Full(Net):
-    """Members that send to the group, and to one another, all that they may; and know what they sent."""
+    """Members that send to the group, and to one another, all that they may; and know their own messages."""
 
     def __init__(self, order: str, **settings: object) -> None:
         mechanism = orders.by_name(order)
@@ -35,7 +35,7 @@ class Full(Net):
         return {way: len(sent) - before.get(way, 0) for way, sent in self.sent.items()}
 
     def lacks(self, members: list[int]) -> list[tuple[int, int | None, int]]:
-        """What was sent, by whom and to whom, and not delivered as sent, and where."""
+        """Messages not delivered as sent: by whom, to whom, and where."""
         return [
             (i, to, at)
             for (i, to), sent in self.sent.items()
@@ -68,7 +68,7 @@ def test_queues_that_nobody_takes_outlive_changes_of_view_and_stop_nobody_for_go
         change_view(net, members, members, sequencer=net.sequencer, tag=tag, take=False, merge=merge)
         net.send_all(members)
     net.run(300)
-    if how == "merge":  # what was not ordered is lost, and so are unicasts on their way
+    if how == "merge":  # unordered messages are lost, and so are unicasts on their way
         net.sent.clear()
         net.got[:] = [[], [], []]
     assert net.lacks(members) == []

@@ -329,7 +329,7 @@ def test_a_gossip_by_multicast_is_sent_once_and_passed_on_by_nobody() -> None:
     assert one.received(begun.message, 2, 10 * SECOND)[1:] == [Collect(2, 15)]
 
 
-# ---- what waits
+# ---- waiting messages
 
 
 def test_the_queue_is_bounded_and_requests_go_before_gossips() -> None:
@@ -422,7 +422,7 @@ def test_a_gossip_shows_that_all_who_have_seen_it_live() -> None:
     assert one.received(Gossip(2, 1, 1, {}, (2, 3, 5), (1,)), 5, 9 * MS) == [], "the same one tells nothing new"
 
 
-# ---- collection by votes, and what is lost
+# ---- collection by votes, and losses
 
 
 def all_members(n: int, **delivered: int) -> dict[int, Gossiper]:
@@ -432,7 +432,7 @@ def all_members(n: int, **delivered: int) -> dict[int, Gossiper]:
 
 
 def exchanged(group: dict[int, Gossiper], origin: int, now: int) -> dict[int, list[Agreed]]:
-    """A gossip of this member passes through the group; what it makes known, by member."""
+    """A gossip of this member passes through the group; its news, by member."""
     agreed: dict[int, list[Agreed]] = {}
     waiting = [(origin, effect) for effect in group[origin].tick(now)]
     while waiting:
@@ -445,8 +445,8 @@ def exchanged(group: dict[int, Gossiper], origin: int, now: int) -> dict[int, li
 
 
 def test_a_packet_is_stable_when_every_member_has_it_whoever_says_so() -> None:
-    """E-10: a digest that all have seen proves nothing; that all have delivered it does. What members 1 and 2 have,
-    member 3 hears from member 2 alone."""
+    """E-10: a digest that all have seen proves nothing; that all have delivered it does. Member 3 hears the positions
+    of members 1 and 2 from member 2 alone."""
     one, two, three = (Tally(me, [each for each in (1, 2, 3) if each != me], 5 * MS, 0) for me in (1, 2, 3))
     first = one.say({7: span(1, 50, 50)}, 10 * MS)
     assert (first.round, first.members) == (1, (1,))
@@ -474,7 +474,7 @@ def test_a_sender_of_which_one_member_has_nothing_is_not_in_the_sum() -> None:
 
 
 def test_all_have_room_for_the_least_window_and_only_if_they_mean_the_same_claim() -> None:
-    """A sender gives back what was promised for its former claim; a receiver that has not heard of the new one keeps
+    """A sender gives back the promise for its former claim; a receiver that has not heard of the new one keeps
     that room for nobody."""
     whole = Span(1, 9, 9, 9, 500, 3)
     for other, agreed in [

@@ -93,7 +93,7 @@ def test_messages_are_numbered_without_gaps_though_places_are_given_back() -> No
 
 
 def test_a_member_that_stops_sending_gives_back_the_places_that_it_asked_for_ahead() -> None:
-    """What another sends after that is delivered, and soon."""
+    """Another's later messages are delivered, and soon."""
     net = group(3)
     net.run(5)
     for _ in range(30):
@@ -158,7 +158,7 @@ def test_a_member_whose_packet_is_lost_holds_up_the_order_until_it_is_repaired()
 
 
 def test_places_that_are_given_back_need_no_credit() -> None:
-    """A member whose window is full, as a receiver takes nothing, does not hold up what others send."""
+    """A member whose window is full, as a receiver takes nothing, does not hold up others' messages."""
     net = group(3, window=20_000)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 1 and kind(datagram) == 4
@@ -187,7 +187,7 @@ def test_a_member_that_gives_back_places_goes_on_for_ever() -> None:
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("size", [400, 6000])
 def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
-    """The cut orders what has a place and what has none, the same everywhere, before the view that follows."""
+    """The cut orders packets with a place and those without, the same everywhere, before the view that follows."""
     net = group(4, window=30_000)
     traffic = Traffic(net, random.Random(seed), size)
     traffic.until_crash(b"of the sequencer")
@@ -207,7 +207,7 @@ def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes
 
 
 def test_the_hole_of_a_crashed_member_is_closed_by_the_cut() -> None:
-    """It got a place, and sent nothing with it that a survivor has: what others sent after it is delivered."""
+    """It got a place, and sent nothing with it that a survivor has: others' later messages are delivered."""
     net = group(4)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 3 and kind(datagram) == DATA
@@ -243,7 +243,7 @@ def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost
 
 
 def test_what_has_no_place_when_the_gates_close_waits_for_the_view() -> None:
-    """It may arrive before or behind what has one, and is delivered after it everywhere."""
+    """It may arrive before or after packets that have one, and is delivered after them everywhere."""
     net = one_without_a_place()
     net.run(2)
     net.engines[1].gate_close()

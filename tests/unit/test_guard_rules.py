@@ -1,4 +1,4 @@
-"""What the end of a guard connection proves, and when members are called, fed by hand."""
+"""The proof by the end of a guard connection, and the times of calls, fed by hand."""
 
 import pytest
 

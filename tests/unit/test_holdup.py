@@ -16,7 +16,7 @@ SECOND_MS = 1000
 
 
 class Stream:
-    """Members among which the first sends as much as it may; what each application takes is bounded."""
+    """Members among which the first sends as much as it may; each application's consumption is bounded."""
 
     def __init__(self, n: int, **settings: object) -> None:
         self.net = Net(n, window=1 << 16, **settings)
@@ -172,7 +172,7 @@ def test_a_view_ends_what_was_said():
 
 
 class Told:
-    """What a member says of the engine's reports."""
+    """A member's text for the engine's reports."""
 
     def __init__(self) -> None:
         names = {1: "a", 2: "b", 3: "c"}

@@ -1,4 +1,5 @@
-"""What the engine takes from whom, and how much: forged datagrams against one engine, time by hand."""
+"""The datagrams that the engine takes from each sender, and how many: forged datagrams against one engine, time by
+hand."""
 
 import struct
 
@@ -117,7 +118,7 @@ def test_an_acknowledgement_of_another_view_is_none():
 
 
 def test_only_the_sequencer_acknowledges_forwards():
-    """Otherwise a member's ack ends the probes that tell the sequencer what it lacks."""
+    """Otherwise a member's ack ends the probes that show the sequencer its gaps."""
     net = Net(3, sequencer=0)
     net.drop = lambda src, dst, lane, datagram: datagram[2] == forge.FORWARD
     assert net.engines[1].send(b"forwarded") == SENT
@@ -129,7 +130,8 @@ def test_only_the_sequencer_acknowledges_forwards():
 
 
 def test_packets_in_slots_that_are_never_stable_leave_slabs_for_others():
-    """One in each slab that datagrams are received into: they hold half of all slabs, and then only what they fill."""
+    """One in each slab that datagrams are received into: they hold half of all slabs, and then only the part that they
+    fill."""
     net = Net(3, slabs_max=64, window=512 << 10, ring_packets=8192)
     for number in range(300):
         packet = F.packet(forge.DATA, 101, 1, 1 + number, [bytes(800)], rank=1)

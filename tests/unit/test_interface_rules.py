@@ -1,4 +1,4 @@
-"""What follows from what a runner sees of its network interface."""
+"""The decisions from a runner's looks at its network interface."""
 
 from seqcast import codes
 from seqcast.core.context import Context
@@ -13,7 +13,7 @@ REPLACED = "eth0 has another address than 10.0.0.1, the one of this member"
 
 
 class Looked(Interface):
-    """An interface that is looked at, and what it wants done."""
+    """An interface that is looked at, and the machine's requests."""
 
     def __init__(self):
         super().__init__(Context(None, "group", None, None, Secrets(None, 0)))

@@ -60,7 +60,8 @@ def made(tmp_path):
 
 
 def test_what_an_engine_seals_is_what_the_second_opinion_seals(made):
-    """The whole construction, by other means: which key, which nonce, what stays readable, what is where."""
+    """The whole construction, by other means: which key, which nonce, which part stays readable, which field lies
+    where."""
     seal, rng = seal_of(Config(key=made), "orders"), random.Random(1)
     (key,) = keys.read(made)
     secret = keys.cluster_secret(key, "orders")

@@ -272,7 +272,7 @@ def test_a_claim_that_has_wrapped_is_newer_than_one_before_and_an_older_one_is_i
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_seqnos_pass_32_bits(order: str) -> None:
-    """A member's stream, and what others say of it: losses, repairs, credit, places."""
+    """A member's stream, and others' reports of it: losses, repairs, credit, places."""
     net, rng, begin = group(order, window=60_000), random.Random(2), (1 << 32) - 100
     mechanism = orders.by_name(order)
     sequencer = 0 if mechanism.total else -1

@@ -1,4 +1,4 @@
-"""What every order promises, as its class in core/orders says, on the engines of a group."""
+"""The guarantees of every order, by its class in core/orders, on the engines of a group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CASES = [pytest.param(each, seed, id=f"{each.name}-{seed}") for each in ALL for 
 
 
 class Talk(Net):
-    """Members that send under loss, and answer one another: what each had been delivered when it sent is known."""
+    """Members that send under loss, and answer one another: the deliveries of each before a message are known."""
 
     def __init__(self, order: Order, seed: int, n: int) -> None:
         self.order, self.rng = order, random.Random(seed)
@@ -95,12 +95,12 @@ def test_survivors_deliver_the_same_in_a_view_in_which_a_member_falls(order: Ord
     net.check(survivors, whole=False)
     for i in survivors:
         assert in_order(net, survivors[0], i) == [text for text in net.sent[i] if text not in net.beside]
-    if order.prefix and fallen != net.sequencer:  # that may have ordered what nobody else has, and so may a sender
+    if order.prefix and fallen != net.sequencer:  # it may have ordered messages that nobody else has; so may a sender
         for i in [None] if order.total else survivors:
             one, other = (in_order(net, at, i) for at in (fallen, survivors[0]))
             assert one == other[: len(one)]
 
 
 def in_order(net: Talk, at: int, sender: int | None) -> list[bytes]:
-    """What this member delivered that has a place, of one sender or of all."""
+    """This member's deliveries that have a place, of one sender or of all."""
     return [text for who, text in net.got[at] if text not in net.beside and (sender is None or who == net.ids[sender])]

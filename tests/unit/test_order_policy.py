@@ -87,7 +87,7 @@ def test_a_policy_cannot_put_a_senders_packet_before_an_earlier_one() -> None:
 
 
 def test_the_sequencers_own_messages_are_ordered_by_its_policy_too() -> None:
-    """Whoever sent first: what is least urgent comes last, at every member."""
+    """Whoever sent first: the least urgent message comes last, at every member."""
     net, policy = group(), Policy()
     assert net.engines[0].send(b"9 own") == SENT
     urgent(net)
@@ -268,7 +268,7 @@ class Members(list[Member]):
 
 
 def in_view(members: Sequence[Member]) -> Callable[[int], View | None]:
-    """What ``Endpoint.view_tagged`` answers for the engine's view."""
+    """The answer of ``Endpoint.view_tagged`` for the engine's view."""
     view = SimpleNamespace(members=members)
     return lambda tag: view if tag == 7 else None  # type: ignore[return-value]  # only its members are read
 

@@ -1,4 +1,4 @@
-"""The registry of orders: what the control plane knows of each mechanism."""
+"""The registry of orders: the control plane's knowledge of each mechanism."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What ``make bench-order`` makes of its runs."""
+"""The results that ``make bench-order`` draws from its runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``make bench-pipeline`` makes of its runs."""
+"""The results that ``make bench-pipeline`` draws from its runs."""
 
 from __future__ import annotations
 

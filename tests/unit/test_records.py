@@ -124,7 +124,7 @@ def test_a_sequencer_that_only_records_goes_on_for_ever() -> None:
 
 
 def test_records_are_consumed_only_with_the_sequencers_packets_before_them() -> None:
-    """An application that takes nothing stalls the sequencer, however many records follow what it has not taken."""
+    """An application that takes nothing stalls the sequencer, even if many records follow the messages not taken."""
     net = group(2, window=20_000)
     net.run(5)
     net.take = lambda i: i == 0 and Net.take(net, 0)
@@ -161,7 +161,7 @@ def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes
 
 
 def test_an_entry_whose_packet_no_survivor_has_is_void() -> None:
-    """The sequencer had it, and recorded it; it and the sender are lost together. What it recorded after it counts."""
+    """The sequencer had it, and recorded it; it and the sender are lost together. Its later records count."""
     net = group(4)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 3 and dst != 0 and kind(datagram) == DATA
@@ -215,7 +215,7 @@ def test_only_a_sequencer_that_fell_makes_what_no_record_orders_transitional(
 
 
 def test_a_sequencer_whose_gate_has_closed_records_nothing_more() -> None:
-    """It has said where its stream ends: what follows is in the order of the cut."""
+    """It has said where its stream ends: later packets are in the order of the cut."""
     net = group(3)
     net.run(5)
     last = net.engines[0].gate_close()

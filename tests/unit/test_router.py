@@ -1,4 +1,4 @@
-"""The router's table has every frame, and names only what its frames have."""
+"""The router's table has every frame, and names only fields of its frames."""
 
 import ast
 import inspect

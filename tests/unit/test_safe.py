@@ -25,7 +25,7 @@ def group(order: str, n: int = 3, sequencer: int = 0, window: int = 1 << 20) -> 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("sequencer", [0, 2])
 def test_all_members_deliver_all_messages_in_one_order(order: str, sequencer: int) -> None:
-    """Under loss, with windows that are often full: what waits must not stop the acks that release it."""
+    """Under loss, with windows that are often full: waiting messages must not stop the acks that release them."""
     net, rng = group(order, 3, sequencer, window=30_000), random.Random(1)
     net.drop = lambda src, dst, lane, datagram: rng.random() < 0.1
     sent = {i: messages(i, 300) for i in range(3)}
@@ -75,7 +75,7 @@ def test_an_idle_group_delivers_within_a_few_hops_and_half_a_delay_of_acks(order
 def test_a_member_that_falls_has_delivered_nothing_that_survivors_do_not_deliver_in_its_place(
     order: str, seed: int
 ) -> None:
-    """Whatever it is, and whoever heard of it last. What was undecided is transitional, and the same for survivors."""
+    """Whatever it is, and whoever heard of it last. Undecided messages are transitional, and the same for survivors."""
     net, rng = group(order, 4, window=30_000), random.Random(seed)
     net.drop = lambda src, dst, lane, datagram: rng.random() < 0.2
     for number in range(rng.randrange(50, 200)):
@@ -104,7 +104,7 @@ def test_a_member_that_falls_has_delivered_nothing_that_survivors_do_not_deliver
 
 
 def of(net: Net, i: int, stream: int | None) -> list[object]:
-    """What member i was delivered of one sender; None: of all."""
+    """Member i's deliveries of one sender; None: of all."""
     return [each for each in net.got[i] if stream is None or each[0] == net.ids[stream]]
 
 

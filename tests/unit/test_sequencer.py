@@ -1,4 +1,4 @@
-"""What a sequencer's members do with each other's packets: whose they are, where they are asked for, in what order."""
+"""A sequencer's members and each other's packets: whose they are, where they are requested, in which order."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Packet:
 
 
 class Watched(Net):
-    """A network that keeps what it carried, and drops what ``lose`` says."""
+    """A network that keeps its datagrams, and drops those that ``lose`` selects."""
 
     def __init__(self, n: int, **settings: object) -> None:
         super().__init__(n, sequencer=0, **settings)
@@ -124,7 +124,7 @@ def test_a_member_that_comes_back_as_another_begins_with_seqno_1() -> None:
 
 
 def test_what_was_ordered_is_asked_for_and_sent_again_by_the_sequencer_and_is_its_senders() -> None:
-    """SEQ-06: the receiver restores the original sender in what it delivers, and nowhere else. Otherwise a request to
+    """SEQ-06: the receiver restores the original sender in its deliveries, and nowhere else. Otherwise a request to
     send it again would go to the original sender, who does not have it under this seqno."""
     net = Watched(3)
     net.run(5)
@@ -348,7 +348,7 @@ def test_a_sequencer_whose_sender_gave_up_keeps_no_share_from_forwards(gave_up: 
 
 @pytest.mark.parametrize("size", [1000, 16_000, 16_384, 20_001, 33_333, 64_000, 200_000])
 def test_the_checksum_of_an_ordered_packet_is_that_of_its_bytes(size: int) -> None:
-    """SEQ-17: the sequencer changes the header of a forward. Of a large one it works out what that makes of the CRC."""
+    """SEQ-17: the sequencer changes the header of a forward. Of a large one it works out the effect on the CRC."""
     net, payload = Watched(3, packet=65_000), random.Random(size).randbytes(size)
     for i in (1, 2):
         for _ in range(4):

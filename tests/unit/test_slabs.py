@@ -1,4 +1,4 @@
-"""The memory of received packets: what credit allows fits, and a want of it that passes only delays."""
+"""The memory of received packets: the packets that credit allows fit, and a want of it that passes only delays."""
 
 import pytest
 from engines import MS, Net, make_engine
@@ -33,7 +33,7 @@ def test_copies_of_own_packets_take_no_slab_of_what_others_send():
 
 
 def starving(taking):
-    """The events of a member with too few slabs, whose application takes what came whenever `taking(step)`, and of
+    """The events of a member with too few slabs, whose application takes its messages whenever `taking(step)`, and of
     another."""
     times = {"heartbeat_ns": 50 * MS, "suspect_ns": 400 * MS, "suspect_ns_max": 800 * MS}
     net = Net(3, **times)

@@ -1,4 +1,4 @@
-"""What keeps a state on its way: in memory up to a bound, and the rest in a file that all its readers share."""
+"""The store of a state on its way: in memory up to a bound, and the rest in a file that all its readers share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When receivers vote for stability by their acknowledgements, and what is purged by them."""
+"""When receivers vote for stability by their acknowledgements, and the packets purged by them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_receivers_of_a_multicast_do_not_answer_all_at_once() -> None:
 
 
 def test_what_one_member_lacks_is_purged_by_nobody() -> None:
-    """STA-01, STA-03: each member votes by what it has delivered, and the minimum of all is stable: one that is cut off
+    """STA-01, STA-03: each member votes by its deliveries, and the minimum of all is stable: one that is cut off
     holds up every purge, and gets everything later."""
     net = Net(3)
     net.drop = lambda src, dst, lane, datagram: dst == 2

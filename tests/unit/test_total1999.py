@@ -49,7 +49,7 @@ class Packet:
 
 
 class Watched(Net):
-    """A network that keeps what it carried, and loses what ``lose`` says."""
+    """A network that keeps its datagrams, and loses those that ``lose`` selects."""
 
     def __init__(self, n: int, **settings: Any) -> None:
         self.carried: list[Packet] = []
@@ -268,7 +268,7 @@ def test_a_lost_end_is_sent_again_unasked_to_the_member_that_did_not_acknowledge
 
 
 def test_a_member_that_acknowledged_the_last_broadcast_by_itself_does_not_get_it_again() -> None:
-    """SEQ_ACK: it has the end, behind a gap, and requests what it lacks."""
+    """SEQ_ACK: it has the end, behind a gap, and requests the missing packets."""
     net = settled(3, ack_delay_ns=2 * MS)
     gap = {"closed": False}
     net.lose = lambda packet: not gap["closed"] and packet.dst == 2 and packet.kind == DATA and packet.id in (2, 3)
@@ -298,8 +298,8 @@ def test_one_request_names_all_that_is_missing_at_that_moment() -> None:
 
 
 def test_a_request_to_send_again_backs_off_while_nobody_answers_it_and_stays_within_a_window() -> None:
-    """TOT-14, TOT-16, TOT-21: the pause between two doubles, with jitter, up to a bound; and what the member could not
-    hold is not requested yet."""
+    """TOT-14, TOT-16, TOT-21: the pause between two doubles, with jitter, up to a bound; and packets that the member
+    could not hold are not requested yet."""
     net = settled(2, window=1 << 20, ring_packets=64)
     gone = {"on": True}
     net.lose = lambda packet: gone["on"] and packet.kind == DATA and packet.id % 4 == 1 and packet.dst == 1
@@ -323,8 +323,8 @@ def test_a_request_to_send_again_backs_off_while_nobody_answers_it_and_stays_wit
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("size", [400, 6000])
 def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(seed: int, size: int) -> None:
-    """TOT-11, TOT-19, E-08: what the old one multicast is delivered up to the cut, and what it did not is requested of
-    the new one, whose ids begin after its own last seqno, as each view stands for itself (TOT-10)."""
+    """TOT-11, TOT-19, E-08: the old one's multicasts are delivered up to the cut, and the other packets are requested
+    of the new one, whose ids begin after its own last seqno, as each view stands for itself (TOT-10)."""
     net, rng = Watched(4, window=30_000), random.Random(seed)
     net.lose = lambda packet: rng.random() < 0.1
     sent = {i: [rng.randbytes(rng.randrange(size)) + b"%d.%d" % (i, k) for k in range(60)] for i in range(4)}
@@ -348,7 +348,7 @@ def test_nothing_of_a_survivor_is_lost_or_doubled_when_the_sequencer_crashes(see
 
 
 def test_requests_to_send_again_end_with_their_view() -> None:
-    """TOT-13: what a member asked for again is forgotten, and the next view has ids of its own."""
+    """TOT-13: repeated requests of a member are forgotten, and the next view has ids of its own."""
     net = settled(3)
     net.lose = lambda packet: packet.kind == DATA and packet.id == 2
     for k in range(1, 4):
@@ -364,7 +364,7 @@ def test_requests_to_send_again_end_with_their_view() -> None:
     assert not net.of(NAK) and net.got[1] == net.got[2] == [(net.ids[0], b"1"), (net.ids[2], b"next")]
 
 
-# ---- what others forge -------------------------------------------------------------------------------------------
+# ---- forgeries ---------------------------------------------------------------------------------------------------
 
 
 def test_headers_from_those_that_may_not_send_them_or_with_an_impossible_id_are_counted_and_dropped() -> None:

@@ -1,4 +1,4 @@
-"""The joiner's transfer of state and what it holds meanwhile, fed by hand."""
+"""The joiner's transfer of state and the messages that it holds meanwhile, fed by hand."""
 
 import threading
 import time
@@ -52,7 +52,7 @@ TAG = FIRST.view_id.tag
 
 
 def batches(*messages):
-    """What the second of two members is delivered; each message: to it alone, or to the group."""
+    """The deliveries of the second of two members; each message: to it alone, or to the group."""
     net = Net(2)
     for text in messages:
         net.engines[0].send(text, to=net.ids[1] if text.startswith(b"to b") else 0)
@@ -73,7 +73,7 @@ def transfer(backlog_bytes=1 << 20):
 
 
 def receive(machine, pieces, now=1):
-    """Feeds the bytes of a giver as they fit; what the machine says to all of it."""
+    """Feeds the bytes of a giver as they fit; the machine's answers to all of it."""
     effects, data = [], b"".join(bytes(piece) for piece in pieces)
     while data and machine.receiving:
         incoming = machine.incoming
@@ -234,7 +234,7 @@ def test_a_handler_that_fails_gives_up():
 
 
 class Way:
-    """What a giver sends on: up to ``room`` bytes at a time, to those who still wait."""
+    """The bytes that a giver sends on: up to ``room`` bytes at a time, to those who still wait."""
 
     def __init__(self, room=1 << 20, joiners=(6, 7)):
         self.room, self.joiners, self.sent, self.ends = room, joiners, b"", []

@@ -1,4 +1,4 @@
-"""The secrets of views: what is sealed with which, who can open it, and which VIEW nobody may send."""
+"""The secrets of views: which datagrams each seals, who can open them, and which VIEW nobody may send."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_who_has_the_file_alone_opens_nothing_of_a_view_and_is_not_told_of_anoth
 
 
 def test_a_secret_opens_in_its_own_view_only():
-    """Should two views ever have one secret, what is sealed in one opens in the other nevertheless not."""
+    """Should two views ever have one secret, datagrams sealed in one nevertheless do not open in the other."""
     one, other = alone(100, 1), alone(101, 1 + (1 << 15), secret_of(1))  # the bits that a number has of a tag are equal
     one.send(MESSAGE)
     (packet,) = sent_by(one, 0)

@@ -12,7 +12,7 @@ DEAF_MS = SUSPECT_MS + 3 * HEARTBEAT_MS
 
 
 class Mixed(Net):
-    """Members of which some hear no multicasts of some others; counts what each sends another, by lane."""
+    """Members of which some hear no multicasts of some others; counts the datagrams of each to another, by lane."""
 
     def __init__(self, n: int = 3, **settings: object) -> None:
         super().__init__(n, mixed=True, **settings)
@@ -118,7 +118,7 @@ def test_members_that_all_hear_each_other_send_as_little_as_by_multicast():
 
 
 def test_a_packet_that_is_repeated_in_vain_is_told_with_its_size():
-    """As where a path drops what is larger than it carries, and lets heartbeats through."""
+    """As where a path drops datagrams larger than its size, and lets heartbeats through."""
     net = Net(3)
     net.run(2 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 2 and len(datagram) > 1400

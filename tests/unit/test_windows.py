@@ -27,7 +27,7 @@ def charge(length: int) -> int:
 
 
 class Room(Net):
-    """Members that share room; knows what is on the way to each: sent, and not taken by its application."""
+    """Members that share room; knows the bytes in flight to each: sent, and not taken by its application."""
 
     def __init__(self, n: int, seed: int, **settings: object) -> None:
         window = ROOM - (n - 2) * SHARE
@@ -72,13 +72,13 @@ class Room(Net):
 
 
 class GossipRoom(Room):
-    """The same for members that gossip: each step one tells another what it has itself, and its tally."""
+    """The same for members that gossip: each step one tells another its own position, and its tally."""
 
     def __init__(self, n: int, seed: int, **settings: object) -> None:
         super().__init__(n, seed, pulled=True, **settings)
         everyone = range(n)
         self.tallies = [Tally(me, [each for each in everyone if each != me], MS, 0) for me in everyone]
-        self.told: list[tuple[int, int, int, dict[int, Span], Sum]] = []  # when it comes, from, to, what
+        self.told: list[tuple[int, int, int, dict[int, Span], Sum]] = []  # time of arrival, sender, receiver, datagram
 
     def step(self, ns: int = MS, take: bool = True) -> int:
         moved = super().step(ns, take)

@@ -12,14 +12,14 @@ def payload_hash(payload: bytes | memoryview | npt.NDArray[np.uint8], *, plain: 
     """
 
 class Hash:
-    """XXH3 of what comes in pieces: ``value`` is the `payload_hash` of all pieces in a row."""
+    """XXH3 of data in pieces: ``value`` is the `payload_hash` of all pieces in a row."""
 
     def add(self, piece: bytes | bytearray | memoryview) -> None: ...
     @property
     def value(self) -> int: ...
 
 class DeliveredBatch(Protocol):
-    """What a journal needs of a batch. A ``seqcast._native.engine.Batch`` is read without making these arrays."""
+    """A journal's requirements on a batch. A ``seqcast._native.engine.Batch`` is read without making these arrays."""
 
     @property
     def data(self) -> npt.NDArray[np.uint8]: ...
@@ -38,14 +38,14 @@ class DeliveredBatch(Protocol):
     def __len__(self) -> int: ...
 
 RUN_BYTES: int
-"""What a run takes in the columns of `Block`, bytes, about."""
+"""The size of a run in the columns of `Block`, bytes, about."""
 MESSAGE_BYTES: int
-"""What a message takes there besides, without its payload."""
+"""The further size of a message there, without its payload."""
 
 class Block:
-    """What is journaled of messages: a buffer for each column of a live segment (`seqcast.journal.live`), those of runs
-    (messages that came in one packet) and those of messages. ``starts`` has the place of each run's first message and,
-    with payloads, ``offsets`` that of each payload's first byte in ``payload``. Not thread-safe.
+    """The journaled fields of messages: a buffer for each column of a live segment (`seqcast.journal.live`), those of
+    runs (messages that came in one packet) and those of messages. ``starts`` has the place of each run's first message
+    and, with payloads, ``offsets`` that of each payload's first byte in ``payload``. Not thread-safe.
 
     Args:
         runs, messages: maximum numbers.
@@ -65,14 +65,14 @@ class Block:
     def payload_bytes(self) -> int: ...
     @property
     def nbytes(self) -> int:
-        """What the runs, messages and payloads take, bytes."""
+        """The size of the runs, messages and payloads, bytes."""
 
     @property
     def last_global_seqno(self) -> int:
         """Of the last message; 0 without messages, or without total order."""
 
     def add(self, batch: DeliveredBatch, *, idx: int, view_counter: int, view_tag: int, total: bool = False) -> int:
-        """Copies what is journaled of one batch, whose first message has position ``idx``; unicasts are skipped.
+        """Copies the journaled fields of one batch, whose first message has position ``idx``; unicasts are skipped.
 
         Args:
             view_tag: tag of the view, its 64 bits as a signed integer.
@@ -93,7 +93,7 @@ class Block:
         it may be negative. Of the first 128 senders; a view has no more. Without the GIL."""
 
     def clear(self) -> None:
-        """Drops what it holds but keeps the memory, which is warm in the cache."""
+        """Drops its contents but keeps the memory, which is warm in the cache."""
 
 def spread(
     values: npt.NDArray[Any], starts: npt.NDArray[np.int32], *, counting: bool = False, zeros: bool = False

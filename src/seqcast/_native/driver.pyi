@@ -62,8 +62,8 @@ def describe_address(address: bytes) -> str:
 
 class Refused(Exception):
     """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED,
-    NOT_BYTES, or UNSURE: this member is out, and others may deliver it; messages sent before it; for NOT_BYTES, what it
-    is and why it is not a message)."""
+    NOT_BYTES, or UNSURE: this member is out, and others may deliver it; messages sent before it; for NOT_BYTES, its
+    type and why it is not a message)."""
 
 class Driver:
     """Opens the sockets.
@@ -127,7 +127,7 @@ class Driver:
     @property
     def last_send_error(self) -> int: ...
     def look(self) -> int:
-        """What has happened to the interface since the sockets were opened, as bits: GONE, REMADE ..."""
+        """Changes of the interface since the sockets were opened, as bits: GONE, REMADE ..."""
     def mend(self) -> None:
         """Makes the same sockets use the interface that has the name now. Raises OSError(errno, step)."""
     def counters(self) -> dict[str, int]: ...
@@ -137,12 +137,12 @@ class Driver:
         """The I/O thread: returns after ``stop``."""
     def wait_control(self, until_ns: int, each_look: bool = False) -> bool:
         """Waits for events of the engine, ``kick_control`` or ``until_ns``. Every ``look_ns`` it looks, without the
-        GIL, at what nobody reports: the interface, refused sends. Returns whether it saw
+        GIL, for faults that nobody reports: the interface, refused sends. Returns whether it saw
         something wrong; with ``each_look`` whether it looked."""
     def kick_control(self) -> None: ...
     def callback(self, runs: bool) -> None:
-        """The calling thread runs a block callback from now on, or no longer: what it sends does not wait for
-        messages of other threads that have not begun."""
+        """The calling thread runs a block callback from now on, or no longer: its sends do not wait for messages of
+        other threads that have not begun."""
     def poke(self) -> None:
         """The control plane changed the engine: transmits, and wakes all waiting threads."""
     @property
@@ -157,7 +157,8 @@ class Driver:
     def send(
         self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None
     ) -> None:
-        """If ``group`` is a ``Receiver`` from which this thread receives, what comes while the call waits is kept."""
+        """If ``group`` is a ``Receiver`` from which this thread receives, messages that come while the call waits are
+        kept."""
     def send_many(
         self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None
     ) -> None: ...
@@ -167,7 +168,8 @@ class Driver:
     def taken(self) -> None:
         """The application has received everything that ``deliver`` returned; a batch of one message needs no call."""
     def wait_taken(self, timeout_ns: int) -> bool:
-        """Waits until the applications of all others have taken what was sent to the group before; < 0: without limit.
+        """Waits until the applications of all others have taken the messages sent to the group before; < 0: without
+        limit.
         False: not in time, or never, as a merge dropped some of it.
 
         Raises:
@@ -182,7 +184,7 @@ class Driver:
             Refused: NO_VIEW or NO_MEMBER.
         """
     def state_end(self, to: int) -> None:
-        """Nothing follows for now: sends what is packed."""
+        """Nothing follows for now: sends packed messages."""
     def state_read(self, sender: int, data: Any, timeout_ns: int) -> int:
         """Fills ``data`` with state that the member ``sender`` has sent, waiting at most ``timeout_ns`` for the first
         byte; returns how many bytes."""
@@ -228,7 +230,7 @@ class Sender:
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
             SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
-                receives waits here, what arrives is kept for it, up to ``kept_bytes``, and so much is kept.
+                receives waits here, arriving messages are kept for it, up to ``kept_bytes``, and so many are kept.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
                 message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
                 message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
@@ -274,7 +276,7 @@ class Receiver(Sender):
     the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
     are merged (``_wait_merged``), if nothing came (``_refuse_over``), for an event that a call for messages passes over
     (``_skipped``), before it waits for the lock (``_refuse_handler``), and while a send waits (``_keep``,
-    ``_waits_for_itself``; ``_unkeep`` when what was kept is taken); ``_ends_quietly`` says how it ended."""
+    ``_waits_for_itself``; ``_unkeep`` when the kept messages are taken); ``_ends_quietly`` says how it ended."""
 
     _begun: Batch | None
     _taker: int
@@ -300,8 +302,8 @@ class Receiver(Sender):
         Raises:
             NotMember: this member left or was excluded, and every message delivered to it has been received.
             UsageError: ``timeout`` is not a number of seconds.
-            JournalWriteError: with ``journal_required=True``, the journal cannot be written. What comes next stays in
-                the stream, and nothing more is received.
+            JournalWriteError: with ``journal_required=True``, the journal cannot be written. Later items stay in the
+                stream, and nothing more is received.
         """
     def recv_batch(self, timeout: float | None = None) -> Batch | None:
         """The next messages, as many as are there, up to ``batch_bytes``. Views and other events are skipped.
@@ -316,7 +318,7 @@ class Receiver(Sender):
             NotMember, UsageError, JournalWriteError: as for ``recv``.
         """
     def _take_rest(self) -> Batch | None:
-        """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
+        """The rest of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
         the next event is asked for."""
     def _under_lock(self, call: Callable[[], object], wait: int) -> bool:
         """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""

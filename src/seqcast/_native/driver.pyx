@@ -47,7 +47,7 @@ DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in t
 LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20
 
 
-# What `Receiver._keep` returns: another thread receives; arrivals are kept; so many are kept that no more may be.
+# Results of `Receiver._keep`: another thread receives; arrivals are kept; so many are kept that no more may be.
 cdef enum:
     RECEIVED_ELSEWHERE
     KEPT

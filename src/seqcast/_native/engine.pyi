@@ -167,7 +167,7 @@ class Engine:
         seed: int,
         seal: Seal | None = None,
     ) -> None:
-        """``seal``: with what datagrams are sealed; None: each has its CRC."""
+        """``seal``: the secrets that seal datagrams; None: each has its CRC."""
     # The world (the simulator; the socket driver calls the C functions).
     def receive(self, datagram: bytes, address: bytes, now_ns: int, segment: int = 0, in_slot: bool = False) -> int:
         """Takes in one received buffer; returns how many of its datagrams were accepted.
@@ -190,7 +190,7 @@ class Engine:
             runs_max: at most this many runs, as in one round of the socket driver; 0: everything.
         """
     def lent(self) -> list[tuple[int, bytes, bytes]]:
-        """Copies again what the last ``transmit`` returned: its memory must not change until the next one."""
+        """Copies again the result of the last ``transmit``: its memory must not change until the next one."""
     def targets(self) -> tuple[list[bytes], bool]:
         """Members that packets to the group reach by unicast: their addresses; and whether others hear multicasts."""
     def unsent(self) -> int:
@@ -220,9 +220,8 @@ class Engine:
         with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as
-        ``vocabulary.SendersHeld``, ("key", address, how, sure): what comes from there is not
-        sealed as ours is, see ``vocabulary.OtherKey``,
-        ("too_slow",): ``too_slow()`` has changed, ("foreign",): a datagram of another wire
+        ``vocabulary.SendersHeld``, ("key", address, how, sure): datagrams from there are not sealed as ours are, see
+        ``vocabulary.OtherKey``, ("too_slow",): ``too_slow()`` has changed, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:
@@ -255,7 +254,8 @@ class Engine:
     def mark(self, marker: int) -> None:
         """Puts a marker into the delivery queue, between two packets."""
     def uncount(self, lost: Sequence[int]) -> None:
-        """Credit no longer waits for the ``lost`` members, which are about to be given up; what they lack is kept."""
+        """Credit no longer waits for the ``lost`` members, which are about to be given up; packets that they lack are
+        kept."""
     def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:
         """(end of the prefix, ranges held beyond it), of the group stream of ``rank``."""
@@ -268,7 +268,7 @@ class Engine:
     def gossip_lacks(self, rank: int, first: int, last: int, most: int) -> list[tuple[int, int]]:
         """Ranges in ``first`` to ``last`` of the group stream of ``rank`` that did not arrive, of ``most`` packets."""
     def gossip_ask(self, rank: int, lo: int, hi: int, holder: int, now_ns: int) -> None:
-        """Requests what is missing around ``lo`` to ``hi`` of the group stream of ``rank`` from another member."""
+        """Requests missing packets around ``lo`` to ``hi`` of the group stream of ``rank`` from another member."""
     def gossip_vote(
         self, rank: int, delivered: int, received: int, consumed: int, window: int, claim: int, now_ns: int
     ) -> None:
@@ -306,7 +306,7 @@ class Engine:
         """Installs a view.
 
         Args:
-            window_bytes: limit of what one group stream has on the way, in charged bytes, like all windows.
+            window_bytes: limit of one group stream's bytes in flight, in charged bytes, like all windows.
             share_bytes: the part of ``window_bytes`` that each group stream always has; 0: all.
             room_bytes: for all group streams together, at each receiver; needed only with ``share_bytes``.
             mechanism: number of the order of `core/orders`.
@@ -338,7 +338,7 @@ class Engine:
     def queued(self) -> int:
         """How many have ever waited so."""
     def blocked_oldest(self) -> int:
-        """What became of the oldest of them: OLDEST_NOT_PACKED, OLDEST_PACKED as a whole in this view, or
+        """The fate of the oldest of them: OLDEST_NOT_PACKED, OLDEST_PACKED as a whole in this view, or
         OLDEST_PACKED_BEFORE, in an earlier one."""
     def blocked_end(self) -> int:
         """Drops them, accepts no more, and returns how many were never packed as a whole."""
@@ -364,7 +364,7 @@ class Engine:
     def view(self) -> int:
         """Tag of the view to which messages sent now belong; 0 outside a view."""
     def deliverable(self) -> int: ...
-    # What applications have taken.
+    # Messages that applications have taken.
     def taken(self) -> None:
         """The application has received everything that ``deliver`` returned."""
     def consumed(self, now_ns: int) -> int:
@@ -385,7 +385,7 @@ class Engine:
         """Replaces the board's text about the member; False: it is too long, or there is no board."""
 
 class TakenWait:
-    """A wait until the applications of all others have taken what has been sent to the group so far."""
+    """A wait until the applications of all others have taken the messages sent to the group so far."""
 
     def __init__(self, engine: Engine, now_ns: int) -> None: ...
     def state(self) -> int:

@@ -1,4 +1,4 @@
-"""What callers write, and type checkers must take (tests/style/test_types.py)."""
+"""Code that callers write, and type checkers must accept (tests/style/test_types.py)."""
 
 import asyncio
 from array import array
