@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from project import files
 
+pytestmark = pytest.mark.xdist_group("prose")  # all files are read once
+
 STUMBLED = {"what": r"\bwhat\b", "it": r"\bit\b", "where": r"\bwhere\b", "is there": r"\b(?:is|are) there\b"}
 MADE = {"codes", "config", "counters", "figures", "mutants", "pipeline", "stages", "wire"}
 """Pages that are made from code, where their words are counted, or from measurements."""
