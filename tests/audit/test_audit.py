@@ -194,7 +194,7 @@ def test_each_fault_is_named(
     assert re.search(example, report.as_text()), report.as_text()
 
 
-def test_a_crashed_sequencer_may_have_delivered_what_nobody_else_saw(here: Any, tmp_path: Path) -> None:
+def test_a_crashed_sequencer_may_have_delivered_messages_that_nobody_else_saw(here: Any, tmp_path: Path) -> None:
     script = Script()
     rows = script.at(A, script.v2)
     rows[:] = script.at(B, script.v2)
@@ -699,7 +699,7 @@ def merged_others(path: Path) -> None:
         (closed_early, "gaps", r"c's journal was closed at row \d+, but continues to row \d+"),
     ],
 )
-def test_what_a_journal_claims_is_compared_with_the_others(
+def test_the_claims_of_a_journal_are_compared_with_the_others(
     here: Any, tmp_path: Path, change: Callable[[Path], None], check: str, says: str
 ) -> None:
     audit = audit_journals(here, find([damaged(Script().write(tmp_path), C, change)]))
@@ -794,7 +794,7 @@ def test_two_clusters_are_audited_apart_each_with_its_verdict(spark: Any, tmp_pa
 
 
 @pytest.mark.parametrize("order", ["sequencer", "fifo"])
-def test_what_retention_removed_is_left_out_and_the_rest_is_compared(here: Any, tmp_path: Path, order: str) -> None:
+def test_rows_that_retention_removed_are_left_out_and_the_rest_compared(here: Any, tmp_path: Path, order: str) -> None:
     script = Script(order)
     many = script.rows_of(script.v4, 600)
     for who in (B, C, E):

@@ -86,7 +86,7 @@ def test_a_cause_in_another_segment_counts_and_all_are_counted(here: Any, tmp_pa
     assert report.verdicts["causal"].violations > 10
 
 
-def test_what_a_crashed_member_alone_had_is_no_cause(here: Any, tmp_path: Path) -> None:
+def test_messages_that_a_crashed_member_alone_had_are_no_cause(here: Any, tmp_path: Path) -> None:
     """A and B delivered messages that nobody else saw, and both fell; survivors have B's message without its cause."""
     script = Script("causal")
     cause = Row(A, 10_000, 0, 0, b"only a and b had it")
@@ -174,7 +174,7 @@ def test_lost_messages_are_not_told_as_a_broken_causal_order(here: Any, tmp_path
     assert failed(report) == {"agreement"}, report.as_text()
 
 
-def test_what_retention_removed_is_no_alarm_and_the_rest_is_compared(here: Any, tmp_path: Path) -> None:
+def test_rows_that_retention_removed_are_no_alarm_and_the_rest_is_compared(here: Any, tmp_path: Path) -> None:
     script = Script("causal")
     many = script.rows_of(script.v4, 600)
     for who in (B, C, E):

@@ -49,7 +49,7 @@ def test_the_tests_know_the_engines_run() -> None:
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0, 2])
-def test_what_engines_deliver_passes_the_audit(spark: Any, tmp_path: Path, sequencer: int) -> None:
+def test_deliveries_of_engines_pass_the_audit(spark: Any, tmp_path: Path, sequencer: int) -> None:
     net = JournaledNet(tmp_path, sequencer)
     rng = random.Random(5)
     net.drop = lambda src, dst, lane, datagram: rng.random() < 0.05

@@ -109,7 +109,7 @@ def another_first(script: Recorded) -> None:
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_members_that_crash_before_they_record_how_a_view_ended_agree_on_what_is_not_transitional(
+def test_members_that_crash_before_they_record_how_a_view_ended_agree_on_messages_that_are_not_transitional(
     here: Any, tmp_path: Path, swapped: bool
 ) -> None:
     script = Recorded()
@@ -187,7 +187,7 @@ def test_a_member_that_was_cut_off_agrees_up_to_the_lower_stable_point(
 
 
 @pytest.mark.parametrize(("rows", "named"), [(5, {"agreement"}), (0, set())], ids=["broken", "sound"])
-def test_where_delivery_is_safe_all_have_what_one_that_crashed_delivered(
+def test_with_safe_delivery_all_have_the_deliveries_of_one_that_crashed(
     here: Any, tmp_path: Path, rows: int, named: set[str]
 ) -> None:
     script = Recorded()
@@ -236,7 +236,7 @@ def as_version_6(path: Path) -> None:
     ("fault", "named"),
     [(None, set()), (crashed_swapped, {"total order"})],
 )
-def test_journals_of_the_version_before_are_audited_by_what_they_say(
+def test_journals_of_the_version_before_are_audited_by_their_contents(
     here: Any, tmp_path: Path, fault: Callable[[Recorded], None] | None, named: set[str]
 ) -> None:
     script = Recorded()

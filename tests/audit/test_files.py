@@ -91,7 +91,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("put", [fifo, endless, link, sparse, device])
 @pytest.mark.parametrize("name", FILES)
-def test_what_is_not_a_file_of_a_journal_is_refused_in_one_line(path: Path, name: str, put: Any) -> None:
+def test_anything_but_a_file_of_a_journal_is_refused_in_one_line(path: Path, name: str, put: Any) -> None:
     (path / name).rename(path / f"{name}.before")
     put(path / name)
     error = in_time(lambda: read_all(path))

@@ -104,7 +104,7 @@ def positions(found: reader.Journal) -> list[int]:
 
 
 @pytest.mark.parametrize("live", [False, True])
-def test_a_journal_goes_on_when_there_is_room_and_tells_what_it_lacks(
+def test_a_journal_goes_on_when_there_is_room_and_names_its_gaps(
     tmp_path: Path, disk: Disk, live: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     of_a = with_gap(tmp_path, disk)
@@ -202,7 +202,7 @@ def test_a_record_of_a_gap_that_cannot_be_is_damage(tmp_path: Path, wrong: dict[
 
 
 @pytest.mark.parametrize("at", [180, 300])
-def test_gaps_ascend_and_none_is_of_rows_that_are_there(tmp_path: Path, at: int) -> None:
+def test_gaps_ascend_and_none_covers_present_rows(tmp_path: Path, at: int) -> None:
     path = journal(tmp_path, A, [(ONE, rows(ONE, 100))], closed=None)
     with_record(path, 1, GAP)
     with_record(path, 2, {**GAP, "idx": at})
@@ -259,7 +259,7 @@ def test_delivery_does_not_wait_for_a_disk_that_does_not_answer(
     assert positions(reader.read(of_a.path)) == [*range(20, 30)]
 
 
-def test_what_comes_while_the_record_of_a_gap_is_written_is_in_the_journal_or_in_the_gap(
+def test_rows_that_come_while_a_gap_is_recorded_are_in_the_journal_or_in_the_gap(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_a = JournalWriter(tmp_path, cluster="test", member=A, payload="hash", flush_s=0.001, resume=True)
@@ -323,7 +323,7 @@ def test_views_that_wait_for_room_are_bounded(tmp_path: Path, disk: Disk, monkey
     assert reader.read(of_a.path).failed
 
 
-def test_a_tap_and_its_reader_know_what_a_full_disk_took_back(tmp_path: Path, disk: Disk) -> None:
+def test_a_tap_and_its_reader_know_the_rows_that_a_full_disk_took_back(tmp_path: Path, disk: Disk) -> None:
     of_a = JournalWriter(tmp_path, cluster="test", member=A, payload="hash", flush_s=0.001, resume=True)
     of_a.view(ONE, 1, total=True)
     wait_until(lambda: of_a.counters()["views"] == 1)
@@ -355,7 +355,7 @@ def store_of(top: Path, kind: str, stack: list[Any]) -> Any:
 
 @pytest.mark.parametrize("rows_max", [0, 7])
 @pytest.mark.parametrize("kind", ["files", "tap"])
-def test_a_stream_takes_what_a_gap_lacks_from_another_member_or_fails(
+def test_a_stream_takes_the_rows_of_a_gap_from_another_member_or_fails(
     tmp_path: Path, disk: Disk, kind: str, rows_max: int
 ) -> None:
     pytest.importorskip("pyspark")
@@ -447,7 +447,7 @@ def test_a_stream_in_a_gap_tells_how_far_it_is_behind(tmp_path: Path, disk: Disk
 
 
 @pytest.mark.parametrize("order", ["fifo", "causal"])
-def test_without_total_order_what_a_gap_lacks_comes_where_the_view_ends(tmp_path: Path, disk: Disk, order: str) -> None:
+def test_without_total_order_rows_of_a_gap_come_at_the_end_of_the_view(tmp_path: Path, disk: Disk, order: str) -> None:
     pytest.importorskip("pyspark")
     from stream_query import Query, followed_by
 

@@ -61,7 +61,7 @@ def table(path: Path) -> pa.Table:
 
 
 @pytest.mark.parametrize("payload", ["full", "hash"])
-def test_what_was_delivered_is_read_back_in_order(tmp_path: Path, payload: str) -> None:
+def test_deliveries_are_read_back_in_order(tmp_path: Path, payload: str) -> None:
     first, second = rows_of(5000), rows_of(100, sender=B, start=9)
     path = journal(tmp_path, A, [(V1, first), (V2, second)], payload=payload)
     found = table(path)
@@ -552,7 +552,7 @@ def fill_the_disk(writer: JournalWriter) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_a_full_disk_ends_the_journal_and_what_is_lost_is_counted(
+def test_a_full_disk_ends_the_journal_and_lost_rows_are_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     writer = JournalWriter(tmp_path, cluster="test", member=A, flush_s=0)
@@ -651,7 +651,7 @@ def test_a_directory_that_may_not_be_read_is_left_out_or_refused(
         journal_read.find(given[1:])
 
 
-def test_what_is_no_journal_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     path = journal(tmp_path / "top", A, [(V1, rows_of(30))])
     rolled, header = path / "segment-000001.parquet", path / "journal.json"
     good, head = rolled.read_bytes(), header.read_text()
@@ -924,7 +924,7 @@ def ten_segments(tmp_path: Path) -> JournalWriter:
     return writer
 
 
-def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_what_is_kept(tmp_path: Path) -> None:
+def test_retention_removes_the_oldest_segments_and_the_reader_begins_with_the_kept_ones(tmp_path: Path) -> None:
     writer = ten_segments(tmp_path)
     found = journal_read.read(writer.path)
     assert writer.counters()["expired"] == 9 and len(list(writer.path.glob("segment-*"))) == 1
@@ -972,7 +972,7 @@ def test_retention_by_age_works_without_a_new_segment(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("compared", [False, True], ids=["before it is read", "after a part was compared"])
-def test_what_retention_removes_under_a_reader_is_said_as_such(
+def test_rows_that_retention_removes_under_a_reader_are_named_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: bool
 ) -> None:
     path = journal(tmp_path, A, [(V1, rows_of(100)), (V2, rows_of(100, start=100))], segment_rows=100)
@@ -1020,7 +1020,7 @@ def test_messages_are_read_as_the_application_was_given_them(tmp_path: Path) -> 
         list(seqcast.journal.read(journal(tmp_path / "hash", B, [(V1, rows)])).messages())
 
 
-def test_what_happened_beside_the_messages_is_in_a_file_of_its_own(
+def test_events_beside_the_messages_are_in_a_file_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("seqcast.journal.events.EVERY_S", 0.02)

@@ -86,7 +86,7 @@ def timed_of(spark: Any, top: Path, took_ns: dict[Any, list[int]]) -> report.Tim
     return report.measure(spark, find([top]))
 
 
-def test_what_was_delivered_before_it_was_sent_is_counted_and_in_no_percentile(here: Any, tmp_path: Path) -> None:
+def test_deliveries_before_their_sending_are_counted_and_in_no_percentile(here: Any, tmp_path: Path) -> None:
     timed = timed_of(here, tmp_path, {A: [-5000, -1, *[2 * MS] * 8], B: [-7] * 4})
     rows = {(row["member"], row["sender"]): row for row in report.table(timed)}
     assert [rows[who, "a"]["messages"] for who in "ab"] == [10, 4] and rows["all", "all"]["messages"] == 14
@@ -103,7 +103,7 @@ def test_what_was_delivered_before_it_was_sent_is_counted_and_in_no_percentile(h
     report.write(timed, report.table(timed), tmp_path / "out", "x")
 
 
-def test_a_report_says_first_what_was_measured_and_what_was_wrong(here: Any, tmp_path: Path) -> None:
+def test_a_report_begins_with_the_measurements_and_the_faults(here: Any, tmp_path: Path) -> None:
     sound = timed_of(here, tmp_path / "sound", {A: [MS] * 100, B: [MS] * 99 + [40 * MS]})
     assert report.summary(sound) == (
         "200 deliveries of messages from 1 sender to 2 members in 138 ms: half within 1.02 ms, 99 % within 1.02 ms, "

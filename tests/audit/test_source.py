@@ -358,7 +358,7 @@ def test_a_query_that_is_killed_and_restarted_has_every_message_once(session: An
     assert [row["payload"] for row in found] == [row.payload for row in rows]
 
 
-def test_available_now_ends_with_what_was_there_and_heeds_the_limit(session: Any, tmp_path: Path) -> None:
+def test_available_now_ends_with_the_rows_of_its_start_and_heeds_the_limit(session: Any, tmp_path: Path) -> None:
     path = journal(tmp_path / "j", A, [(V1, FIRST)], payload="hash")
     stream = session.readStream.format("seqcast").option("maxRowsPerBatch", "100").load(str(path))
     query = stream.writeStream.format("memory").queryName("now").trigger(availableNow=True).start()
@@ -367,7 +367,7 @@ def test_available_now_ends_with_what_was_there_and_heeds_the_limit(session: Any
     assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [100] * 3
 
 
-def test_offsets_name_the_member_and_what_retention_removed_is_said(tmp_path: Path) -> None:
+def test_offsets_name_the_member_and_rows_that_retention_removed_are_named(tmp_path: Path) -> None:
     path = journal(tmp_path, A, [(V1, FIRST), (V2, SECOND)], payload="hash", segment_rows=100)
     other = journal(tmp_path, B, [(V1, FIRST)], payload="hash")
     stream = JournalStream([Folders([str(path)])], Following(), Wanted())
@@ -444,7 +444,7 @@ def test_a_stream_with_an_option_of_a_table_says_so(session: Any, tmp_path: Path
     assert lines and "a stream of the format seqcast has no option 'copies'" in lines[-1], failed.value
 
 
-def test_payloads_are_given_as_text_or_as_what_their_json_says(session: Any, tmp_path: Path) -> None:
+def test_payloads_are_given_as_text_or_as_values_of_their_json(session: Any, tmp_path: Path) -> None:
     texts = [json.dumps({"id": at, "names": ["a", str(at)], "at": {"x": 1.5}}) for at in range(100)]
     rows_of = [Row(A, 1 + at, 0, 1 + at, text.encode()) for at, text in enumerate(texts)]
     journal(tmp_path, A, [(V1, rows_of)], payload="full")

@@ -46,7 +46,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Tap, TapClient, Path]]:
         yield server, TapClient(f"127.0.0.1:{server.address[1]}", TOKEN), path
 
 
-def test_a_reader_is_told_what_the_journal_says_and_given_any_range(served: Any) -> None:
+def test_a_reader_gets_the_facts_of_the_journal_and_any_range(served: Any) -> None:
     _, client, path = served
     assert client.members() == [A.id]
     told, own = client.journal(A.id), reader.read(path)
@@ -132,7 +132,7 @@ def test_a_certificate_that_is_not_trusted_or_none_ends_before_the_token_is_prov
         assert secured.counters["connections"] == plain.counters["connections"] == 0
 
 
-def test_an_invalid_certificate_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_an_invalid_certificate_is_refused_with_the_remedy(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong.pem"
     wrong.write_text("no certificate")
     for certificate, key, why in (

@@ -84,7 +84,7 @@ def test_every_command_has_help(command, capsys):
         (["sim", "--seed", "1", "--members", "99"], "from 2 to 32"),
     ],
 )
-def test_bad_input_is_one_line_and_status_2_and_says_what(arguments, says, capsys):
+def test_bad_input_is_one_line_and_status_2_and_names_the_fault(arguments, says, capsys):
     assert cli.main(arguments) == 2
     err = capsys.readouterr().err
     assert says in err
@@ -99,7 +99,7 @@ def test_unblock_ends_where_no_member_answers():
 
 
 @pytest.mark.parametrize("command", [tail, send])
-def test_every_setting_that_a_group_must_share_is_an_option_of_what_joins_it(command):
+def test_every_setting_that_a_group_must_share_is_an_option_of_each_command_that_joins(command):
     given = {"order": "fifo", "port": 4000, "address": "239.1.2.3", "ip_version": 4, "ttl": 2, "heartbeat_s": 0.02}
     given |= {"message_bytes_max": 1 << 20, "partition": "primary", "membership": "token-ring", "reliability": "gossip"}
     given |= {"transport": "unicast", "seeds": "a,b:5", "port_range": 8, "key": "group.key"}
@@ -145,7 +145,7 @@ def test_the_demo_does_not_write_into_a_folder_that_holds_something(tmp_path, ca
     ("missing", "command", "extra"),
     [("pyspark", "demo", "spark"), ("pyarrow", "demo", "spark"), ("pyspark", "audit", "spark")],
 )
-def test_a_missing_extra_is_named_with_what_to_install(missing, command, extra, tmp_path):
+def test_a_missing_extra_is_named_with_the_package_to_install(missing, command, extra, tmp_path):
     everyone = [journal_data.member(name) for name in "ab"]
     rows = [journal_data.Row(everyone[0], 1, 0, 1, b"x")]
     journal_data.journal(tmp_path, everyone[0], [(journal_data.view(1, everyone), rows)])
@@ -333,7 +333,7 @@ def lines_of(path: Path, data: bytes, longest: int = 1 << 28) -> list[bytes]:
 
 
 @pytest.mark.parametrize("data", [b"", b"a", b"a\n", b"a\nb", b"\n", b"a\n\nb\n", b"a\r\nb", b"\xff\x00\n" * 3])
-def test_lines_are_what_stands_between_newlines(tmp_path, data):
+def test_lines_are_the_texts_between_newlines(tmp_path, data):
     expected = data.split(b"\n")[:-1] if data.endswith(b"\n") or not data else data.split(b"\n")
     assert lines_of(tmp_path / "x", data) == expected
 

@@ -84,7 +84,7 @@ def process_output(process):
     return process.stdout.read(), process.stderr.read()
 
 
-def test_what_is_sent_is_printed_by_every_tail(start, cluster):
+def test_every_tail_prints_all_messages(start, cluster):
     lines = [str(number) for number in range(500)]
     leaves, stays = tail(start, cluster, "--count", "500"), tail(start, cluster)
     status, err = send(start, cluster, "\n".join(lines), "--members", "3")
@@ -207,7 +207,7 @@ def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
     assert json.loads(stays.stdout.readline())["members"] == ["stays"]
 
 
-def test_an_interrupted_send_says_what_it_sent_and_leaves(start, cluster):
+def test_an_interrupted_send_reports_its_messages_and_leaves(start, cluster):
     receiver = tail(start, cluster, "--json", "--name", "receiver")
     sender = start("send", cluster, "--interface", "lo", "--name", "sender", stdin=subprocess.PIPE)
     sender.stdin.write("one\n")
@@ -233,7 +233,7 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
     assert sender.returncode == 1 and "delivery to all is not known" in err, err
 
 
-def test_a_send_to_a_receiver_that_takes_nothing_says_when_interrupted_what_is_known(start, cluster, monkeypatch):
+def test_a_send_to_a_receiver_that_takes_nothing_reports_its_state_when_interrupted(start, cluster, monkeypatch):
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
     # Nobody reads its output, so it soon takes nothing more. (The sequencer must multicast accepted messages.)
     tail(start, cluster, "--order", "sequencer")
@@ -379,7 +379,7 @@ process()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
-def test_send_shows_no_progress_line_over_what_is_being_typed(cluster):
+def test_send_shows_no_progress_line_over_text_being_typed(cluster):
     import pty
 
     ours, theirs = pty.openpty()

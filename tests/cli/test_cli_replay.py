@@ -43,7 +43,7 @@ def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path, gap):
     assert process.returncode == 0 and "400 messages" in said and ("lacks 7 messages" in said) == gap
 
 
-def test_what_cannot_be_sent_again_is_refused_before_a_group_is_joined(tmp_path):
+def test_journals_that_cannot_be_sent_again_are_refused_before_a_group_is_joined(tmp_path):
     journal(tmp_path / "two", A, [(V1, ROWS[:3])], payload="full")
     journal(tmp_path / "two", B, [(V1, ROWS[:3])], payload="full")
     done = run(tmp_path / "two", "--to", "nobody")

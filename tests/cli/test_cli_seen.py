@@ -126,7 +126,7 @@ def test_the_live_table_is_drawn():
             assert expected in text.getvalue() and "q quit" in text.getvalue()
 
 
-def test_metrics_are_what_prometheus_reads():
+def test_metrics_have_the_format_of_prometheus():
     parser = pytest.importorskip("prometheus_client.parser")
     core = pytest.importorskip("prometheus_client.core")
     with group_of(2, order="fifo") as (a, b):

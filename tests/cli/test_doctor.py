@@ -216,7 +216,7 @@ def test_a_condition_of_the_machine_has_its_code(tmp_path, files, expected):
     assert {line.code.number for line in local.look(config, tmp_path) if line.code} == expected
 
 
-def test_a_line_names_its_code_and_what_to_do():
+def test_a_line_names_its_code_and_the_remedy():
     line = Line("WARN", "clock", "the clock source is hpet", codes.SLOW_CLOCK)
     assert line.text().startswith("WARN  clock       the clock source is hpet  SC1112  Boot with clocksource=tsc")
     assert line.item()["remedy"] == codes.SLOW_CLOCK.remedy

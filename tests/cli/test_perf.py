@@ -140,7 +140,7 @@ def test_bare_baselines_deliver_everything_and_acks_do_not_stall_them(path):
 
 @linux
 @pytest.mark.parametrize("limit", [False, True])
-def test_a_window_beyond_the_receive_buffers_is_cut_to_what_they_hold(limit):
+def test_a_window_beyond_the_receive_buffers_is_cut_to_their_size(limit):
     path = Path("loopback", (LOOPBACK,) * 3, 65000, 1, False)
     assert bare_throughput(path, Load(3, 1, 1024, "fifo", 0.3), limit=limit, window_bytes=64 << 20) > 1
 
@@ -293,7 +293,7 @@ def test_ratios_are_medians_of_each_pair_s_and_losses_are_sums():
     assert figures["lost"] == 2 and figures["retransmitted_packets"] == 3 and figures["rss_mb"] == 51
 
 
-def test_the_table_has_both_paths_side_by_side_and_says_what_was_not_measured():
+def test_the_table_has_both_paths_side_by_side_and_names_missing_measurements():
     figures = report.throughput([1000.0], [500.0], [run(400.0)])
     both = report.table([{"path": "loopback", **figures}, {"path": "veth-segmented", **figures}])
     assert both.splitlines()[0].split() == ["loopback", "veth-segmented"]
@@ -371,7 +371,7 @@ def test_a_ping_pong_without_an_answer_names_the_round_and_the_view(monkeypatch)
         (["--journal", "full", "--journal-folder", "/nowhere"], "not a writable directory"),
     ],
 )
-def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):
+def test_bad_arguments_are_status_2_and_name_the_fault(arguments, says, capsys):
     with pytest.raises(SystemExit) as ended:
         run_command(command, arguments)
     assert ended.value.code == 2
@@ -380,7 +380,7 @@ def test_bad_arguments_are_status_2_and_say_what(arguments, says, capsys):
 
 @linux
 @pytest.mark.parametrize("arguments", [["--path", "veth"], ["--loss", "1"]])
-def test_without_namespaces_what_needs_them_is_status_2_with_the_reason(arguments, monkeypatch, capsys):
+def test_without_namespaces_runs_that_need_them_are_status_2_with_the_reason(arguments, monkeypatch, capsys):
     monkeypatch.setattr(command, "why_no_namespaces", lambda: "network namespaces need root")
     assert run_command(command, arguments) == 2
     assert "need root" in capsys.readouterr().err
@@ -426,7 +426,7 @@ def test_an_interface_is_a_path_of_its_own():
 
 
 @linux
-def test_what_is_known_of_an_interface_is_its_address_and_the_packets_that_fit_it():
+def test_an_interface_is_described_by_its_address_and_the_packets_that_fit():
     path = on_interface("lo", 2)
     assert path.name == "lo" and path.places == (Place((), "lo", "127.0.0.1"),) * 2
     assert 1000 < path.packet_bytes * path.segments <= 65507
@@ -453,7 +453,7 @@ def tallied(payloads):
     return tally
 
 
-def test_loops_notice_what_is_missing_or_comes_twice():
+def test_loops_notice_messages_that_are_missing_or_come_twice():
     turns = list(itertools.chain(*itertools.islice(Payloads(64).until(time.monotonic_ns() + 10**11), 3)))
     assert (tallied(turns).count, tallied(turns).wrong) == (3 * TURN, 0)
     assert tallied(turns[:5] + turns[6:]).wrong == 2

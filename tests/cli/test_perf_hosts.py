@@ -80,7 +80,7 @@ with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
 
 @netns
 @pytest.mark.parametrize(("place", "fault"), [("socket", FULL_SOCKET), ("qdisc", FULL_QUEUE)])
-def test_what_a_host_drops_is_named_at_its_place_and_at_no_other(network, place, fault):
+def test_drops_of_a_host_are_named_at_their_place_and_at_no_other(network, place, fault):
     here = network[0]
     try:
         before = json.loads(here.run(sys.executable, "-c", DROPS))
@@ -95,7 +95,7 @@ def test_what_a_host_drops_is_named_at_its_place_and_at_no_other(network, place,
 
 
 @netns
-def test_what_the_bridge_between_hosts_drops_is_named_as_lost_between_them(network):
+def test_drops_of_the_bridge_between_hosts_are_named_as_lost_between_them(network):
     bridge = Place(("ip", "netns", "exec", network[0].bridge), "", "")
     ports = ", ".join(place.port for place in network[:2])
     rules = (

@@ -29,7 +29,7 @@ def group(*names):
     return stage, stage.nodes
 
 
-def test_all_others_answer_with_what_they_see():
+def test_all_others_answer_with_their_boards():
     stage, (a, b, c) = group("a", "b", "c")
     ask(a, 7)
     stage.until(1010)
@@ -85,7 +85,7 @@ def test_an_answer_to_nothing_that_was_asked_is_not_told():
 
 
 @pytest.mark.parametrize("family", ["storm", "turnover"])
-def test_in_a_storm_of_view_changes_only_members_of_the_view_tell_what_they_see(family):
+def test_in_a_storm_of_view_changes_only_members_of_the_view_send_their_boards(family):
     given = {**{"storm": families.STORM, "turnover": families.TURNOVER}[family], "duration_ns": SECOND}
     options = Options(seed=3, looks_ns=70 * MS, **given)
     world = World(options)

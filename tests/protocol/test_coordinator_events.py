@@ -94,7 +94,7 @@ AGREED = CoordinatorChanged(B, A, TWO.view_id, True, "")
         ((ONE, View(ViewId(2, 1, (1, B.id)), (A, B))), "was not told that it acts"),
     ],
 )
-def test_the_checker_sees_what_was_not_told_or_told_wrongly(events, wrong):
+def test_the_checker_sees_losses_not_reported_or_reported_wrongly(events, wrong):
     stage = Stage()
     stage.start_node("x")
     record = stage.nodes[0].record

@@ -150,7 +150,7 @@ def test_the_meaning_of_a_marker_is_known_before_the_engine_has_the_marker():
 
 
 @pytest.mark.parametrize("payload", [b"{", b'{"kind":"start"}', b"\xff" * 100, b""])
-def test_what_is_no_frame_is_counted_and_dropped(payload):
+def test_anything_but_a_frame_is_counted_and_dropped(payload):
     stage = Stage()
     stage.group("a", "b")
     a, b = stage.nodes
@@ -267,7 +267,7 @@ def test_a_view_of_an_attempt_that_was_not_promised_is_not_installed():
     assert c.endpoint.view.view_id == frame.view_id == a.endpoint.view.view_id
 
 
-def test_the_lease_of_a_pause_runs_from_what_was_answered_not_from_when_the_answer_came():
+def test_the_lease_of_a_pause_runs_from_the_answered_frame_not_from_when_the_answer_came():
     """a no longer hears b, but b's answer to an old SUSPEND comes again and again: its lease is over."""
     stage = Stage()
     stage.group("a", "b", "c")
@@ -333,7 +333,7 @@ def test_an_answer_of_another_round_does_not_hold_a_pause():
     assert b.record.pauses[-1].held_ns
 
 
-def test_a_pause_is_held_only_when_every_member_has_what_was_sent_before_it():
+def test_a_pause_is_held_only_when_every_member_has_the_earlier_messages():
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -935,7 +935,7 @@ def test_beacons_of_a_primary_partition_are_made_anew_each_time():
     assert beacons(stage, stage.nodes[0], 2500) == (10, 10)
 
 
-def test_every_counter_is_there_from_the_start():
+def test_every_counter_exists_from_the_start():
     """Counters are read most where nothing was counted yet."""
     counters = lone().counters
     assert counters == dict.fromkeys(COUNTERS, 0)

@@ -89,7 +89,7 @@ def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
 
 
 @pytest.mark.parametrize("evidence", [("silence",), ("port",), ("guard",), ("guard", "port"), ("port", "guard")])
-def test_a_suspicion_says_on_what_evidence(evidence):
+def test_a_suspicion_names_its_evidence(evidence):
     """The first refusal counts; but a member heard since is merely silent."""
     net = Net(3)
     net.run(10 * HEARTBEAT_MS)

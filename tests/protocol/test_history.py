@@ -47,7 +47,7 @@ def test_the_last_holder_of_a_history_does_not_give_way_to_a_founding(order):
     assert isinstance(d.record.log[-1], Excluded) and "has a history" in d.record.log[-1].reason
 
 
-def test_what_one_delivered_alone_yields_to_what_several_delivered_together():
+def test_a_history_of_one_member_alone_yields_to_that_of_several():
     """d sends as soon as it is in its own group: that is a history, too, but a lesser one."""
     stage, c = last_holder("d")
     spoken(stage, "d", 10)

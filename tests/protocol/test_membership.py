@@ -103,7 +103,7 @@ def test_a_preferred_member_becomes_coordinator_and_sequencer_when_it_joins():
         wait_until(lambda: names(a.view) == names(b.view) == "ab")
 
 
-def test_a_joiner_that_speaks_for_its_group_knows_what_the_others_did_not_deliver():
+def test_a_joiner_that_speaks_for_its_group_knows_which_messages_the_others_did_not_deliver():
     """b continues without a's last message; c joins b and comes before it when the sides merge."""
     stage = Stage(policy="joiners_first")
     stage.group("a", "b")

@@ -71,7 +71,7 @@ def test_a_member_that_does_not_coordinate_follows_no_merge():
     assert other.endpoint.machines.merger.state is MergerState.APART and asked.follows == 0
 
 
-def test_what_is_sent_while_groups_merge_is_delivered_in_the_merged_view():
+def test_messages_sent_while_groups_merge_are_delivered_in_the_merged_view():
     """MRG-09: between its cut and the view a subgroup's gate is closed, and its members' messages are kept."""
     asked = Asked()
     asked.ask(1)

@@ -227,7 +227,7 @@ CASES = (
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_what_comes_of_a_number_during_the_next_one_changes_nothing(case):
+def test_answers_to_a_number_during_the_next_one_change_nothing(case):
     asked = case()
     before = seen(asked.machine)
     for late in asked.late:

@@ -125,7 +125,7 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
-def test_an_excluded_member_is_told_what_the_others_did_not_deliver(order, name):
+def test_an_excluded_member_is_told_which_messages_the_others_did_not_deliver(order, name):
     """It is cut off, and sends before it notices; in "total" a is the sequencer."""
     stage = Stage(order, partition="primary")
     stage.group("a", "b", "c")
@@ -142,7 +142,7 @@ def test_an_excluded_member_is_told_what_the_others_did_not_deliver(order, name)
     assert lost == Lost(views(node)[-1].view_id, 1, 1, excluded.view_id, messages=3)
 
 
-def test_leavers_shrink_the_view_and_count_as_long_as_they_are_there():
+def test_leavers_shrink_the_view_and_count_until_they_are_gone():
     stage = Stage(partition="primary")
     stage.group("a", "b", "c", "d", "e")
     for at_ms, name in ((1000, "a"), (1000, "b"), (1300, "c")):
@@ -250,7 +250,7 @@ def test_of_two_groups_that_were_founded_apart_the_smaller_gives_way(first, seco
     assert names(stage.node(larger[0]))[-1] == [*larger]
 
 
-def test_what_a_repeated_proposal_delivers_outlives_its_first_holder():
+def test_packets_that_a_repeated_proposal_delivers_outlive_their_first_holder():
     """a proposes [a, b] and proposes it again with c, which it leaves out; b has not had a's packet when a crashes."""
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")
@@ -347,7 +347,7 @@ def test_an_operator_that_reaches_several_sides_must_name_one():
     assert process.operator.reached == ("c", "d") and process.operator.missing == ("a", "b", "e")
 
 
-def test_what_an_operator_allowed_holds_for_one_side_and_a_minority_of_it_is_blocked_again():
+def test_an_operators_permission_holds_for_one_side_whose_minorities_are_blocked_again():
     stage = fallen_apart(["abc", "def", "x", "y"])
     with mock.patch.object(Operator, "choose", lambda self, member: original(self, "f")):
         OperatorProcess(stage, 0)
@@ -536,7 +536,7 @@ def told(group, kind):
     raise AssertionError(f"no {kind.__name__} in {LIMIT_S:g} s")
 
 
-def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(minority, capsys):
+def test_a_minority_names_its_missing_members_and_goes_on_when_an_operator_says_so(minority, capsys):
     name, group = minority
     blocked = told(group, Blocked)
     assert blocked.kind == "minority" and blocked.reason.endswith(f"seqcast unblock {name} --interface {LOOPBACK}")
@@ -557,7 +557,7 @@ def test_a_minority_says_what_it_lacks_and_goes_on_when_an_operator_says_so(mino
     assert "is blocked as a minority" in capsys.readouterr().err
 
 
-def test_join_times_out_with_what_a_blocked_group_said(minority):
+def test_join_times_out_with_the_answer_of_a_blocked_group(minority):
     name, group = minority
     told(group, Blocked)
     with pytest.raises(seqcast.JoinTimeout, match=r"is blocked: only \[c\] of .* seqcast unblock") as error:
@@ -565,7 +565,7 @@ def test_join_times_out_with_what_a_blocked_group_said(minority):
     assert not isinstance(error.value, seqcast.JoinRefused)
 
 
-def test_unblock_says_what_is_wrong_with_its_input(capsys):
+def test_unblock_names_the_fault_of_its_input(capsys):
     for argv in ([], ["", "--interface", LOOPBACK], ["c", "--interface", "nosuch0"], ["c", "--timeout", "x"]):
         assert command(["unblock", *argv]) == 2
         assert capsys.readouterr().err.strip()

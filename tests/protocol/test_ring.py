@@ -241,7 +241,7 @@ def confirm(phase, generation, leader, members=(1, 2, 3)):
     return Confirm(1, phase, generation, leader, members, ())
 
 
-def test_a_member_agrees_to_nothing_older_than_what_it_agreed_to():
+def test_a_member_agrees_to_nothing_older_than_its_last_agreement():
     """E-22: views are ordered by (generation, leader)."""
     ring, sent = alone()
     ring.receive(confirm("prepare", 8, 1), 1, 0)

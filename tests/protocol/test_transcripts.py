@@ -34,7 +34,7 @@ def test_a_script_that_makes_no_sense_fails(script, error):
         transcript.play(f"# x\n\n{script}\n")
 
 
-def test_what_came_of_a_script_replaces_what_it_says():
+def test_the_output_of_a_script_replaces_the_recorded_one():
     text = "# x\n\ngroup a b\ncrash b\n----\n  1000.000 ms  a crashes\n\n# and then\nshow\n"
     _, played = transcript.play(text)
     assert played == (

@@ -25,7 +25,7 @@ def test_every_live_member_delivers_everything(loss: float) -> None:
     assert (result.delivered, result.lost) == (result.expected, 0)
 
 
-def test_what_a_member_sends_does_not_grow_with_the_group() -> None:
+def test_a_members_traffic_does_not_grow_with_the_group() -> None:
     """PB-07: the same load in all, 5 % loss; a group twenty times as large costs each member no more than twice."""
     costs = [sum(r.bytes.values()) / r.member_s for r in (run(members=n) for n in (10, 200))]
     assert costs[1] < 2 * costs[0]
@@ -38,7 +38,7 @@ def test_a_member_knows_few_of_the_others_and_a_gossip_reaches_all() -> None:
     assert len(reached) > 5 and sum(reached) / len(reached) > 0.99 * 200
 
 
-def test_what_nobody_keeps_any_more_is_told_as_lost() -> None:
+def test_messages_that_nobody_keeps_any_more_are_reported_as_lost() -> None:
     """A lag of 2 packets is too little for this loss: permanent losses are reported, and nothing is missing
     silently."""
     gossip = replace(CrowdOptions().gossip, lag=2, lost_ns=10 * SECOND)
@@ -54,14 +54,14 @@ LATE = {
 }  # fmt: skip
 
 
-def test_joiners_get_from_late_join_handlers_what_nobody_else_keeps() -> None:
+def test_joiners_get_from_late_join_handlers_messages_that_nobody_else_keeps() -> None:
     """PB-04: also if one in ten datagrams is lost."""
     result = run(handlers=2, loss=0.1, **LATE)
     assert (result.delivered, result.lost) == (result.expected, 0)
     assert len(result.caught_up_ns) == 5 and max(result.caught_up_ns) < 10 * SECOND
 
 
-def test_without_late_join_handlers_joiners_are_told_what_they_do_not_get() -> None:
+def test_without_late_join_handlers_joiners_are_told_which_messages_they_miss() -> None:
     result = run(handlers=0, loss=0.1, **LATE)
     assert result.lost > 1000 and result.caught_up_ns == []
     assert result.delivered + result.lost == result.expected

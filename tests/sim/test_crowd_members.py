@@ -55,7 +55,7 @@ def test_without_requests_lost_packets_are_told_as_missed_or_never_known() -> No
     assert missed > 100 and any(len(net.payloads(number)) < len(sent) for number in net.members)
 
 
-def test_what_nobody_keeps_any_more_is_told() -> None:
+def test_messages_that_nobody_keeps_any_more_are_reported() -> None:
     """The lag is 50 messages, and a member is cut off for 200."""
     net = crowd(6, 0.0)
     talk(net, [1], 20)
@@ -174,7 +174,7 @@ def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.02])
-def test_what_is_sent_while_a_joiner_catches_up_comes_too(loss: float) -> None:
+def test_messages_sent_while_a_joiner_catches_up_come_too(loss: float) -> None:
     """The joiner has no room for it when it comes, and only the handler still keeps it when the joiner gets there."""
     with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net, gossip = CrowdNet(3, loss), replace(GOSSIP, lag=400)
@@ -207,7 +207,7 @@ def test_a_joiner_whose_application_is_slow_gets_the_history_all_the_same() -> N
     assert net.payloads(7) == sent and net.missed(7) == 0 and net.history(7) == [1]
 
 
-def test_without_a_handler_a_joiner_gets_what_members_still_keep() -> None:
+def test_without_a_handler_a_joiner_gets_the_messages_that_members_still_keep() -> None:
     net = crowd(5, 0.0)
     talk(net, [1], 400)
     net.run(1.0)

@@ -26,7 +26,7 @@ def test_every_path_of_production_is_taken_and_all_guarantees_hold(order):
     assert set(+result.paths) == PATHS
 
 
-def test_what_the_kernel_has_begun_to_send_does_not_change():
+def test_buffers_that_the_kernel_has_begun_to_send_do_not_change():
     """Large packets, of which a sequencer sends on the memory in which they came."""
     options = {"members": 3, "order": "sequencer", "spread_ns": 0, "duration_ns": 700 * MS, "bytes_max": 60_000}
     driven = {**DRIVE, "full": 0.1, "packet_bytes": 9000, "capacity": 64 << 10}

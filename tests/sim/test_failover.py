@@ -67,7 +67,7 @@ class Crowded:
 
 
 @pytest.mark.parametrize("order", ONES)
-def test_survivors_of_the_sequencer_deliver_what_they_send_within_a_few_ms_of_its_detection(order):
+def test_survivors_of_the_sequencer_deliver_their_messages_within_a_few_ms_of_its_detection(order):
     load = Crowded(order)
     assert load.run(SECOND, lambda: all(map(load.is_back, load.survivors))) <= LONGEST_NS
 

@@ -83,7 +83,7 @@ def test_without_requests_lost_packets_never_come():
 
 
 @pytest.mark.long
-def test_without_what_gossips_say_of_a_stream_its_sender_has_no_credit():
+def test_without_the_entries_of_gossips_for_a_stream_its_sender_has_no_credit():
     """They are the acknowledgements of elsewhere."""
 
     def deaf(self, frame, sender):

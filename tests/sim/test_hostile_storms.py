@@ -86,7 +86,7 @@ class Replayer(Storm):
 
 
 @pytest.mark.parametrize("changes", [{}, {"crashes": 1, "restarts": 1, "leaves": 1}], ids=["calm", "with changes"])
-def test_one_who_sends_again_what_it_has_heard_breaks_no_guarantee(changes):
+def test_one_who_repeats_overheard_datagrams_breaks_no_guarantee(changes):
     for seed in range(1, 4):
         storm = Replayer(seed, **changes)
         result = storm.run()

@@ -28,7 +28,7 @@ def told(parts=log.PARTS, debugged=()):
     return lines
 
 
-def test_nothing_is_made_of_what_nobody_reads():
+def test_nothing_is_made_of_fields_that_nobody_reads():
     """TRC-01."""
     with mock.patch.object(log, "Log", side_effect=AssertionError("a line was made")):
         stage = Stage(membership="token-ring")
@@ -196,7 +196,7 @@ def test_a_member_that_is_excluded_as_slow_is_named_with_that_reason():
                for each in lines)  # fmt: skip
 
 
-def test_a_view_change_begins_with_what_a_member_sends_and_not_with_what_a_stranger_does():
+def test_a_view_change_begins_with_a_members_datagram_and_not_with_a_strangers():
     stage = Stage()
     stage.group("a", "b")
     a, lines = with_lines(stage, "a")

@@ -99,7 +99,7 @@ def built(tmp_path):
 
 
 @pytest.mark.long
-def test_members_of_a_plugged_in_order_hold_what_a_total_order_promises(built):
+def test_members_of_a_plugged_in_order_keep_the_guarantees_of_a_total_order(built):
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     run = subprocess.run([sys.executable, "-c", RUN, str(built)], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -121,6 +121,6 @@ def test_no_read_is_stale_and_nothing_that_was_answered_is_lost(seed: int) -> No
     assert all(replica.log.machine.total >= max(told) for replica in lasting)
 
 
-def test_without_safe_delivery_a_sequencer_that_is_cut_off_and_does_not_know_it_reads_what_is_stale() -> None:
+def test_without_safe_delivery_a_sequencer_that_is_cut_off_unknowingly_reads_stale_values() -> None:
     """The base of the guarantee, whose absence the test above would see."""
     assert any(replica.stale for seed in range(1, 4) for replica in run(seed, safe=False))

@@ -85,7 +85,7 @@ def drawn(seed, order, partition):
     return Options.draw(seed, 4, order, 2 * SECOND, partition, membership="coordinated", reliability="nak")
 
 
-def test_what_only_members_out_of_reach_have_ordered_is_not_said_to_be_unsent():
+def test_messages_that_only_members_out_of_reach_have_ordered_are_not_called_unsent():
     """A sender was told of a large queued message that it was never sent, and the sequencer had delivered it."""
     result = simulate(drawn(224, "sequencer", "primary"))
     assert not result.violations, result.violations[0]
@@ -98,7 +98,7 @@ def test_an_application_that_gets_no_state_leaves_after_the_step_that_says_so():
 
 
 @pytest.mark.parametrize(("order", "seed"), [("sequencer", 1), ("total-1999", 8)])
-def test_what_a_block_callback_sends_is_delivered_in_the_view_that_closes(order, seed):
+def test_messages_of_a_block_callback_are_delivered_in_the_view_that_closes(order, seed):
     """FLU-13: datagrams are lost, so that the gate closed before the sequencer had all of it."""
     options = Options(seed=seed, order=order, loss=0.2, blocks=1.0, rate=50, leaves=2, unicasts=0.0, spread_ns=SECOND)
     result = simulate(options)
@@ -288,7 +288,7 @@ def own(node):
     return [entry for entry in node.record.log if isinstance(entry, Delivered) and entry.sender == node.id]
 
 
-def test_what_was_queued_is_sent_in_a_view_that_begins_to_close_in_the_same_step():
+def test_queued_messages_are_sent_in_a_view_that_begins_to_close_in_the_same_step():
     stage = Stage(queue_bytes=1 << 20)
     a, c = behind(stage)
     stage.named("e", 1100)
@@ -301,7 +301,7 @@ def test_what_was_queued_is_sent_in_a_view_that_begins_to_close_in_the_same_step
     assert not list(check_safety(stage.records))
 
 
-def test_what_was_queued_is_sent_in_a_view_from_which_its_sender_is_excluded_in_the_same_step():
+def test_queued_messages_are_sent_in_a_view_from_which_their_sender_is_excluded_in_the_same_step():
     stage = Stage(queue_bytes=1 << 20, partition="primary")
     a, c = behind(stage)
     a.doubt(c.id)
@@ -419,7 +419,7 @@ def test_an_application_is_told_by_turns_that_it_may_not_send_and_that_it_may(to
     assert len(list(check_callback_pairs(record))) == 2
 
 
-def test_what_a_leaver_had_queued_counts_as_lost_while_it_serves_the_closing_view():
+def test_a_leavers_queued_messages_count_as_lost_while_the_leaver_serves_the_closing_view():
     stage = Stage(queue_bytes=2000)
     stage.group("a", "b", "c")
     a = stage.nodes[0]
@@ -466,7 +466,7 @@ def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_tha
 
 
 @pytest.mark.parametrize("left", [True, False])
-def test_a_member_may_be_told_lost_what_it_delivered_itself_only_if_it_left_cut_off(left):
+def test_a_members_own_deliveries_may_be_reported_lost_only_if_it_left_cut_off(left):
     """Its application closed while it left, and asked no more for the outcome."""
     stage = Stage()
     stage.group("a", "b")

@@ -371,7 +371,7 @@ def test_an_iteration_that_is_cancelled_before_it_begins_takes_no_message():
     run(main())
 
 
-def test_an_iteration_lets_other_tasks_run_though_messages_are_there():
+def test_an_iteration_lets_other_tasks_run_though_messages_wait():
     """However long the application takes for each: the loop gets a turn between a few of them."""
 
     async def main():
@@ -490,13 +490,13 @@ def test_a_join_that_is_cancelled_leaves_the_group():
     run(main())
 
 
-def test_the_module_is_there_after_import_seqcast():
+def test_the_module_exists_after_import_seqcast():
     assert output(script("import sys, seqcast; print('asyncio' in sys.modules, seqcast.aio.join.__name__)")) == (
         "False join\n"
     )
 
 
-def test_the_asyncio_group_has_what_the_group_has():
+def test_the_asyncio_group_has_the_members_of_the_group_class():
     special = {"__iter__": "__aiter__", "__enter__": "__aenter__", "__exit__": "__aexit__"}
     public = {name for name in dir(seqcast.Group) if not name.startswith("_")} | special.keys()
     for cls in seqcast.Group.__mro__:  # it is put together from several classes
@@ -514,7 +514,7 @@ def test_the_asyncio_group_has_what_the_group_has():
             assert [str(p) for p in takes] == [str(p) for p in took], name
 
 
-def test_the_asyncio_join_takes_what_the_join_takes():
+def test_the_asyncio_join_takes_the_arguments_of_the_join():
     took, takes = inspect.signature(seqcast.join), inspect.signature(seqcast.aio.join)
     assert [(p.name, p.kind, p.default) for p in takes.parameters.values()] == [
         (p.name, p.kind, p.default) for p in took.parameters.values()

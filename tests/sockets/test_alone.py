@@ -50,7 +50,7 @@ def test_a_join_waits_for_as_many_members_as_it_is_told_to():
     assert views == {"a": 3, "b": 3, "c": 3}
 
 
-def test_a_join_that_waits_in_vain_leaves_and_says_how_many_came_and_what_to_check():
+def test_a_join_that_waits_in_vain_leaves_and_says_how_many_came_and_which_things_to_check():
     name = cluster()
     with join(name, "a") as first:
         with pytest.raises(JoinTimeout, match=r"2 of min_members=3 members \(a, b\) after 2 s") as info:

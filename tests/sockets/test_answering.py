@@ -110,7 +110,7 @@ def test_two_members_that_answer_each_message_with_four_are_told_why_they_cannot
         wait_until(lambda: not threads[0].is_alive() or not threads[1].is_alive())
 
 
-def test_a_member_whose_own_messages_fill_what_may_be_kept_is_told_at_once():
+def test_a_member_whose_own_messages_fill_the_bound_of_kept_ones_is_told_at_once():
     with join(cluster(), "a", kept_bytes=1 << 20) as a:
         errors = []
         a.send(b"go")
@@ -141,7 +141,7 @@ def test_nothing_is_kept_while_another_thread_receives():
         end()
 
 
-def test_what_is_kept_does_not_count_as_taken_by_the_application():
+def test_kept_messages_do_not_count_as_taken_by_the_application():
     with group_of(2) as (a, b):
         a.send(b"go")
         assert b.recv(LIMIT_S).payload == b"go"
@@ -176,7 +176,7 @@ class AlwaysStandsIn(dict):
         return lambda: True
 
 
-def test_views_keep_their_place_among_what_is_kept():
+def test_views_keep_their_place_among_kept_items():
     name = cluster()
     with join(name, "a") as a, join(name, "b") as b:
         seen = {"a": [], "b": []}
@@ -218,7 +218,7 @@ async def async_pair(**settings):
 
 
 @pytest.mark.parametrize(("n", "size"), [(50, 1_000_000), (2000, 10_000)])
-def test_a_task_that_answers_what_it_receives_never_hangs(n, size):
+def test_a_task_that_answers_its_messages_never_hangs(n, size):
     async def server(group):
         async for message in group:
             if message.sender != group.member:

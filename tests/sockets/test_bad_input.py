@@ -42,7 +42,7 @@ NEEDED = {"partition": {"found": 0}}
 
 
 @pytest.mark.parametrize("name", ["order", *(name for name in derive.SHARED if name != "transport")])
-def test_a_joiner_with_another_value_of_what_all_must_share_is_refused_and_the_group_is_unharmed(name):
+def test_a_joiner_with_another_value_of_a_shared_setting_is_refused_and_the_group_is_unharmed(name):
     """(One with another transport hardly reaches the group.)"""
     with group_of(2) as groups, unharmed(groups), pytest.raises(seqcast.JoinRefused) as raised:
         join(groups[0].cluster, "x", **{name: OTHERS.get(name, "fifo")}, **NEEDED.get(name, {}))

@@ -60,7 +60,7 @@ def http(port: int, data: bytes | None = None) -> str:
             time.sleep(0.05)
 
 
-def test_the_store_over_http_keeps_what_it_answered_whatever_is_killed_or_stopped(environment: dict[str, str]) -> None:
+def test_the_store_over_http_keeps_answered_writes_under_any_kill_or_stop(environment: dict[str, str]) -> None:
     ports = [free_port() for _ in "abc"]
 
     def start(at: int) -> subprocess.Popen[bytes]:

@@ -71,7 +71,7 @@ def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
 
 
 @pytest.mark.netns
-def test_a_group_that_cannot_recover_fails_with_what_is_wrong(namespaces, tmp_path, monkeypatch):
+def test_a_group_that_cannot_recover_fails_with_the_faults(namespaces, tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.runner.SETTLE_S", 2.0)
     monkeypatch.setattr("chaos.runner.CALM_S", 60.0)  # it is not calm before both know of the split
     endless = Scenario("endless", (Step(0.2, "split", ("a",), ("b",), seconds=0.8),), members=2)

@@ -35,7 +35,7 @@ def test_each_thread_runs_on_its_cores_and_others_on_any():
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "-1", "1;2", "99999"])
-def test_what_names_no_cores_is_refused(text):
+def test_a_text_that_names_no_cores_is_refused(text):
     with pytest.raises(seqcast.ConfigError, match="must be numbers of cores, such as 2,3 or 2-5"):
         seqcast.Config(io_cores=text)
 

@@ -121,7 +121,7 @@ with seqcast.join_crowd(sys.argv[1], interface=sys.argv[2], average_s=0.02, stor
             wait_until(lambda: late.counters()["packets_lost"] == 0, LIMIT_S)
 
 
-def test_a_joiner_gets_from_the_file_what_was_sent_by_members_that_are_gone(tmp_path: Path) -> None:
+def test_a_joiner_gets_from_the_file_messages_of_members_that_are_gone(tmp_path: Path) -> None:
     """PB-05: nobody has it in memory, as the handler began anew with its file."""
     name, path = cluster(), str(tmp_path / "store")
     sent = [b"%d" % i for i in range(300)]
@@ -140,7 +140,7 @@ def test_without_a_handler_a_joiner_is_told_so() -> None:
         assert late.recv(LIMIT_S) == CrowdHistory(0)
 
 
-def test_an_application_that_does_not_receive_is_told_what_it_lost() -> None:
+def test_an_application_that_does_not_receive_is_told_its_losses() -> None:
     with (
         crowd_of(2, cluster(), lost_s=1.0, lag=20) as (one, _),
         joined(one.cluster, average_s=0.02, lost_s=1.0, lag=20, receive_bytes=1 << 20) as slow,
@@ -176,7 +176,7 @@ def test_a_sender_that_does_not_receive_waits_unless_it_says_so() -> None:
         assert crowd.recv(0.0) is None
 
 
-def test_what_a_caller_does_wrong_is_told(tmp_path: Path) -> None:
+def test_a_callers_mistakes_are_told(tmp_path: Path) -> None:
     with pytest.raises(seqcast.ConfigError, match="did you mean lag"):
         seqcast.join_crowd("crowd", lagg=5)
     with pytest.raises(seqcast.ConfigError, match="lost_s"):
@@ -234,7 +234,7 @@ def test_a_crowd_for_asyncio_sends_receives_and_leaves() -> None:
     assert asyncio.run(run()) == [b"%d" % i for i in range(200)]
 
 
-def test_a_crowd_for_asyncio_tells_what_a_caller_does_wrong_and_ends_what_waits() -> None:
+def test_a_crowd_for_asyncio_tells_a_callers_mistakes_and_ends_waits() -> None:
     if why := why_no_multicast():
         pytest.skip(f"no multicast on loopback here: {why}")
 

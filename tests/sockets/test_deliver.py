@@ -76,7 +76,7 @@ def test_another_thread_receives_and_each_call_gets_its_own() -> None:
     assert len(taken) == 200
 
 
-def test_what_a_member_has_not_taken_is_undecided_without_safe_and_the_error_says_so() -> None:
+def test_messages_that_a_member_has_not_taken_are_undecided_without_safe_and_the_error_says_so() -> None:
     name = cluster()
     with join(name, "a", min_members=1) as one, join(name, "b") as two:
         with pytest.raises(seqcast.Undecided, match="not known to be everywhere") as caught:
@@ -102,7 +102,7 @@ def of_three() -> Iterator[tuple[seqcast.Group, list[int]]]:
         group.leave(0.05)  # nobody answers
 
 
-def test_a_view_change_decides_what_waited_for_a_member_that_stopped() -> None:
+def test_a_view_change_decides_messages_that_waited_for_a_member_that_stopped() -> None:
     with of_three() as (group, (b, _)):
         assert group.deliver(b"all", timeout=LIMIT_S).payload == b"all"
         before, fence = group.view, group.fence

@@ -39,7 +39,7 @@ def test_all_travels_in_the_stream_of_the_sequencer_where_there_is_one():
         assert digest[b.member].delivered == digest[c.member].delivered == 0
 
 
-def test_what_the_application_has_not_taken_counts_as_delivered_and_nothing_does_outside_a_group():
+def test_messages_that_the_application_has_not_taken_count_as_delivered_and_none_do_outside_a_group():
     with group_of(2, order="fifo") as (a, b):
         a.send(b"x")
         wait_until(lambda: b.digest()[a.member][:3] == a.digest()[a.member][:3] != (0, 0, 0))

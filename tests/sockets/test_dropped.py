@@ -78,7 +78,7 @@ def test_a_dropped_crowd_is_left_with_a_warning():
     wait_until(lambda: runner.over)
 
 
-def test_what_was_left_or_never_joined_gives_no_warning():
+def test_groups_that_were_left_or_never_joined_give_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         group = join(cluster(), "a")

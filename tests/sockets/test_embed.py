@@ -189,7 +189,7 @@ class Numbers:
         self.came = read(5)
 
 
-def test_a_program_in_c_gives_state_and_gets_what_came_while_its_member_joined():
+def test_a_program_in_c_gives_state_and_gets_messages_that_came_while_its_member_joined():
     name, over = cluster(), threading.Event()
     with join(name, "a", state=Numbers(), partition="primary") as a:
         giver = Handle(a)
@@ -298,7 +298,7 @@ def test_senders_that_wait_until_others_have_taken_are_told(pair):
 # ---- wrong calls ---------------------------------------------------------------------------------------------------
 
 
-def test_what_is_null_or_zero_is_refused(pair):
+def test_null_or_zero_is_refused(pair):
     handle, _a, _b = pair
     assert handle.poll(budget=0)[0] == BAD_ARGUMENT
     assert TABLE.poll(handle.member, 1, 0, None) == BAD_ARGUMENT

@@ -111,7 +111,7 @@ def test_transactions_are_committed_in_the_block_callback_before_the_next_view(o
         group.leave()
 
 
-def test_blocked_and_unblocked_bracket_what_cannot_be_sent_and_the_view_lies_between():
+def test_blocked_and_unblocked_bracket_the_time_without_sends_and_the_view_lies_between():
     name = cluster()
     sent = []
 
@@ -325,7 +325,7 @@ def test_a_member_that_crashes_in_its_callback_stalls_nobody():
     b._give_up()
 
 
-def test_a_callback_may_not_do_what_waits_for_itself():
+def test_a_callback_may_not_make_calls_that_wait_for_it():
     name = cluster()
     raised = []
 

@@ -143,7 +143,7 @@ def test_a_batch_is_sent_and_delivered_as_arrow_lays_it_out(wide):
         assert got == want == arrow
 
 
-def test_a_batch_after_single_messages_holds_the_rest_of_what_they_came_with():
+def test_a_batch_after_single_messages_holds_the_rest_of_their_packet():
     with group_of(1, order="total") as (a,):
         a.send_many([b"%d" % i for i in range(10)])
         first = [a.recv(10).payload for _ in range(3)]
@@ -206,7 +206,7 @@ def test_events_give_views_and_messages_in_their_true_order():
         assert list(a) == []
 
 
-def test_the_newest_view_never_lags_behind_what_was_received(monkeypatch):
+def test_the_newest_view_never_lags_behind_the_received_messages(monkeypatch):
     """Even if the control thread, which installed it, is held up before it tells of it."""
     told, carry_out = threading.Event(), Runner._carry_out
 
@@ -317,7 +317,7 @@ def next_payload(group):
     return message.payload
 
 
-def test_bad_calls_say_what_to_do():
+def test_bad_calls_name_the_remedy():
     with group_of(1, message_bytes_max=1000) as (a,):
         three = np.zeros(3, np.uint8)
         for call, error, text in (
@@ -425,7 +425,7 @@ def test_a_name_by_default_is_unique_in_this_process():
         assert a.member.name != b.member.name
 
 
-def test_a_journal_keeps_what_was_delivered(tmp_path):
+def test_a_journal_keeps_the_deliveries(tmp_path):
     pytest.importorskip("pyarrow")
     with group_of(1, order="total", journal=str(tmp_path)) as (a,):
         a.send_many([b"%d" % i for i in range(100)])
@@ -798,7 +798,7 @@ with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as a:
     assert float(cpu_s) < 0.2
 
 
-def test_what_is_left_of_a_batch_is_deliverable():
+def test_the_rest_of_a_batch_is_deliverable():
     with group_of(2, order="fifo", deliver_own=False) as (a, b):
         a.send_many([b"one", b"two"])
         assert b.recv(10).payload == b"one"
@@ -871,7 +871,7 @@ def test_the_status_of_a_member_says_why():
         ("blocked", {}, False, False),
     ],
 )
-def test_what_a_loop_over_messages_passes_over_is_told_if_nothing_else_tells(event, more, sees, told, caplog):
+def test_events_that_a_loop_over_messages_skips_are_reported_if_nothing_else_does(event, more, sees, told, caplog):
     with caplog.at_level("WARNING", "seqcast"), join(cluster(), "a", **more) as a:
         view = a.view
         events = {

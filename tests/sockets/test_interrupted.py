@@ -127,7 +127,7 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("take", ["recv", "recv_batch", "next_event"])
-def test_a_call_without_a_timeout_gets_what_came_just_before_the_group_was_left(take):
+def test_a_call_without_a_timeout_gets_messages_that_came_just_before_the_group_was_left(take):
     """The main thread has just waited in vain when a signal's handler runs: meanwhile a message is delivered and
     another thread leaves. The call takes the message, and the next one raises."""
     with join(cluster(), "a") as group:

@@ -241,7 +241,7 @@ def test_every_way_of_sending_and_receiving_gives_the_same_messages(way):
             assert counters["datagrams_sent"] > 4 * counters["io_sends"]
 
 
-def test_a_thread_that_spins_notices_what_another_thread_sends():
+def test_a_thread_that_spins_notices_another_threads_messages():
     """It looks at the sockets only, where an own message never comes: it must not spin on until its time is over."""
     looks = []
     with group_of(1, busy_poll_s=0.5, heartbeat_s=10.0, suspect_s=60.0) as (group,), ThreadPoolExecutor(1) as pool:
@@ -374,7 +374,7 @@ def test_a_wait_that_is_over_at_once_looks_at_the_sockets():
         assert a.counters()["io_rounds"] - before >= 90
 
 
-def test_what_leaves_at_once_and_what_waits():
+def test_which_packets_leave_at_once_and_which_wait():
     """With times so long that nothing leaves by itself meanwhile; again where a run took that long, or where the
     control plane had something to send, with which all that waits leaves."""
     for _ in range(20):
@@ -491,7 +491,7 @@ with seqcast.join("x", name="a", **settings) as a, seqcast.join("x", name="b", *
 
 
 @pytest.mark.netns
-def test_without_an_ipv6_multicast_route_the_error_says_what_to_use(lonely):  # noqa: F811
+def test_without_an_ipv6_multicast_route_the_error_names_the_remedy(lonely):  # noqa: F811
     failed = script("import seqcast; seqcast.join('x', ip_version=6, interface='lo')", prefix=lonely.prefix)
     _, err = failed.communicate(timeout=LIMIT_S)
     assert "no multicast route to ff15::" in err and "or ip_version=4" in err

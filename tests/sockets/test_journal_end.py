@@ -119,7 +119,7 @@ def test_a_task_that_receives_gets_all_that_was_delivered_when_another_one_leave
     assert (only_journal(tmp_path).rows, only_journal(tmp_path).closed) == (MESSAGES, "leave")
 
 
-def test_what_was_delivered_can_be_received_behind_with(tmp_path: Path) -> None:
+def test_deliveries_can_be_received_behind_with(tmp_path: Path) -> None:
     """Views, too, and each is journaled once."""
     name = cluster()
     with join(name, "a", journal=str(tmp_path)) as group:

@@ -96,7 +96,7 @@ def test_members_with_a_key_hear_each_other_and_nobody_else_does(key, order):
             assert counted["drop_key"] == counted["drop_crc"] == counted["drop_replay"] == 0
 
 
-def test_what_was_recorded_and_is_sent_again_changes_nothing(key):
+def test_recorded_datagrams_sent_again_change_nothing(key):
     with group_of(2, key=key) as groups, Wire(groups[0].cluster) as wire:
         before = groups[0].view
         groups[0].send(WORD)

@@ -142,7 +142,7 @@ def test_a_sequencer_that_is_left_alone_has_delivered_all_that_it_packed() -> No
     assert (own.first, own.last, own.all, own.any) == (0, 1, 1, 1)
 
 
-def test_what_was_accepted_drains_by_order_and_by_acknowledgement() -> None:
+def test_accepted_messages_drain_by_order_and_by_acknowledgement() -> None:
     net = Net(3, sequencer=0)
     one, deaf = net.engines[1], True
     net.drop = lambda src, dst, lane, datagram: deaf and 1 in (src, dst)
@@ -164,7 +164,7 @@ def test_what_was_accepted_drains_by_order_and_by_acknowledgement() -> None:
     assert "drained" not in events(one)  # said once
 
 
-def test_what_is_queued_is_drained_in_the_view_that_comes() -> None:
+def test_queued_messages_are_drained_in_the_view_that_comes() -> None:
     net = Net(3, sequencer=-1, blocked_bytes_max=1 << 16)
     one = net.engines[1]
     for engine in net.engines:
@@ -276,7 +276,7 @@ def test_the_drain_goes_on_through_view_changes() -> None:
     assert not list(check_safety(stage.records))
 
 
-def test_what_cannot_drain_in_time_is_told() -> None:
+def test_messages_that_cannot_drain_in_time_are_reported() -> None:
     """b pauses the group for longer than c waits."""
     stage = Stage("total", queue_bytes=1 << 16)
     stage.group("a", "b", "c")
@@ -343,7 +343,7 @@ def test_the_excluded_are_told_of_messages_to_one_member_too() -> None:
     assert isinstance(c.record.log[-1], Excluded) and named(c) == [(3, 0, ""), (2, 0, "b")]
 
 
-def test_a_leaver_that_gets_no_answer_is_told_what_may_be_lost() -> None:
+def test_a_leaver_that_gets_no_answer_is_told_which_messages_may_be_lost() -> None:
     """c cannot leave a group that is blocked, and closes."""
     stage = Stage("total", partition="primary")
     stage.group("a", "b", "c")
@@ -358,7 +358,7 @@ def test_a_leaver_that_gets_no_answer_is_told_what_may_be_lost() -> None:
     assert c.application.sender.refused and c.record.counter == 0 and not named(c)
 
 
-def test_views_of_two_sides_and_counts_of_what_the_other_missed() -> None:
+def test_views_of_two_sides_and_counts_of_messages_that_the_other_missed() -> None:
     """c is cut off and sends; when both sides merge it is told how many messages the others did not deliver."""
     stage = Stage()
     stage.group("a", "b", "c")
@@ -387,7 +387,7 @@ def test_a_cut_that_cannot_be_right_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
-def test_what_is_sent_again_when_a_member_is_alone_counts_once(order: str) -> None:
+def test_messages_sent_again_when_a_member_is_alone_count_once(order: str) -> None:
     """c is cut off from the first moment: it sends again, to itself, the messages that the sequencer never saw."""
     stage = Stage(order)
     stage.group("a", "b", "c")
@@ -486,7 +486,7 @@ def test_asyncio_sends_while_the_group_is_left_lose_nothing_unseen():
     asyncio.run(main())
 
 
-def test_a_leaver_says_so_to_its_own_senders_and_what_is_lost_can_be_read_afterwards():
+def test_a_leaver_says_so_to_its_own_senders_and_losses_can_be_read_afterwards():
     with group_of(2, order="total", send_while_blocked="queue", **PATIENT) as (a, b):
         a.suspend(LIMIT_S)
         b.send_many([b"x"] * 3)

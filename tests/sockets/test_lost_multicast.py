@@ -48,7 +48,7 @@ def test_a_member_that_hears_no_multicast_says_so_though_it_is_answered():
     assert all(kinds(net, i)["suspect", 100 + j] == 0 for i in range(3) for j in range(3))
 
 
-def test_what_a_member_without_multicast_lacks_reaches_it_by_unicast():
+def test_missing_packets_reach_a_member_without_multicast_by_unicast():
     """So nobody's sends stop before it is excluded; without probes by unicast it never learns of new packets."""
     net = Net(3, window=16 << 10)
     net.run(10 * HEARTBEAT_MS)

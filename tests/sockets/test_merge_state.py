@@ -118,7 +118,7 @@ def _last(told, what):
     [(BLOCKING, 0), (BLOCKING, 5_000_000), (AWAITED, 0)],
     ids=["blocking-small", "blocking-large", "asyncio"],
 )
-def test_two_sides_merge_what_each_had_before_they_receive_from_each_other(network, form, pad):
+def test_two_sides_merge_their_states_before_they_receive_from_each_other(network, form, pad):
     name = cluster()
     members = [Member(place, form, name, member, pad) for place, member in zip(network, "abcd", strict=True)]
     watch = threading.Timer(150, lambda: [member.process.kill() for member in members])

@@ -31,7 +31,7 @@ def test_members_that_all_send_deliver_one_order(order):
 
 
 @pytest.mark.parametrize("order", ["grant", "total-1999"])
-def test_what_a_member_sent_before_it_left_is_delivered(order):
+def test_messages_of_a_member_that_left_are_delivered(order):
     with group_of(3, order=order) as (a, b, c):
         c.send_many([b"%d" % i for i in range(5000)])
         assert c.leave()

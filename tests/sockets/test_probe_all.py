@@ -52,7 +52,7 @@ def settled(groups):
     wait_until(lambda: all(map(shows, groups)))
 
 
-def test_each_member_says_what_it_sees():
+def test_each_member_sends_its_board():
     with group_of(3) as groups:
         a, _, c = groups
         for _ in range(20):
@@ -142,7 +142,7 @@ def test_a_stranger_a_former_member_and_one_of_another_view_get_silence():
             stranger.recvfrom(65536)
 
 
-def test_what_a_member_says_is_checked():
+def test_a_members_frames_are_checked():
     with group_of(2) as groups:
         settled(groups)
         a = groups[0]

@@ -63,7 +63,7 @@ def test_a_copy_of_a_batch_is_as_the_batch(of, begun, size):
         assert twin.to_arrow().equals(batch.to_arrow()) and list(of(twin)) == list(batch)
 
 
-def test_what_is_no_batch_makes_none():
+def test_objects_that_are_no_batch_make_none():
     with join(cluster(), "a") as a:
         a.send(b"abc")
         make, (view, data, offsets, runs, *rest) = a.recv_batch(LIMIT_S).__reduce__()

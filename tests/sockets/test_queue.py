@@ -21,7 +21,7 @@ BOUND = 1 << 20
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0])
-def test_what_is_queued_is_sent_in_the_next_view_before_anything_newer(sequencer: int) -> None:
+def test_queued_messages_are_sent_in_the_next_view_before_anything_newer(sequencer: int) -> None:
     """Also a message larger than a window, and more than the credit that the new view begins with."""
     net = Net(3, sequencer=sequencer, window=30_000, blocked_bytes_max=BOUND)
     one = net.engines[1]
@@ -48,7 +48,7 @@ def test_what_is_queued_is_sent_in_the_next_view_before_anything_newer(sequencer
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0])
-def test_what_was_not_stamped_goes_before_what_is_queued(sequencer: int) -> None:
+def test_unstamped_messages_go_before_queued_ones(sequencer: int) -> None:
     net = Net(3, sequencer=sequencer, blocked_bytes_max=BOUND)
     one = net.engines[1]
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
@@ -135,7 +135,7 @@ def test_unicasts_are_neither_held_nor_queued() -> None:
     assert of_sender(net, 1, 0) == [b"to one"]
 
 
-def test_what_is_queued_at_the_end_is_counted_and_no_more_is_taken() -> None:
+def test_messages_queued_at_the_end_are_counted_and_no_more_are_taken() -> None:
     net = Net(2, blocked_bytes_max=BOUND)
     one = net.engines[1]
     one.gate_close()
@@ -213,7 +213,7 @@ def test_threads_send_to_a_paused_group_without_waiting_and_all_arrives_in_their
                 assert mine == [b"%d %d" % (number, i) for i in range(200)]
 
 
-def test_what_is_sent_while_a_view_changes_is_sent_in_the_next_view():
+def test_messages_sent_while_a_view_changes_belong_to_the_next_view():
     """c falls silent, so that the change takes its time; nobody who sends to the group notices."""
     name, seen = cluster(), []
     settings = {"send_while_blocked": "queue", "block_events": True, "flush_deadline_s": 3.0, "block_deadline_s": 0.1}
@@ -258,7 +258,7 @@ def test_more_than_the_bound_waits_in_its_sender():
         assert payloads(b, error.value.sent + 1)[-1] == b"last"
 
 
-def test_leaving_sends_what_is_queued_if_the_group_opens_in_time_and_reports_it_otherwise():
+def test_leaving_sends_queued_messages_if_the_group_opens_in_time_and_reports_them_otherwise():
     with group_of(3, send_while_blocked="queue", order="fifo", **PATIENT) as (a, b, c):
         c.suspend(LIMIT_S)
         a.send(b"in time")
@@ -294,6 +294,6 @@ def test_asyncio_sends_do_not_wait_either():
     asyncio.run(main())
 
 
-def test_a_wrong_setting_says_what_is_right():
+def test_a_wrong_setting_names_the_right_form():
     with pytest.raises(seqcast.ConfigError, match="'wait', 'queue'"):
         seqcast.Config(send_while_blocked="drop")

@@ -130,7 +130,7 @@ def test_a_replica_that_hears_nobody_says_why_and_decides_nothing() -> None:
             kv.group  # noqa: B018
 
 
-def test_what_a_machine_raises_reaches_the_caller() -> None:
+def test_errors_of_a_machine_reach_the_caller() -> None:
     with replicate(cluster(), "a") as kv:
         with pytest.raises(seqcast.MachineError, match="ValueError"):
             kv.call(b"x")

@@ -40,7 +40,7 @@ def receive(group):
             pass
 
 
-def test_what_derive_hands_to_nobody_is_read_by_a_member_that_joins_journals_and_leaves(tmp_path):
+def test_settings_that_derive_hands_to_nobody_are_read_by_a_member_that_joins_journals_and_leaves(tmp_path):
     pytest.importorskip("pyarrow")
     name, Watched.read = cluster(), set()
     config = Watched(guard=True, journal=str(tmp_path), **PATIENT_JOINER)

@@ -206,7 +206,7 @@ def test_a_member_of_a_blocked_minority_ends_before_it_is_killed():
         assert process.returncode == 0 and time.monotonic() - begin < 5.0
 
 
-def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monkeypatch):
+def test_a_join_that_is_interrupted_when_its_view_has_come_leaves_in_order(monkeypatch):
     name = cluster()
     with join(name, "a") as a:
         joined = Runner.join
@@ -222,7 +222,7 @@ def test_a_join_that_is_interrupted_when_its_view_is_there_leaves_in_order(monke
         assert a.counters()["control_members_lost"] == 0
 
 
-def test_a_later_signal_does_what_it_did_before():
+def test_a_later_signal_has_its_earlier_effect():
     name = cluster()
     with join(name, "a") as a, started(name, leave_on_signals(NEVER_S), SLEEP) as process:
         wait_until(lambda: len(a.view.members) == 2)

@@ -63,7 +63,7 @@ def members(*logs):
 
 @pytest.mark.parametrize("order", ["total", "fifo"])
 @pytest.mark.parametrize("pad", [0, 30_000_000])
-def test_a_joiner_has_what_the_others_have_while_everybody_sends(order, pad):
+def test_a_joiner_has_the_state_of_the_others_while_everybody_sends(order, pad):
     name = cluster()
     with members(Log(pad), Log(pad), Log(pad)) as (a, b, c):
         a.join(name, "a", order=order)
@@ -339,7 +339,7 @@ def test_asyncio_joins_with_a_state_too():
     asyncio.run(asyncio.wait_for(main(), 2 * LIMIT_S))
 
 
-def test_a_member_that_lost_its_provider_in_a_child_process_prints_what_it_has():
+def test_a_member_that_lost_its_provider_in_a_child_process_prints_its_state():
     name = cluster()
     text = """
 import sys, seqcast

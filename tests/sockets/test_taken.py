@@ -24,7 +24,7 @@ def step(net, takers, n=200):
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0, 1], ids=["fifo", "its own sequencer", "another's"])
-def test_a_wait_ends_when_the_last_application_has_taken_what_was_sent_before(sequencer):
+def test_a_wait_ends_when_the_last_application_has_taken_the_earlier_messages(sequencer):
     net = Net(3, sequencer=sequencer)
     a, _, c = net.engines
     for i in range(20):
@@ -90,7 +90,7 @@ def test_a_wait_outlives_views_and_those_that_are_gone_or_new(sequencer):
     assert wait.state() == NO_VIEW
 
 
-def test_what_another_sequencer_orders_again_is_waited_for_in_its_new_packets():
+def test_messages_that_another_sequencer_orders_again_are_awaited_in_its_new_packets():
     net = Net(3, sequencer=2)
     a, b, _ = net.engines
     net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
@@ -132,7 +132,7 @@ def test_a_message_that_waits_for_the_gate_is_waited_for_too():
     assert wait.state() == SENT
 
 
-def test_an_answer_beyond_what_was_sent_is_refused():
+def test_an_answer_beyond_the_sent_messages_is_refused():
     net = Net(2)
     a = net.engines[0]
     a.send(b"x")

@@ -69,7 +69,7 @@ def meet(a, b):
     await_([a, b], lambda: a.got("b") > 100 and b.got("a") > 100)
 
 
-def test_where_ports_are_translated_the_error_says_what_to_publish(network):  # noqa: F811
+def test_with_translated_ports_the_error_says_which_to_publish(network):  # noqa: F811
     name = cluster()
     common = {"transport": "unicast", "seeds": "10.99.0.2"}
     b = Talker(network[1], name, "b", **common)
@@ -86,7 +86,7 @@ def test_where_ports_are_translated_the_error_says_what_to_publish(network):  # 
         b.end()
 
 
-def test_with_a_key_a_member_is_where_it_says_whatever_the_source_of_what_it_sends(network, tmp_path):  # noqa: F811
+def test_with_a_key_a_member_is_at_its_stated_address_from_any_source_of_its_datagrams(network, tmp_path):  # noqa: F811
     pytest.importorskip("nacl")
     from seqcast.config.keys import make
 

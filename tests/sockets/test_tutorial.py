@@ -87,7 +87,7 @@ def sell(port: int) -> tuple[int, str]:
 
 
 @pytest.mark.long
-def test_the_shop_sells_what_is_there_while_members_are_killed_and_the_audit_finds_nothing_wrong(
+def test_the_shop_sells_its_stock_while_members_are_killed_and_the_audit_finds_nothing_wrong(
     start: Start, tmp_path: Path
 ) -> None:
     ports = {name: free_port() for name in "abc"}

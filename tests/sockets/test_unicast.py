@@ -142,7 +142,7 @@ def test_a_name_that_is_taken_is_refused():
             alone(name, "a", port, name_taken_s=0.5, suspect_s=0.5, discovery_s=0.5)
 
 
-def test_where_all_ports_are_taken_a_member_says_what_to_do():
+def test_if_all_ports_are_taken_a_member_names_the_remedy():
     name, port = cluster(), free_port()
     with alone(name, "a", port, port_range=0):
         with pytest.raises(ConfigError, match="raise port_range="):

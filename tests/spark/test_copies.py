@@ -91,7 +91,7 @@ def test_two_groups_in_one_directory_come_both(tmp_path: Path, store: Any) -> No
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_what_only_a_crashed_member_has_comes_if_nobody_closed_the_view(
+def test_rows_that_only_a_crashed_member_has_come_if_nobody_closed_the_view(
     tmp_path: Path, store: Any, closed: bool
 ) -> None:
     journal(tmp_path, A, [(V1, rows(30))], closed=None)
@@ -101,7 +101,7 @@ def test_what_only_a_crashed_member_has_comes_if_nobody_closed_the_view(
 
 
 @pytest.mark.parametrize("order", ["fifo", "records"])
-def test_members_in_an_open_view_give_what_the_others_lack(tmp_path: Path, store: Any, order: str) -> None:
+def test_members_in_an_open_view_give_the_packets_that_the_others_lack(tmp_path: Path, store: Any, order: str) -> None:
     of, total = view(1, [A, B, C], order), order != "fifo"
     every = rows(60, total=total)
     ours = [row for row in every if row.sender != B or row.seqno < 20]

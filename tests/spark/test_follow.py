@@ -116,7 +116,7 @@ def test_a_member_that_falls_in_a_view_that_nobody_else_installed_is_lost(
     query.again()
 
 
-def test_a_member_that_came_at_the_end_of_what_was_read_continues_it(tmp_path: Path, stores: Any) -> None:
+def test_a_member_that_came_at_the_end_of_the_rows_read_continues_the_stream(tmp_path: Path, stores: Any) -> None:
     lost = journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
     query, later = Query(*stores), Query(*stores)
     query.run()
@@ -177,7 +177,7 @@ def test_a_member_that_seems_lost_is_given_time(tmp_path: Path) -> None:
     assert query.run() == ALL[:500]
 
 
-def test_what_only_the_lost_member_delivered_is_told(tmp_path: Path, stores: Any) -> None:
+def test_messages_that_only_the_lost_member_delivered_are_reported(tmp_path: Path, stores: Any) -> None:
     journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
     query, lenient = Query(*stores), Query(*stores, fail_on_data_loss=False)
     assert query.run() == lenient.run() == ALL[:300]
@@ -432,7 +432,7 @@ def test_several_groups_or_only_incomplete_members_are_refused(tmp_path: Path) -
         Query(Folders([str(tmp_path / "none")]))
 
 
-def test_available_now_goes_on_in_another_journal_up_to_what_was_there(tmp_path: Path) -> None:
+def test_available_now_goes_on_in_another_journal_up_to_the_rows_of_its_start(tmp_path: Path) -> None:
     journal(tmp_path, A, [(V1, ONE[:100])], closed=None, payload="full")
     journal(tmp_path, B, [(V1, ONE), (V2, TWO)], closed=None, payload="full")
     query = Query(Folders([str(tmp_path)]), failover_s=60.0)
@@ -553,7 +553,7 @@ def test_a_stream_whose_sides_never_met_again_gives_each_row_once_and_stands_sti
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("rows_max", [0, 7])
 @pytest.mark.parametrize("followed", ["a", "b"])
-def test_a_merge_brings_what_the_other_side_delivered_once(
+def test_a_merge_brings_the_other_sides_deliveries_once(
     tmp_path: Path, stores: Any, followed: str, rows_max: int, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stories = partitioned(again=again)
@@ -870,7 +870,7 @@ def test_a_view_in_which_all_were_killed_is_read_to_the_end_of_the_longest_journ
     ("order", "closed"),
     [*((order, closed) for order in ("fifo", "causal") for closed in ("killed", "leave", None)), ("records", "killed")],
 )
-def test_what_each_of_them_delivered_in_its_own_way_comes_once(tmp_path: Path, order: str, closed: str | None) -> None:
+def test_their_different_deliveries_come_once(tmp_path: Path, order: str, closed: str | None) -> None:
     """B and C have closed the view by different ones, or they were killed, and nobody has closed it."""
     one, two, apart = view(1, [A, B, C], order), view(2, [B, C], order), view(2, [C], order, attempt=2)
     delivered = {A: (4, 2, 0), B: (5, 9, 0), C: (4, 2, 7)}
@@ -1100,7 +1100,7 @@ def test_clocks_that_differ_between_hosts_make_no_group_a_later_one(
         assert ("founded apart" in told) is (taken_for == "apart")
 
 
-def test_the_latest_rows_are_behind_all_that_is_there(tmp_path: Path, stores: Any) -> None:
+def test_the_latest_rows_are_behind_all_present_ones(tmp_path: Path, stores: Any) -> None:
     """A member that crashed long ago has left a journal that looks as if it were still written."""
     journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
     for who in (B, C):

@@ -47,7 +47,7 @@ def between(store: Any, start: Any, end: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("followed", ["a", "b"])
-def test_a_table_between_two_offsets_is_what_the_stream_gave(tmp_path: Path, followed: str) -> None:
+def test_a_table_between_two_offsets_equals_the_stream(tmp_path: Path, followed: str) -> None:
     stories = partitioned(again=True)
     for who, story in stories.items():
         journal(tmp_path, who, story, payload="full")
@@ -194,7 +194,7 @@ def test_values_that_cannot_be_are_refused(options: dict[str, str], says: str) -
     assert says in str(refused.value)
 
 
-def test_what_a_query_prints_is_an_offset(tmp_path: Path) -> None:
+def test_queries_print_offsets(tmp_path: Path) -> None:
     for who, story in partitioned(again=True).items():
         journal(tmp_path, who, story, payload="full")
     query = followed_by("a", Tagged, Folders([str(tmp_path)]))
@@ -225,7 +225,7 @@ def decoded(schema: str, *payloads: bytes | None) -> list[Any]:
     return found
 
 
-def test_json_becomes_fields_and_what_does_not_fit_is_null() -> None:
+def test_json_becomes_fields_and_misfits_are_null() -> None:
     schema = "id BIGINT, small tinyint, `user-name` string, at struct<x: double, tags: array<string>>, ok boolean"
     whole = {"id": 5, "small": -128, "user-name": "ü", "at": {"x": 2, "tags": ["a", None]}, "ok": True, "more": 1}
     nothing = dict.fromkeys(("id", "small", "user-name", "at", "ok"))

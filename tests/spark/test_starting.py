@@ -39,7 +39,7 @@ def python(tmp_path: Path, prints: str) -> str:
 @pytest.mark.parametrize(
     "master", ["nonsense", "local[x]", "spark://host", "http://host:7077", "spark://h:1,g", "local;"]
 )
-def test_what_is_no_master_is_refused(master: str) -> None:
+def test_a_text_that_is_no_master_is_refused(master: str) -> None:
     with pytest.raises(seqcast.UsageError, match="is no Spark master: give local"):
         seqcast.spark.open_session(master)
 
@@ -98,7 +98,7 @@ def test_a_temporary_directory_without_programs_is_told(monkeypatch: pytest.Monk
         ("java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.", "the master"),
     ],
 )
-def test_what_spark_says_comes_with_what_to_do(reason: str, cure: str) -> None:
+def test_errors_of_spark_come_with_the_remedy(reason: str, cure: str) -> None:
     with pytest.raises(SparkFailed) as failed, session.told_in_a_line():
         raise PySparkRuntimeError(f"Job aborted:\n  at somewhere\n{reason}\n  at elsewhere")
     assert reason in str(failed.value) and cure in str(failed.value) and "\n" not in str(failed.value)

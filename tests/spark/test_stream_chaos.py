@@ -23,7 +23,7 @@ SEEDS = (12, 46)
 @pytest.mark.long
 @pytest.mark.timeout(900)  # of a machine that has other work, too
 @pytest.mark.skipif(bool(why_no_multicast()), reason="no multicast on loopback here")
-def test_each_table_has_what_any_member_that_is_left_delivered(spark: Any, tmp_path: Path) -> None:
+def test_each_table_has_the_deliveries_of_any_remaining_member(spark: Any, tmp_path: Path) -> None:
     seqcast.spark.register(spark)
     with ThreadPoolExecutor(2) as pool:
         told = list(pool.map(lambda seed: run(spark, seed, LOOPBACK, tmp_path)[0], SEEDS))

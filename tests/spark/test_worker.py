@@ -19,7 +19,7 @@ from seqcast.spark import worker
 A = member("a")
 
 
-def test_what_spark_collects_after_each_task_has_no_modules(spark: Any, tmp_path: Path) -> None:
+def test_the_garbage_that_spark_collects_after_each_task_has_no_modules(spark: Any, tmp_path: Path) -> None:
     """Else each task ends with a look at every object of every module."""
     journal(tmp_path, A, [(view(1, [A]), [Row(A, 1, 0, 1, b"one")])])
     assert seqcast.spark.audit(spark, tmp_path).holds

@@ -185,7 +185,7 @@ def test_a_write_to_a_part_is_seen(statement):
     assert ("sc_engine", "cut") in writes(f"void f(struct sc_engine *e, const void *from) {{\n    {statement}\n}}\n")
 
 
-def test_what_only_reads_is_no_write():
+def test_a_pure_read_is_no_write():
     text = "void f(sc_engine *e, const sc_cut *c) {\n    if (e->cut.end == c->end && e->cut.end <= 3) g(&e->cut);\n}\n"
     assert writes(text) == set()
 

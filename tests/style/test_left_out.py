@@ -34,7 +34,7 @@ def run(folder, **environment):
     return result.stdout
 
 
-def test_what_is_missing_is_named_with_how_to_get_it_and_how_many_tests_wait_for_it(tmp_path):
+def test_missing_parts_are_named_with_how_to_get_them_and_how_many_tests_wait_for_them(tmp_path):
     out = run(tmp_path, PATH=str(tmp_path))  # neither ip nor nft
     assert "left out: 5" in out
     line = next(line for line in out.splitlines() if line.startswith("3 tests: needs ip, nft"))
@@ -44,7 +44,7 @@ def test_what_is_missing_is_named_with_how_to_get_it_and_how_many_tests_wait_for
     assert "pip install 'seqcast[spark]'" in line
 
 
-def test_a_tool_that_is_there_is_not_named(tmp_path):
+def test_an_installed_tool_is_not_named(tmp_path):
     for tool in ("ip", "nft"):
         (tmp_path / tool).write_text("")
         (tmp_path / tool).chmod(0o755)

@@ -10,7 +10,7 @@ from mutants.breaks import BREAKS, Break
 from mutants.tree import NoVerdict
 
 
-def test_the_text_that_each_break_replaces_is_there_once():
+def test_the_text_that_each_break_replaces_occurs_once():
     assert [(each.name, why) for each in BREAKS if (why := tool.stale(each))] == []
 
 
@@ -74,7 +74,7 @@ def test_a_test_that_fails_again_and_only_with_the_break_catches_it(monkeypatch)
         (5, "no tests ran"),
     ],
 )
-def test_what_is_no_program_or_no_test_catches_nothing(status, output):
+def test_broken_programs_and_missing_tests_catch_nothing(status, output):
     with pytest.raises(NoVerdict):
         tool.by_tests(Said((status, output)), NAMED)
 
@@ -93,7 +93,7 @@ def test_the_first_seed_that_fails_only_with_the_break_catches_it(monkeypatch):
         tool.by_seeds(Said((2, "no such family")), Break("x", ()), 20)
 
 
-def test_what_caught_a_break_is_run_first_and_others_if_it_catches_it_no_more(monkeypatch):
+def test_the_test_that_caught_a_break_is_run_first_and_others_if_that_fails(monkeypatch):
     monkeypatch.setattr(tool, "fails_anyway", lambda *command: False)
     row = "`tests/unit/test_x.py::test_y[a b]`"
     assert tool.again(Said(FAILED), row) == row
@@ -107,7 +107,7 @@ def test_what_caught_a_break_is_run_first_and_others_if_it_catches_it_no_more(mo
 
 
 @pytest.mark.parametrize(("row", "status"), [("`tests/unit/test_x.py::test_z`", 1), ("`sim --seed 4`: lost", 0)])
-def test_a_test_that_no_longer_catches_what_the_page_says_is_told_and_ends_in_1(row, status, monkeypatch, capsys):
+def test_a_test_that_no_longer_catches_its_break_on_the_page_is_told_and_ends_in_1(row, status, monkeypatch, capsys):
     each = BREAKS[3]
     monkeypatch.setattr(tool.sys, "argv", ["mutants", "--tenth", "13", "--match", each.name])
     monkeypatch.setattr(tool, "Copy", lambda folder: None)

@@ -46,7 +46,7 @@ def test_the_sdist_holds_every_source_that_a_build_needs(sdist):
     assert needed - names == set()
 
 
-def test_a_wheel_holds_what_programs_in_c_are_compiled_with(sdist, tmp_path):
+def test_a_wheel_holds_the_headers_for_programs_in_c(sdist, tmp_path):
     """And nothing else of the C and Cython code, which has no stable form."""
     tree = sdist[2]
     command = [sys.executable, "setup.py", "--quiet", "build_py", "--build-lib", str(tmp_path)]
@@ -84,7 +84,7 @@ def test_each_command_that_an_extra_serves_names_an_extra_that_exists():
     assert {extra for _, _, extra in COMMANDS.values() if extra} | set(EXTRAS.values()) <= set(extras)
 
 
-def test_top_level_holds_only_what_tools_and_people_expect():
+def test_top_level_holds_only_files_that_tools_and_people_expect():
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("not a git checkout")

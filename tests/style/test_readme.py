@@ -81,7 +81,7 @@ def test_the_examples_run_beside_the_tail_of_the_walk_through(environment, tmp_p
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a shell")
-def test_the_walk_through_two_terminals_shows_what_it_says(environment, tmp_path):
+def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tmp_path):
     def shown(text):
         """A terminal's command and its output."""
         blocks = re.findall(r"```\n\$ (.*?)```", README, re.S)

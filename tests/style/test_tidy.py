@@ -21,7 +21,7 @@ def test_no_trailing_space_no_tab_in_code_and_a_newline_at_the_end():
     assert bad == []
 
 
-def test_made_documents_agree_with_what_they_are_made_from():
+def test_made_documents_agree_with_their_sources():
     result = subprocess.run(
         [sys.executable, "docs/render.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=60
     )

@@ -96,7 +96,7 @@ def test_two_drivers_at_once_deliver_one_of_two_attempts():
     assert stream.out[0] == [b"2", b"1"]
 
 
-def test_what_a_killed_writer_left_is_dropped_with_the_view_that_drops_it():
+def test_the_remains_of_a_killed_writer_are_dropped_with_the_view_that_drops_the_writer():
     stream = Stream(Batches())
     stream.event(view(1, A, SINK))
     stream.batch(0, [b"1", b"2"], end=False)
@@ -230,7 +230,7 @@ def test_a_batch_with_a_hole_is_not_delivered_and_its_repetition_is():
              b'{"writer": "q", "batch": -1, "rows": 0}', b'{"writer": 1, "batch": 1, "rows": 0}',
              b'{"writer": "q", "batch": true, "rows": 0}', b'{"writer": "%s", "batch": 0, "rows": 0}' % (b"q" * 300)],
 )  # fmt: skip
-def test_what_only_looks_like_a_part_of_a_batch_is_counted(text):
+def test_messages_that_only_look_like_a_part_of_a_batch_are_counted(text):
     stream = Stream(Batches())
     stream.send(batches.BEGIN + text)
     stream.send(batches.END + text)
@@ -285,7 +285,7 @@ def test_entries_keep_their_age_where_sides_of_a_partition_merge():
     assert [list(each.writers) for each in both.receivers] == [["both", "one", "two", "three"]] * 2
 
 
-def test_what_is_left_of_a_batch_comes_with_the_next_call():
+def test_the_rest_of_a_batch_comes_with_the_next_call():
     class Group:
         status = "left"
 

@@ -84,7 +84,7 @@ def test_a_message_beside_the_order_waits_for_no_record_but_for_the_earlier_ones
 
 
 @pytest.mark.parametrize("order", CARRIED)
-def test_what_was_sent_beside_the_order_is_not_lost_with_the_sequencer(order: str) -> None:
+def test_messages_sent_beside_the_order_are_not_lost_with_the_sequencer(order: str) -> None:
     """With records it is delivered in its view; forwards are sent again in the next one, still beside the order."""
     net = group(order, 4)
     net.run(5)

@@ -49,7 +49,7 @@ def a_dict(**settings: Any) -> ReplicatedDict:
     return made
 
 
-def test_a_dictionary_does_what_a_dict_does() -> None:
+def test_a_dictionary_behaves_as_a_dict() -> None:
     rng, made, plain = random.Random(1), a_dict(), dict[str, Any]()
     for number in range(2000):
         key, value = rng.choice("abcdé"), rng.choice([None, number, "x" * number, [1, {"a": 2}]])
@@ -107,7 +107,7 @@ def test_entries_end_by_the_time_of_the_group_at_the_same_place_everywhere() -> 
         assert each.copy() == {"c": 4} and each.due() is None
 
 
-def test_what_is_kept_of_ends_is_bounded() -> None:
+def test_memory_of_ends_is_bounded() -> None:
     made = a_dict()
     for _ in range(1000):
         made.set("a", 1, ttl_s=5.0)

@@ -64,7 +64,7 @@ def test_a_batch_keeps_its_limit_of_bytes_though_it_copies_nothing():
     assert sum(sizes) == 600_000 and max(sizes) <= 200_000 and len(sizes) < 10
 
 
-def test_kept_batches_hold_what_they_held_and_not_more_than_their_share_of_the_memory():
+def test_kept_batches_keep_their_contents_and_not_more_than_their_share_of_the_memory():
     net, payloads = Net(2, packet=65_000), [bytes([i]) * 60_000 for i in range(200)]
     kept = list(sent(net, payloads))
     held = counters(net)["slabs_in_use"]

@@ -50,7 +50,7 @@ def test_an_answer_waits_for_the_question_where_that_comes_later() -> None:
     assert payloads(net, 2) == [b"question", b"answer"]
 
 
-def test_what_is_concurrent_waits_for_nothing() -> None:
+def test_concurrent_messages_wait_for_nothing() -> None:
     net = group(3)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 0 and kind(datagram) == DATA
@@ -88,7 +88,7 @@ def test_windows_that_are_often_full_do_not_stop_it() -> None:
     assert all(of_sender(net, i, j) == sent[j] for i in range(3) for j in range(3))
 
 
-def test_a_record_names_only_what_has_changed() -> None:
+def test_a_record_names_only_changed_entries() -> None:
     net = group(64)
     net.run(3)
     sizes: list[int] = []
@@ -129,7 +129,7 @@ def test_all_sixty_four_members_may_be_causes() -> None:
     assert payloads(net, 1)[-2:] == [b"late", b"after all"] and len(payloads(net, 1)) == 67
 
 
-def test_a_member_that_only_listens_tells_what_it_has_before_it_is_too_much() -> None:
+def test_a_member_that_only_listens_reports_its_position_before_the_record_is_too_large() -> None:
     """A count has 16 bits, and the records before one packet are bounded."""
     net = group(2, ring_packets=256)
     net.run(3)
@@ -146,7 +146,7 @@ def test_a_member_that_only_listens_tells_what_it_has_before_it_is_too_much() ->
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_survivors_sent_is_delivered_in_its_view_and_after_its_causes(seed: int) -> None:
+def test_survivors_messages_are_delivered_in_their_view_and_after_their_causes(seed: int) -> None:
     net, rng = group(4, window=30_000), random.Random(seed)
     net.drop = lambda src, dst, lane, datagram: rng.random() < 0.3
     causes: dict[bytes, list[bytes]] = {}

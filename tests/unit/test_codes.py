@@ -17,7 +17,7 @@ from seqcast.board.read import Board, pid_namespace
 SECOND = 10**9
 
 
-def test_every_code_has_a_kind_and_says_what_to_do():
+def test_every_code_has_a_kind_and_a_remedy():
     for number, code in codes.CODES.items():
         assert re.fullmatch(r"SC\d{4}", number) and number[2] in codes.KINDS
         assert code.title and code.cause.endswith(".") and code.remedy.endswith((".", "warning.", "."))

@@ -53,7 +53,7 @@ def test_a_file_without_the_table_holds_the_settings_at_its_top(tmp_path):
         ({"port": 65535}, "from 1 to 65534"),
     ],
 )
-def test_a_wrong_setting_is_refused_with_what_is_right(settings, text):
+def test_a_wrong_setting_is_refused_with_the_right_form(settings, text):
     with pytest.raises(seqcast.ConfigError, match=text):
         Config(**settings)
 
@@ -117,12 +117,12 @@ def test_variables_of_a_kubernetes_service_are_left_alone_with_one_line(caplog):
             Config.from_environment({mistake: "47310"})
 
 
-def test_every_setting_says_what_it_does():
+def test_every_setting_explains_its_effect():
     for field in dataclasses.fields(Config):
         assert len(field.metadata["text"]) > 20, field.name
 
 
-def test_a_preset_is_the_start_of_what_follows_and_what_is_given_wins(tmp_path):
+def test_a_preset_is_the_start_of_derived_values_and_given_ones_win(tmp_path):
     lan, fast, wan = (Config(preset=name) for name in ("lan", "fast", "wan"))
     assert lan == Config()
     assert fast.heartbeat_s < lan.heartbeat_s < wan.heartbeat_s
@@ -142,7 +142,7 @@ def test_a_preset_is_the_start_of_what_follows_and_what_is_given_wins(tmp_path):
         Config(heartbeat_s=-1.0)
 
 
-def test_latency_sets_defaults_and_what_is_given_wins():
+def test_latency_sets_defaults_and_given_values_win():
     default, quick = Config(), Config(latency=True)
     assert default.busy_poll_s == 0.0 < quick.busy_poll_s
     assert quick.nap_s == 0.0 < default.nap_s
@@ -152,7 +152,7 @@ def test_latency_sets_defaults_and_what_is_given_wins():
 
 
 @pytest.mark.parametrize("field", dataclasses.fields(Config), ids=lambda field: field.name)
-def test_every_setting_changes_what_engine_control_plane_or_sockets_are_given(field):
+def test_every_setting_changes_those_of_engine_control_plane_or_sockets(field):
     """No setting is read and ignored."""
     own = changed(field)
     if field.name == "blocked_queue_bytes":

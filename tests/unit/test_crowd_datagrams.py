@@ -26,7 +26,7 @@ EACH = (
 
 
 @pytest.mark.parametrize("what", EACH, ids=lambda what: type(what).__name__)
-def test_what_is_written_is_read(what: Message | Packet) -> None:
+def test_frames_are_read_as_written(what: Message | Packet) -> None:
     assert load(TAG, dump(TAG, ONE, what)) == (ONE, what)
     assert load(TAG + 1, dump(TAG, ONE, what)) is None
 
@@ -71,7 +71,7 @@ def test_each_flipped_bit_and_each_lost_end_is_noticed(what: Message | Packet) -
         Shuffle((), True, 3, (0.0,) * 32),
     ],
 )
-def test_what_is_out_of_bounds_is_refused(what: Message | Packet) -> None:
+def test_values_out_of_bounds_are_refused(what: Message | Packet) -> None:
     with pytest.raises(RemoteProtocolError):
         load(TAG, dump(TAG, ONE, what))
 

@@ -22,7 +22,7 @@ def opened(path: Path, bytes_max: int = 1 << 30, **more: Any) -> PacketStore:
     return PacketStore(str(path), "crowd", bytes_max, **more)
 
 
-def test_what_was_put_is_there_again(tmp_path: Path) -> None:
+def test_stored_packets_are_found_again(tmp_path: Path) -> None:
     store = opened(tmp_path / "a")
     for seqno in (1, 2, 3):
         store.put(ONE, seqno, b"%d" % seqno)
@@ -80,7 +80,7 @@ def test_a_packet_that_comes_twice_does_no_harm(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_is_too_old_goes(tmp_path: Path) -> None:
+def test_packets_that_are_too_old_go(tmp_path: Path) -> None:
     now = [1000.0]
     store = opened(tmp_path / "a", age_s=60.0, clock=lambda: now[0])
     store.put(ONE, 1, b"old")
@@ -155,7 +155,7 @@ def test_an_error_of_the_disk_ends_the_handler_and_not_the_member(tmp_path: Path
     store.close()
 
 
-def test_what_was_flushed_survives_a_kill(tmp_path: Path) -> None:
+def test_flushed_rows_survive_a_kill(tmp_path: Path) -> None:
     child = script(
         """
 import sys

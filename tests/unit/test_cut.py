@@ -35,7 +35,7 @@ def test_a_lost_members_cut_is_the_longest_prefix_that_the_survivors_hold_togeth
 
 
 @given(st.data())
-def test_the_cut_of_a_lost_member_is_what_a_dumb_walk_finds_and_holders_hold_it(data):
+def test_the_cut_of_a_lost_member_equals_that_of_a_dumb_walk_and_holders_hold_its_packets(data):
     held = {}
     for survivor in data.draw(st.sets(st.integers(1, 5), min_size=1, max_size=4)):
         seqnos = data.draw(st.sets(st.integers(1, 14)))
@@ -63,7 +63,7 @@ def test_the_cut_of_a_lost_member_is_what_a_dumb_walk_finds_and_holders_hold_it(
     assert all(seqno in held[holder][0] for seqno, holder in named)
 
 
-def test_a_bounded_list_of_ranges_never_cuts_off_what_one_survivor_holds_as_a_prefix():
+def test_a_bounded_list_of_ranges_never_cuts_off_the_prefix_of_one_survivor():
     # Alternating holders give one part per seqno; the prefix 40 may be delivered and stays within the cut.
     odd = [(seqno, seqno) for seqno in range(42, 1200, 2)]
     even = [(seqno, seqno) for seqno in range(41, 1200, 2)]
@@ -175,7 +175,7 @@ def test_however_many_members_multicast_each_always_has_room_for_a_packet(n, pac
     assert sizes.share > sizes.packet_bytes and sizes.window >= sizes.room // 2
 
 
-def test_a_window_is_at_most_what_the_members_allow_and_at_least_two_packets():
+def test_a_window_is_within_the_members_limits_and_at_least_two_packets():
     small = [MemberInfo(str(n), n, b"x", 1000, 9002, 1 << 30) for n in range(1, 6)]
     sizes = windows(small, 5)
     assert sizes.window == sizes.forward == sizes.unicast == sizes.state == 18_000

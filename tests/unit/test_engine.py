@@ -203,7 +203,7 @@ class Lying(list):
         return 1
 
 
-def test_engine_counts_what_it_is_given_and_believes_no_length() -> None:
+def test_engine_counts_its_input_and_believes_no_length() -> None:
     many = Lying([0] * 100_000)
     net = Net(1)
     engine = net.engines[0]
@@ -251,7 +251,7 @@ def test_global_seqnos_are_dense() -> None:
     assert numbers == list(range(1, 151))
 
 
-def test_a_sender_knows_what_the_sequencer_has_not_put_in_order() -> None:
+def test_a_sender_knows_which_packets_the_sequencer_has_not_put_in_order() -> None:
     """SEQ-08, SEQ-24: a member that stops waits until its own messages, which it keeps by their seqno, have been put in
     order: this falls to 0."""
     net = Net(3, sequencer=0)
@@ -338,7 +338,7 @@ def test_a_message_is_a_frozen_value() -> None:
         message.payload = b"y"
 
 
-def test_what_is_left_in_an_open_packet_counts_as_unsent() -> None:
+def test_messages_left_in_an_open_packet_count_as_unsent() -> None:
     """The driver transmits a rest only while there is one: else the last message of a burst would stay where it is."""
     net = Net(2, packet=512)
     net.run(1)

@@ -193,7 +193,7 @@ def with_key(datagram: bytes) -> bytes:
     ],
     ids=["another group", "a key", "a digest of three", "what was never sent", "what was never sent to it"],
 )
-def test_what_does_not_fit_is_counted_and_does_nothing(counter: str, datagram: bytes) -> None:
+def test_misfits_are_counted_and_do_nothing(counter: str, datagram: bytes) -> None:
     net = Net(2)
     net.engines[0].transmit(net.now)
     net.engines[0].receive(datagram, B, net.now)

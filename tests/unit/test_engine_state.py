@@ -69,7 +69,7 @@ def test_state_and_control_frames_pass_a_full_window_and_a_closed_gate():
     assert net.engines[1].state_read(net.ids[0], 100, net.now) == b"state"
 
 
-def test_the_window_bounds_what_is_on_the_way():
+def test_the_window_bounds_the_bytes_in_flight():
     net = Net(2, window=32 << 10)
     taken = net.engines[0].state_send(bytes(1 << 20), net.ids[1])[1]
     net.run(50)
@@ -77,7 +77,7 @@ def test_the_window_bounds_what_is_on_the_way():
     assert len(net.engines[1].state_read(net.ids[0], 1 << 20, net.now)) >= taken - 1472  # all but the open packet's
 
 
-def test_what_is_not_read_waits_within_its_window():
+def test_unread_state_waits_within_its_window():
     net = Net(2, window=32 << 10)
     data = random.Random(3).randbytes(100_000)
     sent, got = net.engines[0].state_send(data, net.ids[1])[1], b""
@@ -90,7 +90,7 @@ def test_what_is_not_read_waits_within_its_window():
     assert got == data
 
 
-def test_what_is_not_wanted_is_dropped_and_does_not_hold_its_sender():
+def test_state_that_nobody_wants_is_dropped_and_does_not_hold_its_sender():
     net = Net(3, window=32 << 10)
     net.engines[0].state_send(b"a" * 5000, net.ids[1])
     net.run(5)
@@ -138,6 +138,6 @@ def test_a_stream_that_ended_starts_again_where_it_was():
     net.engines[0].state_end(net.ids[1])  # again: nothing
 
 
-def test_crc32c_goes_on_from_what_was_before():
+def test_crc32c_goes_on_from_an_earlier_value():
     assert crc32c(b"123456789") == 0xE3069283  # the check value of the polynomial's definition
     assert crc32c(b"6789", crc32c(b"12345")) == crc32c(b"123456789") and crc32c(b"") == 0

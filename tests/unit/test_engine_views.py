@@ -33,7 +33,7 @@ def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:
     assert all(2 in net.markers[i] for i in (1, 2, 3))
 
 
-def test_sequencer_failover_resends_what_was_not_stamped() -> None:
+def test_sequencer_failover_resends_unstamped_messages() -> None:
     """SEQ-08, SEQ-20 to SEQ-22, E-02, E-03: C's messages 5 and 6 reached only some members when the sequencer died. It
     kept those that were not in order, and they are resent to the new sequencer, by increasing seqno."""
     net = Net(4, sequencer=0)
@@ -96,7 +96,7 @@ def test_after_the_freeze_nothing_of_a_lost_member_is_taken() -> None:
     assert of_sender(net, 2, 0) == [b"late"]
 
 
-def test_what_a_lost_member_lacks_does_not_count_as_delivered_by_all() -> None:
+def test_packets_that_a_lost_member_lacks_do_not_count_as_delivered_by_all() -> None:
     """Its sender may leave before the view is closed, and names then the packets that others lack; or the lost member
     comes back."""
     net = Net(3, sequencer=0)
@@ -279,7 +279,7 @@ def test_many_gaps_of_a_lost_member_are_fetched_from_their_holders() -> None:
         assert of_sender(net, i, 5) == [b"%d" % k for k in range(260)]
 
 
-def test_a_member_that_did_not_hear_what_is_stable_has_place_for_what_the_cut_names() -> None:
+def test_a_member_that_missed_news_of_stability_has_place_for_packets_in_the_cut() -> None:
     """B has acknowledged 40 packets. C alone receives the next ring, which says that they are stable, and A crashes."""
     net = Net(3, ring_packets=64)
     sent = [b"%d" % k for k in range(100)]
@@ -300,7 +300,7 @@ def test_a_member_that_did_not_hear_what_is_stable_has_place_for_what_the_cut_na
     assert of_sender(net, 1, 0) == of_sender(net, 2, 0) == sent
 
 
-def test_a_member_with_a_smaller_ring_than_a_lost_sender_keeps_what_the_cut_has_another_fetch_of_it() -> None:
+def test_a_member_with_a_smaller_ring_than_a_lost_sender_keeps_packets_that_the_cut_has_another_fetch() -> None:
     """A's last packet lies more than B's ring behind the packets that B alone has."""
     net = Net(3)
     net.engines[1] = make_engine(net.ids[1], ring_packets=64)
@@ -340,7 +340,7 @@ def test_a_new_sequencer_does_not_probe_its_old_forward_stream() -> None:
     assert of_sender(net, 2, 1) == [b"x"]
 
 
-def test_what_was_not_stamped_is_sent_again_whatever_the_new_window() -> None:
+def test_unstamped_messages_are_sent_again_in_any_new_window() -> None:
     net = Net(3, sequencer=0, window=1 << 20)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)
     large = [bytes([i]) * 240_000 for i in range(3)]
@@ -402,7 +402,7 @@ def test_a_view_with_fewer_members_and_larger_windows_takes_no_new_memory(sequen
 
 
 @pytest.mark.parametrize("steps", range(1, 12, 2))
-def test_what_is_sent_again_in_a_smaller_window_outlives_the_next_view_change_too(steps: int) -> None:
+def test_messages_sent_again_in_a_smaller_window_outlive_the_next_view_change_too(steps: int) -> None:
     """Its sender has returned: nobody else can send it again when the view closes where a part of it is in order."""
     net = Net(3, sequencer=0, window=1 << 20)
     net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
@@ -467,7 +467,7 @@ def test_a_view_with_a_member_twice_is_refused_and_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("sequencer", [-1, 0])
-def test_credit_does_not_wait_for_a_member_about_to_be_given_up_but_what_it_lacks_is_kept(sequencer: int) -> None:
+def test_credit_does_not_wait_for_a_member_about_to_be_given_up_but_its_lacking_packets_stay(sequencer: int) -> None:
     net = Net(3, sequencer=sequencer, window=30_000)
     net.run(5)
     zero = net.engines[0]
@@ -513,7 +513,7 @@ class Late:
 
 @pytest.mark.parametrize(("order", "sequencer"), [("fifo", -1), ("records", 0), ("grant", 0), ("causal", -1),
                                                   ("sequencer", 0), ("sequencer", 2)])  # fmt: skip
-def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_as_it_has(order, sequencer) -> None:
+def test_packets_dropped_before_a_member_installed_the_view_are_repaired_right_after(order, sequencer) -> None:
     """DIG-03, DIG-06: a joiner is left with a gap until then. Nobody waits for a tail probe, whose pauses have doubled
     as often as the member was late."""
     net = Net(3, sequencer=sequencer, mechanism=by_name(order).number)
@@ -529,7 +529,7 @@ def test_what_a_member_dropped_before_it_installed_the_view_is_repaired_as_soon_
     assert net.got == [[(net.ids[0], b"early")]] * 3
 
 
-def test_a_joiner_with_too_low_an_entry_waits_for_what_nobody_keeps() -> None:
+def test_a_joiner_with_too_low_an_entry_waits_for_packets_that_nobody_keeps() -> None:
     """DIG-02: so the VIEW has the entries of its own cut, and not those of another moment."""
     net = Net(3)
     feed(net, {0: messages(1, 20)}, steps=50)
@@ -547,7 +547,7 @@ def test_a_joiner_with_too_low_an_entry_waits_for_what_nobody_keeps() -> None:
 
 
 @pytest.mark.parametrize("order", ["sequencer", "total-1999"])
-def test_what_was_not_ordered_is_not_sent_again_across_a_merge(order):
+def test_unordered_messages_are_not_sent_again_across_a_merge(order):
     """TOT-18, and the cut, 11: otherwise a merge is like the installation of any new view. Such a message is reported
     as lost; sent again it could be delivered twice."""
     net = Net(3, sequencer=0, mechanism=by_name(order).number)

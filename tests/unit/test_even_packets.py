@@ -81,7 +81,7 @@ def test_a_packet_is_full_though_its_last_message_made_offsets_necessary():
 @pytest.mark.parametrize(
     ("pattern", "ordered"), [([61] * 10 + [41], 7), ([62] * 7 + [45], 6), ([60] * 8 + [39], 6), ([38] * 10 + [46], 3)]
 )
-def test_what_a_view_change_sends_again_takes_no_more_packets_than_before(pattern, ordered):
+def test_messages_that_a_view_change_sends_again_take_no_more_packets_than_before(pattern, ordered):
     """The ring has no room for more. A packet that begins with another message than before may need offsets, or none:
     where messages were split early, it was ten packets more."""
     net = Net(2, sequencer=0, packet=512)
@@ -142,7 +142,7 @@ def test_an_even_packet_that_cannot_be_is_dropped(what):
     assert net.engines[0].counters()["drop_field"] == 1 and not net.got[0]
 
 
-def test_an_even_packet_without_room_for_what_it_says_is_dropped():
+def test_an_even_packet_without_room_for_its_stated_messages_is_dropped():
     net = Net(2)
     whole = F.packet(forge.DATA, 101, 1, 1, [b"x" * 60] * 3, rank=1, even=(60, 60))
     net.engines[0].receive(forge.sealed(whole[:-1]), B, 0)

@@ -175,7 +175,7 @@ def test_a_frame_without_one_of_its_fields_or_with_another_is_refused(frame):
     + [b'{"kind":"block","view":"1","attempt":[1,0],"survivors":[1]}', b'{"kind":"block_ok","view":"1","attempt":[0]}']
     + [b'{"kind":"done","view":"1","attempt":[NaN,0]}', b'{"kind":"done","view":"1","attempt":[1e3,0]}'],
 )  # fmt: skip
-def test_what_is_no_frame_is_refused(data):
+def test_anything_but_a_frame_is_refused(data):
     with pytest.raises(RemoteProtocolError):
         load(data)
 

@@ -118,7 +118,7 @@ def test_a_gossip_is_handled_once_whoever_brings_it() -> None:
     assert one.received(gossip_of(2, 2, m2=5), 3, 10**12)
 
 
-def test_what_is_missing_is_asked_for_in_one_request_to_the_member_that_brought_the_gossip() -> None:
+def test_missing_packets_are_requested_at_once_from_the_member_that_brought_the_gossip() -> None:
     """PB-06, 4; PB-01: the digest is member 2's, member 3 passed it on."""
     one = member(4, m2=3, m4=1)
     effects = one.received(gossip_of(2, m2=5, m3=2, m4=1), 3, 0)
@@ -134,7 +134,7 @@ def test_nothing_is_asked_for_that_the_other_keeps_no_longer_or_that_was_asked_f
     assert sent(one.received(gossip_of(4, 2, m3=5), 4, 25 * MS), Request) == [Send((4,), Request({3: ((1, 5),)}))]
 
 
-def test_what_the_other_received_out_of_order_is_asked_for_too() -> None:
+def test_packets_that_the_other_received_out_of_order_are_requested_too() -> None:
     """Else a member that waits for one packet would keep others from all that it has behind it."""
     one = member(4, m2=3)
     effects = one.received(Gossip(3, 1, 0, {2: span(1, 2, 7)}, (3,), (1, 2, 4)), 3, 0)
@@ -198,7 +198,7 @@ def test_a_member_whose_name_is_used_continues_above_the_number_that_was_used() 
     assert one.received(begun[0].message, 3, 2 * SECOND) == [] and one.forged == 1, "its own comes back"
 
 
-def test_what_one_member_alone_claims_is_asked_for_and_not_told_as_lost() -> None:
+def test_packets_that_one_member_alone_claims_are_requested_and_not_reported_as_lost() -> None:
     settings = GossipSettings(votes=False, lost_ns=1 * SECOND)
     one = member(5, settings, m2=3)
 
@@ -214,7 +214,7 @@ def test_what_one_member_alone_claims_is_asked_for_and_not_told_as_lost() -> Non
     assert told(3 * SECOND) == [Lost(2, 4, 5)]
 
 
-def test_claims_that_nobody_confirms_do_not_keep_out_what_is_lacking() -> None:
+def test_claims_that_nobody_confirms_do_not_keep_out_missing_packets() -> None:
     """A member that names many senders that do not exist takes all places, for a while only."""
     one = member(5, GossipSettings(votes=False, lost_ns=1 * SECOND), m2=3)
     invented = dict.fromkeys(range(1000, 1130), span(1, 10_000, 10_000))
@@ -229,7 +229,7 @@ def test_claims_that_nobody_confirms_do_not_keep_out_what_is_lacking() -> None:
 # ---- late-join handlers
 
 
-def test_a_late_join_handler_answers_with_its_catalog_and_the_joiner_asks_for_what_it_lacks() -> None:
+def test_a_late_join_handler_answers_with_its_catalog_and_the_joiner_requests_missing_packets() -> None:
     """PB-04: after hello, once per interval, a bounded number of packets, until nothing lacks."""
     settings = GossipSettings(votes=False, history_max=4, pull_ns=100 * MS, catalogs_ns=50 * MS, ask_again_ns=1 * MS)
     handler, window = member(3, settings, me=2), Held()
@@ -250,14 +250,14 @@ def test_a_late_join_handler_answers_with_its_catalog_and_the_joiner_asks_for_wh
     assert steps == [From(9, 1), Begun((2,)), CaughtUp()] and window.delivered == {9: 10}
 
 
-def test_a_joiner_whom_nobody_answers_begins_with_what_comes() -> None:
+def test_a_joiner_whom_nobody_answers_begins_with_the_next_messages() -> None:
     settings = GossipSettings(votes=False, history_ns=1 * SECOND, hello_again_ns=250 * MS)
     joiner = Gossiper(1, Everyone(1, range(1, 4)), settings, Held(), 0, Dice(1), history=True)
     effects = [each for now in range(0, 2000, 50) for each in joiner.tick(now * MS)]
     assert len(sent(effects, Hello)) == 5 and effects.count(Begun(())) == 1 and CaughtUp() not in effects
 
 
-def test_what_is_known_is_bounded() -> None:
+def test_memory_of_others_is_bounded() -> None:
     known = Known(4, 3)
     for origin in range(1, 50):
         assert known.add(origin, 1)
@@ -486,7 +486,7 @@ def test_all_have_room_for_the_least_window_and_only_if_they_mean_the_same_claim
         assert two.heard(one.say({7: whole}, 5 * MS), {7: other}, 5 * MS) == [Agreed(7, agreed)]
 
 
-def test_few_gossips_show_a_large_group_what_is_stable() -> None:
+def test_few_gossips_show_a_large_group_which_packets_are_stable() -> None:
     """A gossip of each of the 64 members would take ten times as many. All have the packet, one lags behind."""
     group = all_members(64, m1=50)
     window = group[20]._window
@@ -526,7 +526,7 @@ def test_with_votes_nothing_is_ever_given_up() -> None:
     assert not [each for at in range(0, 9 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)]
 
 
-def test_a_member_keeps_what_its_lag_says() -> None:
+def test_a_member_keeps_packets_by_its_lag() -> None:
     """PB-04: one with a large lag keeps nearly all, for those that join late."""
     digest = {2: span(1, 5000, 5000)}
     assert below_lag(digest, 1000) == {2: 4000} and below_lag(digest, 100_000) == {}

@@ -62,7 +62,7 @@ def test_a_packet_waits_for_its_place_and_crosses_the_network_once() -> None:
     ]  # fmt: skip
 
 
-def test_what_was_packed_during_a_round_trip_shares_the_next_request() -> None:
+def test_packets_packed_during_a_round_trip_share_the_next_request() -> None:
     net = group(2)
     net.run(5)
     net.engines[1].send(bytes(1000))
@@ -186,7 +186,7 @@ def test_a_member_that_gives_back_places_goes_on_for_ever() -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("size", [400, 6000])
-def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
+def test_survivors_messages_are_delivered_in_their_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
     """The cut orders packets with a place and those without, the same everywhere, before the view that follows."""
     net = group(4, window=30_000)
     traffic = Traffic(net, random.Random(seed), size)
@@ -234,7 +234,7 @@ def one_without_a_place() -> Net:
     return net
 
 
-def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost() -> None:
+def test_messages_placed_by_the_cut_are_transitional_only_if_a_member_was_lost() -> None:
     net = one_without_a_place()
     net.run(3)
     change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
@@ -242,7 +242,7 @@ def test_what_the_cut_gives_a_place_is_transitional_only_where_a_member_was_lost
     assert net.got == [[(net.ids[1], b"without a place")]] * 3 and net.transitional == [[], [], []]
 
 
-def test_what_has_no_place_when_the_gates_close_waits_for_the_view() -> None:
+def test_packets_without_a_place_when_the_gates_close_wait_for_the_view() -> None:
     """It may arrive before or after packets that have one, and is delivered after them everywhere."""
     net = one_without_a_place()
     net.run(2)
@@ -256,7 +256,7 @@ def test_what_has_no_place_when_the_gates_close_waits_for_the_view() -> None:
     assert net.got == [[(net.ids[0], b"with a place"), (net.ids[1], b"without a place")]] * 3
 
 
-def test_a_pause_waits_until_what_was_sent_has_been_delivered() -> None:
+def test_a_pause_waits_until_earlier_messages_have_been_delivered() -> None:
     net = group(3)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: kind(datagram) == GRANT

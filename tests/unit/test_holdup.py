@@ -128,7 +128,7 @@ def stalls(net, i):
 
 
 @pytest.mark.parametrize("stuck", [(2,), (1, 2), (0,), (0, 3)])
-def test_a_sender_names_all_that_have_not_taken_what_it_sent_and_for_how_long(stuck):
+def test_a_sender_names_all_that_have_not_taken_its_messages_and_for_how_long(stuck):
     stream = Stream(4)
     assert stalls(stream.net, 0) == []
     stream.run(2 * SECOND_MS, dict.fromkeys(stuck, 0))
@@ -157,7 +157,7 @@ def test_who_sends_by_way_of_the_sequencer_waits_for_the_member_for_which_that_o
     assert [[member for member, _ in stalls(stream.net, i)] for i in (0, 1)] == [[2], [2]]
 
 
-def test_a_view_ends_what_was_said():
+def test_a_view_voids_earlier_reports():
     stream = Stream(3)
     stream.run(2 * SECOND_MS, {2: 4})
     assert stream.reports[0] == stream.reports[2] == [("slow", 2)]
@@ -188,7 +188,7 @@ class Told:
         return [("warning: " if line.warning else "info: ") + line.text % line.args for line in self.log.take()]
 
 
-def test_what_a_member_is_told():
+def test_the_events_of_a_member():
     told = Told()
     assert told.hear(1, 3, "slow", 1_230_000)[0].startswith(
         "warning: a: slow receiver: senders wait for c: it takes 1.23 MB/s of what this member sends, and most others"

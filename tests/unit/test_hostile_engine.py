@@ -47,7 +47,7 @@ def test_a_member_is_believed_only_from_its_own_address(datagram):
     assert counters(net)["drop_address"] == 1
 
 
-def test_another_member_serves_only_what_it_was_asked_for():
+def test_another_member_serves_only_requested_packets():
     net = Net(3)
     ahead = F.packet(forge.DATA, 101, 1, 1, rank=1)
     net.engines[0].receive(ahead, C, net.now)
@@ -59,7 +59,7 @@ def test_another_member_serves_only_what_it_was_asked_for():
     assert net.got[0] == [(101, b"real")]
 
 
-def test_what_no_sequencer_can_have_stamped_is_dropped_and_the_real_packet_asked_for():
+def test_a_packet_that_no_sequencer_can_have_stamped_is_dropped_and_the_real_one_requested():
     net = Net(3, sequencer=0)
     net.run(5)
     forged = F.packet(forge.DATA, 100, 1, 1, origin=SEQNO_MAX, rank=2, place=1)
@@ -72,7 +72,7 @@ def test_what_no_sequencer_can_have_stamped_is_dropped_and_the_real_packet_asked
     assert counters(net, 1)["drop_field"] == 1
 
 
-def test_what_the_sequencer_stamps_again_is_delivered_once():
+def test_messages_that_the_sequencer_stamps_again_are_delivered_once():
     """SEQ-09, SEQ-10, SEQ-18, SEQ-21: it comes twice in the sequencer's broadcast, with its sender's own number, and
     the receiver drops it as a duplicate, since it keeps the highest seqno seen of each original sender."""
     net = Net(3, sequencer=0)
@@ -193,7 +193,7 @@ def test_few_small_packets_hold_few_slabs_when_each_comes_alone(what):
     assert counters(net)["slabs_in_use"] <= before + 1
 
 
-def test_what_a_sequencer_multicasts_for_others_holds_no_slab_once_it_is_stable():
+def test_packets_that_a_sequencer_multicasts_for_others_hold_no_slab_once_stable():
     net = Net(3, sequencer=0)
     net.step()
     before = counters(net)["slabs_in_use"]
@@ -230,7 +230,7 @@ def test_a_nak_costs_no_more_than_a_ring_and_draws_nothing_that_was_acknowledged
     assert counters(net)["packets_retransmitted"] == before, "all of it was acknowledged"
 
 
-def test_what_a_member_may_have_sent_again_is_bounded_by_what_was_sent_to_it():
+def test_retransmissions_to_a_member_are_bounded_by_the_volume_sent_to_it():
     """Of one that acknowledges nothing, and asks for everything each millisecond for a second."""
     net = Net(3, ring_bytes=1 << 20, window=1 << 20)
     sent = 0
@@ -321,7 +321,7 @@ def test_heartbeats_of_another_view_are_counted_by_their_addresses():
 
 
 @pytest.mark.parametrize("order", ["fifo", "sequencer", "records", "total-1999", "grant", "causal"])
-def test_a_cut_below_what_was_delivered_delivers_nothing_twice(order):
+def test_a_cut_below_earlier_deliveries_delivers_nothing_twice(order):
     """A VIEW of a faulty coordinator."""
     sequencer = -1 if order in ("fifo", "causal") else 0
     net = Net(3, sequencer=sequencer, mechanism=by_name(order).number)

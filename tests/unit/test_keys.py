@@ -59,7 +59,7 @@ def made(tmp_path):
     return str(tmp_path / "made.key")
 
 
-def test_what_an_engine_seals_is_what_the_second_opinion_seals(made):
+def test_an_engine_seals_as_the_second_opinion_does(made):
     """The whole construction, by other means: which key, which nonce, which part stays readable, which field lies
     where."""
     seal, rng = seal_of(Config(key=made), "orders"), random.Random(1)
@@ -142,13 +142,13 @@ GOOD = base64.b64encode(bytes(range(32))).decode()
         ("#" * 5000, 0o600, "too large"),
     ],
 )
-def test_what_is_no_key_file_is_refused(tmp_path, text, mode, says):
+def test_anything_but_a_key_file_is_refused(tmp_path, text, mode, says):
     with pytest.raises(ConfigError, match=says) as raised:
         seqcast.join("orders", key=key_file(tmp_path, text, mode))
     assert GOOD not in str(raised.value)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_anything_but_a_file_is_refused(tmp_path):
     for path, says in ((tmp_path, "cannot be read: Is a directory"), (tmp_path / "none", "cannot be read: No such")):
         with pytest.raises(ConfigError, match=says):
             seqcast.join("orders", key=str(path))

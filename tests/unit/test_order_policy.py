@@ -192,7 +192,7 @@ def test_where_the_policy_fails_the_batch_is_ordered_as_it_arrived() -> None:
 
 
 @pytest.mark.parametrize("answer", [(0, 1), (0, 1, 1), (1, 2, 3), (0, 1, 2, 3)])
-def test_what_is_not_each_position_once_is_refused(answer: tuple[int, ...]) -> None:
+def test_an_order_that_has_not_each_position_once_is_refused(answer: tuple[int, ...]) -> None:
     net = group()
     urgent(net)
     found = net.engines[0].offers()
@@ -214,7 +214,7 @@ def test_an_answer_without_end_is_refused() -> None:
         Batch(*found, MEMBERS).ranks(Endless())
 
 
-def test_what_the_policy_has_not_ordered_is_ordered_by_the_cut() -> None:
+def test_the_cut_orders_messages_that_the_policy_has_not_ordered() -> None:
     """A view change does not wait for it, and an answer for the old view orders nothing in the new one."""
     net = group()
     urgent(net)
@@ -334,7 +334,7 @@ def test_a_policy_that_raises_is_asked_about_the_next_batch(error: type[BaseExce
     assert (policy.asked, engine.decided) == ([b"1", b"2"], [1, 2])
 
 
-def test_a_member_that_is_alone_has_delivered_only_what_its_policy_has_ordered() -> None:
+def test_a_member_that_is_alone_has_delivered_only_messages_that_its_policy_has_ordered() -> None:
     """If it leaves at once, it is told that the rest is lost."""
     net = Net(1, sequencer=0, mechanism=orders.by_name("records").number, policy_ns=LIMIT_MS * MS)
     assert net.engines[0].send(b"first") == SENT

@@ -88,7 +88,7 @@ def test_a_part_that_there_is_not_is_refused_before_the_page_is_made(tmp_path: P
     assert into.read_text() == '{"parts": {}}'
 
 
-def test_every_part_is_a_script_that_is_there() -> None:
+def test_every_part_is_an_existing_script() -> None:
     scripts = [command[1] for command in pipeline.parts(OPTIONS).values() if command[1] != "-m"]
     assert scripts and all(Path(script).is_file() for script in scripts)
 

@@ -38,7 +38,7 @@ def lacking(*members: MemberInfo) -> dict[int, tuple[int, ...]]:
     return {info.id: () for info in members}
 
 
-def test_a_state_counts_again_when_nobody_is_left_that_has_what_it_was_merged_into():
+def test_a_state_counts_again_when_nobody_is_left_with_its_merged_result():
     """a has merged its state with b's, which lacks the result, and comes with that to c."""
     merged = merged_plan([C, A, B], [view({C: WHOLE}), view({A: WHOLE, B: PART})], NEXT)
     assert merged.merger == 0 and sources(merged, C) == {A.id}
@@ -48,14 +48,14 @@ def test_a_state_counts_again_when_nobody_is_left_that_has_what_it_was_merged_in
     assert later.merger == 0 and sources(later, C) == {B.id}
 
 
-def test_a_state_does_not_count_beside_what_it_was_merged_into():
+def test_a_state_does_not_count_beside_its_merged_result():
     merged = merged_plan([C, A, B, D], [view({C: WHOLE}), view({A: WHOLE, B: PART, D: WHOLE})], NEXT)
     before = replace(view({C: NONE, A: NONE, B: NONE, D: NONE}), labels=merged.labels, merged_into=merged.merged_into)
     later = plan([C, B, D], lacking(C, B, D), before, NEXT + 1)  # d has the same state as a
     assert sources(later, C) == {D.id}
 
 
-def test_what_was_merged_twice_does_not_count_while_the_later_result_is_here():
+def test_states_merged_twice_do_not_count_while_the_later_result_is_here():
     """b's state was merged into c's, and that into a's; c, which lacks a's, is gone."""
     before = view({A: PART, C: PART + 1, B: PART + 2, D: PART + 3}, (NONE, PART, PART + 1, NONE))
     before.check()

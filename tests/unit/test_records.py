@@ -40,7 +40,7 @@ def test_all_members_deliver_all_messages_in_one_order(sequencer: int, seed: int
     assert all(count["records"] == 0 for i, count in enumerate(counts) if i != sequencer)
 
 
-def test_each_payload_crosses_the_network_once_and_what_one_poll_brought_has_one_record() -> None:
+def test_each_payload_crosses_the_network_once_and_packets_of_one_poll_have_one_record() -> None:
     net = group(4)
     carried: list[tuple[int, bytes]] = []
 
@@ -81,7 +81,7 @@ def test_messages_are_numbered_in_the_order_in_which_they_are_delivered_everywhe
 
 
 @pytest.mark.parametrize("lost", [DATA, RECORD])
-def test_a_member_that_lacks_the_record_or_the_packet_delivers_neither_it_nor_what_is_behind_it(lost: int) -> None:
+def test_a_member_that_lacks_the_record_or_the_packet_delivers_neither_that_nor_later_packets(lost: int) -> None:
     net = group(3)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 2 and kind(datagram) == lost
@@ -138,7 +138,7 @@ def test_records_are_consumed_only_with_the_sequencers_packets_before_them() -> 
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("size", [400, 6000])
-def test_what_survivors_sent_is_delivered_in_its_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
+def test_survivors_messages_are_delivered_in_their_view_when_the_sequencer_crashes(seed: int, size: int) -> None:
     """The cut orders it, the same everywhere, before the view that follows."""
     net = group(4, window=30_000)
     traffic = Traffic(net, random.Random(seed), size)
@@ -196,7 +196,7 @@ def test_a_record_is_served_by_any_survivor_that_holds_it() -> None:
 
 
 @pytest.mark.parametrize(("survivors", "transitional"), [([0, 1, 2], 0), ([1, 2, 3], 1), ([0, 1, 2, 3], 0)])
-def test_only_a_sequencer_that_fell_makes_what_no_record_orders_transitional(
+def test_only_a_sequencer_that_fell_makes_messages_without_a_record_transitional(
     survivors: list[int], transitional: int
 ) -> None:
     """One that survived delivered nothing that its records, which the cut has, do not name."""
@@ -267,7 +267,7 @@ def test_only_the_sequencer_records() -> None:
     assert net.engines[1].counters()["drop_field"] == 1
 
 
-def test_a_pause_waits_until_what_was_sent_has_a_record() -> None:
+def test_a_pause_waits_until_earlier_messages_have_a_record() -> None:
     """Otherwise members that hold the same packets would not have delivered the same."""
     net = group(3)
     net.run(5)

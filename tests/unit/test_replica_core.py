@@ -39,7 +39,7 @@ def joiner_of(log):
 @given(
     st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20))
 )
-def test_a_message_is_what_it_was(flags, origin, number, operations):
+def test_a_message_is_unchanged(flags, origin, number, operations):
     entry = Entry(flags, origin, number, 3, 4, operations)
     assert Entry.decode(entry.encode()) == entry
 
@@ -95,7 +95,7 @@ def test_a_read_of_own_writes_waits_for_those_before_it_and_no_others():
     assert outbox.give_up(later) == [read]
 
 
-def test_what_is_transitional_waits_for_its_view_and_is_dropped_without_one():
+def test_transitional_operations_wait_for_their_view_and_are_dropped_without_one():
     log, outbox = Log(Counting()), Outbox(1)
     calls(outbox, b"1")
     message = outbox.compose()

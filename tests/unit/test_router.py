@@ -21,7 +21,7 @@ def test_every_frame_has_a_route():
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.frame.__name__} {route.of.name}")
-def test_a_route_asks_for_fields_that_its_frame_has_and_says_what_its_handler_does(route):
+def test_a_route_asks_for_fields_that_its_frame_has_and_describes_its_handler(route):
     for asked in (route.of, route.by):
         assert FIELD.get(asked) in {None, *route.frame.__slots__}
     assert route.handler in DECISIONS if isinstance(route.handler, DecisionTable) else route.handler.__doc__

@@ -120,7 +120,7 @@ def test_a_view_that_ends_without_a_loss_leaves_nothing_undecided() -> None:
     assert net.got == [[(net.ids[1], b"x")]] * 3 and net.transitional == [[]] * 3
 
 
-def test_unicasts_and_what_is_told_inside_a_view_do_not_wait() -> None:
+def test_unicasts_and_events_inside_a_view_do_not_wait() -> None:
     net = group("records")
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 2

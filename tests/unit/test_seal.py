@@ -175,7 +175,7 @@ def test_a_datagram_without_a_seal_is_no_datagram_where_there_is_one():
     assert net.engines[1].events() == [("key", bytes([1]), "lacks", False), ("key", bytes([1]), "lacks", True)]
 
 
-def test_what_is_no_packet_counts_once():
+def test_datagrams_without_a_packet_count_once():
     """An old heartbeat would keep a dead member alive."""
     net = Watched(2, **seal())
     net.run(500)
@@ -255,7 +255,7 @@ def test_a_holder_may_seal_packets_of_the_group_in_its_view_and_nothing_else():
     assert kinds["drop_view"] > 5, "it names a holder, and is no packet"
 
 
-def test_what_is_for_one_member_opens_at_no_other():
+def test_a_datagram_for_one_member_opens_at_no_other():
     """Two unicast streams of one member have the same seqnos: a packet of one would be taken for that of the other."""
     net = Watched(3, **seal())
     lost = net.note

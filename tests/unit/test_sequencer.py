@@ -123,7 +123,7 @@ def test_a_member_that_comes_back_as_another_begins_with_seqno_1() -> None:
     assert [got[-1] for got in net.got] == [(999, b"anew")] * 3
 
 
-def test_what_was_ordered_is_asked_for_and_sent_again_by_the_sequencer_and_is_its_senders() -> None:
+def test_ordered_packets_are_requested_from_and_resent_by_the_sequencer_and_are_their_senders() -> None:
     """SEQ-06: the receiver restores the original sender in its deliveries, and nowhere else. Otherwise a request to
     send it again would go to the original sender, who does not have it under this seqno."""
     net = Watched(3)
@@ -176,7 +176,7 @@ def test_messages_that_overtake_each_other_on_their_way_to_the_sequencer_keep_th
     assert net.engines[0].counters()["stamped"] == 3
 
 
-def test_what_the_sequencer_had_broadcast_to_all_but_its_sender_is_delivered_once_when_it_dies() -> None:
+def test_messages_that_the_sequencer_broadcast_to_all_but_their_sender_are_delivered_once_when_it_dies() -> None:
     """SEQ-18, SEQ-22 (the worked example): C sent 1 to 6, the coordinator A broadcast them all, and died before C got 5
     and 6. S0 has C send them again, and the others discard them. Here C gets them from the others by the cut (E-03), so
     its forward table is empty, and nothing is sent again."""

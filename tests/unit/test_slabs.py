@@ -17,7 +17,7 @@ def counters(net, rank=0):
     return net.engines[rank].counters()
 
 
-def test_copies_of_own_packets_take_no_slab_of_what_others_send():
+def test_copies_of_own_packets_take_no_slab_from_others_packets():
     net = Net(2, slabs_max=16, window=4 << 20, packet=65_000)
     for _ in range(40):
         assert net.engines[0].send(bytes(60_000)) == SENT

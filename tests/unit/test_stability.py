@@ -70,7 +70,7 @@ def test_the_receivers_of_a_multicast_do_not_answer_all_at_once() -> None:
     assert net.engines[0].stream(0)[2] == 1
 
 
-def test_what_one_member_lacks_is_purged_by_nobody() -> None:
+def test_nobody_purges_a_packet_that_one_member_lacks() -> None:
     """STA-01, STA-03: each member votes by its deliveries, and the minimum of all is stable: one that is cut off
     holds up every purge, and gets everything later."""
     net = Net(3)

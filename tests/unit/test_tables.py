@@ -153,7 +153,7 @@ def test_a_table_that_is_not_total_or_says_two_things_is_refused(rows, what):
         table("lamp", State, Event, *rows)
 
 
-def test_a_row_without_states_is_for_what_the_others_leave_open():
+def test_a_row_without_states_is_for_cases_that_the_others_leave_open():
     class Other(Lamp):
         TABLE = table(
             "other",

@@ -56,7 +56,7 @@ def test_a_receiver_that_holds_a_sender_is_too_slow_after_slow_s_and_all_members
 
 
 @pytest.mark.parametrize(("rate", "slow"), [(0, [2]), (40, [2]), (1000, [])])
-def test_only_what_takes_less_than_a_sixteenth_of_what_most_take_is_too_slow(rate, slow):
+def test_only_a_member_below_a_sixteenth_of_the_rate_of_most_is_too_slow(rate, slow):
     """The others take 4 KB in a ms: a hundredth of that, or a quarter."""
     group = Group(4)
     group.run(6 * SECOND_MS, {0: 4000, 1: 4000, 2: rate, 3: 4000})

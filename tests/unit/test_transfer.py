@@ -118,7 +118,7 @@ def test_the_backlog_voids_group_messages_of_before_the_boundary_and_keeps_unica
     assert texts(backlog.release()) == [FIRST, [b"to b 1"], after.tolist(), SECOND]
 
 
-def test_a_later_boundary_voids_what_was_held_behind_the_one_before():
+def test_a_later_boundary_voids_messages_held_behind_the_one_before():
     (one,), (two,), (three,) = batches(b"1", b"to b 1"), batches(b"2", b"to b 2"), batches(b"3")
     backlog = Backlog(1 << 20, set())
     backlog.restart(TAG)
@@ -161,7 +161,7 @@ def test_nothing_is_released_before_the_boundary():
 # ---- the joiner
 
 
-def test_a_state_that_arrives_whole_is_loaded_and_what_was_held_is_delivered():
+def test_a_state_that_arrives_whole_is_loaded_and_held_messages_are_delivered():
     machine = transfer()
     assert machine.told(TakeState(9, TAG), 0) == [BeginState(9)] and machine.holds
     *chunks, last = receive(machine, given())
@@ -271,7 +271,7 @@ def test_a_giver_ends_when_its_joiner_no_longer_waits_or_cannot_be_reached():
     assert not way.lets(giver) and not giver.complete
 
 
-def test_what_reassures_a_joiner_leaves_before_the_state_follows():
+def test_frames_that_reassure_a_joiner_leave_before_the_state_follows():
     way, giver = Way(), Giver(TAG, 7, TIMEOUT, 0)
     giver.run_timers(0)
     assert way.lets(giver) and not giver.complete
@@ -298,7 +298,7 @@ def test_a_joiner_is_told_four_times_a_timeout_that_its_provider_is_at_work():
     assert giver.due() == NEVER
 
 
-def test_what_reassures_a_joiner_is_sent_whole_before_it_is_repeated():
+def test_frames_that_reassure_a_joiner_are_sent_whole_before_they_are_repeated():
     way, giver = Way(room=3), Giver(TAG, 7, TIMEOUT, 0)
     giver.run_timers(0)
     assert way.lets(giver)
@@ -332,7 +332,7 @@ def merger(joiners):
 
 
 @pytest.mark.parametrize("ends", ["fails", "late", "excluded"])
-def test_a_merger_that_cannot_give_what_it_promised_breaks_its_promise_once(ends):
+def test_a_merger_that_cannot_give_the_promised_state_breaks_its_promise_once(ends):
     machine = merger([7])
     if ends == "fails":
         effects = machine.failed("it raised", 3)

@@ -87,7 +87,7 @@ def test_a_secret_opens_in_its_own_view_only():
     assert other.receive(packet, b"\1", 0) == 0 and other.counters()["drop_key"] == 1
 
 
-def test_what_was_queued_in_a_view_is_sealed_with_its_secret_when_the_next_one_has_begun():
+def test_datagrams_queued_in_a_view_are_sealed_with_its_secret_when_the_next_one_has_begun():
     behind = alone(101, 1)
     ahead = alone(100, 1)
     ahead.control_send(b"my answer")
@@ -110,7 +110,7 @@ def test_the_secret_of_the_view_before_opens_until_all_are_in_the_next_one():
         ahead.tick(now)
 
 
-def test_who_has_the_file_alone_can_say_only_what_is_said_outside_views():
+def test_who_has_the_file_alone_can_send_only_frames_outside_views():
     """No sign of life, no vote, nothing for the streams, and no frame as if it were a member."""
     member, forged = alone(100, 1), forge.Forger(7)
     numbers = itertools.count(1)
@@ -143,7 +143,7 @@ def test_numbers_that_somebody_with_the_file_has_used_leave_those_of_the_view_al
     assert not member.counters()["drop_replay"]
 
 
-def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_what_it_says_there():
+def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_its_datagrams_there():
     """Otherwise a former member could keep a dead one in the view for ever, with the key file alone."""
     net = Net(2, **seal())
     net.run(100)
