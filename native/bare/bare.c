@@ -51,7 +51,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 #define RECEIVES 64 /* datagrams a recvmmsg takes at most ... */
 #define RECEIVES_LARGE 8 /* ... and when they are large */
 #define NAP_NS 200000 /* a receiver under load sleeps this long, as seqcast's do, instead of until the next datagram */
-#define NAP_MAX 10 /* naps in vain before it waits for the next datagram after all */
+#define NAP_MAX 10 /* naps in vain before waiting for the next datagram after all */
 #define SOURCE_BYTES (1u << 20) /* the application's messages, sent again and again */
 #define PACKET_CHARGE 832 /* of a receive buffer, beside its bytes */
 #define PATIENCE_NS 10000000000 /* a run without any progress is abandoned after this */

@@ -4,7 +4,7 @@
  *  raw    a sender and receivers with a free credit in shared memory: receivers store there how many bytes they have
  *         received, and the sender waits while a window is under way. Nobody looks into a packet.
  *  limit  the same window, but credit comes by ack datagrams, each quarter window; a CRC32C on both sides; one copy of
- *         each message into the ring it is sent from, and one copy out of the packet for the application.
+ *         each message into the send ring, and one copy out of the packet for the application.
  *
  * On several hosts, whose processes share no memory, raw has credit by the ack datagrams of limit.
  *

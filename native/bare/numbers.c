@@ -57,7 +57,7 @@ static int follow(const uint8_t *data, size_t size, size_t n, uint64_t due) {
 }
 
 uint64_t sc_numbers_check_packet(const uint8_t *data, const sc_wholes *wholes, size_t n, size_t size, uint64_t *next) {
-    const sc_wholes local = *wholes; /* nothing that is written to can change it */
+    const sc_wholes local = *wholes; /* no write can change these */
     uint64_t number;
     if (n && !local.offsets && local.each == size) {
         memcpy(&number, data + local.first, SC_NUMBER_BYTES);

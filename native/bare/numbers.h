@@ -1,5 +1,5 @@
 /* The messages of a measurement: each begins with a number, so that receivers notice lost, doubled and misplaced ones. The
- * number's upper 16 bits say who sent it. In C, so that a measurement of small messages is not one of its own check. */
+ * number's upper 16 bits name the sender. In C, so that a measurement of small messages is not one of its own check. */
 #pragma once
 
 #include <stddef.h>

@@ -17,8 +17,8 @@ static void note(sc_engine *e, int kind, uint64_t member) {
 sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,
                         const uint8_t *p, size_t len) {
     sc_event_node *node = NULL;
-    /* The bound applies to frames of others; the engine's own reports are few, and are made once. Strangers get at most half
-     * of it. */
+    /* The bound applies to frames of others; the engine's own reports are few, and are made once. Strangers get at most
+     * half. */
     int strange = kind == SC_EVENT_CONTROL && !sc_find_peer(e, sender);
     uint64_t most = e->config.control_bytes_max, cost = len + sizeof *node;
     int fits = e->events.bytes + cost <= most && !(strange && e->events.stranger_bytes + cost > most / 2);

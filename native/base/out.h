@@ -21,7 +21,7 @@ typedef struct {
     uint8_t *frame;
     size_t len;
     int64_t every, due; /* ns */
-    uint32_t left; /* times still to send it; 0: there is none */
+    uint32_t left; /* sends left; 0: there is none */
 } sc_repeats;
 
 void sc_out_init(sc_engine *e);

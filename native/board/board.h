@@ -1,9 +1,9 @@
 /* A board: memory that other processes read, in which a member keeps its counters, gauges, a row for each member, and its last
- * events. The memory is a mapped file, so it can be read while the member hangs, and after it was killed.
+ * events. The memory is a mapped file, readable while the member hangs, and after its death.
  *
  * The memory describes itself: a header lists its parts by name, and each part the names of its fields, so that a reader of an
- * older release finds the fields that it knows. Counters are written where they are, by the code that counts. Every other part has a
- * sequence lock: odd while it is written. One thread writes at a time, under the lock of the board's owner. */
+ * older release finds the known fields. Counters are written where they are, by the code that counts. Every other part
+ * has a sequence lock: odd during writes. One thread writes at a time, under the lock of the board's owner. */
 #pragma once
 
 #include <stddef.h>
@@ -18,11 +18,11 @@ typedef struct {
     char name[SC_BOARD_NAME];
     uint32_t at; /* offset of its entries */
     uint32_t entry; /* bytes of each */
-    uint32_t n; /* entries that it has room for */
+    uint32_t n; /* entries that have room */
     uint32_t fields_at,
         fields_len; /* names of the 64-bit fields at the beginning of each entry, each followed by a space */
     uint32_t reserved;
-    int64_t lock; /* odd while it is written */
+    int64_t lock; /* odd during writes */
     uint64_t used; /* entries that hold something; of events: how many there have been */
 } sc_board_part;
 
@@ -35,7 +35,8 @@ typedef struct sc_board {
     sc_board_part parts[SC_BOARD_PARTS];
 } sc_board;
 
-/* Makes an empty board of SC_BOARD_BYTES zero bytes, aligned to 8. A reader knows it once sc_board_open was called. */
+/* Makes an empty board of SC_BOARD_BYTES zero bytes, aligned to 8. A reader knows the place once sc_board_open was
+ * called. */
 void sc_board_begin(sc_board *b);
 void sc_board_open(sc_board *b);
 /* A new part; NULL without room. `fields`: separated by spaces, with one at the end. */

@@ -1,5 +1,6 @@
-/* Journal columns: a batch of delivered messages as it is journaled, in the buffers of Arrow arrays: one row for each run of
- * messages that came in one packet, with a list of these messages. No Python, no allocation: the caller provides the buffers. */
+/* Journal columns: a batch of delivered messages in journaled form, in the buffers of Arrow arrays: one row for each
+ * run of messages that came in one packet, with a list of these messages. No Python, no allocation: the caller provides
+ * the buffers. */
 #pragma once
 
 #include "engine/engine.h"

@@ -45,7 +45,7 @@ typedef struct {
     int64_t rows;
     int64_t global_seqno, seqno, low; /* the highest; `low`: (seqno, index) without the bits that the bucket has */
     int64_t decided; /* one more than the highest `low` of a row that is not transitional; 0: all are */
-    uint64_t sum; /* of a hash of each row, so it does not depend on their order */
+    uint64_t sum; /* of a hash of each row, independent of their order */
 } sc_scan_group;
 
 /* Entries with three numbers as their key, found by a hash. */

@@ -112,7 +112,7 @@ void sc_assembly_open(sc_engine *e, sc_assembly *a) {
     a->len = 0;
 }
 
-/* A message ends in the view in which it began, or never. One to a single member may end later, as long as both are
+/* A message ends in the view of its beginning, or never. One to a single member may end later, as long as both are
  * members: after the newest view nothing of a departed one is in the queue. */
 void sc_assembly_view_ends(sc_engine *e, int newest) {
     for (uint32_t i = 0; i < SC_ASSEMBLIES; i++) {

@@ -10,7 +10,7 @@ typedef struct {
     int unicast;
     int active; /* a message is open */
     int skip; /* its pieces are dropped: too large, or no memory */
-    uint8_t *p; /* `len` bytes of it; or else the pieces in packets that it has so far: */
+    uint8_t *p; /* `len` bytes of it; or else the pieces in packets so far: */
     uint64_t len, cap;
     sc_piece *kept;
     uint32_t n_kept, kept_cap;

@@ -74,7 +74,8 @@ void sc_engine_give_back(sc_engine *e, sc_batch *batch) {
 }
 
 /* An unfinished message: its first pieces are borrowed, or lie after the last whole message in the batch's own memory. It is
- * finished there as long as packets of the same sender follow; otherwise it moves into the sender's assembly. */
+ * finished there as long as packets of the same sender follow; otherwise the message moves into the sender's
+ * assembly. */
 typedef struct {
     sc_assembly *owner;
     uint64_t len;
@@ -88,7 +89,7 @@ static void tail_drop(sc_batch *b, tail *t) {
     *t = (tail){0};
 }
 
-/* Not `later`: it is too large for a batch, or memory lacks, so it is copied now. */
+/* Not `later`: too large for a batch, or without memory, so copied now. */
 static void tail_spill(sc_engine *e, sc_batch *b, tail *t, int later) {
     if (!t->owner) return;
     const sc_piece *piece = b->pieces + b->n_pieces - t->pieces;
@@ -171,7 +172,7 @@ static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t byte
     return 1;
 }
 
-/* Adds a piece to the unfinished message; 0: it is not borrowed. */
+/* Adds a piece to the unfinished message; 0: not borrowed. */
 static int add_piece(sc_engine *e, sc_batch *b, const sc_delivery *d, const uint8_t *data, uint32_t len, tail *t) {
     if (!borrow(e, b, d, len)) return 0;
     b->pieces[b->n_pieces++] = (sc_piece){data, d->slab, len};
@@ -186,7 +187,7 @@ static void end_message(sc_batch *b, uint32_t *n, uint64_t len) {
     ++*n;
 }
 
-/* The unfinished message goes on with `len` bytes of the packet. 0: it must move into the assembly. */
+/* The unfinished message goes on with `len` bytes of the packet. 0: must move into the assembly. */
 static int continue_tail(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t len, tail *t) {
     if (!t->owner || t->len + len > e->config.message_bytes_max) return 0;
     const uint8_t *data = d->p + SC_DATA_HEADER;
@@ -222,7 +223,7 @@ static void continue_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, u
     }
 }
 
-/* The first piece continues the open message of its sender; `whole`: and ends it. */
+/* The first piece continues the open message of its sender; `whole`: and ends there. */
 static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly *a, int whole,
                              uint32_t *n, sc_place *place) {
     uint32_t end = sc_piece_at(d->p, 1);
@@ -320,7 +321,7 @@ static void append(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t) {
     b->n = n;
 }
 
-/* Adds the packet to the batch; 0 if it does not fit. */
+/* Adds the packet to the batch; 0 if too large. */
 static int add(sc_engine *e, sc_batch *batch, const sc_delivery *d, tail *t, uint64_t bytes_max) {
     if (batch->n && batch->data_len + batch->borrowed_bytes + t->len + d->len > bytes_max) return 0;
     if (t->len > bytes_max) tail_spill(e, batch, t, 0); /* a large message: out of the batch, into its assembly */
@@ -333,7 +334,7 @@ static int add(sc_engine *e, sc_batch *batch, const sc_delivery *d, tail *t, uin
     return 1;
 }
 
-/* The oldest entry of the delivery queue; NULL: it is empty. */
+/* The oldest entry of the delivery queue; NULL: empty. */
 static sc_delivery *first_of(const sc_engine *e) {
     return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;
 }
@@ -357,7 +358,8 @@ int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *mark
 
 int sc_batch_flatten(sc_batch *b) {
     if (b->n_copied == b->n) return 0;
-    /* Copied bytes move up, in the same memory: aside first. It is little: mostly messages between two packets. */
+    /* Copied bytes move up, in the same memory: aside first. Such data is small: mostly messages between two
+     * packets. */
     uint64_t bytes = b->data_len, all = bytes + b->borrowed_bytes;
     size_t of_offsets = ((size_t)b->n_copied + 1) * sizeof *b->offsets;
     uint8_t *aside = malloc(of_offsets + bytes);

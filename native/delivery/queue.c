@@ -1,5 +1,5 @@
-/* Delivery queue: ordered packets wait here for the application, with markers in their true position. Packets that leave it
- * give credit. */
+/* Delivery queue: ordered packets wait here for the application, with markers in their true position. Packets that
+ * leave give credit. */
 #include "engine/internal.h"
 
 #define QUEUE_FIRST 256u
@@ -64,13 +64,13 @@ static int pass_on(sc_engine *e, const sc_delivery *d) {
 
 /* ---- the gate of safe delivery --------------------------------------------------------------------------------- */
 
-/* Safe delivery. A member acknowledges a packet of a group stream when it is in order there, with everything before
- * it; so a packet that is stable is in order at every member of the view, which will deliver it in this place, or crash. The
- * packet is passed on then, and not before.
+/* Safe delivery. A member acknowledges a packet of a group stream once in order there, with all earlier ones; so a
+ * packet that is stable is in order at every member of the view, which will deliver that packet in this place, or
+ * crash. The packet is passed on then, and not before.
  *
  * Stability in a safe view counts every member until the view is over, also one that is lost, and the sender itself, which may
  * wait for an order of its own packet (streams/credit.c). Messages not known to be stable when the view ends are delivered then, and
- * is transitional if a member was lost: all survivors have it, in one order, and the lost member may not. */
+ * is transitional if a member was lost: all survivors have them, in one order, and the lost member may not. */
 
 static sc_delivery *gate_at(const sc_engine *e, uint64_t position) {
     return &e->gate.entries[position & (e->gate.cap - 1)];
@@ -115,13 +115,13 @@ void sc_gate_drop(sc_engine *e) {
 
 /* ---- into the queue --------------------------------------------------------------------------------------------- */
 
-/* The application is delivered it: anything but its own multicasts, if it does without those (DIG-08). */
+/* For the application: anything but its own multicasts, if it does without those (DIG-08). */
 static int is_wanted(const sc_engine *e, const sc_delivery *d) {
     return e->config.receive && (d->sender != e->config.member || e->config.deliver_own || is_to_self(e, d));
 }
 
-/* Into the queue, or where it waits until it is stable. Field by field: a copy of memory just written in other pieces
- * would wait for them. */
+/* Into the queue, or to the place for packets that are not stable yet. Field by field: a copy of memory just written in
+ * other pieces would wait for them. */
 static int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
     int held = d->stream == SC_STREAM_GROUP && e->view.safe;
     sc_delivery *place = held ? hold_back(e) : push(e);
@@ -146,7 +146,7 @@ static int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
     return 1;
 }
 
-/* Takes its own reference to the slab. 0 without memory: the packet stays where it is and is tried again. */
+/* Takes its own reference to the slab. 0 without memory: the packet stays and is tried again. */
 int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
     int wanted = is_wanted(e, d);
     sc_peer *peer = sc_of_pair((uint64_t)d->stream) ? sc_find_peer(e, d->sender) : NULL;
@@ -171,7 +171,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
 
 /* An own packet of the group stream: copied, so that the send ring need not wait for the application. */
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global) {
-    if (e->view.safe) sc_credit_due(e); /* it is in order here */
+    if (e->view.safe) sc_credit_due(e); /* in order here */
     if (e->config.receive && e->config.deliver_own) {
         sc_slab *slab;
         uint8_t *copy = sc_slab_copy_own(e->pool, NULL, p, len, &slab);

@@ -11,22 +11,22 @@ typedef struct {
     uint64_t sender;
     uint64_t seqno; /* of the carrying stream, for credit */
     uint64_t number; /* of the packet in the numbering of `sender`; or a marker's value */
-    uint64_t global; /* global seqno of the first message that ends in it; 0: no total order */
-    uint64_t pair; /* of a unicast: sc_peer.pair when it came */
+    uint64_t global; /* global seqno of the first message that ends there; 0: no total order */
+    uint64_t pair; /* of a unicast: sc_peer.pair on arrival */
     uint64_t view_tag;
     uint64_t epoch;
     uint32_t len;
     uint16_t carrier; /* rank of the stream's sender */
     uint16_t rank; /* of `sender`, whose messages these are */
     uint8_t stream; /* SC_STREAM_* */
-    uint8_t inside; /* the marker is inside a view: open messages continue after it */
+    uint8_t inside; /* the marker is inside a view: open messages continue afterwards */
     uint8_t own; /* a copy of an own packet, which the pool does not bound */
     uint8_t transitional; /* members that fell may have delivered something else in its place, or (safe) nothing */
 } sc_delivery;
 
 typedef struct {
     sc_delivery *entries;
-    uint64_t head, tail, cap; /* they begin at 0 again while it is empty; cap a power of two */
+    uint64_t head, tail, cap; /* they begin at 0 again when empty; cap a power of two */
     uint64_t bytes;
     uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
@@ -44,7 +44,7 @@ struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
 /* Safe delivery. Release: passes on packets that all members have. Flush: passes on the rest, when the view is over; `undecided`:
- * lost members may not have it in order. Drop: drops the rest, where this member does not learn how its view ends. */
+ * lost members may lack its order. Drop: drops the rest, where this member does not learn how its view ends. */
 void sc_gate_release(sc_engine *e);
 void sc_gate_flush(sc_engine *e, int undecided);
 void sc_gate_drop(sc_engine *e);
@@ -56,7 +56,7 @@ void sc_queue_closed(sc_engine *e);
 /* Only survivors of this view know the order from here on. */
 void sc_queue_transitional(sc_engine *e);
 void sc_queue_free(sc_engine *e);
-/* An order's verdict on the packet `queued` of a group stream: delivers it, 0 without memory; or refuses it, so that it is
- * requested again. sc_rx_skip skips it. */
+/* An order's verdict on the packet `queued` of a group stream: delivers it, 0 without memory; or refuses the packet, so
+ * that another copy is requested. sc_rx_skip skips one. */
 int sc_rx_deliver(sc_engine *e, struct sc_peer *peer, uint32_t rank, uint64_t number, uint64_t global);
 void sc_rx_refuse(sc_engine *e, sc_rx_stream *rx);

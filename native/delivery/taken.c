@@ -1,15 +1,16 @@
-/* How much applications have taken, for a sender that asks (wait_consumed). `consumed` gives credit: it counts packets of one
- * stream of one view, when a batch leaves the delivery queue. A sender wants to know about its own messages, whichever member
- * multicast them and however many views ago, and only once the application has received them. So each member notes, for each
- * other, the highest of *that sender's own* seqnos (the received table's numbering) that was handed out, and answers when
- * asked: at once, and again when the requested seqno is taken. Nothing is sent unless a member asks. */
+/* How much applications have taken, for a sender that asks (wait_consumed). `consumed` gives credit: a count of packets
+ * of one stream of one view, when a batch leaves the delivery queue. A sender wants to know about its own messages,
+ * whichever member multicast them and however many views ago, and only once the application has received them. So each
+ * member notes, for each other, the highest of *that sender's own* seqnos (the received table's numbering) that was
+ * handed out, and answers when asked: at once, and again when the requested seqno is taken. Nothing is sent unless a
+ * member asks. */
 #include "engine/internal.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
 
 static void answer(sc_engine *e, sc_peer *peer) {
     uint8_t *p = sc_out_new(e, &peer->address, SC_TYPE_TAKEN, SC_TAKEN_LEN);
-    if (!p) return; /* it asks again */
+    if (!p) return; /* asks again */
     sc_put_taken_seqno(p, peer->taken.taken);
     e->counters->taken_sent++;
     if (peer->taken.taken >= peer->taken.asked) peer->taken.asked = 0;
@@ -29,7 +30,7 @@ void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now) {
         peer = sc_find_peer(e, d->sender);
     else
         peer = e->peers[d->rank];
-    if (!peer) return; /* it is gone */
+    if (!peer) return; /* gone */
     if (d->number > peer->taken.handed) peer->taken.handed = d->number;
     e->taken.handed = 1;
     if (now) take(e, peer);
@@ -49,7 +50,7 @@ void sc_on_ask(sc_engine *e, sc_peer *peer, const uint8_t *p) {
 
 /* ---- the sender's side --------------------------------------------------------------------------------------- */
 
-/* The number of the last own packet with any part of a message; of an open packet, the lowest that it can get. */
+/* The number of the last own packet with any part of a message; of an open packet, the lowest possible one. */
 static uint64_t last_sent(const sc_engine *e) {
     const sc_tx_stream *tx = e->order.own;
     return tx->open && tx->open_pieces ? e->own.last + 1 : e->own.sent;
@@ -165,7 +166,7 @@ void sc_taken_tick(sc_engine *e, int64_t now) {
 /* Outside a view nobody is asked. */
 void sc_taking_stop(sc_engine *e) { e->taken.ask_due = SC_NEVER; }
 
-/* A new member: it owes nothing for earlier messages, and is owed nothing. */
+/* A new member: no debts for earlier messages in either direction. */
 void sc_taken_peer_begin(sc_engine *e, sc_peer *peer, uint32_t rank) {
     peer->taken.handed = peer->taken.taken = sc_number_base(e, rank);
     peer->taken.took = sc_number_base(e, e->view.rank);

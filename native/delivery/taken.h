@@ -7,7 +7,7 @@
 
 typedef struct {
     sc_taking *waits; /* until all sent messages are taken */
-    uint64_t curious; /* a caller asked how far it is; 0: none did */
+    uint64_t curious; /* a caller asked for its progress; 0: none did */
     int64_t ask_due, ask_wait;
     int handed; /* something was handed out that is not taken yet */
 } sc_taken;
@@ -16,7 +16,7 @@ typedef struct {
 typedef struct {
     uint64_t handed; /* of its messages: into a batch */
     uint64_t taken; /* of its messages, by our application */
-    uint64_t asked; /* it waits to hear that this seqno of them is taken; 0: it does not wait */
+    uint64_t asked; /* waits until this seqno of them is taken; 0: no wait */
     uint64_t took; /* of our messages, by its application, as far as is known here */
 } sc_peer_taken;
 

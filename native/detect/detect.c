@@ -1,4 +1,4 @@
-/* Failure detection: heartbeats, doubt, verification, suspicion, local health. None of it needs the control plane, so a
+/* Failure detection: heartbeats, doubt, verification, suspicion, local health. All without the control plane, so a
  * member whose Python is busy still pings, answers and relays. H is heartbeat_ns.
  *
  *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later every H; from the second ping on, three others
@@ -34,7 +34,7 @@
 #define APART 20 /* heartbeats of another view until its coordinator should have met ours */
 #define SILENT 5 /* heartbeats of one that is heard by unicast, and whose multicasts do not come */
 #define QUICK 3 /* the same, of one that is new */
-#define ASKED 2 /* suspicion times in which it is asked for one: by some 16 pings, of which one comes through */
+#define ASKED 2 /* suspicion times in which unicasts are requested: by some 16 pings, of which one comes through */
 
 static int has_bit(const uint8_t *bits, uint32_t rank) { return bits[rank / 8] >> rank % 8 & 1; }
 
@@ -63,7 +63,7 @@ static void unsuspect(sc_engine *e, sc_peer *peer) {
     sc_push_event(e, SC_EVENT_ALIVE, peer->id, e->view.tag, NULL, NULL, 0);
 }
 
-/* A sign of life directly from it; `multicast`: it also shows that its multicasts arrive. */
+/* A sign of life directly from it; `multicast`: this also shows that its multicasts arrive. */
 void sc_detect_heard(sc_engine *e, sc_peer *peer, int64_t now, int multicast) {
     peer->detect.heard = now;
     if (multicast) {
@@ -131,7 +131,7 @@ static void ping(sc_engine *e, sc_peer *peer, int64_t now) {
 void sc_on_ping(sc_engine *e, const sc_peer *sender, const uint8_t *p, const sc_address *from) {
     uint64_t target = sc_get_ping_target(p), origin = sc_get_ping_origin(p);
     if (target == e->config.member) {
-        if (!e->in_view && e->epoch) return; /* it has left for good, or was excluded */
+        if (!e->in_view && e->epoch) return; /* left for good, or excluded */
         say(e, SC_TYPE_PONG, from, target, origin, 0);
         return;
     }
@@ -158,7 +158,7 @@ void sc_on_pong(sc_engine *e, const sc_peer *sender, const uint8_t *p, int64_t n
     unsuspect(e, peer);
 }
 
-/* Its kernel learns our hardware address by that, where it knows another one. */
+/* Its kernel learns our hardware address by that, in place of another one. */
 void sc_engine_greet(sc_engine *e, uint64_t id, const sc_address *to) {
     say(e, SC_TYPE_PING, to, id, e->config.member, 1);
 }
@@ -216,7 +216,7 @@ static int is_starved(const sc_engine *e, int64_t now) {
     return e->detect.starved && now - e->detect.starved < 2 * e->config.heartbeat_ns;
 }
 
-/* Grows with everything received in order, or taken. A view change moves it too, which counts once. */
+/* Grows with everything received in order, or taken. A view change moves this too, which counts once. */
 static uint64_t progress(const sc_engine *e) {
     uint64_t sum = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -256,7 +256,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     e->counters->heartbeats_sent++;
 }
 
-/* Does a link carry no unicast, as far as we know? It may be one of several, of which one end is excluded. */
+/* Does a link carry no unicast, as far as we know? The link may be one of several, of which one end is excluded. */
 static int is_worried(const sc_engine *e, int64_t now) {
     static const uint8_t none[SC_MEMBERS_MAX / 8];
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -298,9 +298,9 @@ void sc_detect_starved(sc_engine *e, int64_t now) {
     e->detect.starved = now > 0 ? now : 1;
 }
 
-/* A member that has no slabs left and makes no progress is deaf, and all others wait for it. If that lasts, it is reported to
- * the core as slow, except by a member that has no slabs itself. A short shortage only delays: dropped packets are requested
- * again. */
+/* A member that has no slabs left and makes no progress is deaf, and all others wait. If that lasts, the member
+ * is reported to the core as slow, except by a member that has no slabs itself. A short shortage only delays: dropped
+ * packets are requested again. */
 static void judge_starved(sc_engine *e, sc_peer *peer, int starved, int64_t now) {
     if (!starved)
         peer->detect.starved = 0;
@@ -320,7 +320,7 @@ void sc_engine_show(sc_engine *e, const sc_address *to) {
     if (e->in_view) say_heartbeat(e, to, NULL);
 }
 
-/* Heartbeats of another view show how many members it has: its beacons only claim it. */
+/* Heartbeats of another view show its number of members: its beacons only claim one. */
 void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
     sc_beat *place = &e->detect.beats[0], known;
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
@@ -459,7 +459,7 @@ static void look_at_link(sc_engine *e, sc_peer *peer, int64_t now) {
 }
 
 void sc_detect_tick(sc_engine *e, int64_t now) {
-    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* it reports stability */
+    if (sc_flow_tells(e, now)) say_heartbeat(e, NULL, NULL); /* reports stability */
     if (e->detect.heartbeat_due <= now) {
         int64_t late = now - e->detect.heartbeat_due;
         if (late > e->config.heartbeat_ns) was_late(e, late, now);

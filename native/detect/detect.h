@@ -19,7 +19,7 @@ typedef struct {
     uint64_t progress; /* the result of progress() at the last heartbeat */
     int64_t heartbeat_due;
     int health; /* 0: well; each step adds suspect_ns to the suspicion time */
-    int64_t health_due; /* when it improves by one */
+    int64_t health_due; /* when one is forgiven */
     int links_told;
     uint64_t ways; /* changes with the way to any member */
     uint32_t deaf; /* members of the view to which the way is not by multicast alone */
@@ -27,11 +27,11 @@ typedef struct {
 
 /* Of each member. */
 typedef struct {
-    int present; /* its heartbeats say that it has installed this view */
+    int present; /* its heartbeats report this view as installed */
     int64_t beat; /* the last one */
     int doubted; /* under verification; set as long as one of the next two is */
-    int silent; /* no multicast from it for the suspicion time; it may answer unicasts, others may vouch for it */
-    int mute; /* heard, but no unicast from it came, though it was asked for one for ASKED suspicion times */
+    int silent; /* no multicast from it for the suspicion time; unicasts may be answered, others may vouch */
+    int mute; /* heard, but no unicast from it came, though requested for ASKED suspicion times */
     int suspected; /* reported to the control plane */
     int64_t starved; /* since when its heartbeats report no progress for lack of slabs; 0: they do not */
     int slow; /* reported to the control plane as slow */
@@ -39,17 +39,17 @@ typedef struct {
     int64_t heard; /* last sign of life directly from it */
     int64_t overheard; /* last multicast directly from it */
     int64_t reached; /* last unicast directly from it */
-    int64_t asked; /* since then each heartbeat asks it for a unicast; 0: none does */
+    int64_t asked; /* since then each heartbeat requests a unicast; 0: none does */
     int64_t vouched; /* last time that another member reported an answer from it */
-    int64_t refused; /* when its port was first refused since it was last heard; 0: not refused */
+    int64_t refused; /* when its port was first refused since its last sign of life; 0: not refused */
     int refused_by; /* SC_EVIDENCE_PORT or SC_EVIDENCE_GUARD, whichever came first */
     int64_t ping_due; /* while doubted */
     int way; /* SC_WAY_...: of the group's traffic to this member */
     int64_t way_since; /* when the way became this one */
     int64_t way_back; /* no return to multicast before, */
     int64_t way_wait; /* so long after the last turn from multicast; 0: at once */
-    uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members that it does not hear, by rank, as of its last heartbeat */
-    uint8_t mutes[SC_MEMBERS_MAX / 8]; /* and those whose unicasts do not reach it */
+    uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members not heard there, by rank, as of its last heartbeat */
+    uint8_t mutes[SC_MEMBERS_MAX / 8]; /* and those whose unicasts do not arrive there */
 } sc_peer_detection;
 
 struct sc_peer;

@@ -3,7 +3,7 @@
  * nothing is queued, and senders wait. */
 #include "engine/internal.h"
 
-/* SC_SENT: it will be sent, or be counted by sc_engine_blocked_end. SC_AGAIN: its sender waits. */
+/* SC_SENT: to be sent, or counted by sc_engine_blocked_end. SC_AGAIN: its sender waits. */
 int sc_blocked_take(sc_engine *e, int beside, const uint8_t *p, uint64_t len, sc_send_state *state, int64_t wall) {
     if (!e->cut.gate_closed && !e->cut.paused) return SC_AGAIN; /* queued messages go first */
     uint64_t bytes = sizeof(sc_blocked) + len;
@@ -42,7 +42,7 @@ static void pop(sc_engine *e) {
     sc_taking_packed(e);
 }
 
-/* The gate has opened, or there is credit. Closes the packets that it packs, so that they leave with the next transmission. */
+/* The gate has opened, or there is credit. Closes its packets, so that they leave with the next transmission. */
 void sc_blocked_drain(sc_engine *e) {
     if (e->cut.gate_closed) return;
     if (!e->blocked.first) {

@@ -1,4 +1,4 @@
-/* The engine as its callers see it: creation, time, counters, and the calls that involve several parts. */
+/* The engine for its callers: creation, time, counters, and the calls that involve several parts. */
 #include "engine/engine.h"
 
 #include "engine/internal.h"
@@ -124,7 +124,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_taken_tick(e, now);
         sc_stand_tick(e, now);
         sc_posts_tick(e, now);
-        if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are in it */
+        if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are members */
         if (order_deadline(e) <= now) sc_settle(e, now);
     }
 }

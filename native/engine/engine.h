@@ -1,8 +1,9 @@
 /* The engine: the data plane of one member, without I/O, clock, threads or randomness of its own.
  *
- * It takes datagrams and the time, and returns datagrams, deliveries, control frames and the next deadline. The socket
- * driver (driver.pyx over native/io) and the simulator run the same code. It is not thread-safe: the driver holds one mutex
- * around every call. `now` is the monotonic clock, `wall` the wall clock, both in int64 nanoseconds.
+ * Its input is datagrams and the time, its output datagrams, deliveries, control frames and the next deadline. The
+ * socket driver (driver.pyx over native/io) and the simulator run the same code. The engine is not thread-safe: the
+ * driver holds one mutex around every call. `now` is the monotonic clock, `wall` the wall clock, both in int64
+ * nanoseconds.
  */
 #pragma once
 
@@ -17,7 +18,7 @@
 #define SC_NEVER INT64_MAX
 #define SC_ADDRESS_MAX 28
 
-/* Destination or source of a datagram: opaque to the engine, which only compares and stores it. len 0: none. */
+/* Destination or source of a datagram: opaque to the engine, which only compares and stores addresses. len 0: none. */
 typedef struct {
     uint8_t len;
     uint8_t bytes[SC_ADDRESS_MAX];
@@ -74,14 +75,14 @@ void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret);
 /* One received buffer. `segment` is the size that UDP_GRO reported (the buffer is then a run of datagrams of that size, the
  * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
  * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. By which way a datagram came is of no
- * matter: it says itself whether it is for the group (SC_FLAG_GROUP). Our own multicasts, looped back, are ignored. Returns how
+ * matter: SC_FLAG_GROUP marks those for the group. Our own multicasts, looped back, are ignored. Returns how
  * many datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int64_t now);
 
 /* Why a member is suspected. */
 enum {
-    SC_EVIDENCE_SILENCE, /* it answers no ping, and nobody vouches for it */
+    SC_EVIDENCE_SILENCE, /* no answer to pings, and nobody vouches */
     SC_EVIDENCE_PORT, /* its port is closed: ECONNREFUSED for a unicast */
     SC_EVIDENCE_GUARD /* its guard connection was closed, and the next one refused */
 };
@@ -124,7 +125,7 @@ uint64_t sc_engine_unsent(const sc_engine *e);
 /* Packets that this member has ordered, as the sequencer. */
 uint64_t sc_engine_stamped(const sc_engine *e);
 /* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
- * multicasts the others' forwards: until it does they have no new credit, and nothing may accumulate. */
+ * multicasts the others' forwards: until then they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
 uint32_t
 sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view on the wire; 0: there is none yet */
@@ -142,15 +143,15 @@ enum {
     SC_ENDED = 5 /* sc_engine_end_sends was called first; no part of the message is delivered, unless it was `packed` */
 };
 
-/* Progress of one message that may need several calls. Zero it before the first. A view change midway restarts the
+/* Progress of one message that may need several calls. Zeroed before the first. A view change midway restarts the
  * message, so `p[0..len)` must not change until SC_SENT. */
 typedef struct {
     uint64_t done;
     uint64_t epoch;
     uint64_t wait_seqno;
-    int packed; /* as a whole, perhaps in a view that is closed: members that we lost may deliver it even if this send fails */
-    int at_once; /* the caller waits for nothing: a message whose send would wait until it is ordered is not begun */
-    int of_callback; /* of a block callback: it may use room that others leave free while members are uncounted */
+    int packed; /* as a whole, perhaps in a closed view: lost members may deliver this even if the send fails */
+    int at_once; /* the caller waits for nothing: a message whose send would wait for its order is not begun */
+    int of_callback; /* of a block callback: may use room that others leave free while members are uncounted */
 } sc_send_state;
 
 /* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has no place
@@ -162,7 +163,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint
 void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
 /* Packs messages [first, n) of `data` until credit ends: message i is data[offsets[i]..offsets[i + 1]). The n + 1
  * offsets must not decrease, and must not change until all is sent. Returns the number of the next message to send;
- * `state` belongs to that one, `*result` says why it stopped. */
+ * `state` belongs to that one, `*result` has the reason for the stop. */
 uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                               uint64_t n, sc_send_state *state, int64_t wall, int *result);
 /* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate opens,
@@ -171,7 +172,7 @@ uint64_t sc_engine_blocked(const sc_engine *e);
 /* How many have ever waited so: as many as this, less those that wait, have left. */
 uint64_t sc_engine_queued(const sc_engine *e);
 /* The oldest of them, if it is large, may be packed as a whole and wait to be ordered: in this view, or in an earlier one, whose
- * other members may have delivered it. */
+ * other members may have delivered that one. */
 typedef enum { SC_OLDEST_NOT_PACKED, SC_OLDEST_PACKED, SC_OLDEST_PACKED_BEFORE } sc_blocked_oldest;
 sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e);
 /* Drops these messages, accepts no more, and returns how many were never packed as a whole. */
@@ -179,14 +180,14 @@ uint64_t sc_engine_blocked_end(sc_engine *e);
 /* Packets with own messages that the sequencer has not ordered yet, as far as is known here, and packets of all that wait until
  * delivery is safe; 0 without a sequencer. A pause waits until there are none. */
 uint64_t sc_engine_unordered(const sc_engine *e);
-/* The application sends nothing more (it leaves): from now on every send gets SC_ENDED, even one that waits for credit or for
- * the gate; only a completely packed large forward still waits to be ordered. This is final, and separate from the gate and
- * from pauses. Accepted messages are still sent; SC_EVENT_DRAINED follows as soon as the sequencer has ordered all of them
- * (SEQ-24) and the receivers of unicasts have acknowledged theirs, in this view or a later one. */
+/* The application sends nothing more (it leaves): from now on every send gets SC_ENDED, even waiting for credit or for
+ * the gate; only a completely packed large forward still waits to be ordered. This is final, and separate from the gate
+ * and from pauses. Accepted messages are still sent; SC_EVENT_DRAINED follows as soon as the sequencer has ordered all
+ * of them (SEQ-24) and the receivers of unicasts have acknowledged theirs, in this view or a later one. */
 void sc_engine_end_sends(sc_engine *e);
 int sc_engine_sends_ended(const sc_engine *e);
 int sc_engine_drained(const sc_engine *e);
-/* Own messages to the group by the packets in which they end, numbered as their receivers see it (sc_run.seqno). */
+/* Own messages to the group by the packets in which they end, numbered as at their receivers (sc_run.seqno). */
 typedef struct {
     uint64_t first; /* the messages of the packets after this one can be counted */
     uint64_t last; /* the last packet of the view, without the open one */
@@ -199,9 +200,9 @@ void sc_engine_own(const sc_engine *e, sc_own *out);
  * that is completely packed and waits to be ordered. The result of its send tells its fate, except across a merge,
  * where the send counts as done. */
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
-/* For each other member of the view, by rank: the number of unicast messages that it has not acknowledged. */
+/* For each other member of the view, by rank: the number of unacknowledged unicast messages. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
-/* 1 if a quarter of the window of the own messages, or more, is on the way to members that have not taken it yet. */
+/* 1 if a quarter of the window of the own messages, or more, is on the way to members that have yet to take them. */
 int sc_engine_ahead(const sc_engine *e);
 /* A member for whose application, or machine, senders to the group wait now. */
 typedef struct {
@@ -223,10 +224,10 @@ typedef struct sc_taking {
     struct sc_taking *next;
     uint64_t target; /* of the own numbering */
     uint64_t queued; /* messages that waited for the gate then, and are not packed yet */
-    int lost; /* part of it was unordered when subgroups merged, and is not resent */
+    int lost; /* part was unordered when subgroups merged, and is not resent */
 } sc_taking;
 void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now);
-/* SC_SENT: taken, or lost; SC_AGAIN: not yet, sc_engine_sendable changes when it may be; SC_NO_VIEW. */
+/* SC_SENT: taken, or lost; SC_AGAIN: not yet, sc_engine_sendable changes at that time; SC_NO_VIEW. */
 int sc_taking_state(const sc_engine *e, const sc_taking *w);
 void sc_taking_end(sc_engine *e, sc_taking *w);
 /* Own seqno up to which all others are known to have taken everything. If something is missing they are asked, so a later call
@@ -241,7 +242,7 @@ uint64_t sc_engine_last_sent(const sc_engine *e);
 typedef struct {
     uint64_t sender; /* incarnation */
     uint64_t seqno; /* of the sender's packet in which the messages end */
-    uint64_t global_seqno; /* of the first message; 0: it has no place in a total order */
+    uint64_t global_seqno; /* of the first message; 0: no place in a total order */
     int64_t sent_ns; /* wall clock of the sender */
     uint32_t first; /* index of the first message in the batch */
     uint32_t n;
@@ -253,7 +254,7 @@ typedef struct {
 /* A part of a message, in a packet. */
 typedef struct {
     const uint8_t *data;
-    sc_slab *slab; /* in which it lies */
+    sc_slab *slab; /* the containing one */
     uint32_t len;
 } sc_piece;
 
@@ -263,14 +264,14 @@ typedef struct {
     uint32_t piece, pieces; /* [piece, piece + pieces) of the batch */
     uint32_t at, copied; /* messages [at, at + copied) of the own memory */
     const uint8_t *data; /* of the packet */
-    sc_wholes wholes; /* the others, in it */
+    sc_wholes wholes; /* the others, there */
 } sc_place;
 
 #define SC_BORROWED_MAX 64 /* slabs, by all batches and open messages together */
 
-/* Large packets are not copied: a batch borrows their memory, until it is passed to the next sc_engine_deliver or
- * sc_engine_give_back. After sc_batch_flatten, and if nothing is borrowed, `data` and `offsets` are an Arrow array of all its
- * messages. */
+/* Large packets are not copied: a batch borrows their memory, until passed to the next sc_engine_deliver or
+ * sc_engine_give_back. After sc_batch_flatten, and if nothing is borrowed, `data` and `offsets` are an Arrow array of
+ * all its messages. */
 typedef struct {
     uint8_t *data; /* data_len bytes, and room for data_cap */
     uint64_t data_len, data_cap;
@@ -299,9 +300,9 @@ uint64_t sc_engine_deliverable(const sc_engine *e);
 /* The batch is not used any more: its borrowed memory can be received into again. */
 void sc_engine_give_back(sc_engine *e, sc_batch *batch);
 /* Without the engine, and so without its lock: copies borrowed bytes. The packets are given back with the batch. -1 without
- * memory, and the batch is as it was. */
+ * memory, and the batch is unchanged. */
 int sc_batch_flatten(sc_batch *batch);
-/* Where message `i` lies, which is of run `r`; NULL: it is in pieces, which no message of a flat batch is. */
+/* Where message `i` lies, which is of run `r`; NULL: in pieces, which no message of a flat batch is. */
 const uint8_t *sc_batch_message(const sc_batch *batch, uint32_t r, uint32_t i, size_t *len);
 void sc_batch_clear(sc_batch *batch);
 /* Copies only the unicasts of a flat batch to an empty `out`; -1 without memory. For a joiner: group messages from before its
@@ -311,7 +312,7 @@ int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 /* ---- the application: state for a joiner --------------------------------------------------------------------- */
 
 /* A reliable stream of bytes from one member to another, separate from their messages, with its own window; the callers
- * define the meaning of the bytes. It lives as long as both are members. */
+ * define the meaning of the bytes. The stream lives as long as both are members. */
 
 /* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, otherwise as sc_engine_send. Only
  * one caller at a time per member. */
@@ -321,7 +322,7 @@ void sc_engine_state_end(sc_engine *e, uint64_t to);
 /* Reads up to `len` of the bytes that `sender` has sent; returns how many. Unread bytes wait, within the window. */
 size_t sc_engine_state_read(sc_engine *e, uint64_t sender, uint8_t *p, size_t len, int64_t now);
 int sc_engine_state_readable(const sc_engine *e, uint64_t sender);
-/* From now on state that `sender` sends is kept until it is read, also where it was dropped before. */
+/* From now on state that `sender` sends is kept until read, also if dropped before. */
 void sc_engine_state_want(sc_engine *e, uint64_t sender);
 /* From now on state that `sender` sends is dropped; 0: from every member. */
 void sc_engine_state_void(sc_engine *e, uint64_t sender);
@@ -331,18 +332,18 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 /* Queues a control frame: to the group's control lane, or to one address. `outside`: for those who are in no view, or in another
  * one, too. 0, or -1 when the queue is full. */
 int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int outside);
-/* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row only. It is
- * multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or until the next standing frame.
- * 0 times: only the last one ends. 0, or -1 when the queue is full or without memory. */
+/* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row
+ * only. The frame is multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or
+ * until the next standing frame. 0 times: only the last one ends. 0, or -1 when the queue is full or without memory. */
 int sc_engine_stand(sc_engine *e, const uint8_t *p, size_t len, int64_t every, uint32_t times, int64_t now);
 
 #define SC_FOREIGN_SIGNS 2 /* a joiner decides by as many datagrams of another wire version: lifecycle.py */
 enum {
     SC_EVENT_CONTROL = 1, /* a control frame arrived: sender, from, payload; evidence 1: the key file alone sealed it */
     SC_EVENT_SUSPECT = 2, /* `sender` is taken for dead: evidence */
-    SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or another member vouches for it */
+    SC_EVENT_ALIVE = 3, /* a suspected member was heard again, or another member vouches */
     SC_EVENT_CUT_REACHED = 4, /* everything up to the cut is here */
-    SC_EVENT_LINKS = 5, /* a result of sc_engine_links has changed; raised once until it is called */
+    SC_EVENT_LINKS = 5, /* a result of sc_engine_links has changed; raised once until that call */
     SC_EVENT_DRAINED = 6, /* everything accepted before sc_engine_end_sends is ordered and acknowledged; once */
     SC_EVENT_STARVED = 7, /* received packets are dropped here, as there are no slabs left */
     SC_EVENT_SLOW = 8, /* `sender` holds up everyone: for suspect_ns_max it was starved, or kept places unused */
@@ -359,15 +360,15 @@ enum {
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3
 enum {
-    SC_KEY_OTHER = 0, /* it has another key */
-    SC_KEY_LACKS = 1, /* it has none, and this member has one */
-    SC_KEY_HAS = 2 /* it has one, and this member has none */
+    SC_KEY_OTHER = 0, /* another key */
+    SC_KEY_LACKS = 1, /* none, and this member has one */
+    SC_KEY_HAS = 2 /* a key, and this member has none */
 };
 /* Evidence of SC_EVENT_HOLDUP. The rate is in bytes of our packets per second; for this member itself in messages that its
  * application takes per second. */
 enum {
-    SC_HOLDUP_SLOW = 0, /* it takes less than others: rate */
-    SC_HOLDUP_STUCK = 1, /* it takes nothing: for `took` ns; again each time that this has doubled */
+    SC_HOLDUP_SLOW = 0, /* takes less than others: rate */
+    SC_HOLDUP_STUCK = 1, /* takes nothing: for `took` ns; again at each doubling of that */
     SC_HOLDUP_OVER = 2 /* no longer, after `took` ns */
 };
 typedef struct {
@@ -378,7 +379,7 @@ typedef struct {
     uint64_t sender;
     uint64_t view_tag;
     sc_address from;
-    uint8_t *payload; /* the caller frees it with free() */
+    uint8_t *payload; /* to be freed with free() */
     size_t len;
 } sc_event;
 /* Takes the oldest event; 0 when there is none. */
@@ -388,8 +389,8 @@ int sc_engine_has_event(const sc_engine *e);
 /* Members under verification, neither heard nor suspected yet: their ids into `ids` (SC_MEMBERS_MAX). */
 size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids);
 /* Links that are cut in one direction: pairs (listener, speaker), at most `max`, where the listener has not heard the
- * speaker for its suspicion time and neither is suspected here. With `unicast`: where it hears the speaker, and no unicast of
- * the speaker comes. For other members as of their last heartbeats. */
+ * speaker for its suspicion time and neither is suspected here. With `unicast`: if the receiver hears the speaker, and
+ * no unicast of the speaker comes. For other members as of their last heartbeats. */
 size_t sc_engine_links(sc_engine *e, int unicast, uint64_t *pairs, size_t max);
 /* Number of addresses from which heartbeats of another view, with this tag, arrived within the last suspicion time. */
 size_t sc_engine_strangers(const sc_engine *e, uint64_t tag);
@@ -400,7 +401,8 @@ void sc_engine_show(sc_engine *e, const sc_address *to);
 
 /* ---- reliability by gossip (called by the core only, where sc_config.pulled is set) --------------------------- */
 
-/* Of the group stream of `rank`: the oldest seqno kept, and the fields of an ACK. The window is promised with it. */
+/* Of the group stream of `rank`: the oldest seqno kept, and the fields of an ACK. The window is promised with the
+ * ack. */
 typedef struct {
     uint64_t kept, delivered, received, consumed, window;
     uint16_t claim;
@@ -433,17 +435,17 @@ typedef struct {
     uint64_t seqno; /* Message.seqno of its messages */
     int64_t sent_ns; /* wall clock of the sender when the packet was opened */
     uint32_t rank; /* of the sender */
-    uint32_t messages; /* that end in it */
+    uint32_t messages; /* that end there */
     uint32_t bytes; /* of its messages */
     uint32_t head_len;
-    uint8_t head[SC_HEAD_MAX]; /* first bytes of the first message that begins in it */
+    uint8_t head[SC_HEAD_MAX]; /* first bytes of the first message that begins there */
 } sc_offer;
 /* The next batch of waiting packets, at most SC_OFFERS_MAX, and its number; 0: none waits, or a batch is with the policy already.
- * Members take turns in it, each with its packets in their sequence. */
+ * Members take turns, each with its packets in their sequence. */
 size_t sc_engine_offers(sc_engine *e, sc_offer *out, uint64_t *batch);
 /* The policy has ordered a batch: packets are delivered in the sequence of `ranks`, each time the next one of that member, so no
- * policy can change the order of one sender's messages. NULL: the policy has failed, and everything that waits is ordered as it
- * arrived. 0: it came too late, and the batch was ordered as it arrived. */
+ * policy can change the order of one sender's messages. NULL: the policy has failed, and everything that waits is
+ * ordered by arrival. 0: too late, the batch was ordered by arrival. */
 int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n, int64_t now);
 
 /* ---- views (called by the core only) ------------------------------------------------------------------------ */
@@ -460,13 +462,13 @@ typedef struct {
     uint64_t forward_window_bytes; /* of each forward stream */
     uint64_t unicast_window_bytes; /* of each unicast stream */
     uint64_t state_window_bytes; /* of each stream of state */
-    uint32_t packet_bytes; /* size of a full packet, before it is sealed */
+    uint32_t packet_bytes; /* size of a full packet, before sealing */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
     uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */
     uint32_t merge; /* 1: subgroups merge; own messages that the old sequencer never stamped are not resent */
     uint8_t apart[SC_MEMBERS_MAX]; /* by rank, 1: comes from another subgroup; the streams with it start anew */
-    uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: did not survive it */
+    uint8_t fell[SC_MEMBERS_MAX]; /* by rank in the view that is closed, 1: fell */
     uint64_t base[SC_MEMBERS_MAX]; /* digest: each group stream continues after this seqno */
     uint64_t origin_base[SC_MEMBERS_MAX]; /* received table: each sender's own numbering continues after this one */
 } sc_view;
@@ -493,7 +495,7 @@ size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint6
 typedef struct {
     uint64_t lo, hi;
     uint32_t rank; /* of the stream */
-    uint32_t holder; /* rank of the member to fetch it from */
+    uint32_t holder; /* rank of the holder */
 } sc_fetch;
 /* Fixes the cut (by rank): fetches missing packets, accepts no other packet, and delivers nothing more until install.
  * SC_EVENT_CUT_REACHED follows when everything is here. A later call (a new attempt) replaces the cut. */
@@ -615,10 +617,10 @@ typedef struct {
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n);
 
 /* The memory of a board (native/board/board.h): the counters are there from now on, and at each heartbeat gauges and a row for
- * each member are written. It must outlive the engine. -1 without room. */
+ * each member are written. The policy must outlive the engine. -1 without room. */
 struct sc_board;
 int sc_engine_board(sc_engine *e, struct sc_board *board);
-/* An event for the board's flight recorder; `member`: id of the one that it is about, or 0. */
+/* An event for the board's flight recorder; `member`: id of the member concerned, or 0. */
 void sc_engine_note(sc_engine *e, uint64_t member, const char *text, size_t len, int64_t now);
 
 /* State of one member's stream at this member, for status and tests: highest delivered, highest received, stable. Of that member:

@@ -1,5 +1,5 @@
-/* The engine's struct. Each part belongs to the file named beside it, which alone writes it (a test checks this); all files may
- * read it. For .c files only: a header includes only headers of lower layers, and this one is the top layer. */
+/* The engine's struct. Each part belongs to the file named beside it, its only writer (a test checks this); all files
+ * may read. For .c files only: a header includes only headers of lower layers, and this one is the top layer. */
 #pragma once
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ struct sc_engine {
     sc_view view; /* view/install.c */
     sc_peer *peers[SC_MEMBERS_MAX]; /* view/install.c: by rank, own rank too */
     int64_t installed; /* view/install.c */
-    uint64_t view_before; /* view/install.c: tag of the view that it closed, or 0 */
+    uint64_t view_before; /* view/install.c: tag of the closed view, or 0 */
     sc_order order; /* order/ */
 
     sc_tx_stream group, forward;
@@ -91,7 +91,7 @@ struct sc_engine {
     sc_slow slow; /* streams/slow.c */
     sc_again_queue again; /* streams/retransmit.c */
     int state_void; /* streams/state.c: state is wanted from no member */
-    int loads; /* streams/state.c: it is wanted from some, and not all here */
+    int loads; /* streams/state.c: wanted from some, and not all here */
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_gate gate; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */
@@ -132,6 +132,6 @@ static inline int sc_is_sequencer(const sc_engine *e) { return (uint32_t)e->view
 static inline sc_rx_packet *sc_rx_at(const sc_engine *e, const sc_rx_stream *rx, uint64_t seqno) {
     return &rx->packets[seqno & (e->config.ring_packets - 1)];
 }
-/* Credit ends with its view, so an application that takes nothing could accumulate a window of its own packets per view. It
- * may not send while untaken own packets of closed views exceed a ring. */
+/* Credit ends with its view, so an application that takes nothing could accumulate a window of its own packets per
+ * view. Such a member may not send while untaken own packets of closed views exceed a ring. */
 static inline int sc_own_closed_full(const sc_engine *e) { return e->queue.closed_bytes > e->config.ring_bytes; }

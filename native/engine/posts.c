@@ -23,19 +23,19 @@
     X(heard) /* last sign of life directly from it */                                                                  \
     X(overheard) /* last multicast */                                                                                  \
     X(reached) /* last unicast */                                                                                      \
-    X(present) /* it has entered this view */                                                                          \
+    X(present) /* in this view */                                                                                      \
     X(doubted)                                                                                                         \
     X(suspected)                                                                                                       \
     X(slow)                                                                                                            \
-    X(delivered) /* our packets that it has put in order */                                                            \
-    X(seen) /* the highest of our packets that it has */                                                               \
+    X(delivered) /* our packets in order there */                                                                      \
+    X(seen) /* the highest of our packets there */                                                                     \
     X(consumed) /* our packets that its application has taken */                                                       \
     X(highest) /* of its packets, the highest here; the next two: those put in order, and taken here */                \
     X(ordered)                                                                                                         \
     X(taken)                                                                                                           \
     X(rtt) /* ns of a round trip by heartbeats, smoothed, and the least; 0: not measured yet */                        \
     X(rtt_min)                                                                                                         \
-    X(unheard_0) /* bits by rank: members whose multicasts do not reach it, */                                         \
+    X(unheard_0) /* bits by rank: members whose multicasts do not arrive there, */                                     \
     X(unheard_1)                                                                                                       \
     X(mute_0) /* and those whose unicasts do not */                                                                    \
     X(mute_1)

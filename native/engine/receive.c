@@ -1,4 +1,4 @@
-/* A datagram's way in: is it for us, may its sender send it, and which part handles it. */
+/* A datagram's way in: is the datagram for us, may its sender send that kind, and which part handles this kind. */
 #include "engine/internal.h"
 #include "hash/crc32c.h"
 
@@ -85,7 +85,7 @@ static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, 
     return rx->ring_bytes + len > share && seqno != rx->next;
 }
 
-/* Does the receive ring have a free slot for it? */
+/* Does the receive ring have a free slot? */
 static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
     if (seqno < rx->next) return drop(&e->counters->packets_duplicate);
     if (seqno >= rx->first + e->config.ring_packets) return drop(&e->counters->drop_window);
@@ -106,8 +106,8 @@ static void advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
     }
 }
 
-/* Handles a valid data packet of `peer` with a matching view tag. Not `direct`: it came from another member, at our request.
- * Returns 1 if it was new. */
+/* Handles a valid data packet of `peer` with a matching view tag. Not `direct`: from another member, at our request.
+ * Returns 1 if new. */
 static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab *slab, int direct, int64_t now) {
     int stream = stream_of(sc_get_type(p));
     sc_rx_stream *rx = sc_rx_of(peer, stream);
@@ -140,10 +140,10 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
 
 /* ---- all datagrams ------------------------------------------------------------------------------------------- */
 
-/* Packets do not say it: see SC_FLAG_GROUP. */
+/* Packets do not say so: see SC_FLAG_GROUP. */
 static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GROUP) != 0; }
 
-/* For those outside the view, where there is a key: whoever has the key file can say it. */
+/* For those outside the view, where there is a key: any holder of the key file can say so. */
 static int is_from_outside(const sc_engine *e, const uint8_t *p) { return e->seal && !sc_sealed_inside(p); }
 
 /* Notes a sign of life of `peer`; 0: this is none. Once a member has shown itself in the view, only datagrams from inside count. A
@@ -161,14 +161,15 @@ static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, 
     return 1;
 }
 
-/* Where a sealed datagram of a member comes from: addresses may be translated on the way, and the seal tells who sent it. */
+/* Where a sealed datagram of a member comes from: addresses may be translated on the way, and the seal tells the
+ * sender. */
 static const sc_address *place_of(sc_engine *e, uint64_t sealer, const sc_address *from) {
     const sc_peer *peer = e->seal ? sc_find_peer(e, sealer) : NULL;
     return peer ? &peer->address : from;
 }
 
 /* May `from` send this? A member sends from its own address. Only a packet of a group stream may come from another member, a
- * holder that serves it for a departed sender: that is no sign of life of the sender. */
+ * holder that serves packets of a departed sender: that is no sign of life of the sender. */
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
     if (peer && !sc_same_address(from, &peer->address) &&
         ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, from)))
@@ -220,7 +221,7 @@ static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t
     return 1;
 }
 
-/* A valid datagram of another process, from an address it may come from. */
+/* A valid datagram of another process, from a permitted address. */
 static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
                          int64_t now) {
     uint64_t tag = sc_get_view_tag(p);
@@ -242,8 +243,8 @@ static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p,
     return current ? dispatch(e, peer, p, len, slab, direct, now) : drop(&e->counters->drop_view);
 }
 
-/* Who sealed a datagram that begins like one: its sender, or a holder in this view that repairs a packet of its group stream for it.
- * 0: nobody who may. */
+/* The sealer of a datagram that begins like one: its sender, or a holder in this view that repairs a packet of its
+ * group stream. 0: nobody who may. */
 static uint64_t sealer_of(const sc_engine *e, const uint8_t *p) {
     unsigned by = sc_sealed_by(p);
     if (!by) return sc_get_sender(p);
@@ -272,7 +273,7 @@ static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
     if (event) event->rate = odd->signs;
 }
 
-/* Is it of a kind that those outside a view may say? */
+/* Is its kind permitted outside a view? */
 static int fits_outside(const uint8_t *p, const sc_peer *peer) {
     switch (sc_get_type(p)) {
     case SC_TYPE_CONTROL:
@@ -282,7 +283,7 @@ static int fits_outside(const uint8_t *p, const sc_peer *peer) {
     }
 }
 
-/* A datagram from this source is sealed as ours are, so the odd one before it was damaged. */
+/* A datagram from this source is sealed as ours are, so the odd one before was damaged. */
 static void note_sound(sc_engine *e, const uint8_t *p, const sc_address *from) {
     sc_odd_source *odd = e->intake.n_odd && !sc_has_seqno(p) ? odd_source(e, from) : NULL;
     if (odd && odd->signs < SC_KEY_SIGNS) odd->signs = 0;
@@ -299,7 +300,7 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
     return 0;
 }
 
-/* Is it whole and valid, and from whom it says it is? Sealed datagrams count once. Our own, looped back, are not
+/* Is the datagram whole, valid, and from its stated sender? Sealed datagrams count once. Our own, looped back, are not
  * opened. */
 static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by) {
     uint64_t number = 0, sealer = 0;

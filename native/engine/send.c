@@ -1,8 +1,8 @@
 /* Sending for the application: to the group, to one member, to itself. */
 #include "engine/internal.h"
 
-/* A message to itself goes straight into the delivery queue, as one or more packets of a separate stream. Taking it gives
- * credit, as with any stream. */
+/* A message to itself goes straight into the delivery queue, as one or more packets of a separate stream. Taking
+ * messages gives credit, as with any stream. */
 static int send_to_self(sc_engine *e, const uint8_t *p, uint64_t len, uint64_t *progress, int64_t wall) {
     uint8_t packet[SC_SLAB_BYTES];
     const uint64_t most = SC_PACKET_MAX - SC_DATA_HEADER - 16;
@@ -77,7 +77,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint
         }
         return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     }
-    /* A packed large forward is not queued: the view will show whether it was ordered. */
+    /* A packed large forward is not queued: the view will show its order, if any. */
     if ((e->cut.gate_closed || e->cut.paused || e->blocked.first) && !state->wait_seqno)
         return sc_blocked_take(e, beside, p, len, state, wall);
     return sc_send_group(e, beside, p, len, state, wall);
@@ -92,8 +92,8 @@ uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, con
         if (*result != SC_SENT) return first;
         state->done = state->wait_seqno = state->packed = 0;
         first++;
-        if (e->cut.gate_closed || e->cut.paused) continue; /* it was queued */
-        /* It was packed: the stream is open for the next messages. */
+        if (e->cut.gate_closed || e->cut.paused) continue; /* queued */
+        /* Packed: the stream is open for the next messages. */
         first += sc_tx_pack_whole(e, e->order.own, data, offsets, first, n);
     }
     return first;

@@ -6,7 +6,7 @@
 
 typedef struct sc_blocked {
     struct sc_blocked *next;
-    int64_t wall; /* when it was sent */
+    int64_t wall; /* time of sending */
     uint64_t len;
     int beside;
     int packed; /* as sc_send_state.packed */

@@ -7,12 +7,12 @@ static int send_large(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t
     if (!e->own.large_first && tx->in_message) sc_large_begins(e, tx->big_start);
     if (result != SC_SENT) return result;
     state->packed = 1;
-    state->wait_seqno = tx->next; /* the open packet, in which it ends */
+    state->wait_seqno = tx->next; /* the open packet, in which the message ends */
     sc_large_packed(e, tx->big_start, tx->next);
     return SC_AGAIN;
 }
 
-/* A large message is packed: it counts as sent when it has come back. */
+/* A large message is packed: sent counts from its return. */
 int sc_send_await_large(sc_engine *e) {
     if (!sc_large_returned(e)) return SC_AGAIN;
     sc_large_done(e);

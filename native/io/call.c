@@ -43,14 +43,14 @@ static int is_callback(const sc_driver *d) { return d->turn.callback && d->turn.
 
 static int has_begun(const sc_sending *s) { return s->state.done || s->state.wait_seqno; }
 
-/* It waits for room: others wait for it. */
+/* Waits for room: others wait behind. */
 static void go_first(sc_turn *turn, sc_sending *s) {
     turn->first[s->to != 0] = s;
     s->owner = 1;
-    if (turn->callback && !has_begun(s)) sc_cond_broadcast(&turn->free); /* the callback may go before it */
+    if (turn->callback && !has_begun(s)) sc_cond_broadcast(&turn->free); /* the callback may go first */
 }
 
-/* Did others wait for it? */
+/* Did others wait? */
 static int leave_turn(sc_turn *turn, sc_sending *s) {
     const sc_sending **first = &turn->first[s->to != 0];
     s->owner = 0;
@@ -74,12 +74,12 @@ static int pack(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
         go_first(&d->turn, s);
     else if (s->owner)
         leave_turn(&d->turn, s);
-    if (s->to == d->io.config.member) sc_tell_engine_news(d); /* nothing is transmitted, which would tell of it */
+    if (s->to == d->io.config.member) sc_tell_engine_news(d); /* nothing is transmitted, which would show that */
     return result;
 }
 
-/* Does another sender go first? Under the engine's lock. A view is about to be closed for a block callback, so it does not wait
- * for messages that have not begun. */
+/* Does another sender go first? Under the engine's lock. A view is about to be closed for a block callback, so the
+ * callback does not wait for messages that have not begun. */
 static int is_others_turn(const sc_driver *d, const sc_sending *s) {
     const sc_sending *first = d->turn.first[s->to != 0];
     return first && first != s && (has_begun(first) || !is_callback(d));
@@ -101,7 +101,7 @@ static int pack_in_turn(sc_driver *d, sc_sending *s, int has_role, int64_t until
         *unsent = sc_engine_unsent(d->engine);
         s->ahead = sc_engine_ahead(d->engine);
     } else {
-        s->owner = 0; /* a callback went before it */
+        s->owner = 0; /* a callback went first */
         if (sc_engine_sends_ended(d->engine))
             result = SC_ENDED;
         else if (!has_role && now < until && !sc_load(&d->stop))

@@ -37,7 +37,7 @@ void sc_driver_stop(sc_driver *d) {
 
 void sc_driver_close(sc_driver *d) {
     sc_driver_stop(d);
-    /* A thread that transmits, receives or wakes another holds one of these locks, and checks `stop` once it has it. */
+    /* A thread that transmits, receives or wakes another holds one of these locks, and checks `stop` afterwards. */
     sc_mutex_lock(&d->tx.lock);
     sc_mutex_lock(&d->role.lock);
     while (d->role.holder != SC_ROLE_FREE) sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);

@@ -1,13 +1,13 @@
 /* The driver: sockets, clock and threads around one engine.
  *
- * One thread at a time has the *receive role*: it waits on the sockets, passes received datagrams to the engine, runs its
- * timers and transmits. A caller that waits (for a message, for credit) takes the role, so that a message reaches it without a
- * change of thread; while no caller waits, the I/O thread has it. While callers come and go, the I/O thread stands by in ticks
- * of `tick_ns` and takes over when no caller drove for a whole tick; while a caller blocks for long it sleeps until that
- * caller leaves. A caller that begins to wait while it stands by has no timer: the I/O thread wakes it when its time is over.
- * An event loop that is woken in quick succession is such a caller for one round at a time.
- * The sender of an array takes the role for acks, but rarely waits: after an array it gives the role to the I/O thread, and in a
- * stream of arrays it looks at the sockets now and then.
+ * One thread at a time has the *receive role*: to wait on the sockets, pass received datagrams to the engine, runs its
+ * timers and transmits. A caller that waits (for a message, for credit) takes the role, so that a message reaches it
+ * without a change of thread; while no caller waits, the I/O thread has that role. While callers come and go, the I/O
+ * thread stands by in ticks of `tick_ns` and takes over when no caller drove for a whole tick; while a caller blocks
+ * for long the I/O thread sleeps until that caller leaves. A caller that begins to wait meanwhile has no timer: the I/O
+ * thread wakes it when its time is over. An event loop that is woken in quick succession is such a caller for one round
+ * at a time. The sender of an array takes the role for acks, but rarely waits: after an array the sender gives the role
+ * to the I/O thread, and in a stream of arrays looks at the sockets now and then.
  *
  * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never held
  * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.
@@ -30,9 +30,9 @@ typedef struct {
 typedef struct {
     uint64_t turns; /* times a caller took the receive role */
     uint64_t rounds; /* receive rounds, of callers and the I/O thread */
-    uint64_t polls; /* of a sequencer in a conversation, before it blocks */
+    uint64_t polls; /* of a sequencer in a conversation, before blocking */
     uint64_t naps;
-    uint64_t nap_bytes; /* the most that a nap was expected to gather, at the rate before it */
+    uint64_t nap_bytes; /* the most that a nap was expected to gather, at the rate before the nap */
     uint64_t kicks; /* of the I/O thread */
     uint64_t flushes_left; /* flushes left to another thread that was transmitting */
     uint64_t flushes_handed; /* left to the I/O thread, as there was ever more to transmit */
@@ -48,7 +48,7 @@ typedef struct { /* transmit.c */
     sc_atomic rest_since; /* monotonic time since when the rests of arrays wait for the next one; 0: none does */
     sc_atomic flush_asked; /* the I/O thread is to flush unsent bytes */
     sc_atomic handed; /* the I/O thread is to continue */
-    sc_atomic handed_over; /* how often it was */
+    sc_atomic handed_over; /* how often */
     sc_atomic left; /* flushes left to the thread that was transmitting */
     sc_targets targets; /* under `lock` */
 } sc_transmitter;
@@ -67,16 +67,16 @@ typedef struct { /* role.c */
     int callers; /* in sc_drive or with the role */
     int io_state; /* SC_IO_* */
     uint64_t turns;
-    int64_t left; /* monotonic time when a caller left it last */
+    int64_t left; /* monotonic time of the last caller's leaving */
     int64_t stream_since; /* callers have come back within STREAM_NS */
     int passing; /* its holder sends an array, and not yet a stream of them */
     int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
     int64_t loop_woken; /* monotonic time */
-    int handed; /* to the I/O thread: it takes the role at once */
+    int handed; /* to the I/O thread: which takes the role at once */
     sc_atomic waiting[SC_WANTS]; /* how many at each of `came`: woken by a round that fulfils their want */
 } sc_role;
 
-typedef struct { /* intake.c and round.c; all of it is the role holder's, who lets others read `came` and `loaded` */
+typedef struct { /* intake.c and round.c; all is the role holder's, who lets others read `came` and `loaded` */
     sc_io_datagram in[SC_IO_BATCH_MAX];
     sc_slab *slabs[SC_IO_BATCH_MAX]; /* `in[i].whole` */
     sc_slab *shared[SC_IO_BATCH_MAX]; /* slabs that have slots, `in[i].slot` */
@@ -87,7 +87,7 @@ typedef struct { /* intake.c and round.c; all of it is the role holder's, who le
     int64_t deadline; /* the engine's */
     uint64_t came; /* monotonic time when the last datagrams were received */
     int64_t ran; /* of the last round */
-    int cut_short; /* the last round took all it may: more may be there */
+    int cut_short; /* the last round reached its limit: more may be there */
     sc_pace pace;
     uint64_t gather; /* bytes: a quarter of a window */
     unsigned looks; /* at the sockets, by a spinning thread */
@@ -102,11 +102,12 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     int watched; /* an event loop waits: one wake-up of `watch` when something is deliverable */
     int signalled; /* `watch` was written */
     sc_fd watch[2]; /* to be written, to be polled; open while an event loop may wait */
-    sc_fd set; /* the loop polls it: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
-    sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: it is awake */
-    sc_atomic untimed; /* and has no timer, so that the I/O thread is to wake it then; 0: it has one, or is awake */
+    sc_fd set; /* polled by the loop: `watch`, and the sockets while it receives; SC_NO_FD: no such sets here */
+    sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: awake */
+    sc_atomic
+        untimed; /* and has no timer, so that the I/O thread is to wake the holder then; 0: has one, or is awake */
     sc_atomic minded_from; /* the I/O thread is in time for sleeps that end then, or later; SC_NEVER: for none */
-    sc_atomic rung; /* it has woken it */
+    sc_atomic rung; /* woken by the I/O thread */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
 
@@ -123,12 +124,12 @@ typedef struct { /* look.c; the control thread's */
 
 typedef struct { /* call.c; written under the engine's lock */
     sc_cond free;
-    const struct sc_sending *first[2]; /* group, unicast: it waits for room, and goes on before any other; NULL: none */
-    uint64_t callback; /* the thread that runs a block callback: it goes before a message that has not begun; 0: none */
+    const struct sc_sending *first[2]; /* group, unicast: waits for room, and goes on before any other; NULL: none */
+    uint64_t callback; /* the thread that runs a block callback: which precedes messages that have not begun; 0: none */
     uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
     uint64_t packer; /* the thread that did */
     uint64_t asked; /* the thread that last took messages of other members: its next message is an answer */
-    uint64_t talks; /* the thread that has answered and taken nothing since: it waits for the next message */
+    uint64_t talks; /* the thread that has answered and taken nothing since: and waits for the next message */
 } sc_turn;
 
 typedef struct sc_driver {
@@ -175,10 +176,10 @@ void sc_driver_flush(sc_driver *d, int all, int64_t now);
 enum { SC_FLUSH_NOTHING = 0, SC_FLUSH_FULL = 1, SC_FLUSH_ALL = 2 };
 int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now);
 
-/* One message, or messages [next, n) of an Arrow binary array, on their way into the engine. Zero it first.
+/* One message, or messages [next, n) of an Arrow binary array, on their way into the engine. Zeroed first.
  *
- * The array of offsets belongs to the application, and another thread may write to it at any time: each offset is read once,
- * into `marks`, and only values checked there are used. */
+ * The array of offsets belongs to the application, and another thread may write there at any time: each offset is read
+ * once, into `marks`, and only values checked there are used. */
 #define SC_SEND_MARKS 8192
 typedef struct sc_sending {
     uint64_t to; /* 0: the group */
@@ -191,9 +192,9 @@ typedef struct sc_sending {
     uint64_t *marks; /* the caller's memory for the smaller of n and SC_SEND_MARKS offsets, and 1 more */
     uint64_t first, end; /* messages whose offsets are in `marks` */
     sc_send_state state;
-    int owner; /* it was `first` when it was packed last */
-    int answer; /* to messages that this thread has taken: it leaves at once */
-    int receives; /* nobody receives but this thread: it does not wait while there is something to receive */
+    int owner; /* was `first` at its last packing */
+    int answer; /* to messages that this thread has taken: leaves at once */
+    int receives; /* nobody receives but this thread: no wait while there is something to receive */
     int ahead; /* of its receivers: sc_engine_ahead */
 } sc_sending;
 
@@ -203,17 +204,17 @@ enum { SC_BAD_OFFSETS = 16 };
  * (SC_AGAIN: call again, or give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 /* The same, for the messages that can be packed at once; the caller holds the engine's lock and must call
- * sc_driver_packed afterwards. A message that it began (SC_AGAIN) must be finished by sc_driver_send or
+ * sc_driver_packed afterwards. A message begun so (SC_AGAIN) must be finished by sc_driver_send or
  * sc_driver_send_end. */
 int sc_driver_send_now(sc_driver *d, sc_sending *s, int64_t now, int64_t wall);
-/* Abandons a partly packed message: receivers drop it. */
+/* Abandons a partly packed message: receivers drop the part. */
 void sc_driver_send_end(sc_driver *d, sc_sending *s);
 /* This thread runs a block callback from now on (1), or no longer (0). */
 void sc_driver_callback(sc_driver *d, int runs);
 
-/* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the member that sends it. */
+/* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the sending member. */
 /* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed, or the
- * driver stops (0); 0 may also come early. A signal does not end it: its handler runs, and the wait goes on. */
+ * driver stops (0); 0 may also come early. A signal does not end the wait: its handler runs, and the wait goes on. */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
 /* The wall clock at the monotonic time `now`, which is a moment ago at most. */
@@ -225,7 +226,7 @@ int64_t sc_driver_wall(sc_driver *d, int64_t now);
 int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t until, int later,
                       int64_t now, int64_t *wall);
 
-/* sc_engine_taken. sc_driver_deliver does it for a single message, unless the caller keeps it for `later`. */
+/* sc_engine_taken. sc_driver_deliver does this for a single message, unless kept for `later`. */
 void sc_driver_taken(sc_driver *d);
 /* Waits until all messages sent are taken, or `until`; as sc_taking_state. `w` has begun, and is ended by the caller. */
 int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until);
@@ -235,8 +236,8 @@ int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until);
 int sc_driver_state_send(sc_driver *d, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t until);
 size_t sc_driver_state_read(sc_driver *d, uint64_t sender, uint8_t *p, size_t len, int64_t until);
 
-/* The control thread waits for the engine's events, sc_driver_kick_control or `until`. Meanwhile it looks for faults
- * that nobody reports; returns whether that needs it: something is wrong, or `each` look does. */
+/* The control thread waits for the engine's events, sc_driver_kick_control or `until`. Meanwhile the thread looks for
+ * faults that nobody reports; returns whether that needs it: something is wrong, or `each` look does. */
 int sc_driver_wait_control(sc_driver *d, int64_t until, int each);
 void sc_driver_kick_control(sc_driver *d);
 /* sc_io_mend, and whoever waits on the sockets does so anew. */
@@ -246,9 +247,10 @@ int sc_driver_mend(sc_driver *d, sc_io_error *error);
 void sc_driver_poke(sc_driver *d);
 
 /* For event loops: makes a descriptor readable once when something is deliverable or the driver stops. If that is already the
- * case, returns 1, and nothing is watched. It may also become readable so that the loop receives: whenever it is, the loop's
- * thread calls sc_driver_watched, which returns 1 if something is deliverable or the driver has stopped, and otherwise watches.
- * The descriptor outlives sc_driver_close: a poll forgets a descriptor that is closed before it has looked. */
+ * case, returns 1, and nothing is watched. The descriptor may also become readable so that the loop receives: each time
+ * the loop's thread calls sc_driver_watched, which returns 1 if something is deliverable or the driver has stopped, and
+ * otherwise watches. The descriptor outlives sc_driver_close: a poll forgets a descriptor that is closed before the
+ * look. */
 int sc_driver_watch_open(sc_driver *d); /* 0, or -1 without a descriptor */
 static inline sc_fd sc_driver_watch_fd(const sc_driver *d) {
     return d->waits.set == SC_NO_FD ? d->waits.watch[1] : d->waits.set;

@@ -11,9 +11,9 @@ void sc_waits_init(sc_waits *w);
 int sc_has(const sc_driver *d, int want, uint64_t mark);
 /* The same; takes the lock. */
 int sc_driver_has(sc_driver *d, int want, uint64_t mark);
-/* The engine has new input: wakes the control thread and the event loop that wait for it. Locked. */
+/* The engine has new input: wakes the control thread and the event loop that wait. Locked. */
 void sc_tell_engine_news(sc_driver *d);
-/* Something is deliverable, or the driver stops: wakes the event loop that waits for it. Locked. */
+/* Something is deliverable, or the driver stops: wakes the event loop that waits. Locked. */
 void sc_tell_watcher(sc_driver *d);
 /* Of these things (SC_WANT_*) something may be there: wakes the callers that wait for them, the holder of the receive role on the
  * sockets, others for it. */
@@ -22,7 +22,7 @@ void sc_wake_caller(sc_driver *d, int what);
 void sc_wake_waiting(sc_driver *d);
 /* Does a caller without the role wait for any of these things? */
 int sc_is_waited(const sc_driver *d, int what);
-/* Nobody has the role: one of those that wait for it takes it, or leaves it to the next one. Under `role.lock`. */
+/* Nobody has the role: one of the waiting threads takes the role, or leaves that to the next one. Under `role.lock`. */
 void sc_offer_role(sc_driver *d);
 /* All that wait for the role or for its holder look again: the driver stops, or something else has changed. Under `role.lock`. */
 void sc_wake_all(sc_driver *d);
@@ -58,22 +58,22 @@ uint64_t sc_intake(sc_driver *d, int lanes, int first, int *urgent);
 void sc_intake_measure(sc_driver *d);
 
 /* round.c; by the role's holder */
-/* Waits at most until `until` for datagrams and receives them, runs timers, transmits urgent packets. Returns whether
- * it was woken. */
+/* Waits at most until `until` for datagrams and receives them, runs timers, transmits urgent packets. Returns whether a
+ * wake-up came. */
 int sc_round_run(sc_driver *d, int64_t until, int may_nap);
 /* In a conversation: polls for a moment if that pays, and handles the datagrams received; does not wait. Returns
  * whether something had. */
 int sc_round_poll(sc_driver *d);
 
-/* role.c. An event loop that was woken takes the role if it is to receive; sc_role_leave_loop follows. */
+/* role.c. An event loop that was woken takes the role in order to receive; sc_role_leave_loop follows. */
 int sc_role_take_for_loop(sc_driver *d);
-/* One that is about to wait takes the role if it receives already. */
+/* One that is about to wait takes the role if already receiving. */
 int sc_role_take_in_loop(sc_driver *d);
 void sc_role_leave_loop(sc_driver *d);
 /* Lets the event loop watch the sockets, or only for messages that others receive. Under `role.lock`. */
 void sc_loop_receives(sc_driver *d, int receives);
 void sc_role_init(sc_role *role);
-/* Takes the receive role for a while, from the I/O thread if necessary; 0 if another caller has it. */
+/* Takes the receive role for a while, from the I/O thread if necessary; 0 if another caller is the holder. */
 int sc_role_take(sc_driver *d);
 void sc_role_leave(sc_driver *d);
 /* Runs rounds, holding the role, until the wanted condition holds. As sc_drive. */

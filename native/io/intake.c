@@ -39,7 +39,7 @@ static void prepare(sc_driver *d, int n) {
         if (d->round.shared[i] != NULL && (!d->round.small || stays(d, &d->round.in[i]))) give_up_slot(d, i);
         if (d->round.small && d->round.in[i].slot == NULL)
             d->round.in[i].slot = sc_slab_share(pool, &d->round.sharing, d->round.room, &d->round.shared[i]);
-        if (d->round.slabs[i] != NULL && d->round.slabs[i]->refs > 1) { /* the engine keeps it */
+        if (d->round.slabs[i] != NULL && d->round.slabs[i]->refs > 1) { /* kept by the engine */
             sc_slab_unref(d->round.slabs[i]);
             d->round.slabs[i] = NULL;
         }
@@ -92,7 +92,7 @@ static uint64_t take_in(sc_driver *d, int got, int *urgent) {
 }
 
 /* Each datagram that a call may bring costs preparation, and where fewer have come the kernel looks for another one in vain. So
- * the first call asks for `first`, and calls continue as long as each brings all that it asked for; but a thread that spins asks
+ * the first call asks for `first`, and calls continue as long as each is filled; but a thread that spins asks
  * for SC_RECEIVE_ONE, which the application gets at once. */
 static uint64_t receive_lane(sc_driver *d, int lane, int first, int *urgent) {
     int got, asked, batch = first, most = d->io.config.receive_batch;

@@ -1,4 +1,4 @@
-/* The network interface: finding it, watching for changes, and joining the group on it. */
+/* The network interface: finding one, watching for changes, and joining the group there. */
 #include "io/sockets_internal.h"
 
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
@@ -104,7 +104,7 @@ typedef struct {
     const sc_sockaddr *address;
     const char *name;
     int loopback;
-    int untested; /* found: an address that the kernel still tests for a duplicate, or for which it found one */
+    int untested; /* found: an address that the kernel still tests for a duplicate, or with one found */
 } choice;
 
 #define V6_TEMPORARY 0x01 /* Linux's IFA_F_*, as /proc/net/if_inet6 has them */
@@ -112,7 +112,7 @@ typedef struct {
 #define V6_DEPRECATED 0x20
 #define V6_TENTATIVE 0x40
 
-/* The kernel's flags of an IPv6 address; 0 if it does not say. */
+/* The kernel's flags of an IPv6 address; 0 if unknown. */
 static unsigned v6_flags(const struct in6_addr *address, const char *name) {
     FILE *file = fopen("/proc/net/if_inet6", "re");
     char line[128], of[20], wanted[33];
@@ -139,7 +139,7 @@ static int v6_suits(const struct ifaddrs *at, choice *by) {
     return flags & (V6_TEMPORARY | V6_DEPRECATED) ? 2 : 3;
 }
 
-/* How well an interface's address suits; 0: it does not. */
+/* How well an interface's address suits; 0: no. */
 static int suits(const sc_io *io, const struct ifaddrs *at, choice *by) {
     sc_sockaddr have;
     if (at->ifa_addr == NULL || !(at->ifa_flags & IFF_UP)) return 0;
@@ -182,7 +182,8 @@ static choice configured(const sc_io *io, sc_sockaddr *host) {
     return (choice){.address = host, .name = scope ? scope + 1 : NULL};
 }
 
-/* Will an address do as soon as the kernel has tested it, and does none do yet? Without a carrier none is ever tested. */
+/* Will an address do as soon as the kernel has finished its test, and does none do yet? Without a carrier none is ever
+ * tested. */
 static int waits_for_test(const sc_io *io, const struct ifaddrs *all) {
     choice any = {0};
     for (const struct ifaddrs *at = all; at != NULL; at = at->ifa_next) {
@@ -192,8 +193,8 @@ static int waits_for_test(const sc_io *io, const struct ifaddrs *all) {
     return any.untested;
 }
 
-/* By routes: the interface to which they send the group's datagrams, if it has multicast, and of an interface's IPv6 addresses the
- * one that lasts; otherwise loopback, unless an address is still being tested. */
+/* By routes: the interface to which they send the group's datagrams, if capable of multicast, and of an interface's
+ * IPv6 addresses the one that lasts; otherwise loopback, unless an address is still being tested. */
 static int choose_routed(sc_io *io, const struct ifaddrs *all, const sc_sockaddr *source, choice *by,
                          sc_sockaddr *own) {
     char name[sizeof io->name];
@@ -275,7 +276,7 @@ int sc_io_look(const sc_io *io) {
 void sc_loop_multicast(sc_io *io) { (void)io; }
 #else
 
-/* A member's address without the port; 0: it is none. */
+/* A member's address without the port; 0: none. */
 static socklen_t host_of(const sc_io *io, const sc_address *member, sc_sockaddr *host) {
     socklen_t len = sc_address_to(io, member, host);
     if (io->config.family == 4)
@@ -381,8 +382,8 @@ static int is_on_this_machine(const sc_io *io, const sc_address *member) {
     return len == 0 || same_host(&own, &host) || is_here(&host, len);
 }
 
-/* If no target is on this machine, packets to the group are not looped back to it, which takes half a microsecond for each that is sent
- * by itself. A machine that routes multicasts routes the looped ones. */
+/* If no target is on this machine, packets to the group are not looped back, which takes half a microsecond for each
+ * that is sent by itself. A machine that routes multicasts routes the looped ones. */
 void sc_loop_multicast(sc_io *io) {
     const sc_targets *others = io->targets;
     int loop = others->n == 0 || io->config.ttl > 1;

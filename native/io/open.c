@@ -52,7 +52,7 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     if (fd == SC_NO_FD) return -1;
     sc_io_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 #if defined(SO_REUSEPORT) && !defined(__linux__)
-    sc_io_set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* elsewhere members of one machine need it to share the port */
+    sc_io_set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1); /* elsewhere members of one machine need this to share the port */
 #endif
     sc_sockaddr bound;
     socklen_t len = sc_address_to(io, &io->lane[lane], &bound);
@@ -137,9 +137,10 @@ int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned
     }
 }
 
-/* A socket with our address that is connected to the group: the kernel looks for a route once, and not for each multicast. It
- * receives nothing, as nobody sends from a group's address, so that no thread sleeps on it. Both sockets have one address while
- * SO_REUSEADDR is set for both; after that no other socket can have it. Without it, everything leaves by the unicast socket. */
+/* A socket with our address that is connected to the group: the kernel looks for a route once, and not for each
+ * multicast. This one receives nothing, as nobody sends from a group's address, so that no thread sleeps on it. Both
+ * sockets have one address while SO_REUSEADDR is set for both; after that no other socket can. Without one, everything
+ * leaves by the unicast socket. */
 static void open_out(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     sc_io_error error;
@@ -239,7 +240,7 @@ static int take_place(sc_fd second, sc_fd first, sc_io_error *error) {
     return sc_io_fail(error, "dup3", errno);
 }
 
-/* The unicast socket, if it is bound to the interface by its address. */
+/* The unicast socket, if bound to the interface by its address. */
 static int open_local(sc_io *second, const sc_sockaddr *own, sc_io_error *error) {
     if (sc_open_unicast(second, own, second->config.unicast_port, error) != 0) return -1;
     return set_multicast(second, second->fd[SC_LANE_UNICAST], own) == 0 ? 0 : sc_io_fail(error, "multicast", errno);
@@ -253,7 +254,7 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
     sc_io_filter_own(second, SC_LANE_DATA);
     sc_io_filter_own(second, SC_LANE_CONTROL);
     if (io->out != SC_NO_FD) {
-        sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1); /* it and the second one have our address for a moment */
+        sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1); /* two sockets have our address for a moment */
         open_out(second, own);
         if (second->out == SC_NO_FD) return sc_io_fail(error, "socket", errno);
     }
@@ -272,7 +273,7 @@ static int open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_e
     second.mtu = io->mtu;
     memcpy(second.name, io->name, sizeof second.name);
     sc_store(&second.index, index);
-    if (!local) second.fd[SC_LANE_UNICAST] = io->fd[SC_LANE_UNICAST]; /* nothing binds it to the interface */
+    if (!local) second.fd[SC_LANE_UNICAST] = io->fd[SC_LANE_UNICAST]; /* unbound */
     int failed = open_second(io, &second, own, local, error);
     if (!local) second.fd[SC_LANE_UNICAST] = SC_NO_FD;
     for (int i = 0; i < SC_IO_SOCKETS && failed == 0; i++) failed = take_place(second.fd[i], io->fd[i], error);

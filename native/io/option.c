@@ -12,8 +12,9 @@ int sc_io_set_int(sc_fd fd, int level, int option, int value) {
 }
 
 /* The kernel drops our own looped-back datagrams before they are charged to the socket: the filter compares the
- * sender's incarnation (the data that a filter sees starts with the 8-byte UDP header). It looks at the source port first, as the
- * bytes of a datagram that the kernel has segmented are costly to reach, and its UDP header is not. */
+ * sender's incarnation (the data that a filter sees starts with the 8-byte UDP header). The filter looks at the source
+ * port first, as the bytes of a datagram that the kernel has segmented are costly to reach, and its UDP header is
+ * not. */
 void sc_io_filter_own(const sc_io *io, int lane) {
 #if defined(__linux__)
     uint32_t port = (uint32_t)io->address.bytes[1] << 8 | io->address.bytes[2];
@@ -25,7 +26,7 @@ void sc_io_filter_own(const sc_io *io, int lane) {
         BPF_STMT(BPF_LD | BPF_H | BPF_ABS, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, port, 0, 7),
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
-        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 8 + SC_COMMON_HEADER, 0, 5), /* too short for us: the engine counts it */
+        BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, 8 + SC_COMMON_HEADER, 0, 5), /* too short for us: the engine counts those */
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + sc_at_sender),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, high, 0, 3),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 8 + sc_at_sender + 4),
@@ -34,7 +35,7 @@ void sc_io_filter_own(const sc_io *io, int lane) {
         BPF_STMT(BPF_RET | BPF_K, 0xffffffff),
     };
     struct sock_fprog program = {sizeof code / sizeof code[0], code};
-    /* Without it, the engine drops them. */
+    /* Without a filter, the engine drops them. */
     setsockopt(io->fd[lane], SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 #else
     (void)io, (void)lane;

@@ -6,11 +6,11 @@
 #define LOAD_BYTES (256u << 10)
 #define LOAD_PACKETS 32
 #define FEW 4 /* a conversation brings at most so many packets a round */
-#define WORTH 2 /* a nap pays, too, if it would gather a half of a load */
+#define WORTH 2 /* a nap pays, too, if half of a load would gather */
 
 /* A nap gathers at most so much, and never more than triggers an ack. */
 #define GATHER_BYTES (768u << 10)
-/* A thread that gets a core late may nap LATER times as long as it is late, but at most LONGER times the setting. */
+/* A thread that gets a core late may nap LATER times its delay, but at most LONGER times the setting. */
 #define LATER 4
 #define LONGER 8
 #define LATENESSES 8 /* the average is over about so many */
@@ -77,8 +77,8 @@ int64_t sc_pace_nap(const sc_pace *p, int64_t came, int64_t until, int64_t now) 
 }
 
 /* In a conversation each wake-up delays the others: those that wait for a sequencer, or for the consequences of an
- * answer. The next message often comes sooner than a thread is woken, so it polls as long as that is so and no other
- * thread keeps the core. */
+ * answer. The next message often comes sooner than a thread is woken, so this thread polls as long as that is so and no
+ * other thread keeps the core. */
 int sc_pace_polls(sc_pace *p, int64_t until, int64_t now) {
     if (p->nap_ns > 0 || until - now < SC_PACE_POLL_NS) return 0;
     if (!p->talks && now - p->ordered_at >= PERIOD_NS) return 0;

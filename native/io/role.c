@@ -7,7 +7,7 @@
 
 /* Callers that come back within this time make a stream, which looks at the sockets once in this time. */
 #define STREAM_NS 250000
-#define BURST_NS 1000000 /* it is one only after this long */
+#define BURST_NS 1000000 /* only after this long */
 #define STANDBY_TICKS 4 /* under load the I/O thread looks up to so many times less often than the setting says ... */
 #define STANDBY_NS_MAX 8000000 /* ... unless that is less often than this */
 
@@ -124,8 +124,8 @@ int sc_role_take(sc_driver *d) {
 }
 
 /* To the I/O thread, turns of senders that run no rounds look as if callers received. So in a stream of arrays each sender looks at
- * the sockets now and then, and after a few arrays the I/O thread receives again, unless it is to flush, another caller waits or an
- * event loop receives. */
+ * the sockets now and then, and after a few arrays the I/O thread receives again, unless a flush is due, another caller
+ * waits or an event loop receives. */
 void sc_role_leave(sc_driver *d) {
     if (sc_now() - d->round.ran >= STREAM_NS) sc_round_run(d, 0, 0);
     sc_mutex_lock(&d->role.lock);
@@ -146,7 +146,7 @@ void sc_loop_receives(sc_driver *d, int receives) {
     if (receives && !d->role.loop) sc_set_sockets(d->waits.set, &d->io, 0); /* all or none */
 }
 
-/* Under load the I/O thread receives: it can let datagrams accumulate. Another caller that waits receives for both. */
+/* Under load the I/O thread receives: there datagrams can accumulate. Another caller that waits receives for both. */
 int sc_role_take_for_loop(sc_driver *d) {
     int taken = 0;
     sc_mutex_lock(&d->role.lock);
@@ -211,13 +211,13 @@ static uint64_t unsent_bytes(sc_driver *d) {
     return unsent;
 }
 
-/* When the role's holder is to be woken; SC_NEVER: it has a timer, is awake, or is woken already. */
+/* When the role's holder is to be woken; SC_NEVER: has a timer, is awake, or is woken already. */
 static int64_t ring_due(sc_driver *d) {
     int64_t end = sc_load(&d->waits.untimed);
     return end && !sc_load(&d->waits.rung) ? end : SC_NEVER;
 }
 
-/* Wakes it if it is due; returns whether it was. */
+/* Wakes a holder that is due; returns whether one was. */
 static int ring(sc_driver *d, int64_t now) {
     if (now < ring_due(d)) return 0;
     sc_store(&d->waits.rung, 1);
@@ -239,7 +239,7 @@ static void look_after_unsent(sc_driver *d) {
     if (unsent_bytes(d) > 0) sc_store(&d->tx.flush_asked, 1); /* packed in between, without a flush request */
 }
 
-/* Rounds with the role until a caller wants it. Entered and left with `role.lock` held. */
+/* Rounds with the role until a caller wants the role. Entered and left with `role.lock` held. */
 static void hold_role(sc_driver *d) {
     d->role.holder = SC_ROLE_IO;
     while (d->role.callers == 0 && !d->role.loop && !sc_load(&d->stop)) {
@@ -260,13 +260,13 @@ static void hold_role(sc_driver *d) {
 
 /* The I/O thread looks whether callers still drive. */
 typedef struct {
-    int64_t standby, looked; /* how long until it looks again; when it last did */
+    int64_t standby, looked; /* time until the next look; time of the last one */
     uint64_t turns;
 } watch;
 
-/* A look costs as much as the receipt of some twenty packets, so under load it looks less often while callers drive at least once
- * in two ticks. Without load the looks are left: a core that expects to be woken soon sleeps less deeply, and a hop of blocking
- * callers would take an eighth longer. */
+/* A look costs as much as the receipt of some twenty packets, so under load looks are rarer while callers drive at
+ * least once in two ticks. Without load the looks are left: a core that expects to be woken soon sleeps less deeply,
+ * and a hop of blocking callers would take an eighth longer. */
 static void watch_callers(const sc_driver *d, watch *w, int64_t now) {
     int64_t tick = d->config.tick_ns, passed = now - w->looked;
     if (passed < w->standby) return;
@@ -280,14 +280,14 @@ static void watch_callers(const sc_driver *d, watch *w, int64_t now) {
     w->turns = d->role.turns;
 }
 
-/* Where it has not looked for longer than a tick: has nothing been received for a tick? */
+/* True if nothing arrived for a tick while the time between looks is stretched. */
 static int is_idle(const sc_driver *d, const watch *w, int64_t now) {
     return w->standby > d->config.tick_ns && now - (int64_t)sc_counted(&d->round.came) >= d->config.tick_ns;
 }
 
-/* Waits until `until` or a signal, and minds the time for the holder of the role meanwhile: it looks at `until` at the latest when
- * to wake it, so that only sleeps that end before need timers. SC_NEVER: it still wakes a holder that has begun to sleep without
- * one. Returns whether it did. Under `role.lock`. */
+/* Sleeps until `until` or a signal; also acts as the role holder's timer meanwhile: at `until` at the latest the
+ * holder's next wake-up is looked up, so only sleeps that end before need timers. SC_NEVER: still wakes a holder that
+ * has begun to sleep without one. Returns whether one was woken. Under `role.lock`. */
 static int stand_by(sc_driver *d, int64_t until) {
     sc_waits *w = &d->waits;
     sc_store(&w->minded_from, until);
@@ -336,7 +336,7 @@ void sc_driver_run(sc_driver *d) {
             sc_mutex_lock(&d->role.lock);
             continue;
         }
-        if (quiet && d->role.holder == SC_ROLE_CALLER) { /* it blocks for long, and wakes us when it leaves */
+        if (quiet && d->role.holder == SC_ROLE_CALLER) { /* this caller blocks for long, and wakes us on leaving */
             d->role.io_state = SC_IO_DEEP;
             if (!stand_by(d, SC_NEVER)) since = sc_now();
         } else {

@@ -2,7 +2,7 @@
 #include "io/driver_internal.h"
 
 #define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th both stream sockets */
-#define LOOK_BYTES 4096 /* when one stream brought this much, it looks at the other one, too */
+#define LOOK_BYTES 4096 /* when one stream brought this much, the other one is due for a look, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
 
@@ -133,7 +133,7 @@ static void end_round(sc_driver *d, uint64_t bytes, int urgent) {
     if (sc_pace_count(&d->round.pace, bytes, now)) measure(d, now);
     take_refusals(d, now);
     int due = now >= d->round.deadline, flushes = sc_takes_over(d) || urgent;
-    /* It checks again before it waits: its own transmissions need not wake it. */
+    /* The holder checks again before waiting: its own transmissions need not wake anybody. */
     if (due || flushes) sc_store(&d->waits.caller_wants, 0);
     if (due) run_timers(d, now, &urgent);
     d->round.ran = sc_now();

@@ -144,7 +144,7 @@ static size_t lay_out(const sc_io_datagram *in, size_t room, struct iovec *parts
     return 1 + (held != 0);
 }
 
-/* Notes where it lies; one larger than its slot becomes contiguous. */
+/* Notes its place; one larger than its slot becomes contiguous. */
 static void locate(sc_io_datagram *in, size_t room) {
     int fits = in->slot != NULL && in->len <= room;
     in->p = fits ? in->slot : in->whole;

@@ -1,9 +1,9 @@
 /* Sockets of one member: multicast in on a data port and a control port, unicast in on a third.
  *
  * The third socket is bound to the interface's own address and a free port; all datagrams are sent from this address,
- * so that others see the member's address. Multicasts to the control port leave by it, all else by a fourth socket with
- * the same address, where there is one. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at
- * run time; elsewhere plain calls. No function here takes a lock or keeps a thread.
+ * so that others see the member's address. Multicasts to the control port leave there, all else by a fourth socket with
+ * the same address, if any. Linux: UDP_SEGMENT, UDP_GRO, sendmmsg, recvmmsg, each with a fallback chosen at run time;
+ * elsewhere plain calls. No function here takes a lock or keeps a thread.
  */
 #pragma once
 
@@ -24,8 +24,8 @@ typedef int sc_fd;
 #define SC_IO_SOCKETS 3 /* data, control, unicast */
 #define SC_IO_BATCH_MAX 64
 
-/* A sc_address holds, as on the wire: family (4 or 6), port (big-endian), 4 or 16 bytes. It has no scope: each member uses
- * that of its own interface. */
+/* A sc_address holds, as on the wire: family (4 or 6), port (big-endian), 4 or 16 bytes. The address has no scope: each
+ * member uses that of its own interface. */
 
 typedef struct sc_transport sc_transport; /* io/transport.h */
 extern const sc_transport sc_transport_multicast, sc_transport_unicast;
@@ -36,18 +36,18 @@ typedef struct {
     char wanted_interface[64]; /* name or address; empty: chosen by routes */
     uint8_t group[16]; /* multicast address, 4 or 16 bytes */
     uint16_t port; /* data; control is port + 1. Without multicast: of this member, */
-    uint16_t port_range; /* or one of so many after it, if it is taken */
+    uint16_t port_range; /* or one of so many after it, if taken */
     uint16_t unicast_port; /* 0: any */
     int ttl;
     int dscp;
     int rcvbuf, sndbuf; /* bytes requested */
     int send_batch, receive_batch; /* system-call batch sizes, 1..SC_IO_BATCH_MAX */
     int packet_bytes; /* of a full packet; 0: as the interface's MTU allows */
-    int gso, gro, mmsg; /* 0: do not use it, even if the system has it */
-    uint64_t member; /* the kernel drops own datagrams if it can */
+    int gso, gro, mmsg; /* 0: unused, even if the system has one */
+    uint64_t member; /* the kernel drops own datagrams if possible */
 } sc_io_config;
 
-/* The failed step: `call` names it; `code` is errno (on Windows the WSA code). */
+/* The failed step: `call` names the failed call; `code` is errno (on Windows the WSA code). */
 typedef struct {
     const char *call;
     int code;
@@ -56,7 +56,7 @@ typedef struct {
 typedef struct {
     uint8_t *slot; /* place of a small datagram, or NULL */
     uint8_t *whole; /* SC_SLAB_BYTES, for one that `slot` does not hold */
-    uint8_t *p; /* where it lies: at `slot` or at `whole` */
+    uint8_t *p; /* its place: `slot` or `whole` */
     size_t len;
     size_t segment; /* UDP_GRO's, else 0 */
     sc_address from;
@@ -76,8 +76,8 @@ typedef struct sc_io {
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
     sc_fd out; /* has the address of the unicast socket, and is connected to the data group; SC_NO_FD: there is none */
     sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
-    sc_atomic woken; /* for a thread that spins: `wake` was written, and sc_io_poll has not seen it */
-    sc_atomic index; /* of the interface; sc_io_mend sets it while other threads send */
+    sc_atomic woken; /* for a thread that spins: `wake` was written, unseen by sc_io_poll */
+    sc_atomic index; /* of the interface; sc_io_mend sets this while other threads send */
     char name[64]; /* of the interface */
     int loopback;
     int mtu;
@@ -103,7 +103,8 @@ void sc_io_aim(sc_io *io, const sc_targets *targets);
 int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error);
 void sc_io_close(sc_io *io);
 
-/* Finds the interface that `config` names: its `name`, `index`, `mtu`, and whether it is loopback. 0, or -1 with *error. */
+/* Finds the interface that `config` names: its `name`, `index`, `mtu`, and whether that is loopback. 0, or -1 with
+ * *error. */
 int sc_io_find(sc_io *io, sc_io_error *error);
 
 /* Changes of the interface and of our address on it since the sockets were opened; bits. On Windows nothing. */
@@ -111,10 +112,10 @@ enum {
     SC_IO_GONE = 1, /* there is no interface of this name */
     SC_IO_REMADE = 2, /* the interface was recreated under this name: the sockets belong to the old one */
     SC_IO_DOWN = 4,
-    SC_IO_NO_CARRIER = 8, /* it is up, but no cable or peer is connected */
+    SC_IO_NO_CARRIER = 8, /* up, but no cable or peer is connected */
     SC_IO_ADDRESS_GONE = 16, /* no interface has our address any more */
     SC_IO_ADDRESS_OTHER = 32, /* and ours has another one instead */
-    SC_IO_ROUTED = 64 /* it is loopback, for want of another one, and that which sc_io_open would choose now is none */
+    SC_IO_ROUTED = 64 /* loopback, for want of another one, and that which sc_io_open would choose now is none */
 };
 int sc_io_look(const sc_io *io);
 /* Makes the sockets send through, and joins the groups on, the interface that has the name now. They keep their numbers, so that
@@ -134,7 +135,8 @@ void sc_signal(sc_fd end);
 void sc_signal_clear(sc_fd end);
 void sc_signal_close(sc_fd ends[2]);
 
-/* A set that is readable while a descriptor in it is: at first only `first`. SC_NO_FD where there are no such sets. 0, or -1. */
+/* A set that is readable while one of its descriptors is: at first only `first`. SC_NO_FD where there are no such sets.
+ * 0, or -1. */
 int sc_set_open(sc_fd *set, sc_fd first);
 /* Puts the sockets into the set, or takes them out. 0, or not. */
 int sc_set_sockets(sc_fd set, const sc_io *io, int in);

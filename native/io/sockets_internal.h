@@ -68,7 +68,7 @@ int sc_set_nonblocking(sc_fd fd); /* poll.c */
 /* option.c. Sets *error and returns -1. */
 int sc_io_fail(sc_io_error *error, const char *call, int code);
 int sc_io_set_int(sc_fd fd, int level, int option, int value);
-/* From now on the kernel drops own datagrams that come to a socket, where it can; or no longer. */
+/* From now on the kernel drops own datagrams that come to a socket, if possible; or no longer. */
 void sc_io_filter_own(const sc_io *io, int lane);
 void sc_io_take_own(const sc_io *io, int lane);
 
@@ -85,7 +85,7 @@ int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
 /* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no route.
  * Nothing is sent. */
 int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out);
-/* Connects the socket to the data group, anew if it is connected: its route is that of now. 0, or -1. */
+/* Connects the socket to the data group, anew if connected: with the present route. 0, or -1. */
 int sc_io_connect_out(const sc_io *io, sc_fd fd);
 /* Makes the socket multicast through our interface. */
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
@@ -93,11 +93,11 @@ int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
 int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
 /* Loops packets to the group back to this machine, if a target is there. Linux only. */
 void sc_loop_multicast(sc_io *io);
-/* Joins the group on our interface, or leaves it. */
+/* Joins the group on our interface, or leaves. */
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join);
 #if !defined(_WIN32)
 /* Our address, on the interface that has the name now. Returns its length. */
 socklen_t sc_io_own_address(const sc_io *io, sc_sockaddr *own);
-/* Leaves the group on the interface of before, and joins it on the one with this index. 0, or -1 with *error. */
+/* Leaves the group on the interface of before, and joins on the one with this index. 0, or -1 with *error. */
 int sc_io_join_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
 #endif

@@ -90,8 +90,8 @@ void sc_driver_flush(sc_driver *d, int all, int64_t since) {
 /* ---- messages sent one by one ------------------------------------------------------------------------------- */
 
 /* Transmitting a small packet costs as much as packing a hundred messages, so a stream of single sends gathers: on average one
- * flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while there are none; it
- * may be ahead by FLUSH_BURST of them. So a lone message leaves at once, and so do the first ones after a pause. */
+ * flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while there are
+ * none; up to FLUSH_BURST of them ahead. So a lone message leaves at once, and so do the first ones after a pause. */
 static int64_t turn(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }
 
 static void take_turn(sc_driver *d, int64_t now) {
@@ -107,7 +107,7 @@ static void ask_flush(sc_driver *d) {
 }
 
 int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
-    if (unsent == 0) { /* to itself, or another thread has transmitted it */
+    if (unsent == 0) { /* to itself, or transmitted by another thread */
         sc_wake_caller(d, SC_WANT_DELIVERY);
         return SC_FLUSH_NOTHING;
     }
@@ -118,9 +118,9 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
     return at_once ? SC_FLUSH_ALL : SC_FLUSH_FULL;
 }
 
-/* An array ends with a packet that is not full. It would reach receivers that still have a quarter of a window before them, and
- * cost them and the sender as much as a fifth of a full one: it waits for the next array, for a few turns at most, which begin
- * with the first array of which something waits. */
+/* An array ends with a packet that is not full. Receivers still have a quarter of a window before them, and such a
+ * packet costs them and the sender a fifth of a full one: a partial last packet waits for the next array, up to a few
+ * turns from the first array left waiting. */
 int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, int64_t now) {
     if (unsent == 0) return SC_FLUSH_NOTHING;
     int what = unsent >= d->config.flush_bytes ? SC_FLUSH_FULL : SC_FLUSH_NOTHING;

@@ -29,7 +29,7 @@ void sc_tell_watcher(sc_driver *d) {
 
 /* ---- the control thread ------------------------------------------------------------------------------------- */
 
-/* Returns whether there are events, or it was kicked. */
+/* Returns whether there are events, or a kick. */
 static int wait_for_events(sc_driver *d, int64_t until) {
     sc_mutex_lock(d->lock);
     while (!sc_engine_has_event(d->engine) && !d->waits.control_kicked && sc_now() < until) {
@@ -83,7 +83,7 @@ static void wake_waiting(sc_driver *d, int what) {
     sc_mutex_unlock(&d->role.lock);
 }
 
-/* Where many threads send and one receives, only a round that brings credit is news for those that wait for it. */
+/* Where many threads send and one receives, only a round that brings credit is news for those that wait. */
 void sc_wake_waiting(sc_driver *d) {
     if (!sc_is_waited(d, SC_WANT_ANY)) return;
     sc_mutex_lock(d->lock);
@@ -108,11 +108,11 @@ void sc_wake_all(sc_driver *d) {
     sc_cond_broadcast(&d->role.freed);
 }
 
-/* The holder may want something else than those who wait for it. */
+/* The holder may want something else than the waiting callers. */
 void sc_wake_caller(sc_driver *d, int what) {
     wake_waiting(d, what);
     if (!(sc_load(&d->waits.caller_wants) & what) || !sc_exchange(&d->waits.caller_wants, 0)) return;
-    sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for it */
+    sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for this */
     sc_io_wake(&d->io);
     sc_mutex_unlock(&d->role.lock);
 }

@@ -1,5 +1,6 @@
 /* The wall clock, for messages sent and delivered. All members on a machine must have the same, so that a message is
- * not delivered before it was sent; but to read it for each message costs as much as to read the monotonic clock does. */
+ * not delivered before its sending; but a reading for each message costs as much as to read the monotonic clock
+ * does. */
 #include "io/driver_internal.h"
 
 /* In COMPARE_NS a clock that is being set right gains or loses half a microsecond at most. */

@@ -1,5 +1,6 @@
-/* Event loops, which watch one descriptor. The I/O thread makes it readable when something is deliverable. While messages come
- * in quick succession, the loop watches the sockets as well and receives by itself: a message then wakes one thread, not two. */
+/* Event loops, which watch one descriptor. The I/O thread makes the descriptor readable when something is deliverable.
+ * While messages come in quick succession, the loop watches the sockets as well and receives by itself: a message then
+ * wakes one thread, not two. */
 #include "io/driver_internal.h"
 
 int sc_driver_watch_open(sc_driver *d) {

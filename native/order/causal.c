@@ -1,25 +1,25 @@
-/* Causal order: a packet is delivered after everything that its sender had delivered when it closed the packet, and concurrent
- * packets in any order. Members multicast their packets themselves.
+/* Causal order: a packet is delivered after everything that its sender had delivered before closing the packet, and
+ * concurrent packets in any order. Members multicast their packets themselves.
  *
  * The needs of a packet stand in a record before it, in the same stream: for each member of whose stream the sender has
  * delivered more since its last record, how many packets. So the records of a sender, one after another, are the vector of the
- * seqnos that it has delivered, and a sender that has delivered nothing new sends none.
+ * seqnos delivered there, and a sender that has delivered nothing new sends none.
  *
- * A packet delivered here counts as delivered to the application, though it may still wait in the delivery queue: a packet waits
- * for too much rather than for too little.
+ * A packet delivered here counts as delivered to the application, though perhaps still in the delivery queue: a packet
+ * waits for too much rather than for too little.
  *
- * The cut delivers everything that was sent up to it, in causal order. A packet may depend on one beyond the cut, if only members
- * that fell had that one: no survivor has it, so nothing waits for it. */
+ * The cut delivers everything before its end, in causal order. A packet may depend on one beyond the cut, if only
+ * members that fell had that one: no survivor has it, so nothing waits. */
 #include "engine/internal.h"
 #include "order/record.h"
 
-/* After this many packets of a member a record reports them, even if no own packet follows it. */
+/* After this many packets of a member a record reports them, even without an own packet. */
 #define TOLD_AT_LEAST 32768u
 /* Descriptors for records before one packet: 2 for 127 members, and more if a stream has to wait for long. */
 #define RECORDS_MAX 4u
 
 typedef struct {
-    int overdue; /* a record is due, with or without a packet after it */
+    int overdue; /* a record is due, with or without a packet */
     sc_sharing sharing; /* holds the records */
     uint64_t told[SC_MEMBERS_MAX]; /* by rank: the needs that own records named */
     uint32_t entry[SC_MEMBERS_MAX]; /* by rank: progress in the record that is next in its stream */
@@ -50,8 +50,8 @@ static uint32_t fill(const sc_engine *e, uint8_t *p) {
     return entries;
 }
 
-/* Before the next own packet: records of its needs. Without memory it waits for too little, as a packet that is being
- * closed cannot wait itself; the rest is recorded as soon as there is memory. */
+/* Before the next own packet: records of its needs. Without memory the packet waits for too little, as a packet that is
+ * being closed cannot wait itself; the rest is recorded as soon as there is memory. */
 static void tell(sc_engine *e) {
     vectors *s = e->order.state;
     s->overdue = 0;
@@ -73,7 +73,7 @@ static void closing(sc_engine *e, const sc_tx_stream *tx) {
     if (tx == &e->group) tell(e);
 }
 
-/* A record gives credit as soon as the application has taken the own packets before it. */
+/* A record gives credit as soon as the application has taken the earlier own packets. */
 static void settle(sc_engine *e, int64_t now) {
     (void)now;
     const vectors *s = e->order.state;
@@ -109,7 +109,7 @@ static int is_delivered(const sc_engine *e, uint32_t rank, uint64_t seqno, int w
     return seqno < rx->queued || (when == ENDING && rx->queued >= rx->next);
 }
 
-/* Passes over the record if everything in it is delivered. */
+/* Passes over the record if all its needs are delivered. */
 static int pass_record(sc_engine *e, sc_peer *peer, const sc_rx_packet *slot, int when) {
     vectors *s = e->order.state;
     for (; s->entry[peer->rank] < sc_get_pieces(slot->p); s->entry[peer->rank]++) {

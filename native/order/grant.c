@@ -3,17 +3,17 @@
  *
  * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message takes one round
  * trip to the sequencer more than with the order fifo. Packets that were packed during a round trip share the next one, and a
- * member that packs more during each asks for that many places ahead, as long as nobody else sends. Places that it does not use
- * soon it gives back by a record in its stream, because nothing behind them can be delivered. There is one request at a time,
- * repeated until it is answered, and the sequencer gives a repeated request the same answer (E-08).
+ * member that packs more during each asks for that many places ahead, as long as nobody else sends. A member soon gives
+ * back unused places by a record in its stream, because nothing behind them can be delivered. There is one request at a
+ * time, repeated until the answer, and the sequencer gives a repeated request the same answer (E-08).
  *
  * A sound member uses its places, or gives them back, within a millisecond. One that does neither would hold up everyone's
- * messages for as long as it is a member, so the sequencer keeps track of who holds the next place, and reports that member
- * after suspect_ns_max.
+ * messages until the end of its membership, so the sequencer keeps track of who holds the next place, and reports that
+ * member after suspect_ns_max.
  *
  * The cut closes holes: packets up to the cut are delivered in the order of their places, then by (rank, seqno) those without one,
  * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
- * nothing is sent again, and a message is delivered in the view in which it was sent, whoever falls. */
+ * nothing is sent again, and a message is delivered in the view of its sending, whoever falls. */
 #include "engine/internal.h"
 #include "order/record.h"
 
@@ -44,12 +44,12 @@ typedef struct {
 typedef struct {
     uint64_t place_next, global_next; /* of the next packet, and message, to be delivered */
     uint64_t own_next; /* seqno of the next own packet to be delivered */
-    uint32_t turn; /* sender's rank of the packet delivered last: it often has the next place too */
+    uint32_t turn; /* sender's rank of the packet delivered last: often the owner of the next place too */
     /* Members. */
     places hand[2]; /* granted and not used, in order */
     uint64_t number; /* of the newest request */
     uint32_t count;
-    int asks; /* it has no answer yet */
+    int asks; /* no answer yet */
     int64_t ask_due, ask_wait;
     uint32_t packed; /* own packets since the newest request */
     uint32_t ahead; /* packets packed during the last round trip */
@@ -62,7 +62,7 @@ typedef struct {
     answer answers[SC_MEMBERS_MAX]; /* the newest, by rank */
     granted_places open[ANSWERS_MAX]; /* a queue of the answers whose places are not past, in order */
     uint32_t open_first, n_open;
-    uint64_t awaited; /* the next place, if it is another member's */
+    uint64_t awaited; /* the next place, if another member's */
     int64_t awaited_due;
 } granting;
 
@@ -79,7 +79,7 @@ static void begin(sc_engine *e) {
 
 /* ---- delivery ------------------------------------------------------------------------------------------------ */
 
-/* The next packet of this member that is not delivered; NULL: it is not here. */
+/* The next packet of this member that is not delivered; NULL: not here. */
 static const uint8_t *front(const sc_engine *e, uint32_t rank) {
     const granting *s = e->order.state;
     const sc_rx_stream *rx = &e->peers[rank]->group;
@@ -87,7 +87,7 @@ static const uint8_t *front(const sc_engine *e, uint32_t rank) {
     return rx->queued < rx->next ? sc_rx_at(e, rx, rx->queued)->p : NULL;
 }
 
-/* Its place; 0: it is not here, or has none. */
+/* Its place; 0: not here, or without a place. */
 static uint64_t place_of(const sc_engine *e, uint32_t rank) {
     const uint8_t *p = front(e, rank);
     return p ? sc_get_place(p) : 0;
@@ -125,7 +125,7 @@ static int pass(sc_engine *e, uint32_t rank) {
     return 1;
 }
 
-/* Finds the sender of the packet with the next place. 0: it is not here. */
+/* Finds the sender of the packet with the next place. 0: not here. */
 static int find_turn(sc_engine *e) {
     granting *s = e->order.state;
     if (place_of(e, s->turn) == s->place_next) return 1;
@@ -223,8 +223,8 @@ static void say_want(sc_engine *e, int64_t now) {
     e->counters->wants_sent++;
 }
 
-/* A new request: for waiting packets, and, while nobody else sends, for those that will probably be packed until it and the next
- * one are answered. Other senders would have to wait for each place that is not used at once. */
+/* A new request: for waiting packets, and, while nobody else sends, for those that will probably be packed until the
+ * answers to this request and the next. Other senders would have to wait for each place that is not used at once. */
 static void want(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     uint64_t hand = in_hand(s), ahead = now - s->others_at < ALONE_NS ? 0 : s->ahead, count = e->order.held + 2 * ahead;
@@ -267,7 +267,7 @@ static void give_back(sc_engine *e, int64_t now) {
         s->used = 0;
         return;
     }
-    sc_tx_close(e, &e->group); /* it has the first of them */
+    sc_tx_close(e, &e->group); /* owner of the first of them */
     s->ahead = 0;
     for (int i = 0; i < 2; i++) {
         if (!count_of(s->hand[i])) continue;
@@ -302,7 +302,7 @@ static void await_place(sc_engine *e, int64_t now) {
     }
 }
 
-/* A record gives credit as soon as the application has taken the own packets before it. */
+/* A record gives credit as soon as the application has taken the earlier own packets. */
 static void settle(sc_engine *e, int64_t now) {
     granting *s = e->order.state;
     if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, s->own_next - 1);
@@ -338,7 +338,7 @@ static int answer_want(sc_engine *e, const sc_peer *peer, const uint8_t *p) {
     if (!sc_is_sequencer(e) || number > last->number + 1 || count > REQUEST_MAX) return 0;
     if (number <= last->number) e->counters->packets_duplicate++;
     if (number < last->number || e->cut.gate_closed) return 1;
-    if (number > last->number && s->n_open == ANSWERS_MAX) return 1; /* it will be repeated */
+    if (number > last->number && s->n_open == ANSWERS_MAX) return 1; /* to be repeated */
     if (number > last->number) {
         *last = (answer){.number = number, .count = count, .first = s->granted};
         note_granted(s, peer->rank, last);

@@ -1,11 +1,11 @@
 /* An order: the mechanism that decides in which order the messages of a view are delivered. Each file in this directory is one
  * order; orders.h lists them. Nothing outside the directory names one: the engine calls the table of the installed view.
  *
- * An order can rely on this: every member's group stream is reliable and FIFO: `advance` is called when more of it is
- * contiguous, [queued, next) are the packets that wait for the order. The cut fixes one end of every group stream, the same
- * for all survivors, and everything up to there is here before the view is closed. Own messages are packed into one of two
- * streams, the group stream (multicast) or the forward stream (to the one member `forward_to`); both are acknowledged and
- * resent by the streams themselves, and their credit limits packing.
+ * An order can rely on this: every member's group stream is reliable and FIFO: `advance` is called when more packets
+ * are contiguous, [queued, next) are the packets that wait for the order. The cut fixes one end of every group stream,
+ * the same for all survivors, and everything up to there is here before the view is closed. Own messages are packed
+ * into one of two streams, the group stream (multicast) or the forward stream (to the one member `forward_to`); both
+ * are acknowledged and resent by the streams themselves, and their credit limits packing.
  *
  * An order must guarantee this:
  *  - Each packet of a group stream is either put into the delivery queue by sc_rx_deliver or skipped by sc_rx_skip, in the
@@ -32,9 +32,10 @@ struct sc_peer;
 
 /* Optional parts of an order. */
 
-/* An order in which only the sequencer multicasts: the others send it their packets in their forward streams, and get them back
- * in its group stream. Senders number their packets themselves, gapless and across views (the received table), from
- * sc_view.origin_base on. Without this part, an own number is the seqno of the packet in the group stream. */
+/* An order in which only the sequencer multicasts: the others send it their packets in their forward streams, and get
+ * them back in that one's group stream. Senders number their packets themselves, gapless and across views (the received
+ * table), from sc_view.origin_base on. Without this part, an own number is the seqno of the packet in the group
+ * stream. */
 typedef struct {
     /* If `waits`: the own number up to which all members are known to have delivered own packets. */
     uint64_t (*stable)(const sc_engine *e);
@@ -71,9 +72,10 @@ typedef struct sc_order_ops {
     /* The view is set, but its streams do not exist yet: sets `own`, `forward_to` and `waits` of sc_order. */
     void (*begin)(sc_engine *e);
     /* A packet of the own group or forward stream is closed: it may write the order's fields of the header,
-     * reports the own number and, if the packet is already ordered, delivers it here. */
+     * reports the own number and, if the packet is already ordered, delivers the packet here. */
     void (*packed)(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
-    /* Can this packet, in the group or the forward stream of `peer`, belong to this order? Called before it is stored. */
+    /* Can this packet, in the group or the forward stream of `peer`, belong to this order? Called before its
+     * storage. */
     int (*accepts)(const sc_engine *e, const struct sc_peer *peer, int stream, const uint8_t *p);
     /* More of the group stream of `peer` is contiguous. */
     void (*advance)(sc_engine *e, struct sc_peer *peer);
@@ -93,12 +95,12 @@ typedef struct sc_order_ops {
     /* The own number up to which own packets are known to be ordered, with packets of the order itself behind the last of them.
      * NULL: they are ordered when they are packed. */
     uint64_t (*ordered)(const sc_engine *e);
-    /* The open packet of the own group or forward stream is about to get its seqno: at most sc_order.spare packets may be put
-     * before it. NULL: none are. */
+    /* The open packet of the own group or forward stream is about to get its seqno: at most sc_order.spare packets may
+     * be put first. NULL: none are. */
     void (*closing)(sc_engine *e, const struct sc_tx_stream *tx);
     /* A datagram of a type of the order's own, from another member in this view. NULL: there are none. */
     void (*hear)(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
-    /* The tail of the own group stream seems to be lost: resends a packet that shows the tail to those that lack it. 0: nothing
+    /* The tail of the own group stream seems to be lost: resends a packet that shows the tail to the others. 0: nothing
      * was resent, so the stream sends a probe. NULL: always a probe. */
     int (*tail)(sc_engine *e, int64_t now);
 } sc_order_ops;
@@ -108,12 +110,12 @@ typedef struct {
     const sc_order_ops *ops;
     void *state; /* private to the order */
     struct sc_tx_stream *own; /* the application's messages to the group are packed into this stream */
-    int32_t forward_to; /* rank of the member that receives the own forward stream; -1: it is not used */
+    int32_t forward_to; /* rank of the member that receives the own forward stream; -1: unused */
     int waits; /* own packets are unordered until they return; with `forwarding` only */
     uint64_t own_limit; /* bytes of own packets that may be on their way in the group stream; 0: no limit */
     uint32_t spare; /* descriptors of the own group stream that are left free for packets of the order itself */
-    /* The last packets of the own group stream may not be transmitted before the order allows it, or the gate closes; with `work`
-     * only, which is called before a transmission. */
+    /* The last packets of the own group stream may not be transmitted before the order allows that, or the gate closes;
+     * with `work` only, which is called before a transmission. */
     uint32_t held;
     uint64_t held_bytes; /* bytes of the held packets for which the order has asked: they need no transmission yet */
     uint64_t returned[SC_MEMBERS_MAX]; /* received table (SEQ-09): by rank, the last own number that was ordered */
@@ -121,7 +123,7 @@ typedef struct {
 
 /* Shared by orders. `fits` of an order in which one member of the view orders. */
 int sc_has_sequencer(const sc_view *view);
-/* `packed` of an order in which an own packet is ordered, and delivered here, as soon as it is packed. */
+/* `packed` of an order in which an own packet is ordered, and delivered here, right after packing. */
 void sc_packed_and_ordered(sc_engine *e, struct sc_tx_stream *tx, struct sc_tx_packet *packet);
 /* `deadline` of an order that acts only when something has changed. */
 int64_t sc_never_due(const sc_engine *e);

@@ -4,23 +4,23 @@
  * are, and each payload crosses the network once.
  *
  * The cut orders everything that was sent: first by the records of the sequencer up to the cut, then the rest by (rank,
- * seqno). An entry whose packet lies beyond the cut is void, as no survivor has it. So nothing is resent, and a message is
- * delivered in the view in which it was sent, whoever falls. A sequencer that fell may have delivered in another order
- * the packets after the first void entry, or the end of its stream: that is transitional. One that survived has
+ * seqno). An entry whose packet lies beyond the cut is void, as no survivor has that packet. So nothing is resent, and
+ * a message is delivered in the view of its sending, whoever falls. A sequencer that fell may have delivered in another
+ * order the packets after the first void entry, or the end of its stream: that is transitional. One that survived has
  * delivered by its records alone.
  *
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
  * before them are, so that all messages of a sender stay in order.
  *
- * An order policy of the application may say in which sequence packets are recorded: it is offered the waiting packets, in
- * batches, with a time limit, after which everything is recorded as it arrived. The sequencer's own packets then wait for it like
- * everyone's: they are multicast when they are packed, with SC_FLAG_RECORDED, and delivered when a record behind them in the same
- * stream names them. So members read the sequencer's stream ahead of their deliveries from it. Members see flag and
- * records only, so they need not know the policy.
+ * An order policy of the application may say in which sequence packets are recorded: which is offered the waiting
+ * packets, in batches, with a time limit, after which everything is recorded by arrival. The sequencer's own packets
+ * then wait for the policy like everyone's: they are multicast when they are packed, with SC_FLAG_RECORDED, and
+ * delivered when a record behind them in the same stream names them. So members read the sequencer's stream ahead of
+ * their deliveries from it. Members see flag and records only, so they need not know the policy.
  *
- * Credit. A record needs credit of the sequencer's window, and a reserve beyond it that no data packet uses, because the window
- * is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they wait for: it
- * depends on packets that have been sent only. */
+ * Credit. A record needs credit of the sequencer's window, and a further reserve that no data packet uses, because the
+ * window is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they
+ * wait for: which depends only on packets that have been sent. */
 #include "engine/internal.h"
 #include "order/record.h"
 
@@ -31,8 +31,7 @@ typedef struct {
     uint64_t global_next; /* of the next message to be delivered */
     uint64_t own_next; /* seqno of the next own packet to be delivered */
     /* Members. */
-    uint64_t
-        read; /* seqno in the sequencer's stream: records before it are carried out, packets before it wait for one */
+    uint64_t read; /* seqno in the sequencer's stream: earlier records are carried out, earlier packets wait for one */
     uint32_t entry, delivered; /* progress in the record that comes next */
     int ending; /* the view is over: records beyond the cut are void */
     /* The sequencer. */
@@ -59,7 +58,7 @@ static void begin(sc_engine *e) {
 
 /* ---- delivery ------------------------------------------------------------------------------------------------ */
 
-/* The global seqno of the first message that ends in this packet, which is delivered next; 0: it travels beside the order. */
+/* The global seqno of the first message that ends in this packet, which is delivered next; 0: beside the order. */
 static uint64_t number(recording *s, const uint8_t *p) {
     if (sc_is_beside(p)) return 0;
     uint64_t global = s->global_next;
@@ -131,7 +130,7 @@ static void pass(sc_engine *e, sc_peer *peer) {
     }
 }
 
-/* Delivers the next packet of the member `rank`; 0 if it is not here. */
+/* Delivers the next packet of the member `rank`; 0 if not here. */
 static int deliver_next(sc_engine *e, uint32_t rank) {
     if (rank == e->view.rank) return deliver_own(e);
     sc_peer *peer = e->peers[rank];
@@ -163,7 +162,7 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
 /* Own packets up to this seqno are ordered. */
 static uint64_t ordered(const sc_engine *e) { return ((recording *)e->order.state)->own_next - 1; }
 
-/* The newest record, if it can take another entry: nothing follows it, and it was never transmitted. */
+/* The newest record, if it can take another entry: with nothing behind, and never transmitted. */
 static uint8_t *unsent_record(const sc_engine *e) {
     const recording *s = e->order.state;
     if (s->newest + 1 != e->group.next || s->newest < e->group.unsent) return NULL;
@@ -364,8 +363,8 @@ static int64_t deadline(const sc_engine *e) {
     return e->cut.gate_closed ? SC_NEVER : s->due;
 }
 
-/* After the gate has closed, packets are left to the cut. A record gives credit as soon as the application has taken the own
- * packets before it. */
+/* After the gate has closed, packets are left to the cut. A record gives credit as soon as the application has taken
+ * the earlier own packets. */
 static void settle(sc_engine *e, int64_t now) {
     const recording *s = e->order.state;
     if (!sc_is_sequencer(e)) return;
@@ -410,8 +409,8 @@ static int follow_record(sc_engine *e, const uint8_t *p) {
     return 1;
 }
 
-/* Reads the next packet of the sequencer's stream: carries out a record, delivers a packet, or leaves it to a record that
- * follows. 0: a packet that a record names is missing, or memory. */
+/* Reads the next packet of the sequencer's stream: carries out a record, delivers a packet, or leaves that to a later
+ * record. 0: a packet that a record names is missing, or memory. */
 static int read_next(sc_engine *e, sc_peer *peer) {
     recording *s = e->order.state;
     const sc_rx_stream *rx = &peer->group;

@@ -1,4 +1,4 @@
-/* The sequencer mechanism (S0): any member of the view may be the one that orders; the view names it. */
+/* The sequencer mechanism (S0): any member of the view may be the one that orders; the view names that one. */
 #include "engine/internal.h"
 #include "order/stamping.h"
 

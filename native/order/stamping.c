@@ -17,8 +17,8 @@ void sc_stamping_begin(sc_engine *e) {
 
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
 
-/* Assigns the numbers of the next packet of the member `rank`, whose own number is given, and writes them into it. Returns the
- * global seqno of its first message; 0: it travels beside the order. */
+/* Assigns the numbers of the next packet of the member `rank`, whose own number is given, and writes them there.
+ * Returns the global seqno of its first message; 0: beside the order. */
 static uint64_t stamp(sc_engine *e, uint8_t *p, uint32_t rank, uint64_t origin, uint32_t messages) {
     sc_stamping *s = e->order.state;
     uint64_t global = sc_is_beside(p) ? 0 : s->global_next;
@@ -95,7 +95,7 @@ static void share_window(sc_engine *e, int64_t now) {
     uint64_t before = e->order.own_limit, limit = others ? 2 * e->group.window / (others + 2) : 0;
     e->order.own_limit = limit;
     s->count_due = now + COUNT_NS;
-    if (before && (!limit || limit > before)) sc_may_send(e); /* a sender may wait for it */
+    if (before && (!limit || limit > before)) sc_may_send(e); /* a sender may wait */
 }
 
 int64_t sc_stamping_deadline(const sc_engine *e) {
@@ -132,7 +132,7 @@ void sc_stamping_settle(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Only the sequencer gets forwards (SEQ-14), and only it multicasts. */
+/* Only the sequencer gets forwards (SEQ-14), and no other member multicasts. */
 int sc_stamping_accepts(const sc_engine *e, const sc_peer *peer, int stream, const uint8_t *p) {
     if (stream == SC_STREAM_FORWARD) return sc_is_sequencer(e);
     if (sc_get_type(p) != SC_TYPE_DATA) return 0;

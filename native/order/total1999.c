@@ -2,18 +2,17 @@
  * sequence ids are the seqnos of its group stream. docs/protocol.md, "The TOTAL protocol", says how each header of that document
  * is here: streams carry most of them; this file has those that only this order knows, and stamping.c orders.
  *
- * NEW_VIEW. The sequencer tells the others with which id the view begins, until each has acknowledged it. Until then a member
- * delivers nothing, and its requests may have reached a sequencer that was not in the view yet: it asks at once. The cut
- * does not need NEW_VIEW, as the VIEW implies the same id.
+ * NEW_VIEW. The sequencer tells the others with which id the view begins, until each has acknowledged that. Until then
+ * a member delivers nothing, and its requests may have reached a sequencer that was not in the view yet: which repeats
+ * them at once. The cut does not need NEW_VIEW, as the VIEW implies the same id.
  *
- * A lost last packet (TOT-20) makes no gap. If the sequencer hears nothing more, it sends its last packet again, once, to
- * those that have acknowledged it neither with all before it nor by itself. From that a member sees its gaps a round
- * trip earlier than from a probe; one that has the last packet behind a gap says so by SEQ_ACK, as it knows which
- * packets to request. */
+ * A lost last packet (TOT-20) makes no gap. If the sequencer hears nothing more, the last packet is sent again, once,
+ * to those without an acknowledgement, cumulative or single. From that a member sees its gaps a round trip earlier than
+ * from a probe; one that has the last packet behind a gap says so by SEQ_ACK, knowing which packets to request. */
 #include "engine/internal.h"
 #include "order/stamping.h"
 
-#define QUICK 5 /* NEW_VIEW is multicast this often; later it goes by unicast to those that have not acknowledged it */
+#define QUICK 5 /* NEW_VIEW is multicast this often; later sent by unicast to those without an acknowledgement */
 
 typedef struct {
     sc_stamping stamping;
@@ -21,7 +20,7 @@ typedef struct {
     uint8_t entered[SC_MEMBERS_MAX]; /* by rank: NEW_VIEW is acknowledged */
     uint32_t told; /* how often NEW_VIEW was sent */
     int64_t tell_due, tell_wait;
-    uint64_t repaired; /* the last packet, once it was sent again because none followed it */
+    uint64_t repaired; /* the last packet, once repeated because none followed */
     /* The others. */
     uint64_t first; /* id with which the view begins; 0: NEW_VIEW has not come */
     uint64_t single; /* highest id that was acknowledged by itself */
@@ -47,8 +46,8 @@ static void say(sc_engine *e, const sc_peer *peer, uint32_t header, uint64_t id)
 
 /* ---- the sequencer ------------------------------------------------------------------------------------------- */
 
-/* A member may install the view much later than the sequencer. As the pauses double, it waits for NEW_VIEW no longer than it
- * was late. */
+/* A member may install the view much later than the sequencer. As the pauses double, the wait for NEW_VIEW is no longer
+ * than the delay. */
 static void tell(sc_engine *e, int64_t now) {
     total *t = e->order.state;
     if (t->tell_due > now) return;
@@ -65,7 +64,7 @@ static void tell(sc_engine *e, int64_t now) {
     t->tell_wait = t->tell_wait * 2 < e->config.probe_ns_max ? t->tell_wait * 2 : e->config.probe_ns_max;
 }
 
-/* No packet has followed the last one for a while. A member that has not entered the view would drop it. */
+/* No packet has followed the last one for a while. A member that has not entered the view would drop this. */
 static int tail(sc_engine *e, int64_t now) {
     total *t = e->order.state;
     uint64_t last = e->group.unsent - 1;
@@ -84,7 +83,7 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets behind a gap only the highest is acknowledged: it says that the end is not missing. */
+/* Of the packets behind a gap only the highest is acknowledged: that shows the end as present. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;

@@ -32,7 +32,7 @@ typedef struct {
 
 /* All that must stay secret, in memory of its own. */
 typedef struct {
-    uint32_t alive; /* 0: a child process, which has the zeros that its system gave it */
+    uint32_t alive; /* 0: a child process, which has the zeros from its system */
     uint32_t turn;
     sc_seal_secret from[SC_SEAL_SECRETS];
     uint8_t own[SC_SEAL_KEY]; /* of the first one */
@@ -95,7 +95,7 @@ static void drop_keys(secrets *known, int of_views) {
             sc_secret_overwrite(&known->keys[i], sizeof known->keys[i]);
 }
 
-/* Numbers go on, so one that seals again with a secret that it had before uses none twice. */
+/* Numbers go on, so one that seals again with an earlier secret uses none twice. */
 void sc_seal_refile(sc_seal *s, const sc_seal_secret *from, size_t n) {
     s->n = (uint32_t)(n < SC_SEAL_SECRETS ? n : SC_SEAL_SECRETS);
     sc_secret_overwrite(s->secrets->from, sizeof s->secrets->from);
@@ -191,7 +191,7 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
-/* Which of our secrets has sealed it; SECRETS: none. */
+/* Which of our secrets is the sealer's; SECRETS: none. */
 static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
     unsigned mark = sc_get_key_id(p) >> MARK_SHIFT & (SC_SEAL_MARKS - 1);
     for (uint32_t i = 0; i < SC_SEAL_VIEWS && sc_sealed_inside(p); i++) {
@@ -203,7 +203,7 @@ static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
     return SECRETS;
 }
 
-/* The key of a sealer, if it is kept. */
+/* The key of a sealer, if kept. */
 static sealer_key *find(secrets *known, uint32_t which, uint64_t sealer) {
     for (uint32_t i = 0; i < TRIES; i++) {
         sealer_key *each = &known->keys[(sealer + i) % KEYS];

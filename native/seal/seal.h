@@ -1,8 +1,9 @@
-/* How a datagram is protected on its way, and so who may have sent it: the one place that knows.
+/* How a datagram is protected on its way, and so who may have sent it: known in this place alone.
  *
  * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and anybody may
- * send one. With a key it is sealed by a cipher of a library: all behind the common header is encrypted, and followed by a tag,
- * which proves that the sealer has the key and that no byte has changed, and by the number of the sealing.
+ * send one. With a key, datagrams are sealed by a cipher of a library: all behind the common header is encrypted, and
+ * followed by a tag, which proves that the sealer has the key and that no byte has changed, and by the number of the
+ * sealing.
  *
  *     header (40 bytes, readable) | body, encrypted | tag (32) | number (8)
  *
@@ -14,17 +15,19 @@
  *     of a view     all else: packets of all streams, whether they belong to the view or to a pair of members, repairs by
  *                   holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, and the other frames
  *
- * The secret of a view is new with each, so who is not in it can read nothing of it, and say nothing in it. It opens from
- * when it is known, seals while this member is in the view, and opens for a while after: members enter a view one after the other.
+ * The secret of a view is new with each, so outsiders can read nothing of a view, and say nothing there. The secret
+ * opens from its arrival, seals while this member is in the view, and opens for a while after: members enter a view one
+ * after the other.
  *
- * Each sealer has a key of its own, derived from the secret, its incarnation, and the view's tag. No number is used twice under
- * it, and the header has 32 random bits in place of the CRC, drawn anew for each transmit: number and random bits are the nonce.
- * So a process that is copied while it runs, with its numbers, seals nothing under a nonce of the other copy, but with a chance of
- * 1 in 2^32. The number says of which view the secret is, as the header does not: streams of a pair have the tag of another one.
+ * Each sealer has a key of its own, derived from the secret, its incarnation, and the view's tag. No number is used
+ * twice under one secret, and the header has 32 random bits in place of the CRC, drawn anew for each transmit: number
+ * and random bits are the nonce. So a process that is copied at run time, with its numbers, seals nothing under a nonce
+ * of the other copy, but with a chance of 1 in 2^32. The number says of which view the secret is, as the header does
+ * not: streams of a pair have the tag of another one.
  *
- * Members share the secret, so a packet for one of them would open at another, too, to which somebody on the way has sent it: it would
- * be taken for that one's. A datagram for one member is therefore sealed with its incarnation, as if that stood behind
- * the header.
+ * Members share the secret, so a packet for one of them would open at another, too, to which somebody on the way has
+ * sent that packet: the copy would be taken for that one's. A datagram for one member is therefore sealed with its
+ * incarnation, as if that stood behind the header.
  *
  * Sealing always makes a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed
  * again.
@@ -88,38 +91,38 @@ void sc_seal_refile(sc_seal *seal, const sc_seal_secret *from, size_t n);
 /* Did another secret of the file than the one that seals here seal this datagram, which was opened? */
 int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 
-/* The secret of the view with this tag. It takes the place of the oldest one. */
+/* The secret of the view with this tag. The new one takes the place of the oldest. */
 void sc_seal_know(sc_seal *seal, uint64_t tag, const uint8_t *secret);
-/* From now on the secret of this view seals; 0: this member is in none. 0, or -1: it is not known. */
+/* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);
 /* Only the secret that seals is kept. */
 void sc_seal_forget(sc_seal *seal);
 
-/* In key_id of a datagram that is to be sealed: it is for those outside the view, too. */
+/* In key_id of a datagram that is to be sealed: readers outside the view included. */
 #define SC_SEAL_OUTSIDE 1
 
 /* Before the datagrams of a transmit. */
 void sc_seal_begin(sc_seal *seal);
 /* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the view that the
- * datagram names, if the sealer is not its sender. `target`: the incarnation that alone can open it; 0: all can. 0, or -1: this
- * process has no secret, as it is a child of the one that had. */
+ * datagram names, if the sealer is not its sender. `target`: the only incarnation that can open the datagram; 0: all
+ * can. 0, or -1: this process has no secret, being a child of the one that had. */
 int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target);
 
 /* ---- received datagrams --------------------------------------------------------------------------------------------- */
 
-/* Who sealed it: as `by` of sc_seal_close; of a datagram that sc_wire_begins approves. */
+/* The sealer: as `by` of sc_seal_close; of a datagram that sc_wire_begins approves. */
 #define SC_SEALED_FOR_ONE 0x100 /* in key_id */
 static inline unsigned sc_sealed_by(const uint8_t *p) { return sc_get_key_id(p) & 0xff; }
 
-/* Did a view's secret seal it? */
+/* Did a view's secret seal the datagram? */
 static inline int sc_sealed_inside(const uint8_t *p) { return sc_get_key_id(p) >> 14 == 2; }
 
-/* Can only one member open it? Then it says nothing about the key of others that they cannot. */
+/* Can only one member open the datagram? If so, the failure of others says nothing about their keys. */
 static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p) & SC_SEALED_FOR_ONE) != 0; }
 
-/* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? It is opened in place: afterwards `*len` and the bytes are those of
- * the plain datagram. `*number` tells the datagrams of one sealer apart that are not data packets; each is higher than those
- * before. */
+/* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? Opening is in place: afterwards `*len` and the bytes
+ * are those of the plain datagram. `*number` tells the datagrams of one sealer apart that are not data packets; each is
+ * higher than those before. */
 sc_wire_result sc_seal_check(sc_seal *seal, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number);
 
 /* Which of the last numbers of one sealer have come: none counts twice. */
@@ -128,5 +131,5 @@ typedef struct {
     uint64_t next; /* 1 + the highest that came */
     uint64_t came[SC_NUMBERS_KEPT / 64];
 } sc_numbers;
-/* 0: it came before, or so long ago that nobody knows. */
+/* 0: a repeat, or so old that nobody knows. */
 int sc_numbers_take(sc_numbers *numbers, uint64_t number);

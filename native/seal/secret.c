@@ -8,7 +8,7 @@
 #include "seal/seal_internal.h"
 
 void sc_secret_overwrite(void *p, size_t bytes) {
-    volatile uint8_t *each = p; /* so that no compiler leaves it out */
+    volatile uint8_t *each = p; /* so that no compiler drops the call */
     while (bytes--) *each++ = 0;
 }
 
@@ -29,7 +29,7 @@ void sc_secret_free(void *p, size_t bytes) {
 #define MAP_ANONYMOUS MAP_ANON
 #endif
 
-/* Each of these may fail, as a limit or an older system has it: the secret is then as safe as the rest of the process. */
+/* Each of these may fail, by a limit or on an older system: the secret is then as safe as the rest of the process. */
 static void keep_to_itself(void *p, size_t bytes) {
     (void)!mlock(p, bytes);
 #if defined(MADV_DONTDUMP)

@@ -1,5 +1,4 @@
-/* Acks: the report of a receiver about a stream, and when it is sent. credit.c says how much its sender may send on the strength
- * of it.
+/* Acks: the report of a receiver about a stream, and its time. credit.c has the allowance that follows for the sender.
  *
  * The receivers of a multicast take turns: together they send about one ack for two packets, each at its own place in the
  * stream, so that neither their number nor a burst of acks burdens the sender. */
@@ -67,8 +66,8 @@ void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     }
 }
 
-/* An ack is due each time this many more bytes are consumed; *at is where this receiver begins to count. The sender must never
- * wait for an ack that waits for it: it stops when less than a packet of its window is left. */
+/* An ack is due each time this many more bytes are consumed; *at is where this receiver begins to count. The sender
+ * must never wait for an ack that waits for the sender, who stops when less than a packet of its window is left. */
 static uint64_t ack_interval(const sc_engine *e, const sc_peer *peer, int stream, uint64_t *at) {
     const sc_rx_stream *rx = sc_rx_of((sc_peer *)peer, stream);
     uint64_t packet = sc_charge_most(e->view.packet_bytes);
@@ -110,7 +109,7 @@ static int ack_is_due(const sc_engine *e, sc_peer *peer, int stream) {
  * that are consumed are multicast, which gives their sender its credit. */
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
-    rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as the sender counts it */
+    rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as counted by the sender */
     if (!sc_rx_acknowledges(rx)) return;
     if (stream != SC_STREAM_FORWARD && ack_is_due(e, peer, stream))
         sc_ack(e, peer, stream);

@@ -2,8 +2,9 @@
  *
  * The group streams share the room of each receiver. Each stream always has its share; spare room is lent to
  * busy senders. A receiver keeps account of its promises, which never exceed its room: a stream that began first gives way as its packets are consumed, because its limit no longer rises. A promise
- * to a sender that fell silent would be lost to the others, so a sender that has nothing on the way gives the promise back: it
- * raises its claim, which DATA and HEARTBEAT carry, and from then on believes only windows that name this claim. */
+ * to a sender that fell silent would be lost to the others, so a sender that has nothing on the way gives the promise
+ * back, and raises its claim, which DATA and HEARTBEAT carry, and from then on believes only windows that name this
+ * claim. */
 #include "engine/internal.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
@@ -25,7 +26,7 @@ static int uses_more(const sc_engine *e, const sc_rx_stream *rx) {
     return rx->charged - rx->claim_charged >= e->view.share_bytes / 2;
 }
 
-/* Promises a group stream its part of the room, as far as it is not promised to others. Returns its window. */
+/* Promises a group stream its part of the room, as far as others have no promise. Returns its window. */
 uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
     uint64_t shares = (e->view.n - 1) * e->view.share_bytes, taken = 0, users = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -42,7 +43,7 @@ uint64_t sc_flow_promise(const sc_engine *e, sc_rx_stream *rx) {
     return window_left(e, rx);
 }
 
-/* The sender states its claim: it gave back all earlier promises. Packets may arrive late, so only a newer
+/* The sender states its claim: all earlier promises are returned. Packets may arrive late, so only a newer
  * claim counts. */
 void sc_flow_claim(sc_rx_stream *rx, uint16_t claim) {
     if ((int16_t)(uint16_t)(claim - rx->claim) <= 0) return;
@@ -76,13 +77,13 @@ void sc_flow_yield(sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->credit.limit = e->credit.limit;
 }
 
-/* In a safe view a packet is stable only if this member, too, has it in order. */
+/* In a safe view a packet is stable only once in order at this member, too. */
 static uint64_t ordered_here(const sc_engine *e) {
     int waits = e->order.own == &e->group && e->order.ops->ordered && !e->order.ops->forwarding;
     return e->view.safe && waits ? e->order.ops->ordered(e) : UINT64_MAX;
 }
 
-/* The others wait to hear the stable seqno in a safe view: is a heartbeat due because no packet tells it? */
+/* The others wait to hear the stable seqno in a safe view: is a heartbeat due because no packet reports that? */
 int sc_flow_tells(sc_engine *e, int64_t now) {
     if (e->credit.tell_due > now) return 0;
     e->credit.tell_due = SC_NEVER;
@@ -143,7 +144,7 @@ void sc_flow_self(sc_engine *e, uint64_t seqno) {
 
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     sc_tx_probe_later(e, tx, now);
-    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* there is nobody else to ack it */
+    if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* nobody else acks this */
 }
 
 /* A window counts from the seqno that the receiver had consumed. An older ack says nothing new; one for an earlier claim names a

@@ -15,8 +15,8 @@ typedef struct {
     uint64_t peers; /* and by all others */
     uint64_t limit; /* all others have room until the own group stream's `charged` is this much */
     int64_t yield_due; /* when window that is not used is given back */
-    uint16_t claim; /* how often it was */
-    int64_t tell_due; /* in a safe view: when others are told the stable seqno, if no packet tells it */
+    uint16_t claim; /* how often */
+    int64_t tell_due; /* in a safe view: when others are told the stable seqno, if no packet does */
     uint64_t told;
     int due; /* one of them, or a receiver's report, has changed: recompute */
 } sc_credit;
@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     sc_mark acked;
     uint64_t consumed;
-    uint64_t limit; /* it has room until `charged` is this much */
+    uint64_t limit; /* room until `charged` is this much */
 } sc_peer_credit;
 
 static inline uint64_t sc_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -46,7 +46,8 @@ void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
 void sc_flow_received(struct sc_peer *peer, uint64_t seqno);
 void sc_flow_returned(sc_engine *e, uint64_t seqno);
 /* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the sequencer, for a
- * forward stream; this member, if its own application has taken least), *mark the seqno up to which it has. 0: it has credit. */
+ * forward stream; this member, if its own application has taken least), *mark that member's position. 0: has
+ * credit. */
 int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 void sc_credit_group(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
 void sc_credit_stream(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64_t consumed, int64_t now);

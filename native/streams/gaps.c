@@ -6,7 +6,7 @@ static int64_t when(const sc_rx_stream *rx, int32_t holder, int64_t due) {
 }
 
 void sc_rx_gap_add(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, int64_t due, int32_t holder) {
-    if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out the packets held inside it */
+    if (rx->n_gaps == SC_GAPS_MAX) { /* the last gap grows; its NAK leaves out the packets held inside */
         e->counters->gaps_full++;
         sc_gap *last = &rx->gaps[SC_GAPS_MAX - 1];
         if (hi > last->hi) last->hi = hi;
@@ -69,7 +69,7 @@ int sc_gaps_asked(const sc_rx_stream *rx, uint64_t seqno) {
     return 0;
 }
 
-/* The packet `seqno` arrived: packets before it that were not known of are missing. */
+/* The packet `seqno` arrived: unknown packets before this one are missing. */
 void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
     if (seqno <= rx->known) {
         if (rx->n_gaps) gap_fill(e, rx, seqno, now);
@@ -79,7 +79,7 @@ void sc_gaps_came(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, int64_t now) {
     rx->known = seqno;
 }
 
-/* After a CUT only the packets that it names are requested. */
+/* After a CUT only the named packets are requested. */
 void sc_gaps_cut(sc_rx_stream *rx, uint64_t limit) {
     rx->limit = limit;
     rx->n_gaps = 0;
@@ -93,7 +93,7 @@ void sc_gaps_fetch(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uin
     if (hi > rx->known) rx->known = hi;
 }
 
-/* The core knows that `holder` has [lo, hi]: the gaps that they touch are requested from it, now. */
+/* The core knows that `holder` has [lo, hi]: the gaps that they touch are requested there, now. */
 void sc_gaps_ask(sc_engine *e, sc_rx_stream *rx, uint64_t lo, uint64_t hi, uint32_t holder) {
     for (uint32_t i = 0; i < rx->n_gaps; i++) {
         sc_gap *gap = &rx->gaps[i];
@@ -124,8 +124,9 @@ static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *g
 /* Neither its multicasts nor its answers arrive. */
 static int is_mute(const sc_peer *peer) { return peer->detect.silent && peer->detect.doubted; }
 
-/* The sender first. If it is gone, or every second time if it does not answer, a member whose heartbeat says that it received
- * more (which does not prove that it holds this very packet: two members that lack it must not ask each other for ever). */
+/* The sender first. After its end, or every second time without an answer, a member whose heartbeat says that it
+ * received more (which does not prove that it holds this very packet: two members that lack it must not ask each other
+ * for ever). */
 static sc_peer *nak_target(sc_engine *e, sc_peer *owner, int stream, const sc_gap *gap) {
     if (gap->holder >= 0) return named_target(e, owner, gap);
     int gone = owner->cut.lost || owner->detect.suspected || is_mute(owner);
@@ -143,7 +144,7 @@ typedef struct {
     uint32_t n;
 } ranges;
 
-/* The missing ranges of a gap: packets inside it may be held, and it may reach beyond the ring. */
+/* The missing ranges of a gap: packets inside it may be held, and the gap may reach beyond the ring. */
 static void add_missing(const sc_engine *e, const sc_rx_stream *rx, const sc_gap *gap, ranges *out) {
     out->n += (uint32_t)sc_rx_ranges(e, rx, 0, gap->lo, gap->hi, UINT64_MAX, out->pairs + 2 * out->n,
                                      SC_NAK_RANGES_MAX - out->n);

@@ -27,7 +27,7 @@ size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64
     return sc_rx_ranges(e, rx, 0, first < rx->next ? rx->next : first, last, most, ranges, max);
 }
 
-/* After CUT only the packets that it names are fetched; between START and CUT, nothing of lost members. */
+/* After CUT only the named packets are fetched; between START and CUT, nothing of lost members. */
 void sc_engine_ask(sc_engine *e, uint32_t rank, uint64_t lo, uint64_t hi, uint32_t holder, int64_t now) {
     sc_peer *owner = other(e, rank), *from = other(e, holder);
     if (!owner || !from || e->cut.set || owner->cut.lost || from->cut.lost) return;

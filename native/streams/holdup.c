@@ -1,15 +1,17 @@
-/* Which receiver holds our senders up. At each heartbeat we look whether our stream is out of credit, and who has taken least of it.
+/* Which receiver holds our senders up. At each heartbeat we look whether our stream is out of credit, and who has taken
+ *least.
  *
- * A receiver is slow if, for ENOUGH, it was one of the few (less than half of the members) that had taken less than
- * half of the bytes in flight, each time that our senders were out of credit. If half of the members are as slow,
- * nobody is: the sender is fast. It is stuck if nothing at all was taken for PATIENCE. Its heartbeats tell a member
- * that a sender waits for it, and so a member whose messages go by way of the sequencer learns for whom that one waits. */
+ * A receiver is slow if, for ENOUGH, the member was one of the few (less than half of the members) that had taken less
+ * than half of the bytes in flight, each time that our senders were out of credit. If half of the members are as slow,
+ * nobody is: the sender is fast. A receiver is stuck if nothing at all was taken for PATIENCE. Its heartbeats tell a
+ * member that a sender waits, and so a member whose messages go by way of the sequencer learns for whom that one
+ * waits. */
 #include "engine/internal.h"
 
 #define ENOUGH ((int64_t)1000000000) /* of evidence */
 #define PATIENCE ((int64_t)900000000) /* with a member that takes nothing */
 #define LOOKS 3 /* heartbeats that either takes at least */
-#define SAYS 8 /* heartbeats until the sequencer has said for whom it waits, and was heard */
+#define SAYS 8 /* heartbeats until the sequencer has said for whom, and was heard */
 #define SECOND ((int64_t)1000000000)
 
 static int64_t at_least(const sc_engine *e, int64_t ns, int heartbeats) {
@@ -19,7 +21,7 @@ static int64_t at_least(const sc_engine *e, int64_t ns, int heartbeats) {
 
 static int64_t enough(const sc_engine *e) { return at_least(e, ENOUGH, LOOKS); }
 
-/* The sequencer may only pass on that it has to wait itself, and is given the time to say for whom. */
+/* The sequencer may only pass on its own wait, and is given the time to say for whom. */
 static int64_t patience(const sc_engine *e) {
     return e->order.own == &e->forward ? at_least(e, 2 * PATIENCE, SAYS) : at_least(e, PATIENCE, LOOKS);
 }
@@ -59,7 +61,7 @@ static int is_slow(const sc_engine *e, uint64_t member) {
     return itself && 2 * behind < members;
 }
 
-/* The member for which the receiver of our forwards waits, as it says; 0: for none. */
+/* The member for which the receiver of our forwards waits, by its own report; 0: for none. */
 static uint64_t told_by_sequencer(const sc_engine *e) {
     uint32_t says = e->order.forward_to < 0 ? 0 : e->peers[e->order.forward_to]->awaits;
     return says ? e->view.ids[says - 1] : 0;
@@ -101,7 +103,7 @@ static void judge(sc_engine *e, uint64_t whose, int held, int64_t passed, int64_
     h->charged = e->order.own->charged_consumed;
 }
 
-/* Nothing was taken for long: told after `patience`, and each time that it has lasted twice as long. */
+/* Nothing was taken for long: told after `patience`, and after each doubling of the time. */
 static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, int64_t now) {
     sc_holdup *h = &e->holdup;
     if (!held || mark != h->mark) {
@@ -190,7 +192,7 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     note_stalls(e, now);
     int held = !sc_is_closing(e) && sc_flow_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
-    if (said == e->config.member) held = 0; /* sc_holdup_heard has told it */
+    if (said == e->config.member) held = 0; /* told by sc_holdup_heard */
     judge_stuck(e, whose, held && !said, mark,
                 now); /* the sequencer alone knows how much of its stream each member takes */
     judge(e, whose, held, passed < most ? passed : most, now);
@@ -202,7 +204,7 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
 
 /* For our heartbeats: 1 more than the rank of the member for which our senders wait; 0: for none. */
 uint32_t sc_holdup_says(const sc_engine *e) {
-    if (e->order.own == &e->forward) return 0; /* the sequencer says it, who knows */
+    if (e->order.own == &e->forward) return 0; /* the sequencer, who knows, says so */
     for (uint32_t r = 0; r < e->view.n; r++)
         if (e->holdup.named == e->view.ids[r]) return r + 1;
     return 0;

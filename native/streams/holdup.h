@@ -5,9 +5,9 @@
 /* Which receiver holds our senders up: judged by the engine at each heartbeat. */
 
 typedef struct {
-    uint64_t named; /* it was reported as the one that holds our senders up; 0: none was */
-    uint64_t slowest; /* else the one that may be: it has been behind all the time */
-    int64_t evidence; /* ns against it: grows while it holds us up, and falls while it does not */
+    uint64_t named; /* reported as the one that holds our senders up; 0: none was */
+    uint64_t slowest; /* else the one that may be: always behind so far */
+    int64_t evidence; /* ns against it: grows while this one holds us up, and falls otherwise */
     int64_t began; /* of the evidence */
     uint64_t charged; /* of our stream, taken by all then */
     uint64_t mark; /* up to here all had taken our stream at the last look */
@@ -15,7 +15,7 @@ typedef struct {
     int64_t stuck; /* duration of that as last reported */
     int64_t looked; /* time of the last look */
     int64_t awaited; /* when another member last said that its senders wait for us; 0: they do not */
-    int64_t awaited_since; /* when it began to say so */
+    int64_t awaited_since; /* since its first report */
     int64_t stalled
         [SC_MEMBERS_MAX]; /* by rank: since when, at each look, our senders had to wait for it; 0: they had not */
     uint64_t delivered; /* messages to our application when its rate was last computed */

@@ -9,7 +9,7 @@ static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
 /* A view begins: its own packets are numbered from `base` + 1 on. */
 void sc_own_reset(sc_engine *e, uint64_t base) {
     e->own.base = e->own.first = e->own.last = base;
-    if (e->own.sent > base) e->own.sent = base; /* it was in another group in between */
+    if (e->own.sent > base) e->own.sent = base; /* in another group in between */
     *ended_at(e, base) = e->own.ended;
 }
 
@@ -36,8 +36,8 @@ static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     return after->own - (after->slab == NULL);
 }
 
-/* The last packet of the own group stream that this member itself has ordered. A sequencer that stamps does it as it
- * packs; its `ordered` is in its own numbers, which are not those of a stream that carries forwards, too. */
+/* The last packet of the own group stream that this member itself has ordered. A sequencer stamps while packing; its
+ * `ordered` is in its own numbers, which are not those of a stream that carries forwards, too. */
 static uint64_t ordered_alone(const sc_engine *e) {
     const sc_order_ops *ops = e->order.ops;
     return ops->ordered && !ops->forwarding ? ops->ordered(e) : e->group.next - 1;
@@ -49,7 +49,7 @@ void sc_engine_own(const sc_engine *e, sc_own *out) {
     out->first = e->own.first;
     out->last = e->own.last;
     if (e->order.waits) {
-        out->any = e->order.ops->ordered(e); /* the member that ordered it has delivered it */
+        out->any = e->order.ops->ordered(e); /* delivered by the member that ordered this */
         out->all = e->order.ops->forwarding->stable(e);
         return;
     }
@@ -82,15 +82,15 @@ uint64_t sc_engine_unordered(const sc_engine *e) { return sc_own_unordered(e) + 
 
 /* ---- large messages ------------------------------------------------------------------------------------------ */
 
-/* A message too large to be kept until it is ordered: its sender waits until the packet in which it ends returns. There is one
+/* A message too large to be kept until ordered: its sender waits until its last packet returns. There is one
  * at a time. */
 
 void sc_large_none(sc_engine *e) { e->own.large_first = 0; }
 
-/* It starts in this packet of the own stream; */
+/* Starts in this packet of the own stream; */
 void sc_large_begins(sc_engine *e, uint64_t first) { e->own.large_first = first; }
 
-/* it is completely packed, and ends in this one. */
+/* completely packed, ends in this one. */
 void sc_large_packed(sc_engine *e, uint64_t first, uint64_t last) {
     e->own.large_first = first;
     e->own.large_last = last;
@@ -104,7 +104,8 @@ int sc_large_returned(const sc_engine *e) {
 
 void sc_large_done(sc_engine *e) { e->own.large_first = e->own.large_last = 0; }
 
-/* The view is delivered to its end. Across a merge a completely packed large message is not resent: it counts as returned. */
+/* The view is delivered to its end. Across a merge a completely packed large message is not resent, and counts as
+ * returned. */
 void sc_large_view_ends(sc_engine *e, int merge) {
     if (e->own.large_last && (merge || sc_large_returned(e))) e->own.large_returned = 1;
 }

@@ -11,8 +11,8 @@ typedef struct {
     uint64_t first; /* oldest number in `ends` */
     uint32_t *ends; /* by number, two rings of packets: messages that have ended up to there */
     uint32_t ended; /* up to the newest */
-    /* The message in progress that is too large to be kept for a view change: it starts in packet `large_first` of the own
-     * stream and ends in `large_last`; its sender waits until it has returned, which is remembered beyond its view. */
+    /* The message in progress that is too large to be kept for a view change: starts in packet `large_first` of the own
+     * stream and ends in `large_last`; its sender waits for its return, which is remembered beyond its view. */
     uint64_t large_first, large_last;
     int large_returned;
 } sc_own_numbers;

@@ -1,4 +1,4 @@
-/* Tail probes: a sender that makes no progress tells how far it has sent, and gets an ack in answer. Also the timers of
+/* Tail probes: a sender that makes no progress reports its last seqno, and gets an ack in answer. Also the timers of
  * both. */
 #include "engine/internal.h"
 
@@ -20,8 +20,8 @@ static void probe(sc_engine *e, sc_tx_stream *tx, const sc_address *to, int64_t 
     tx->probe_due = now + tx->probe_wait;
 }
 
-/* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast which
- * packets it lacks. */
+/* A receiver that has lost multicast, for example behind a switch that dropped its membership, learns by unicast of its
+ * missing packets. */
 static void probe_group(sc_engine *e, int64_t now) {
     if (e->order.ops->tail && e->order.ops->tail(e, now)) {
         e->group.probe_due = now + e->group.probe_wait;
@@ -49,14 +49,14 @@ int sc_owes_ack(const sc_engine *e, const sc_peer *peer) {
     return owes;
 }
 
-/* A member has installed this view, perhaps much later than this one: it has dropped earlier packets. */
+/* A member has installed this view, perhaps much later than this one: earlier packets were dropped there. */
 void sc_probe_entered(sc_engine *e, const sc_peer *peer) {
     if (sc_tx_outstanding(&e->group, peer->credit.acked.delivered) && sc_tx_probes(&e->config, &e->group))
         say_probe(e, &e->group, &peer->address);
     if (has_forwards(e, peer)) say_probe(e, &e->forward, &peer->address);
 }
 
-/* The receiver may have dropped earlier packets: nobody waits for it. */
+/* The receiver may have dropped earlier packets: nobody waits for that one. */
 void sc_probe_now(sc_tx_stream *tx, int64_t now) {
     if (sc_tx_outstanding(tx, tx->stable)) tx->probe_due = now;
 }
@@ -66,7 +66,7 @@ void sc_on_probe(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (peer->cut.lost || (stream == SC_STREAM_GROUP && e->cut.set)) return;
     sc_rx_stable(e, rx, sc_get_probe_stable(p));
-    sc_rx_known(e, rx, sc_get_probe_highest(p), now + e->config.nak_delay_ns); /* it may have overtaken packets */
+    sc_rx_known(e, rx, sc_get_probe_highest(p), now + e->config.nak_delay_ns); /* packets may have been overtaken */
     sc_ack(e, peer, stream);
 }
 

@@ -20,11 +20,11 @@ static inline void sc_reliability_begin(const sc_config *config, sc_rx_stream *r
 /* Does this receiver acknowledge packets to the sender? If not, the core reports them. */
 static inline int sc_rx_acknowledges(const sc_rx_stream *rx) { return !rx->pulled; }
 
-/* Is a gap requested from the stream's sender, by timer, while no other member is known to have the packets? If not, it is
- * requested once the core names a holder. */
+/* Is a gap requested from the stream's sender, by timer, while no other member is known to have the packets? If not,
+ * the request follows once the core names a holder. */
 static inline int sc_rx_requests_by_timer(const sc_rx_stream *rx) { return !rx->pulled; }
 
-/* Does the sender ask receivers for the acknowledgements that it lacks, and so show them the end of the stream? */
+/* Does the sender ask receivers for missing acknowledgements, and so show them the end of the stream? */
 static inline int sc_tx_probes(const sc_config *config, const sc_tx_stream *tx) {
     return tx->stream != SC_STREAM_GROUP || !config->pulled;
 }

@@ -45,7 +45,7 @@ static int is_shared(const sc_engine *e, int stream) {
     return stream == SC_STREAM_GROUP && !e->config.unicast && !e->detect.deaf;
 }
 
-/* An own packet; NULL if it is not to be sent now, or ever again. */
+/* An own packet; NULL if not to be sent now, or ever again. */
 static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, uint64_t seqno, int64_t now) {
     sc_tx_stream *tx = sc_tx_of(e, requester, stream);
     if (!tx || !sc_tx_has(tx, seqno) || seqno >= tx->unsent) {
@@ -58,7 +58,7 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
         e->counters->retransmit_held++;
         return NULL;
     }
-    /* A second member lacks it too, and the first answer has not left yet: one multicast serves both. */
+    /* A second member lacks the same, and the first answer has not left yet: one multicast serves both. */
     sc_again *first = fresh && is_shared(e, stream) ? waiting(e, packet) : NULL;
     if (first && first->owner == e->config.member && first->stream == stream && first->seqno == seqno) {
         first->multicast = 1;
@@ -97,7 +97,7 @@ static void note_repeat(sc_engine *e, sc_peer *requester, uint64_t seqno, uint32
     event->took = took;
 }
 
-/* Queues one retransmission. 0 if a bound was reached: the rest of the NAK would reach it too. */
+/* Queues one retransmission. 0 if a bound was reached: the rest of the NAK would reach that too. */
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     int own = owner == e->config.member;
     sc_tx_packet *sent = own ? own_packet(e, requester, stream, seqno, now) : NULL;
@@ -123,8 +123,8 @@ int sc_again_unasked(sc_engine *e, sc_peer *peer, uint64_t seqno, int64_t now) {
     return again(e, peer, e->config.member, SC_STREAM_GROUP, seqno, now);
 }
 
-/* The seqnos [*least_held, *end) of a stream that can be served to `requester` from here, without those it has itself
- * reported to have. 0: none. */
+/* The seqnos [*least_held, *end) of a stream that can be served to `requester` from here, without those reported as
+ * present there. 0: none. */
 static int held_of(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t *least_held, uint64_t *end) {
     uint64_t has = 0;
     if (owner == e->config.member) {

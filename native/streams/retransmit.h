@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
     int64_t left, refilled;
     uint64_t sent; /* sc_lent.first_bytes when its allowance was last updated */
-    int64_t naks_left, naks_refilled; /* seqnos that may be looked up for it */
+    int64_t naks_left, naks_refilled; /* seqnos that may be looked up for this one */
     uint64_t lacks; /* the first packet that was repeated for this member, and has not arrived */
     uint32_t repeats; /* of that packet; 0: there is none */
     int64_t since; /* the first of them */
@@ -39,6 +39,7 @@ void sc_again_pop(sc_engine *e, uint32_t n);
 struct sc_peer;
 
 void sc_on_nak(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
-/* The packet `seqno` of the own group stream is sent to this member again, which has not asked for it. 0: a bound was reached. */
+/* The packet `seqno` of the own group stream is sent to this member again, without its request. 0: a bound was
+ * reached. */
 int sc_again_unasked(sc_engine *e, struct sc_peer *peer, uint64_t seqno, int64_t now);
 void sc_again_forget(sc_engine *e);

@@ -1,5 +1,5 @@
-/* Receive ring: packets keyed by seqno. A packet stays here until it is stable, so that any member can serve it once its
- * sender is gone. */
+/* Receive ring: packets keyed by seqno. A packet stays here until stable, so that any member can serve the packet once
+ * its sender is gone. */
 #include "engine/internal.h"
 
 sc_rx_stream *sc_rx_of(sc_peer *peer, int stream) {
@@ -97,9 +97,9 @@ void sc_rx_skip(sc_rx_stream *rx) {
     sc_rx_consumed(rx);
 }
 
-/* Stores a packet that has a free slot in the ring. The next packet in sequence always finds a slab: the others leave the
- * last slabs to it. So do those behind packets that wait for an order, which may wait for a packet of another stream. 0 without
- * slabs. */
+/* Stores a packet that has a free slot in the ring. The next packet in sequence always finds a slab: the others leave
+ * the last slabs to that one. So do those behind packets that wait for an order, which may wait for a packet of another
+ * stream. 0 without slabs. */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab) {
     sc_rx_packet *slot = sc_rx_at(e, rx, seqno);
     int next = seqno == rx->next && (rx->queued == rx->next || e->cut.set);

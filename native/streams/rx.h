@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 #include "streams/gaps.h"
 
-/* Receive ring. Its kernel begins a stream and ends it; a field that is another kernel's in between names that kernel. */
+/* Receive ring. Its kernel begins and ends a stream; a field that is another kernel's in between names that kernel. */
 
 typedef struct {
     uint8_t *p;
@@ -23,7 +23,7 @@ typedef struct sc_rx_stream {
     uint64_t limit; /* streams/gaps.c: after a CUT: nothing above is accepted; else UINT64_MAX */
     sc_gap gaps[SC_GAPS_MAX]; /* streams/gaps.c */
     uint32_t n_gaps; /* streams/gaps.c */
-    uint32_t pulled; /* streams/reliability.h: which alone reads it */
+    uint32_t pulled; /* streams/reliability.h: its only reader */
     uint64_t charged; /* streams/acks.c: sum of the charges of all packets consumed, as the sender counts them */
     uint64_t acked_charged; /* streams/acks.c: the same as of the last ack */
     uint64_t acked_consumed; /* streams/acks.c */
@@ -52,7 +52,7 @@ void sc_rx_extend(const sc_engine *e, sc_rx_stream *rx);
  * packets. Only packets that fit into the ring. Returns their number. */
 size_t sc_rx_ranges(const sc_engine *e, const sc_rx_stream *rx, int held, uint64_t first, uint64_t last, uint64_t most,
                     uint64_t *ranges, size_t max);
-/* The highest seqno that was delivered, as an ACK says it. */
+/* The highest seqno that was delivered, in the sense of an ACK. */
 static inline uint64_t sc_rx_delivered(const sc_rx_stream *rx) {
     return rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1;
 }

@@ -1,8 +1,7 @@
 /* Receivers that are too slow (the setting `slow`). A sender looks at each heartbeat, as in holdup.c, but judges for the group:
  *
- *   evidence   the time for which a receiver has held it at its limit, with half or more of the bytes in flight left to
- * take. It
- *              falls four times as fast while that is not so. After slow_ns of it the receiver is too slow, if
+ *   evidence   the time for which a receiver has held the sender at its limit, with half or more of the bytes in flight
+ * left to take. The evidence falls four times as fast while that is not so. After slow_ns the receiver is too slow, if
  *   others     less than half of the members were busy in more than a sixteenth of the looks, this receiver among them:
  * most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow.
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes over the
@@ -11,14 +10,14 @@
  *              with no evidence: a network that makes all receivers slow in turn does not empty the group. */
 #include "engine/internal.h"
 
-#define BUSY 16 /* a member is busy if it is so in one of so many looks, */
+#define BUSY 16 /* busy: in one of so many looks, */
 #define FLIGHT 16 /* with this part of the bytes in flight left to take */
 #define LOOKS_MIN 4 /* before anybody is judged */
 #define LOOKS_MAX 4096 /* then all counts are halved */
-#define FORGETS 4 /* times as fast as it came */
+#define FORGETS 4 /* times as fast as the arrival */
 
-/* Is this member judged? A sender does not judge itself: if its own application is slow, only it waits. A sequencer that multicasts
- * the messages of all does. */
+/* Is this member judged? A sender does not judge itself: if its own application is slow, no other member waits. A
+ * sequencer that multicasts the messages of all does. */
 static int is_judged(const sc_engine *e, uint32_t rank) {
     return rank == e->view.rank ? e->order.ops->forwarding != NULL : sc_counts(e->peers[rank]);
 }
@@ -113,7 +112,7 @@ size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids) {
     return n;
 }
 
-/* A view begins; `lost_one`: a member of the one before is not in it. */
+/* A view begins; `lost_one`: a member of the one before is gone. */
 void sc_slow_begin(sc_engine *e, int lost_one, int64_t now) {
     e->slow = (sc_slow){.looked = now};
     for (uint32_t r = 0; r < e->view.n; r++) {

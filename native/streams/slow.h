@@ -4,12 +4,12 @@
 
 /* Which receivers are too slow to stay in the group: the findings of a sender, and the reports of the members. */
 
-/* Of each member, as its sender sees it. */
+/* Of each member, at its sender. */
 typedef struct {
-    int64_t evidence; /* ns for which it has held our senders at their limit */
-    uint32_t busy; /* at so many of the looks it had some of our packets left to take */
+    int64_t evidence; /* ns for which this one has held our senders at their limit */
+    uint32_t busy; /* at so many of the looks some of our packets were left to take */
     uint32_t gives_up; /* 1 + rank of the member that this one's heartbeats call too slow; 0: none */
-    int loads; /* its heartbeats say that it takes over the state */
+    int loads; /* its heartbeats report a transfer of state */
 } sc_peer_slow;
 
 typedef struct {

@@ -1,6 +1,6 @@
-/* The stream of application state from one member to a joiner. It uses the same rings, windows and acknowledgements as messages
- * to one member, but received packets wait in the receive ring until they are read: they must not queue behind messages that a
- * joiner's application takes only once it has the state. */
+/* The stream of application state from one member to a joiner. State uses the same rings, windows and acknowledgements
+ * as messages to one member, but received packets wait in the receive ring for their reader: they must not queue behind
+ * messages that a joiner's application takes only with the state. */
 #include "engine/internal.h"
 
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall) {

@@ -7,7 +7,7 @@
 struct sc_peer;
 
 typedef struct {
-    int is_void; /* state from it is dropped */
+    int is_void; /* state from there is dropped */
     uint32_t at; /* bytes read of the stream's first waiting packet */
 } sc_peer_state;
 

@@ -166,7 +166,7 @@ void sc_tx_spent_free(sc_engine *e) {
     while (e->lent.n_slabs) sc_slab_unref(e->lent.slabs[--e->lent.n_slabs]);
 }
 
-/* Frees the runs that the last transmit handed out. 1: a packet could not be opened because of it. */
+/* Frees the runs that the last transmit handed out. 1: a packet could not be opened then. */
 int sc_transmit_return(sc_engine *e) {
     sc_tx_spent_free(e);
     int stalled = take_back(&e->group) | take_back(&e->forward);

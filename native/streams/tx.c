@@ -1,13 +1,13 @@
-/* Send ring: a packet is packed in place in a byte ring, is sent from there, and stays there until every receiver has consumed
- * it, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet is opened only if credit,
- * descriptors and bytes are available, so whatever is packed may be transmitted at once. */
+/* Send ring: a packet is packed in place in a byte ring, sent from there, and stays there until every receiver has
+ * consumed that packet, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet
+ * is opened only if credit, descriptors and bytes are available, so whatever is packed may be transmitted at once. */
 #include "engine/internal.h"
 #include "memory/memory.h"
 
 /* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
 #define SLIVER 32u
 #define CALLBACK_PART 8 /* of a window that is left to block callbacks */
-#define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless it gave up */
+#define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless already given up */
 #define QUICK_RECEIVERS 8 /* up to this many, acks come within the configured delay; more take proportionally longer */
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
@@ -22,7 +22,7 @@ int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
     return 0;
 }
 
-/* The driver may be sending from the ring outside the lock: it is freed by the next transmit. */
+/* The driver may be sending from the ring outside the lock: the next transmit frees the old one. */
 static void retire_ring(sc_engine *e, sc_tx_stream *tx) {
     if (tx->ring) {
         sc_retired *r = (sc_retired *)(tx->ring + tx->ring_room);
@@ -45,7 +45,7 @@ void sc_tx_sent(sc_engine *e, sc_tx_stream *tx, uint64_t bytes) {
 }
 
 void sc_tx_free(sc_engine *e, sc_tx_stream *tx) {
-    sc_tx_sent(e, tx, tx->unsent_bytes); /* nor will it be */
+    sc_tx_sent(e, tx, tx->unsent_bytes); /* nor ever */
     if (tx->packets) sc_tx_purge(tx, tx->next - 1);
     retire_ring(e, tx);
     free(tx->packets);
@@ -76,8 +76,8 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     } else {
         sc_tx_purge(tx, tx->next - 1);
     }
-    sc_tx_sent(e, tx, tx->unsent_bytes); /* nor will it be */
-    if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while it may still be sent from */
+    sc_tx_sent(e, tx, tx->unsent_bytes); /* nor ever */
+    if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while sends from there may go on */
     if (size->needed > tx->ring_room && new_ring(e, tx, size)) return -1;
     uint64_t needed = (size->needed + SC_TX_ALIGN - 1) & ~(uint64_t)(SC_TX_ALIGN - 1);
     if (needed > tx->ring_bytes) tx->ring_bytes = needed;
@@ -188,7 +188,7 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
     if (tx->next - tx->first + spare > tx->mask) return 0;
     if (tx->first == tx->next && tx->lent == SC_NOT_LENT)
         tx->head = tx->tail = 0; /* empty: reuse the warm cache lines */
-    /* Lent memory is not written, even if all receivers have it: it may be being retransmitted. */
+    /* Lent memory is not written, even if all receivers have the packet: a retransmission may be under way. */
     uint64_t tail = tx->lent < tx->tail ? tx->lent : tx->tail, at = tx->head % tx->ring_bytes;
     uint64_t skip = tx->ring_bytes - at < tx->packet_bytes ? tx->ring_bytes - at : 0; /* no packet wraps around */
     if (tx->head + skip + tx->packet_bytes - tail > tx->ring_bytes) {
@@ -205,7 +205,7 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
     return 1;
 }
 
-/* Room in the open packet for one more piece of data, after which it is even or not; -1: none. */
+/* Room in the open packet for one more piece of data, after which the packet is even or not; -1: none. */
 static int64_t room(const sc_tx_stream *tx, int even) {
     int64_t offsets = even ? SC_EVEN_BYTES : 4 * ((int64_t)tx->open_pieces + 2);
     int64_t r = (int64_t)tx->packet_bytes - SC_DATA_HEADER - 3 - tx->open_len - offsets;
@@ -284,7 +284,8 @@ void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
 }
 
 /* Packets that uncounted members lack stay in the ring, however fast the others consume. So that block callbacks can send all the
- * same, a message of others does not begin unless it leaves them a part of the ring, which has as much beside a window. */
+ * same, a message of others does not begin except with a part of the ring left for them, which has as much beside a
+ * window. */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) {
     if (!e->cut.uncounts || tx != &e->group) return 1;
     if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
@@ -293,9 +294,9 @@ int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) 
            tx->next - tx->first + packets + tx->mask / CALLBACK_PART <= tx->mask;
 }
 
-/* How much of the `left` bytes of a message the open packet takes; -1: none, it is full. A message that would fit but for the
- * offsets that it makes necessary is split, as a part does not make any necessary; with `force` as late as
- * possible, so that messages that a view change sends again take no more packets than before. */
+/* How much of the `left` bytes of a message the open packet takes; -1: none, full. A message that would fit but
+ * for its offsets is split, as a part needs none; with `force` as late as possible, so that messages that a view change
+ * sends again take no more packets than before. */
 static int64_t share(sc_engine *e, sc_tx_stream *tx, uint64_t left, int force) {
     int even = tx->in_message ? tx->open_even : stays_even(tx, left);
     int64_t r = room(tx, even);
@@ -323,7 +324,7 @@ static void add_piece(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t
  * that a view change resends were within credit before). */
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall,
                int force) {
-    /* A message that could fill the ring is not kept for a view change: its sender waits until it is ordered. Resent messages
+    /* A message that could fill the ring is not kept for a view change: its sender waits for the order. Resent messages
      * are always kept, for the next view change too, however small the window is now. */
     int keep = force || sc_tx_keeps(tx, len);
     for (;;) {
@@ -351,7 +352,7 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
     }
 }
 
-/* Packs as many messages that keep the open packet even as there are, and as it has room for. Returns how many. */
+/* Packs as many messages that keep the open packet even as there are, and as have room. Returns how many. */
 static uint64_t pack_even(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t n) {
     uint64_t each = offsets[1] - offsets[0], k = 0;
     int64_t most = room(tx, 1);

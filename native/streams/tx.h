@@ -3,7 +3,7 @@
 #include "engine/engine.h"
 #include "streams/rx.h"
 
-/* Send ring. Its kernel begins a stream and ends it; a field that is another kernel's in between names that kernel. */
+/* Send ring. Its kernel begins and ends a stream; a field that is another kernel's in between names that kernel. */
 
 #define SC_NOT_LENT UINT64_MAX
 #define SC_TX_ALIGN 64u
@@ -15,7 +15,7 @@ typedef struct sc_tx_packet {
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
     uint64_t own_charged; /* the same of the packets that were packed here, not inserted */
     uint64_t again; /* position of its last retransmission in the queue, counted since the start, + 1; 0: none */
-    uint64_t ring_end; /* where the byte ring continues after it (monotonic) */
+    uint64_t ring_end; /* the next position of the byte ring (monotonic) */
     uint64_t
         message_start; /* seqno in which the message that continues after this packet began; else its own seqno + 1 */
     uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
@@ -55,7 +55,7 @@ typedef struct sc_tx_stream {
     int64_t open_wall;
     int open_even; /* its whole messages are of the same length: */
     uint32_t open_first, open_each; /* the end of its first piece; that length, or 0 before there is one */
-    int32_t *open_offsets; /* where it is not even */
+    int32_t *open_offsets; /* if not even */
     /* A message whose beginning is packed and whose end is not. */
     int in_message;
     uint64_t message_start; /* 0: too large to be kept for a view change */
@@ -78,7 +78,7 @@ typedef struct {
     sc_retired *retired; /* rings that were replaced; freed by the next transmit */
 } sc_packing;
 
-/* Bytes of a ring. New memory has `room`, if that is more than it needs, and the first `written` bytes are written to. */
+/* Bytes of a ring. New memory has `room`, if that is more than needed, and the first `written` bytes are written to. */
 typedef struct {
     uint64_t needed, room, written;
 } sc_ring_size;
@@ -91,20 +91,21 @@ int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, u
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n);
 void sc_tx_close(sc_engine *e, sc_tx_stream *tx);
-/* The messages that are packed next travel beside the order, or in it: no packet has both. */
+/* The messages that are packed next travel beside the order, or within: no packet has both. */
 void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside);
 /* May a message of `len` bytes begin that is not of a block callback? */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len);
 /* The next packet does not continue the message that is packed in part: receivers drop its beginning. */
 void sc_tx_abandon(sc_tx_stream *tx);
-/* Our stream of this kind to `peer`; NULL if there is none yet. sc_tx_to creates it, and returns NULL without memory. */
+/* Our stream of this kind to `peer`; NULL if there is none yet. sc_tx_to creates one, and returns NULL without
+ * memory. */
 sc_tx_stream *sc_tx_of(sc_engine *e, const struct sc_peer *peer, int stream);
 sc_tx_stream *sc_tx_to(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
 void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint64_t sealed, uint32_t messages,
                   uint64_t own);
 void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes);
-/* Is there credit for it, with `beyond` bytes more than the window, and a descriptor? */
+/* Is there credit, with `beyond` bytes more than the window, and a descriptor? */
 int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
 void sc_tx_credit(sc_tx_stream *tx, uint64_t consumed);
@@ -121,7 +122,7 @@ uint32_t sc_charge_most(uint32_t packet_bytes); /* of the next packet: one that 
 static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }
 static inline sc_tx_packet *sc_tx_at(const sc_tx_stream *tx, uint64_t seqno) { return &tx->packets[seqno & tx->mask]; }
 static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }
-/* Is a message of `len` bytes kept whole in the ring until it is ordered? A message that could fill the ring's bytes or
+/* Is a message of `len` bytes kept whole in the ring until ordered? A message that could fill the ring's bytes or
  * descriptors is not. */
 static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
     return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 <= tx->mask / 2;

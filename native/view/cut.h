@@ -7,7 +7,7 @@
 struct sc_peer;
 
 /* After a CUT (or, on request, a START) nothing is delivered until a view is installed. A newer START makes the cut stale:
- * the packets that it named are no longer accepted. */
+ * its named packets are no longer accepted. */
 enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
 
 typedef struct {
@@ -22,9 +22,10 @@ typedef struct {
 
 /* Of each member. */
 typedef struct {
-    int lost; /* given up by the running cut: credit does not wait for it, and nothing is accepted from it */
-    int uncounted; /* about to be given up: credit does not wait for it, but the packets it lacks are kept */
-    uint64_t unicast_mark; /* of the own unicast stream to it: the cut is reached only when it has this packet */
+    int lost; /* given up by the running cut: no wait of credit, and nothing is accepted from there */
+    int uncounted; /* about to be given up: no wait of credit, but its missing packets are kept */
+    uint64_t
+        unicast_mark; /* of the own unicast stream to this member: the cut is reached only with this packet there */
 } sc_peer_cut;
 
 void sc_cut_peer_begin(struct sc_peer *peer);

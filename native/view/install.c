@@ -22,7 +22,7 @@ static int is_valid(const sc_engine *e, const sc_view *view) {
     return ops && (!ops->fits || ops->fits(view));
 }
 
-/* Across a merge nothing is resent: a sequencer on the other side may have delivered it. */
+/* Across a merge nothing is resent: a sequencer on the other side may have delivered that message. */
 static int prepare(sc_engine *e, const sc_view *view, preparation *new) {
     new->ops = sc_order_of(view->mechanism);
     size_t bytes = new->ops->state_bytes + new->ops->pair_bytes * view->n * view->n;
@@ -161,7 +161,7 @@ static uint64_t ring_of(const sc_engine *e, uint64_t window) {
     return window + window / 8 + 4 * (uint64_t)e->view.packet_bytes;
 }
 
-/* Ring size for messages that a view change leaves unordered, if it is the end of one member: the others have larger
+/* Ring size for messages that a view change leaves unordered, for the end of a single member: the others have larger
  * windows then. */
 static uint64_t forward_ring_of_fewer(const sc_engine *e) {
     uint64_t window = e->view.forward_window_bytes;
@@ -179,7 +179,7 @@ static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t rese
 }
 
 /* A stream in use has a ring for its window. Resent messages fit, whatever the window. A member that forwards has a group ring,
- * too: it may be the next to multicast. */
+ * too: perhaps the next to multicast. */
 static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
     sc_ring_size size = {0};
     if (!used && !(e->order.waits && tx == &e->group)) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, &size);
@@ -255,7 +255,8 @@ int sc_engine_targets(const sc_engine *e, sc_targets *out) {
             if (r != e->view.rank && e->peers[r]->detect.way == by_way[i]) out->to[out->n++] = e->view.addresses[r];
         up_to[i] = out->n;
     }
-    /* Among two there is one receiver: unicasts reach it sooner, and nobody else. Heartbeats show that multicasts would. */
+    /* Among two there is one receiver: unicasts arrive there sooner, and nobody else. Heartbeats show that multicasts
+     * would. */
     int none = e->config.unicast || out->n == 1;
     out->alone = none ? out->n : up_to[1];
     out->together = none ? 0 : out->n - up_to[0];

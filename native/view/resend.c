@@ -36,8 +36,8 @@ static int reserve(sc_engine *e, size_t bytes) {
 }
 
 /* A view change copies the messages that wait for their order while all senders wait, and where the memory is new, a virtual
- * machine may take ten times as long as for the copy itself. So it is written to before, and suffices for the ring of the next
- * view, too, of which `next` is an estimate. */
+ * machine may take ten times as long as for the copy itself. So the writes come before, and the memory suffices for the
+ * ring of the next view, too, of which `next` is an estimate. */
 void sc_resend_prepare(sc_engine *e, size_t next) {
     size_t bytes = e->forward.ring_bytes;
     if (bytes + bytes / 8 <= e->resend.bytes) return;
@@ -70,14 +70,14 @@ uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes) {
     return r->n ? ((r->ends[r->n - 1] + 4 * r->n) / least + 8) * ((uint64_t)packet_bytes + 64) : 0;
 }
 
-/* Forced past credit, into a ring that was made large enough; -1 if it has too few descriptors nevertheless. */
+/* Forced past credit, into a ring that was made large enough; -1 with too few descriptors nevertheless. */
 int sc_resend_pack(sc_engine *e, const sc_resend *r, int64_t wall) {
     uint64_t start = 0;
     for (uint64_t i = 0; i < r->n; i++) {
         uint64_t done = 0;
         sc_tx_beside(e, e->order.own, r->beside[i] && e->order.ops->beside);
         if (sc_tx_pack(e, e->order.own, r->data + start, r->ends[i] - start, &done, wall, 1) != SC_SENT) return -1;
-        e->counters->messages_sent--; /* counted when it was first sent */
+        e->counters->messages_sent--; /* counted at the first send */
         start = r->ends[i];
     }
     return 0;

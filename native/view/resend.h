@@ -5,15 +5,15 @@
 /* Messages to be resent in the next view. */
 
 typedef struct {
-    uint64_t *ends; /* by message: where it ends in the data */
+    uint64_t *ends; /* by message: its end in the data */
     uint8_t *data; /* the messages, one after another */
-    uint8_t *beside; /* by message: it travels beside the order */
+    uint8_t *beside; /* by message: beside the order */
     uint64_t n;
-    uint64_t len; /* of the data while it is collected; */
+    uint64_t len; /* of the data during collection; */
     int open; /* and whether a message is */
 } sc_resend;
 
-/* Where they are collected. It lives as long as the engine. */
+/* Where they are collected. The memory lives as long as the engine. */
 typedef struct {
     uint8_t *p;
     size_t bytes;

@@ -113,7 +113,7 @@ static sc_wire_result check_nothing(const uint8_t *p, size_t len) {
     return SC_WIRE_OK;
 }
 
-/* By type; a check reads no field beyond the `least` bytes before it has checked `len`. */
+/* By type; a check reads no field beyond the `least` bytes before checking `len`. */
 static const struct {
     size_t least, most; /* bytes of the datagram; `most` is 0 where the check looks at the length */
     sc_wire_result (*check)(const uint8_t *p, size_t len);

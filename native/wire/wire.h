@@ -1,4 +1,4 @@
-/* The wire: the one place that defines the layout of a datagram, and the one function that says whether it is valid.
+/* The wire: the one place that defines the layout of a datagram, and the one function that checks one.
  *
  * All integers are little-endian. Every datagram starts with the 40-byte common header; data packets (DATA, UNICAST,
  * FORWARD, STATE) carry 40 more bytes of header, then an Arrow binary array: the bytes of the messages, contiguous, and
@@ -7,9 +7,8 @@
  * offsets: where the first piece ends, and the length of each whole message (0 if there is none).
  *
  * A message that does not fit is split over consecutive seqnos of its stream: CONT_OUT says that the last piece of a
- * packet continues in the next packet, CONT_IN that the first piece began in the previous one. A message belongs to the
- * packet in which it ends. After that a packet may be padded, so that the segments of one UDP_SEGMENT send are
- * of equal size.
+ * packet continues in the next packet, CONT_IN that the first piece began in the previous one. A message belongs to its
+ * last packet. After that a packet may be padded, so that the segments of one UDP_SEGMENT send are of equal size.
  *
  * With key_id = 0 the integrity field is the CRC32C of the whole datagram, the field itself taken as zero. With another one the
  * datagram is sealed: seal/seal.h says how.
@@ -40,8 +39,8 @@ enum {
     SC_TYPE_CONTROL = 8, /* a frame of the control plane, opaque to the engine */
     SC_TYPE_STATE = 9, /* packet of the state stream from one member to a joiner: bytes, split anywhere */
     SC_TYPE_PING = 10, /* are you there? or: ask that member for me */
-    SC_TYPE_PONG = 11, /* yes; or: it answered me */
-    SC_TYPE_ASK = 12, /* how much of my stream has your application taken? Tell me again when it is this much */
+    SC_TYPE_PONG = 11, /* yes; or: an answer came */
+    SC_TYPE_ASK = 12, /* how much of my stream has your application taken? Tell me again at this much */
     SC_TYPE_TAKEN = 13, /* this much */
     SC_TYPE_RECORD = 14, /* packet of a group stream that holds no messages, but statements of the order */
     SC_TYPE_TOTAL = 15, /* a header of the TOTAL protocol (S1) that no other type carries */
@@ -52,14 +51,15 @@ enum {
 /* Streams that a packet, ACK, NAK or PROBE can refer to. */
 enum { SC_STREAM_GROUP = 0, SC_STREAM_UNICAST = 1, SC_STREAM_FORWARD = 2, SC_STREAM_STATE = 3 };
 
-/* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, as it has no slabs left, and since its last
- * heartbeat nothing arrived in order or was taken. SC_FLAG_LOADS is set in heartbeats: the sender takes over the state, and its
- * application takes no messages yet. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in the
- * total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy decides).
- * SC_FLAG_EVEN is set in data packets: all whole messages are of the same length, and there are no offsets. SC_FLAG_STANDING is
- * set in CONTROL: the frame is repeated for the sake of others than the members of its sender's view, to whom it is no news.
- * SC_FLAG_GROUP is set in all but data packets, RECORD among them: the datagram is for the whole group. A member that gets such
- * datagrams is reached by the way that messages to the group take; packets have no flag, as a repair has the same bytes. */
+/* SC_FLAG_STARVED is set in heartbeats: the sender drops received packets, for want of slabs, and since its last
+ * heartbeat nothing arrived in order or was taken. SC_FLAG_LOADS is set in heartbeats: the sender takes over the state,
+ * and its application takes no messages yet. SC_FLAG_BESIDE is set in DATA and FORWARD: the messages have no place in
+ * the total order. SC_FLAG_RECORDED is set in DATA of a sequencer: a record names this packet, too (an order policy
+ * decides). SC_FLAG_EVEN is set in data packets: all whole messages are of the same length, and there are no offsets.
+ * SC_FLAG_STANDING is set in CONTROL: the frame is repeated for the sake of others than the members of its sender's
+ * view, who know the frame. SC_FLAG_GROUP is set in all but data packets, RECORD among them: the datagram is for the
+ * whole group. A member that gets such datagrams is reached by the way that messages to the group take; packets have no
+ * flag, as a repair has the same bytes. */
 enum {
     SC_FLAG_CONT_IN = 1,
     SC_FLAG_CONT_OUT = 2,
@@ -72,7 +72,7 @@ enum {
     SC_FLAG_GROUP = 128
 };
 
-/* Bytes of an integer, wherever it stands. */
+/* Bytes of an integer, at any place. */
 static inline uint8_t sc_get8(const uint8_t *p) { return p[0]; }
 static inline uint16_t sc_get16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -130,7 +130,7 @@ SC_FIELD(4, 32, crc);
 SC_FIELD(8, 32, group); /* tag of the cluster's name */
 SC_FIELD(12, 16, key_id);
 SC_FIELD(14, 16, claim); /* of DATA, RECORD and HEARTBEAT: grows when the sender gives window back; otherwise zero */
-SC_FIELD(16, 64, sender); /* incarnation of the member that sent it */
+SC_FIELD(16, 64, sender); /* incarnation of the sending member */
 SC_FIELD(24, 64, view_tag); /* tag of the view; 0 outside any view */
 SC_FIELD(32, 64, seqno); /* of a data packet; 0 in other datagrams */
 
@@ -139,7 +139,7 @@ SC_FIELD(40, 64, stable); /* highest seqno of this stream that all receivers hav
 SC_FIELD(48, 64, sent_ns); /* wall clock of the sender when the packet was opened, ns since 1970 */
 SC_FIELD(56, 64, origin_seqno); /* the sender's own seqno if a sequencer multicasts for it; otherwise 0 */
 SC_FIELD(64, 64, global_seqno); /* of the first message that ends here; 0: no total order */
-SC_FIELD(64, 64, place); /* with the order grant instead: of this packet among all of the view; 0: it has none */
+SC_FIELD(64, 64, place); /* with the order grant instead: of this packet among all of the view; 0: none */
 SC_FIELD(72, 32, data_len); /* bytes of all pieces */
 SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
 SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
@@ -178,7 +178,7 @@ SC_FIELD(56, 64, probe_stable); /* highest seqno that all receivers have deliver
 
 /* Body of HEARTBEAT. */
 SC_FIELD(40, 64, heartbeat_highest); /* highest seqno sent in the group stream */
-SC_FIELD(48, 64, heartbeat_stable); /* highest seqno of it that all receivers have delivered */
+SC_FIELD(48, 64, heartbeat_stable); /* highest seqno that all receivers have delivered */
 SC_FIELD(56, 32, heartbeat_n); /* members of the sender's view */
 SC_FIELD(60, 16, heartbeat_awaits); /* 1 + rank of the member that holds the sender's messages up; 0: none does */
 SC_FIELD(62, 16, heartbeat_gives_up); /* 1 + rank of the member that the sender calls too slow to stay; 0: none */
@@ -190,13 +190,13 @@ SC_FIELD(112, 32, heartbeat_held); /* ns from its arrival to this heartbeat, */
 SC_FIELD(116, 16, heartbeat_echoes); /* and 1 + rank of that member; 0: of none */
 SC_FIELD(118, 16, heartbeat_reserved); /* zero */
 SC_ENTRIES(120, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
-SC_ENTRIES(128, 16, 64, heartbeat_received); /* by rank: the highest seqno of that stream that it received */
+SC_ENTRIES(128, 16, 64, heartbeat_received); /* by rank: the highest seqno received of that stream */
 #define SC_HEARTBEAT_LEN(n) (120 + 16 * (size_t)(n))
 
-/* Body of PING and PONG. The target of a PING answers its sender with a PONG; another member, if the origin itself asks it,
- * pings the target on its behalf, and passes the PONG on to the origin. */
+/* Body of PING and PONG. The target of a PING answers its sender with a PONG; another member, at the request of the
+ * origin itself, pings the target on its behalf, and passes the PONG on to the origin. */
 SC_FIELD(40, 64, ping_target); /* incarnation of the member in doubt */
-SC_FIELD(48, 64, ping_origin); /* incarnation of the member that doubts it */
+SC_FIELD(48, 64, ping_origin); /* incarnation of the member that doubts this one */
 #define SC_PING_LEN 56
 
 /* Body of ASK and TAKEN. */
@@ -211,7 +211,7 @@ SC_FIELD(52, 32, total_reserved); /* zero */
 enum {
     SC_TOTAL_NEW_VIEW = 1, /* sequencer to all: the view begins with this id */
     SC_TOTAL_NEW_VIEW_ACK = 2, /* the answer */
-    SC_TOTAL_SEQ_ACK = 3 /* to the sequencer: I have this packet, though not all before it */
+    SC_TOTAL_SEQ_ACK = 3 /* to the sequencer: I have this packet, though not all earlier ones */
 };
 
 /* Body of WANT and GRANT. */
@@ -241,7 +241,7 @@ sc_wire_result sc_wire_begins(const uint8_t *p, size_t len, uint32_t group);
  * offset inside may be used as an index. Reads nothing outside `p[0..len)`. */
 sc_wire_result sc_wire_check(const uint8_t *p, size_t len);
 
-/* Is it a packet of a stream? */
+/* Is this a packet of a stream? */
 static inline int sc_has_seqno(const uint8_t *p) {
     switch (sc_get_type(p)) {
     case SC_TYPE_DATA:
@@ -257,7 +257,7 @@ static inline int sc_has_seqno(const uint8_t *p) {
 static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 
 /* Packets of the streams of a pair, and acks, NAKs and probes for them, carry the tag of the view in which the pair came
- * together. Everything else belongs to the view that it names. */
+ * together. Everything else belongs to the named view. */
 static inline int sc_is_of_pair(const uint8_t *p) {
     switch (sc_get_type(p)) {
     case SC_TYPE_UNICAST:
@@ -307,7 +307,7 @@ static inline uint32_t sc_piece_at(const uint8_t *p, uint32_t i) {
 
 /* Whole messages that lie one after the other in a data packet: message i is data[sc_whole_at(i) .. sc_whole_at(i + 1)). */
 typedef struct {
-    const uint8_t *offsets; /* the packet's, from the first message on; NULL: it is even */
+    const uint8_t *offsets; /* the packet's, from the first message on; NULL: even */
     uint32_t first, each; /* where the first message begins, and the length of each */
 } sc_wholes;
 

@@ -412,7 +412,7 @@ BREAKS = (
     _one("the control thread is not told that the interface is well again", "native/io/wake.c",
          "(sc_look(d, now) || each)", "sc_look(d, now)", tests="tests/sockets/test_interface.py"),
     _one("a message to itself wakes no wait", "native/io/call.c",
-         "    if (s->to == d->io.config.member) sc_tell_engine_news(d); /* nothing is transmitted, which would tell of it */\n",
+         "    if (s->to == d->io.config.member) sc_tell_engine_news(d); /* nothing is transmitted, which would show that */\n",
          "", tests="tests/sockets/test_aio.py"),
     _one("the I/O thread ends no sleep whose time it minds", "native/io/role.c",
          "    sc_io_wake(&d->io);\n    return 1;", "    return 1;", tests="tests/sockets/test_io.py"),
@@ -518,7 +518,7 @@ BREAKS = (
          "    else if (d->role.io_state != SC_IO_AWAKE)\n        sc_cond_signal(&d->role.io_idle);\n",
          "", tests=INTERLEAVED, why=THREADS),
     _one("the holder of the role is not told of what other threads bring about", "native/io/wake.c",
-         "    sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for it */\n    sc_io_wake(&d->io);\n"
+         "    sc_mutex_lock(&d->role.lock); /* sc_driver_close waits for this */\n    sc_io_wake(&d->io);\n"
          "    sc_mutex_unlock(&d->role.lock);\n",
          "", tests=INTERLEAVED, why=THREADS),
     _one("an event loop watches for what is there already", "native/io/watch.c",
@@ -1443,7 +1443,7 @@ BREAKS = (
          "if getattr(config, low) > getattr(config, high):", "if getattr(config, low) >= getattr(config, high):",
          tests=LIMITS, why=EXACT),
     _one("a claim is counted in more bits than the wire has", "native/streams/credit.h",
-         "uint16_t claim; /* how often it was */", "uint64_t claim; /* how often it was */",
+         "uint16_t claim; /* how often */", "uint64_t claim; /* how often it was */",
          tests=LIMITS, why=EXACT),
     _one("a setting may not have the most that it allows", "src/seqcast/config/check.py",
          "not value <= high)", "not value < high)",
