@@ -105,7 +105,7 @@ class Joining(Coroutine[Any, Any, "Group"]):
         self._made: asyncio.Future[Group]  # callbacks may come before this is awaited to its end
 
     def _on_loop(self, callback: Callable[[Group], Any], _group: seqcast.api.group.Group) -> object:
-        """On the thread of callbacks: runs the callback on the event loop, and waits for it."""
+        """On the thread of callbacks: runs the callback on the event loop, and waits for the result."""
 
         async def call() -> object:
             result = callback(await asyncio.shield(self._made))
@@ -282,7 +282,7 @@ class Group(driver.AsyncSender, Uncopied):
     async def _send_waiting(
         self, payload: Buffer, to: Member | str | None, timeout: float | None, ordered: bool
     ) -> None:
-        """The rest of ``send``: there is no credit, or other sends wait for it."""
+        """The rest of ``send``: there is no credit, or other sends wait."""
         await self._sent(lambda wait, _: self.sync.send(payload, to=to, timeout=wait, ordered=ordered), timeout)
 
     async def send_many(
@@ -351,7 +351,7 @@ class Group(driver.AsyncSender, Uncopied):
         left = left_until(deadline)
 
         def stand_in() -> None:
-            """On a thread: if the task that receives waits, too, arriving messages are kept for it."""
+            """On a thread: if the receiving task waits, too, arriving messages are kept for it."""
             thread = threading.get_ident()
             self.sync._stand_ins[thread] = self._receives_nothing
             try:
@@ -365,7 +365,7 @@ class Group(driver.AsyncSender, Uncopied):
         """Of a thread that sends for a task: does the task that receives wait for a send, so that no task receives?"""
         if not self._waiters:
             return self._receiver in self._senders
-        if self.sync._backlog:  # it was kept just before these began to wait
+        if self.sync._backlog:  # kept just before these began to wait
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._wake)
         return False
@@ -381,7 +381,7 @@ class Group(driver.AsyncSender, Uncopied):
             raise error
 
     async def deliver(self, payload: Buffer, *, timeout: float | None = None) -> Message:
-        """Sends a message, and returns it once it is decided, as ``seqcast.Group.deliver``. The message of a cancelled
+        """Sends a message, and returns it once decided, as ``seqcast.Group.deliver``. The message of a cancelled
         call may be delivered."""
         call = asyncio.ensure_future(on_own_thread(functools.partial(self.sync.deliver, payload, timeout=timeout)))
         try:
@@ -491,7 +491,7 @@ class Group(driver.AsyncSender, Uncopied):
     # ---- pausing the group, and the answer of its block callback
 
     async def suspend(self, timeout: float | None = None) -> None:
-        """Pauses the group, as ``seqcast.Group.suspend``. If it is cancelled, the group is not paused."""
+        """Pauses the group, as ``seqcast.Group.suspend``. After a cancellation the group is not paused."""
         pausing = asyncio.ensure_future(on_own_thread(functools.partial(self.sync.suspend, timeout)))
         try:
             await asyncio.shield(pausing)
@@ -514,7 +514,7 @@ class Group(driver.AsyncSender, Uncopied):
 
     @contextlib.asynccontextmanager
     async def suspended(self, timeout: float | None = None) -> AsyncIterator[None]:
-        """``async with group.suspended():`` pauses the group and resumes it at the end, as
+        """``async with group.suspended():`` pauses the group until the end of the block, as
         ``seqcast.Group.suspended``."""
         await self.suspend(timeout)
         try:
@@ -550,7 +550,7 @@ class Group(driver.AsyncSender, Uncopied):
 
 
 async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:
-    """Awaits it for at most ``timeout`` seconds; False: it took longer, and was cancelled."""
+    """Awaits the task for at most ``timeout`` seconds; False: not in time, and cancelled."""
     if timeout is None:
         await awaited
         return True
@@ -563,7 +563,7 @@ async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:
 
 
 def _weakly(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
-    """Calls a method of an object as long as that lives, and keeps it not alive."""
+    """Calls a method of an object as long as that lives, without keeping it alive."""
 
     def call() -> None:
         if (found := method()) is not None:

@@ -76,7 +76,7 @@ class Block:
 
         Args:
             view_tag: tag of the view, its 64 bits as a signed integer.
-            total: the view has a total order: messages without a place in it are skipped too.
+            total: the view has a total order: messages without a place are skipped too.
 
         Returns:
             The number of messages; -1 if the block has no room for the whole batch: nothing was added then.
@@ -89,8 +89,8 @@ class Block:
         """Address of a column; valid as long as the block lives."""
 
     def clocks(self) -> dict[int, int]:
-        """Sender -> lowest difference between delivery and sending of its messages, ns, by the clocks of both members:
-        it may be negative. Of the first 128 senders; a view has no more. Without the GIL."""
+        """Sender -> lowest difference between delivery and sending of its messages, ns, by the clocks of both members,
+        perhaps negative. Of the first 128 senders; a view has no more. Without the GIL."""
 
     def clear(self) -> None:
         """Drops its contents but keeps the memory, which is warm in the cache."""

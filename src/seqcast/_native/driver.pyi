@@ -1,4 +1,4 @@
-"""The socket driver, as Python sees it: sockets, clock and threads around one engine.
+"""The socket driver for Python: sockets, clock and threads around one engine.
 
 The C contracts are native/io/sockets.h and native/io/driver.h. Every method may be called from any thread; methods that
 wait release the GIL and check for signals every 100 ms. Times are monotonic ns of ``now_ns()``.
@@ -45,7 +45,7 @@ def interface_of(address: str) -> tuple[str, int]:
     """Name and index of the interface that has this IPv4 address, which need not be its first one.
 
     Raises:
-        OSError: none has it.
+        OSError: no such interface.
     """
 
 def look_at(interface: str, index: int, address: bytes, unrouted: bytes = b"") -> int:
@@ -54,7 +54,7 @@ def look_at(interface: str, index: int, address: bytes, unrouted: bytes = b"") -
     Args:
         index: of the interface when they were opened.
         address: theirs, as members' addresses are.
-        unrouted: the address of the group, if they are on loopback because no other interface had a route to it.
+        unrouted: the address of the group, if they are on loopback because no other interface had a route there.
     """
 
 def describe_address(address: bytes) -> str:
@@ -62,8 +62,8 @@ def describe_address(address: bytes) -> str:
 
 class Refused(Exception):
     """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED,
-    NOT_BYTES, or UNSURE: this member is out, and others may deliver it; messages sent before it; for NOT_BYTES, its
-    type and why it is not a message)."""
+    NOT_BYTES, or UNSURE: this member is out, and others may deliver the message; messages sent before it; for
+    NOT_BYTES, its type and why it is not a message)."""
 
 class Driver:
     """Opens the sockets.
@@ -137,8 +137,8 @@ class Driver:
         """The I/O thread: returns after ``stop``."""
     def wait_control(self, until_ns: int, each_look: bool = False) -> bool:
         """Waits for events of the engine, ``kick_control`` or ``until_ns``. Every ``look_ns`` it looks, without the
-        GIL, for faults that nobody reports: the interface, refused sends. Returns whether it saw
-        something wrong; with ``each_look`` whether it looked."""
+        GIL, for faults that nobody reports: the interface, refused sends. Returns whether a fault was seen; with
+        ``each_look`` whether a look took place."""
     def kick_control(self) -> None: ...
     def callback(self, runs: bool) -> None:
         """The calling thread runs a block callback from now on, or no longer: its sends do not wait for messages of
@@ -170,7 +170,7 @@ class Driver:
     def wait_taken(self, timeout_ns: int) -> bool:
         """Waits until the applications of all others have taken the messages sent to the group before; < 0: without
         limit.
-        False: not in time, or never, as a merge dropped some of it.
+        False: not in time, or never, as a merge dropped some.
 
         Raises:
             Refused: NO_VIEW.
@@ -189,7 +189,7 @@ class Driver:
         """Fills ``data`` with state that the member ``sender`` has sent, waiting at most ``timeout_ns`` for the first
         byte; returns how many bytes."""
     def watch_open(self) -> int:
-        """A descriptor for an event loop; it stays open until ``watch_close``, even if the driver is closed.
+        """A descriptor for an event loop; open until ``watch_close``, even if the driver is closed.
 
         Raises:
             OSError: the process has too many descriptors.
@@ -209,32 +209,33 @@ class Sender:
     def send(
         self, payload: Buffer, *, to: Member | str | None = None, timeout: float | None = None, ordered: bool = True
     ) -> None:
-        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
+        """Sends one message, to the group or to one member. Either way messages are reliable and in order per sender.
 
         Args:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
                 credit too: beyond ``unicast_bytes`` the call waits until some of them are received.
             timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
-                half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
-                its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
-                does not wait for a view change or a pause: it copies the message, which is sent afterwards. If this
-                member's membership ends first, ``Lost`` reports it.
-            ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
-                the earlier messages of this member, and every member of the view delivers it before the view ends.
-                Members may deliver it at different places among the messages of others. Without a total order, with the
-                order "grant", and for a message to one member, it makes no difference. With "sequencer" and
-                "total-1999" it travels by way of the sequencer, like the others: if the sequencer crashes before it has
-                multicast the message, every member delivers it in the next view instead.
+                half the window that travels by way of the sequencer waits for its order: once completely sent, also
+                beyond the timeout. With 0 such a send is not begun. With ``send_while_blocked="queue"`` the call does
+                not wait for a view change or a pause: the message is copied, and sent afterwards. If this member's
+                membership ends first, ``Lost`` reports the message.
+            ordered: False: the message travels beside the total order. Such a message has no global seqno and waits for
+                nothing but the earlier messages of this member, and every member of the view delivers the message
+                before the view ends. Members may deliver such a message at different places among the messages of
+                others. Without a total order, with the order "grant", and for a message to one member, this makes no
+                difference. With "sequencer" and "total-1999" the message travels by way of the sequencer, like the
+                others: if the sequencer crashes before multicasting, every member delivers the message in the next view
+                instead.
 
         Raises:
-            SendTimeout: the message was not sent; no part of it will be delivered.
+            SendTimeout: the message was not sent; no part will be delivered.
             SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
                 receives waits here, arriving messages are kept for it, up to ``kept_bytes``, and so many are kept.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
-                message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
-                deliver all of it nevertheless; then the error says so.
+                message is either accepted as a whole, or this error is raised and no part is delivered. Only a
+                message that waits for its order (see ``timeout``) may nevertheless be delivered by members that this
+                one was cut off from; then the error says so.
             NotInView: ``to`` is not in the view.
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is neither a
                 Member nor a name, or two members have this name, or ``timeout`` is not a number of seconds.
@@ -276,7 +277,7 @@ class Receiver(Sender):
     the methods called for a marker (``_marked``, ``_reached``, ``_event``), for the journal (``_write``), while states
     are merged (``_wait_merged``), if nothing came (``_refuse_over``), for an event that a call for messages passes over
     (``_skipped``), before it waits for the lock (``_refuse_handler``), and while a send waits (``_keep``,
-    ``_waits_for_itself``; ``_unkeep`` when the kept messages are taken); ``_ends_quietly`` says how it ended."""
+    ``_waits_for_itself``; ``_unkeep`` when the kept messages are taken); ``_ends_quietly`` says how."""
 
     _begun: Batch | None
     _taker: int
@@ -321,7 +322,7 @@ class Receiver(Sender):
         """The rest of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
         the next event is asked for."""
     def _under_lock(self, call: Callable[[], object], wait: int) -> bool:
-        """Calls a function with the lock of the stream, unless it is not free within ``wait`` ns."""
+        """Calls a function with the lock of the stream, if free within ``wait`` ns."""
     def _next_event(self, wait: int) -> Any:
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
 

@@ -1,5 +1,5 @@
 # cython: boundscheck=True, auto_pickle=False
-"""The socket driver, as Python sees it: one object per member. See driver.pyi; the terms are native/io/driver.h's."""
+"""The socket driver for Python: one object per member. See driver.pyi; the terms are native/io/driver.h's."""
 
 cimport cython
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_ND, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -40,7 +40,7 @@ from seqcast.abandoned import is_abandoned
 from seqcast.arguments import id_of, nanoseconds
 from seqcast.errors import NotMember, UsageError
 
-DEF SLICE_NS = 100_000_000  # how long a wait runs before it checks for signals
+DEF SLICE_NS = 100_000_000  # how long a wait runs between checks for signals
 DEF WATCH_NS = 5_000_000  # the same of a sender that looks for messages that it must receive
 DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in the cache
 # Beside the results of native/engine/engine.h and native/io/driver.h.
@@ -261,7 +261,7 @@ cdef class Driver:
     # ---- sending -------------------------------------------------------------------------------------------------
 
     cdef int lock_engine(self) except -1:
-        """Takes the engine's lock with the GIL held. Never waits for the GIL while it holds the lock: others, such as
+        """Takes the engine's lock with the GIL held. Never waits for the GIL with the lock: others, such as
         the engine's methods, wait for the lock while they hold the GIL."""
         while not sc_mutex_trylock(&self.engine.lock):
             with nogil:
@@ -306,7 +306,8 @@ cdef class Driver:
                     moved, sendable = sc_now(), self.engine.ask(sc_engine_sendable)
                 elif not s.state.packed and (sc_now() - moved > receiver._stuck_ns or receiver._waits_for_itself()):
                     return KEPT_FULL
-                # A completely packed large forward waits to come back, even beyond the deadline: it may be ordered.
+                # A completely packed large forward waits to come back, even beyond the deadline: its order may still
+                # come.
                 until = slice_end(INT64_MAX if s.state.packed else deadline)
                 if kept != RECEIVED_ELSEWHERE:
                     until = min(until, sc_now() + WATCH_NS)
@@ -621,7 +622,7 @@ cdef int get_offsets(object offsets, Py_buffer *buffer) except -1:
         if are_offsets(buffer):
             return 0
         PyBuffer_Release(buffer)
-    import numpy  # here, because it takes a tenth of a second
+    import numpy  # here, because this takes a tenth of a second
 
     array = numpy.ascontiguousarray(offsets)
     PyObject_GetBuffer(array, buffer, PyBUF_ND | PyBUF_FORMAT)

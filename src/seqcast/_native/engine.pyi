@@ -1,4 +1,4 @@
-"""The compiled engine, as Python sees it. One object per member; every method may be called from any thread.
+"""The compiled engine for Python. One object per member; every method may be called from any thread.
 
 The C contract is native/engine/engine.h, whose terms are used here.
 """
@@ -37,7 +37,7 @@ def order_name(mechanism: int) -> str | None:
     """The order that this build has under a number."""
 
 def crc32c(data: Any, crc: int = 0) -> int:
-    """CRC32C of a buffer; ``crc``: of the bytes before it."""
+    """CRC32C of a buffer; ``crc``: of the bytes before."""
 
 class Message:
     """One delivered message, identified by (sender, seqno, index). Frozen; equal to another with the same values."""
@@ -72,7 +72,7 @@ class Message:
         for messages sent with ``ordered=False``."""
     @property
     def ordered(self) -> bool:
-        """It has a place in the total order."""
+        """This one has a place in the total order."""
     @property
     def sent_ns(self) -> int:
         """Wall clock of the sender, ns since 1970, when the packet was opened."""
@@ -112,7 +112,7 @@ class Batch:
         """Bytes of all messages."""
     @property
     def view_tag(self) -> int:
-        """Tag of the view's id, as packets carry it."""
+        """Tag of the view's id, in the form of packets."""
     @property
     def delivered_ns(self) -> int:
         """Wall clock at delivery, ns since 1970."""
@@ -175,7 +175,7 @@ class Engine:
         Args:
             segment: size in bytes of each datagram in the buffer, the last of which may be shorter, as UDP_GRO gives
                 them; 0: the buffer is one datagram.
-            in_slot: it lies in memory that it shares with other datagrams, as the driver does with small ones.
+            in_slot: its memory is shared with other datagrams, as the driver does with small ones.
         """
     def refused(self, address: bytes, now_ns: int, guard: bool = False) -> None:
         """The port at ``address`` is closed, or its guard connection (``guard``): evidence against the member there."""
@@ -200,7 +200,7 @@ class Engine:
         """Sends a control frame to the group's control lane, or to one address. False if the queue is full.
 
         Args:
-            outside: it is for those who are in no view, or in another one, too.
+            outside: for those who are in no view, or in another one, too.
         """
     def refile(self, secrets: Sequence[tuple[int, bytes]]) -> None:
         """The key file has changed: these take the place of ``Seal.secrets``."""
@@ -211,7 +211,7 @@ class Engine:
         report the first of a row only. False if the queue is full.
 
         Args:
-            every_ns: the engine sends it again each time this has passed, while it is in the view and has no other one.
+            every_ns: the engine repeats the frame after each such time, within the view and until another one.
             times: how often in all; 0: only the last one ends.
         """
     def events(self) -> list[tuple[Any, ...]]:
@@ -228,13 +228,13 @@ class Engine:
         """The packets that wait for the policy, at most 128: number of the batch, and for each packet the sender's
         rank, seqno, sent_ns, messages, bytes and head. None: none waits, or a batch is with the policy."""
     def decide(self, batch: int, ranks: Sequence[int] | None, now_ns: int) -> bool:
-        """The policy has ordered a batch: for each place, the rank whose next packet takes it. None: it has failed.
-        Returns False if it came too late: everything was ordered as it arrived."""
+        """The policy has ordered a batch: for each place, the rank whose next packet takes it. None: the policy has
+        failed. Returns False if too late: everything was ordered by arrival."""
     def doubted(self) -> list[int]:
         """Ids of members under verification: not heard, but not suspected yet."""
     def links(self, unicast: bool = False) -> list[tuple[int, int]]:
         """(listener, speaker): the listener has not heard the speaker for its suspicion time; neither is suspected.
-        ``unicast``: it hears the speaker, but no unicast of the speaker reaches it."""
+        ``unicast``: the speaker is heard, but none of its unicasts."""
     def too_slow(self) -> list[int]:
         """Ids of the members, also this one, that a sender calls too slow to stay."""
     def strangers(self, tag: int) -> int:
@@ -258,13 +258,13 @@ class Engine:
         kept."""
     def freeze(self, lost: Sequence[int], still: bool = False) -> None: ...
     def held(self, rank: int) -> tuple[int, list[tuple[int, int]]]:
-        """(end of the prefix, ranges held beyond it), of the group stream of ``rank``."""
+        """(end of the prefix, ranges held beyond), of the group stream of ``rank``."""
     def cut(self, cut: Sequence[int], fetch: Sequence[tuple[int, int, int, int]]) -> None:
         """``cut`` by rank; ``fetch``: (rank, lo, hi, rank of the holder)."""
     def cut_reached(self) -> bool: ...
     def gossip_marks(self) -> list[tuple[int, int, int, int, int, int]]:
         """By rank, of each group stream: the first seqno kept, the last delivered, received and consumed, and the
-        window in bytes for the sender's claim, which is promised with it."""
+        window in bytes for the sender's claim, which is promised too."""
     def gossip_lacks(self, rank: int, first: int, last: int, most: int) -> list[tuple[int, int]]:
         """Ranges in ``first`` to ``last`` of the group stream of ``rank`` that did not arrive, of ``most`` packets."""
     def gossip_ask(self, rank: int, lo: int, hi: int, holder: int, now_ns: int) -> None:
@@ -272,7 +272,7 @@ class Engine:
     def gossip_vote(
         self, rank: int, delivered: int, received: int, consumed: int, window: int, claim: int, now_ns: int
     ) -> None:
-        """A member has reported this about this member's group stream: it counts as an acknowledgement."""
+        """A member has reported this about this member's group stream: this counts as an acknowledgement."""
     def gossip_stable(self, rank: int, seqno: int) -> None:
         """All members have delivered the group stream of ``rank`` up to ``seqno``."""
     def gossip_vouch(self, rank: int, now_ns: int) -> None:
@@ -328,7 +328,7 @@ class Engine:
     def state_end(self, to: int) -> None:
         """Nothing follows for now."""
     def state_want(self, sender: int) -> None:
-        """Keeps state that ``sender`` sends from now on until it is read."""
+        """Keeps state of ``sender`` from now on until read."""
     def state_void(self, sender: int) -> None:
         """Drops state that ``sender`` sends from now on; 0: from every member."""
     def state_read(self, sender: int, bytes_max: int, now_ns: int = 0) -> bytes:
@@ -346,15 +346,16 @@ class Engine:
         """Packets with own messages that the sequencer has not ordered yet (SEQ-24)."""
     def end_sends(self) -> None:
         """The application sends nothing more: later sends return ENDED. ("drained",) follows in ``events`` when every
-        accepted message is ordered (SEQ-24), or acknowledged if it is a unicast."""
+        accepted message is ordered (SEQ-24), or, for a unicast, acknowledged."""
     def drained(self) -> bool:
         """Is everything ordered or acknowledged now, as ``end_sends`` says?"""
     def own(self) -> OwnPackets: ...
     def own_messages(self, first: int, last: int, waiting: bool = False) -> list[int]:
-        """For each packet up to ``last``: the number of own messages that ended from ``first`` to it, in this view.
+        """For each packet up to ``last``: the number of own messages that ended from ``first`` to that one, in this
+        view.
 
         Args:
-            waiting: also count a large message whose send waits until it is ordered.
+            waiting: also count a large message whose send waits for its order.
         """
     def unacknowledged(self) -> list[int]:
         """By rank: the number of unicast messages that the member has not acknowledged."""
@@ -377,12 +378,12 @@ class Engine:
     def counters(self) -> dict[str, int]: ...
     # The board.
     def use_board(self, memory: Any) -> None:
-        """From now on the counters are in ``memory``, a writable buffer of zeros, and it shows the state of the engine.
+        """From now on the counters are in ``memory``, a writable buffer of zeros, which shows the state of the engine.
         Called before the driver is made. The buffer is kept until the engine is gone."""
     def board_note(self, text: bytes, member: int, now_ns: int) -> None:
         """An event for the flight recorder; ``text`` is cut. Without a board nothing."""
     def board_about(self, text: bytes) -> bool:
-        """Replaces the board's text about the member; False: it is too long, or there is no board."""
+        """Replaces the board's text about the member; False: too long, or without a board."""
 
 class TakenWait:
     """A wait until the applications of all others have taken the messages sent to the group so far."""
@@ -395,16 +396,16 @@ class TakenWait:
         """Some messages were not ordered when subgroups merged, and are not resent: ``Lost`` reports them."""
 
 class Sending:
-    """One message on its way into the send ring. ``step`` until it returns SENT."""
+    """One message on its way into the send ring. ``step`` until the result SENT."""
 
     def __init__(self, engine: Engine, payload: bytes, to: int = 0, ordered: bool = True) -> None: ...
     def step(self, wall_ns: int = 0) -> int:
         """SENT, AGAIN (call again later), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE."""
     def abort(self) -> bool:
-        """Gives the message up, as ``send`` does after its timeout. False: it is packed, so it is too late."""
+        """Gives the message up, as ``send`` does after its timeout. False: too late, already packed."""
     @property
     def packed(self) -> bool:
-        """It was packed as a whole, and waits for the sequencer: members may deliver it even if its send fails."""
+        """A message packed as a whole that waits for the sequencer: members may deliver it even if its send fails."""
 
 class SendingArray:
     """Messages for the group on their way into the send ring, packed as one array (``Group.send_batch``)."""
@@ -419,7 +420,7 @@ class SendingArray:
             chunk: at most this many messages; 0: all.
         """
     def abort(self) -> bool:
-        """Gives up the messages that are not sent. False: the next one is packed, so it is too late."""
+        """Gives up the messages that are not sent. False: too late, the next one is packed."""
     @property
     def packed(self) -> bool:
         """So was the next one."""

@@ -1,5 +1,5 @@
 # cython: boundscheck=True, auto_pickle=False
-"""The compiled engine, as Python sees it: one object per member, every method callable from any thread.
+"""The compiled engine for Python: one object per member, every method callable from any thread.
 
 The contract is engine.pyi; the words are those of native/engine/engine.h.
 """
@@ -75,7 +75,7 @@ cdef int copy_run(list out, const sc_tx *run) except -1:
 
 
 cdef list listed(values, what, Py_ssize_t n, bint exactly):
-    """Copies into our own list: an object's stated length need not be the number of items that it yields."""
+    """Copies into our own list: an object's stated length need not be the number of its items."""
     items = list(values)
     if len(items) > n or (exactly and len(items) != n):
         raise ValueError(f"{what} has {len(items)} entries, and {'must have' if exactly else 'may have'} {n}")
@@ -909,7 +909,7 @@ cdef class Sending:
 
     @property
     def packed(self):
-        """It was packed as a whole, and waits for the sequencer: members may deliver it even if its send fails."""
+        """Packed as a whole, the message waits for the sequencer: members may deliver it even after a failed send."""
         return self.state.packed != 0
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Uncopied:
-    """An object that is this process's part of a group: it cannot be copied, or sent to another process."""
+    """This process's part of a group, an object that cannot be copied, or sent to another process."""
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
@@ -53,8 +53,9 @@ class GroupBase(Uncopied):
     def view(self) -> View:
         """The newest installed view. Messages of older views may still wait to be received.
 
-        It changes a moment after the view is installed, so it may lag behind ``send`` (see ``sending_view``), but never
-        behind the stream: whoever has received a view, or a message after it, finds that view or a newer one here.
+        This view changes a moment after its installation, so it may lag behind ``send`` (see ``sending_view``), but
+        never behind the stream: whoever has received a view, or a message after it, finds that view or a newer one
+        here.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -67,13 +68,13 @@ class GroupBase(Uncopied):
     @property
     def fence(self) -> int:
         """A number that grows with each view, for fencing: whoever acts on the outside by its role in a view (its
-        coordinator, the holder of a lock) sends the number along, and the outside refuses a lower one than it has seen.
+        coordinator, the holder of a lock) sends the number along, and the outside refuses a lower one than before.
 
-        It is that of `view`, 1 or more. With ``partition="primary"`` and ``found`` above half of the intended members
-        no two views have the same number, and a later one has a higher number, as long as the group lives: one that is
-        founded again after all its members have ended begins again at a low number. With ``partition="merge"`` both
-        sides of a partition count on, so two views may have the same number, and the merged view has a higher one than
-        both.
+        The number is that of `view`, 1 or more. With ``partition="primary"`` and ``found`` above half of the intended
+        members no two views have the same number, and a later one has a higher number, as long as the group lives: one
+        that is founded again after all its members have ended begins again at a low number. With ``partition="merge"``
+        both sides of a partition count on, so two views may have the same number, and the merged view has a higher one
+        than both.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -82,10 +83,10 @@ class GroupBase(Uncopied):
 
     @property
     def sending_view(self) -> View:
-        """The view to which a message belongs that is sent to the group now. It never lags behind ``send``.
+        """The view to which a message belongs that is sent to the group now. This view never lags behind ``send``.
 
         If one thread reads the same view before and after a ``send``, and nothing blocked the group in between, that
-        message was accepted in this view. The view in which it is *delivered* is ``Message.view_id``. That is a later
+        message was accepted in this view. The view of the *delivery* is ``Message.view_id``. That is a later
         one if the message was queued (``send_while_blocked``), or was on its way to the sequencer when the view ended.
 
         Raises:
@@ -99,9 +100,8 @@ class GroupBase(Uncopied):
 
     def digest(self) -> dict[Member, Marks]:
         """How far this member has the stream to the group of each member of the view (`sending_view`), its own too;
-        and of each other one its lag, and the time of a round trip to it.
-        With the orders "sequencer" and "total-1999" all messages travel in the stream of the sequencer, and the
-        others' stay where they began.
+        and of each other one its lag, and the time of a round trip. With the orders "sequencer" and "total-1999" all
+        messages travel in the stream of the sequencer, and the others' stay where they began.
 
         Raises:
             NotMember: this member left or was excluded; or in a child process after ``fork``.
@@ -168,8 +168,8 @@ class GroupBase(Uncopied):
 
     @property
     def board(self) -> Path | None:
-        """The file in memory in which this member shows its state (setting ``board``) until it leaves; None: there is
-        none. `seqcast probe`, `top` and `metrics` read it, and ``seqcast.metrics.Collector``."""
+        """The file in memory in which this member shows its state (setting ``board``) until the end of its membership;
+        None: there is none. `seqcast probe`, `top` and `metrics` read this file, and ``seqcast.metrics.Collector``."""
         return self._runner.posting.path
 
     def __repr__(self) -> str:

@@ -1,5 +1,5 @@
 """The meaning of each counter of ``Group.counters`` and of ``Crowd.counters``: docs/counters.md and the help of these
-methods are made from it."""
+methods are made from this."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "journal_unrolled": "Now: finished segments that wait to be rolled.",
     },
 }
-"""Heading -> counter -> its meaning; it counts since the join. Those that begin with "Now:" are values of the
+"""Heading -> counter -> its meaning, since the join. Those that begin with "Now:" are values of the
 moment."""
 
 

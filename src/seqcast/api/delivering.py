@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqcast.config.keywords import Order
 
 SLICE_S = 0.005
-"""How long a call of ``deliver`` waits for a thread that receives before it looks whether to receive itself."""
+"""How long a call of ``deliver`` waits for a receiving thread before the choice to receive itself."""
 
 
 def check_deliver(config: Config) -> None:
@@ -52,15 +52,16 @@ class Delivering(Sending, Keeping):
         self._seeking = threading.Lock()  # of `_seekers`
 
     def deliver(self, payload: Buffer, *, timeout: float | None = None) -> Message:
-        """Sends a message to the group, and returns it once it is decided: no view change, crash or partition can take
-        it away any more. So whoever waits for it can be answered.
+        """Sends a message to the group, and returns it once decided: no view change, crash or partition can undo the
+        delivery any more. So a waiting client can be answered.
 
         Decided is, with ``safe=True``, a message that every member of the view has in its place; with
         ``partition="primary"`` also one delivered here before a view change that this member survived. Without ``safe``
-        the applications of all members must have taken it (`wait_consumed`), and no view change have come in between.
+        the applications of all members must have taken the message (`wait_consumed`), and no view change have come in
+        between.
 
-        Another thread may receive meanwhile; if none does, this call receives, and leaves the items that it takes for
-        the next ``recv`` or ``events``, also the message itself.
+        Another thread may receive meanwhile; if none does, this call receives, and leaves other items for the next
+        ``recv`` or ``events``, also the message itself.
 
         Args:
             payload: as for ``send``.
@@ -70,9 +71,9 @@ class Delivering(Sending, Keeping):
             The message with its place; never ``transitional``.
 
         Raises:
-            Undecided: within ``timeout``, or because the view or the membership ended. ``error.sent`` is 0 if it was
-                certainly not sent, so that it can be sent again without a second delivery; ``error.message`` is the
-                message as delivered here, if it was.
+            Undecided: within ``timeout``, or because the view or the membership ended. ``error.sent`` is 0 if the
+                message was certainly not sent, and can be sent again without a second delivery; ``error.message`` is
+                the message as delivered here, if it was.
             NotMember: this member had left, or was excluded, before.
             UsageError: as for ``send``; or the settings leave nothing that decides (``safe``, ``receive``,
                 ``deliver_own``, ``send_while_blocked``), or a callback of the group calls this.
@@ -122,7 +123,7 @@ class Delivering(Sending, Keeping):
         except SendTimeout as full:
             raise Undecided(f"not sent: {full}") from None
         except NotMember as gone:
-            if "not yet known to be ordered" not in str(gone):  # nothing of it can be delivered
+            if "not yet known to be ordered" not in str(gone):  # no part can be delivered
                 raise
             raise _undecided(str(gone), sought) from None
 
@@ -142,7 +143,7 @@ class Delivering(Sending, Keeping):
         return sought.message is not None and not (self.config.safe or sought.message.transitional)
 
     def _await_taken(self, sought: Sought, deadline: float | None) -> None:
-        """Without ``safe``: waits until the applications of all other members have taken it."""
+        """Without ``safe``: waits until the applications of all other members have taken the message."""
         message = sought.message
         if message is None or message.transitional:
             return

@@ -1,4 +1,4 @@
-"""``join``, and the group that it opens."""
+"""``join``, and its result."""
 
 from __future__ import annotations
 
@@ -71,30 +71,30 @@ def join(
         name: name of this member, unique in the group. Default: host name and process id.
         order: "total" (default, brought about as "records"), "records", "sequencer", "total-1999" or "grant": all
             members deliver all messages in one order; "causal": a message comes after all that its sender received
-            before it sent the message; "fifo": each sender's messages are in order. The same on every member. An
-            ``OrderPolicy``: "records", and this member orders by that policy whenever it is the sequencer.
-            docs/guarantees.md has the cost of each order.
+            before the send; "fifo": each sender's messages are in order. The same on every member. An ``OrderPolicy``:
+            "records", and this member orders by that policy whenever it is in charge. docs/guarantees.md has the cost
+            of each order.
         state: the application's state, as ``get_state(write)`` and ``set_state(read)``. A member that has the state
-            sends it to each joiner, exactly as it is at the beginning of the view with which the joiner enters the
+            sends a copy to each joiner, exactly that of the beginning of the view with which the joiner enters the
             group. ``set_state`` is called before ``join`` returns, and messages that were sent to the group from that
-            view on are received afterwards. It is not called on the first member of a group. It is called again when
-            a partition heals, on members that take over the merged state or, if not every handler has ``merge_state``,
-            that of the larger side. See ``StateHandler``.
+            view on are received afterwards. The first member of a group does not call of a group. ``set_state`` is
+            called again when a partition heals, on members that take over the merged state or, if not every handler has
+            ``merge_state``, that of the larger side. See ``StateHandler``.
         config: settings. Default: those of the environment (``Config.from_environment``).
         on_block: called before a view change stops sends to the group, so that the application can finish work that
-            must not span two views. It may send. Those messages are delivered on every member before the next view;
-            with "sequencer" or "total-1999" in a later view, if the sequencer crashes before it has ordered them. It
-            runs on a thread of its own; the view change waits for it for up to ``block_deadline_s``. If other threads
-            finish the work, it returns ``seqcast.LATER`` at once, and ``Group.block_ok`` ends the wait. A send after
-            that, or in ``on_unblock``, waits like any other. It is not called before ``join`` returns. When this member
-            leaves, it is called first, while this member can still send (``leave``), unless it has already run for a
-            view change that is under way.
+            must not span two views. This callback may send. Those messages are delivered on every member before the
+            next view; with "sequencer" or "total-1999" in a later view, if the sequencer crashes before ordering them.
+            The callback runs on a thread of its own; the view change waits for up to ``block_deadline_s``. If other
+            threads finish the work, the callback returns ``seqcast.LATER`` at once, and ``Group.block_ok`` ends the
+            wait. A send after that, or in ``on_unblock``, waits like any other. No call comes before ``join`` returns.
+            When this member leaves, the callback is called first, while this member can still send (``leave``), unless
+            it has already run for a view change that is under way.
         on_unblock: called on the same thread when the group can send again, after each ``on_block``.
         membership_policy: chooses the order of the members in each view that this member makes, and so the coordinator
-            and, without ``sequencer_policy``, the sequencer; see ``MembershipPolicy``. If it fails, the default order
-            is used and a warning is logged.
+            and, without ``sequencer_policy``, the sequencer; see ``MembershipPolicy``. On failure the default order is
+            used and a warning is logged.
         sequencer_policy: chooses the sequencer in each view that this member makes, so that it can be another member
-            than the coordinator; see ``SequencerPolicy``. If it fails, it is the coordinator and a warning is logged.
+            than the coordinator; see ``SequencerPolicy``. On failure the coordinator is chosen and a warning is logged.
         min_members: ``join`` returns only when a view has this many members, this one included. Where multicast does
             not pass between two machines, each would found a group of its own: this makes that an error. Messages from
             other members wait meanwhile, and hold up fast senders.
@@ -208,23 +208,23 @@ class Group(Rejoining, Pausing):
         """Leaves the group. Returns when the remaining members have everything that this member sent. A second call
         does nothing.
 
-        First its block callback runs, if it has one, while it can still send. Then all sends end, also those of other
+        First the block callback runs, if any, while sends are still open. Then all sends end, also those of other
         threads and to single members: a later send raises ``NotMember``, and so does a waiting one, unless its message
         is accepted as a whole. Then the messages that were accepted leave: queued ones (``send_while_blocked``) are
         sent, the sequencer orders all of them, and receivers acknowledge messages to single members. All this takes at
-        most three quarters of the time. Then this member leaves. Messages delivered to it by then can still be
+        most three quarters of the time. Then this member leaves. Messages delivered by then can still be
         received. ``Lost`` reports messages that were not delivered everywhere, through ``events``, also after this
         call.
 
         Args:
-            timeout: seconds; after that it leaves as if it had crashed. Default: ``leave_timeout_s``. While this member
-                is blocked in a minority, in which nobody can let it leave, it waits for 1.4 s at most.
+            timeout: seconds; after that the member leaves as in a crash. Default: ``leave_timeout_s``. While this
+                member is blocked in a minority, in which nobody can let it leave, the wait is 1.4 s at most.
 
         Returns:
             True: the remaining members deliver every message that ``send`` accepted, except those that a ``Lost`` had
-            already reported. False: they do not, or it is not known, and ``Lost`` says which: the time was over, this
-            member was excluded, or it was cut off from all other members when it sent. A second call returns the same.
-            False in a child process after ``fork``.
+            already reported. False: they do not, or that is unknown, and ``Lost`` says which: the time was over, this
+            member was excluded, or cut off from all other members at the time of sending. A second call returns the
+            same. False in a child process after ``fork``.
 
         Raises:
             UsageError: ``timeout`` is not a number of seconds, or a block or unblock callback called this.
@@ -265,7 +265,7 @@ class Group(Rejoining, Pausing):
         self.close_journal()
 
     def _after_fork(self) -> None:
-        """In a child process: takes no lock, since a thread that does not exist here may hold it."""
+        """In a child process: takes no lock, since a thread that does not exist here may be its holder."""
         self._forked = True
         self._begun = None
         self._runner.after_fork()

@@ -28,7 +28,7 @@ excluded by then."""
 
 
 def cost(item: Item) -> int:
-    """Bytes that it is counted as while it is kept."""
+    """Its size as a kept message, bytes."""
     return BATCH_OVERHEAD + (item.nbytes + 4 * len(item) if isinstance(item, Batch) else 0)
 
 
@@ -70,7 +70,7 @@ class Keeping(Receiving):
         return [member for member, _ in self._runner.engine.stalls(now_ns())] == [self.member.id]
 
     def _unkeep(self, item: Item) -> None:
-        """It is taken. Under the stream's lock."""
+        """Taken now. Under the stream's lock."""
         self._kept = max(0, self._kept - cost(item)) if self._backlog else 0
 
     # ---- under the lock of the stream

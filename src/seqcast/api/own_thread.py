@@ -16,9 +16,9 @@ T = TypeVar("T")
 
 
 async def on_own_thread(function: Callable[[], T]) -> T:
-    """Makes a call on a thread of its own. In asyncio's pool of a few threads it would wait behind sends, joins and
-    calls of ``wait_consumed``, which may in turn wait for this very call; and the end of the program would wait for the
-    pool. A cancellation ends the wait, a moment later. While the interpreter shuts down, the loop waits
+    """Makes a call on a thread of its own. In asyncio's pool of a few threads such a call would wait behind sends,
+    joins and calls of ``wait_consumed``, which may in turn wait for this very call; and the end of the program would
+    wait for the pool. A cancellation ends the wait, a moment later. While the interpreter shuts down, the loop waits
     for the call."""
     check_threads()
     if is_ending():

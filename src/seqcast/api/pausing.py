@@ -16,12 +16,12 @@ def too_early(reason: str) -> SuspendTimeout:
 
 
 class Pausing(GroupBase):
-    """Pauses the group, and resumes it; answers for the block callback."""
+    """Pauses and resumes the group; answers for the block callback."""
 
     def block_ok(self) -> None:
         """Lets the view change, or the pause, continue for which ``on_block`` returned ``seqcast.LATER``. Messages sent
-        before this call count as sent in the callback. Any thread may call it, also before ``on_block`` has returned.
-        Without such a callback, or after ``block_deadline_s``, it does nothing.
+        before this call count as sent in the callback. Any thread may call this, also before ``on_block`` has returned.
+        Without such a callback, or after ``block_deadline_s``, the call does nothing.
 
         Raises:
             UsageError: this member was joined without ``on_block``.
@@ -37,7 +37,7 @@ class Pausing(GroupBase):
         send to the group until ``resume``. Block callbacks run first. Messages to single members still pass.
 
         The pause ends early if the view changes, if this member is silent for ``lease_s``, or after ``pause_s_max``;
-        ``resume`` tells. If several members pause the group, it is paused until the last of them resumes.
+        ``resume`` tells. If several members pause the group, the pause lasts until the last of them resumes.
 
         Args:
             timeout: seconds. Default: ``flush_deadline_s``.
@@ -61,7 +61,7 @@ class Pausing(GroupBase):
         """Ends the pause of ``suspend``.
 
         Returns:
-            True: the pause held until now: no member has sent to the group. False: it ended early; ``events`` says why.
+            True: the pause held until now: no member has sent to the group. False: ended early; ``events`` says why.
 
         Raises:
             UsageError: this member has not paused the group.
@@ -69,13 +69,13 @@ class Pausing(GroupBase):
         return not self._resume()
 
     def _resume(self) -> str:
-        """Ends the pause. Returns why it ended early, or "" if it held."""
+        """Ends the pause. Returns the reason of an early end, or "" if the pause held."""
         self._refuse_forked()
         return self._runner.resume()
 
     @contextlib.contextmanager
     def suspended(self, timeout: float | None = None) -> Iterator[None]:
-        """``with group.suspended():`` pauses the group like ``suspend``, and resumes it at the end.
+        """``with group.suspended():`` pauses the group like ``suspend``, until the end of the block.
 
         Args:
             timeout: seconds. Default: ``flush_deadline_s``.

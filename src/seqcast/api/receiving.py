@@ -53,7 +53,7 @@ class Receiving(driver.Receiver, GroupBase):
         self._batch_bytes = config.batch_bytes
         self._giving = 0  # id of the thread that may run the state handler; 0: none
         # Under the lock of the stream:
-        self._backlog: deque[Item] = deque()  # delivered before `join` returned, or taken to journal it before the end
+        self._backlog: deque[Item] = deque()  # delivered before `join` returned, or journaled before the end
         self._journaled = 0  # how many of these, from the first on, are in the journal
         self._delivered_view: View | None = None
         self._meanings: deque[Meaning] = deque()  # of the marker that was taken last
@@ -114,7 +114,7 @@ class Receiving(driver.Receiver, GroupBase):
             raise self._not_member() from None
 
     def wait_deliverable(self, timeout: float) -> bool:
-        """Waits until there is something to receive, without taking it.
+        """Waits until there is something to receive, without taking anything.
 
         Args:
             timeout: seconds.
@@ -135,7 +135,7 @@ class Receiving(driver.Receiver, GroupBase):
     # ---- for Receiver
 
     def _refuse_handler(self) -> None:
-        """The stream's lock is taken: raises UsageError if this thread has it, as it runs the state handler."""
+        """The stream's lock is taken: raises UsageError if this thread has it, in the state handler."""
         if self._giving == threading.get_ident():
             raise UsageError("get_state, set_state and merge_state cannot receive: they run between two messages")
 
@@ -187,7 +187,7 @@ class Receiving(driver.Receiver, GroupBase):
                 sought.saw(meaning)
 
     def _event(self, meaning: Meaning | Rejoined | None) -> Event | None:
-        """The result of ``next_event`` for it."""
+        """The result of ``next_event`` for this end."""
         if isinstance(meaning, Left):
             raise driver.Ended
         return meaning
@@ -200,8 +200,9 @@ class Receiving(driver.Receiver, GroupBase):
         return self._reached(self._meanings.popleft(), wait)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | Rejoined | None:
-        """An event that the stream has reached: writes it to the journal, gives the state to the joiners of a view, and
-        stops at it until states are merged; None: that takes longer than ``wait`` ns. Under the stream's lock."""
+        """An event that the stream has reached: writes the event to the journal, gives the state to the joiners of a
+        view, and stops there until states are merged; None: that takes longer than ``wait`` ns. Under the stream's
+        lock."""
         if self._journaled:
             self._journaled -= 1
         elif self._journal is not None:
@@ -253,7 +254,7 @@ class Receiving(driver.Receiver, GroupBase):
 
     @contextlib.contextmanager
     def _in_handler(self) -> Iterator[None]:
-        """The application's handler may run on this thread; it cannot receive."""
+        """The application's handler, which cannot receive, may run on this thread."""
         self._giving = threading.get_ident()
         try:
             yield
@@ -268,7 +269,7 @@ class Receiving(driver.Receiver, GroupBase):
 
     def close_journal(self) -> None:
         """Closes the journal, if there is one. Needed only where the stream is not received to its end and the group is
-        not left by ``with``, which does it. After `leave`, everything that was delivered to this member is journaled
+        not left by ``with``, which does this. After `leave`, everything that was delivered to this member is journaled
         first, and can still be received. A call beside another one returns when the journal is closed.
 
         Raises:
@@ -290,7 +291,7 @@ class Receiving(driver.Receiver, GroupBase):
                 raise JournalWriteError(f"the journal is closed, and {end}; end what holds that thread up")
 
     def _journal_rest(self) -> None:
-        """Takes the rest of the stream, and journals it. Under the stream's lock."""
+        """Takes the rest of the stream, into the journal. Under the stream's lock."""
         assert self._journal is not None
         if self._end is not None:
             return
@@ -337,7 +338,7 @@ class Receiving(driver.Receiver, GroupBase):
 
 
 def _sampler(runner: Runner) -> Callable[[], dict[str, int] | None]:
-    """Reads a member's counters while the member exists; the journal must not keep it alive."""
+    """Reads a member's counters while the member exists; the journal must not keep the member alive."""
     of_runner = weakref.ref(runner)
 
     def sample() -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""A member that joins again by itself after it was excluded (``join(rejoin=True)``)."""
+"""A member that joins again by itself after an exclusion (``join(rejoin=True)``)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ log = logging.getLogger("seqcast")
 
 
 def enter(runner: Runner, state: StateHandler | None, config: Config, min_members: int) -> deque[Item]:
-    """Runs a member until it is in the group, and has the state. Returns the items delivered to it meanwhile.
+    """Runs a member up to its entry into the group, with the state. Returns the items delivered meanwhile.
 
     Raises:
-        JoinTimeout, NotMember: it is not, and has left.
+        JoinTimeout, NotMember: no entry, and the member has left.
         Exception: raised by ``set_state``; the same.
     """
     try:
@@ -61,9 +61,9 @@ class Attempt:
     """Joins on a thread of its own, again and again.
 
     Attributes:
-        done: it has ended.
+        done: the attempt has ended.
         runner: the new incarnation; None: none was made before the application left.
-        backlog: items delivered to it before the application receives.
+        backlog: items delivered before the application receives.
     """
 
     def __init__(self, make: Callable[[], Runner], enters: Callable[[Runner], deque[Item]], old: Runner) -> None:
@@ -110,11 +110,11 @@ class Attempt:
 
 
 class Rejoining(Delivering):
-    """When this member is excluded, another incarnation of it takes its place in the same object."""
+    """When this member is excluded, another incarnation takes its place in the same object."""
 
-    _rejoin_as: Callable[[], Runner] | None = None  # makes an incarnation; None: it does not join again
-    _rejoin_if: Callable[[Excluded], object] | None = None  # asked first; None: it always joins again
-    _enters: Callable[[Runner], deque[Item]]  # runs it until it is in the group
+    _rejoin_as: Callable[[], Runner] | None = None  # makes an incarnation; None: never again
+    _rejoin_if: Callable[[Excluded], object] | None = None  # asked first; None: for ever
+    _enters: Callable[[Runner], deque[Item]]  # runs the member up to its entry
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
@@ -153,7 +153,7 @@ class Rejoining(Delivering):
         return False
 
     def _is_wanted(self, excluded: Excluded) -> bool:
-        """The application's answer. It may leave the group in the call."""
+        """The application's answer. The application may leave the group in the call."""
         if self._rejoin_if is None:
             return True
         try:

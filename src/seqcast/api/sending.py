@@ -82,8 +82,8 @@ class Sending(driver.Sender, GroupBase):
     @property
     def consumed(self) -> int:
         """The applications of all other members have taken this member's messages to the group up to this packet seqno
-        (``Message.seqno``), as far as is known here. While it is below ``sent_seqno``, reading it asks the other
-        members, so that the next reading may return more. 0 after this member has left.
+        (``Message.seqno``), as far as is known here. Below ``sent_seqno``, a reading asks the other members, so that
+        the next reading may return more. 0 after this member has left.
 
         ``wait_consumed`` explains "taken", and its cost.
 
@@ -105,11 +105,11 @@ class Sending(driver.Sender, GroupBase):
         ``receive=False`` counts as having taken everything. The call does not wait for members that leave, crash or are
         excluded, nor for members that joined, or merged with this side, after the message was sent.
 
-        It costs one datagram to each other member and one or two back. They are repeated while the call waits: first
-        after 8 ms (``probe_s_min``), then at growing intervals of up to 100 ms (``probe_s_max``). It costs nothing when
-        nobody waits. It takes one round trip longer than the slowest application: wait once for many messages, not
-        after each. A receiver that is stuck while its process lives is never excluded: the call waits until its
-        application continues, or until ``timeout``.
+        A wait costs one datagram to each other member and one or two back. They are repeated while the call waits:
+        first after 8 ms (``probe_s_min``), then at growing intervals of up to 100 ms (``probe_s_max``). Without a wait
+        this costs nothing. A wait takes one round trip longer than the slowest application: wait once for many
+        messages, not after each. A receiver that is stuck while its process lives is never excluded: the call waits
+        until its application continues, or until ``timeout``.
 
         Args:
             timeout: seconds; None: no limit.
@@ -131,7 +131,7 @@ class Sending(driver.Sender, GroupBase):
 
     def stalls(self) -> list[tuple[Member, float]]:
         """The members for which sends to the group would wait now: they have taken so little of this member's messages
-        that it may send no more. One may be this member itself, if its own application takes too little.
+        that no more may be sent. One may be this member itself, if its own application takes too little.
 
         Returns:
             For each of them, how long that has lasted, in seconds, as far as is known from a look at each heartbeat.

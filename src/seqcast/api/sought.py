@@ -14,26 +14,26 @@ Place = tuple[int, int]
 
 
 class Sought:
-    """A message of this member that a call of ``deliver`` waits for. It is one of those with the same bytes that this
-    member sent between two places of its stream; if other threads sent the same bytes at the same time, nothing tells
-    them apart, so they count as decided when all of them are.
+    """A message of this member that a call of ``deliver`` waits for. The message is one of those with the same bytes
+    that this member sent between two places of its stream; if other threads sent the same bytes at the same time,
+    nothing tells them apart, so they count as decided when all of them are.
 
     Args:
         payload: its bytes.
         me: id of this member.
-        first: its place, or one before it.
+        first: its place, or an earlier one.
         firm: a delivery that is not transitional decides it.
         primary: the next view of this member decides messages that it delivered before.
     """
 
     def __init__(self, payload: bytes, me: int, first: Place, *, firm: bool, primary: bool) -> None:
         self._payload, self._me, self._first, self._firm, self._primary = payload, me, first, firm, primary
-        self._last: Place | None = None  # its place, or one after it; None: it is not sent yet
+        self._last: Place | None = None  # its place, or a later one; None: not sent yet
         self._passed: Place = (0, 0)  # where the deliveries of this member's own messages are
         self._found: list[Message] = []
         self.message: Message | None = None  # delivered here
         self.decided: Message | None = None
-        self.why = ""  # it will not be decided, and why
+        self.why = ""  # why there will be no decision
         self.changed = threading.Event()  # anything of the above
 
     def sent(self, last: Place) -> None:
@@ -82,7 +82,7 @@ class Sought:
         return not lost.last_seqno or (begin <= self._last and self._first <= end)
 
     def _look(self) -> None:
-        """Has it been delivered here?"""
+        """Delivered here?"""
         if self._last is None or self.message is not None or self._passed < self._last:
             return
         if not self._found:

@@ -104,7 +104,7 @@ class Replica(Generic[M]):
         return self.sync.counters
 
     async def wait_ready(self, timeout: float | None = None) -> bool:
-        """Waits until it is ready, as ``seqcast.Replica.wait_ready``."""
+        """Waits for readiness, as ``seqcast.Replica.wait_ready``."""
         return await on_own_thread(functools.partial(self.sync.wait_ready, timeout))
 
     async def call(self, operation: bytes, *, timeout: float | None = 5.0) -> bytes:

@@ -3,8 +3,8 @@
 A writer that may fail half way and start over, such as a streaming query of Spark, multicasts each batch as BEGIN, its
 rows, END. A receiver keeps the rows until END arrives, and then delivers them unless the writer's *table* says that
 this batch, or a later one, was delivered before. The table is replicated: each receiver makes the same entries from the
-same ordered stream, and a joiner takes it over as part of the application's state, so a restarted writer, which is a
-new member, cannot be delivered twice by anyone.
+same ordered stream, and a joiner takes the table over as part of the application's state, so a restarted writer, which
+is a new member, cannot be delivered twice by anyone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SINGLE = struct.Struct("<QQii")
 """The same of one row, up to its message."""
 _MARK = int.from_bytes(ROW, "little")
 _ORDERED_ROW = 5
-"""Of a message: 4 if it has a global seqno, 2 if it is a unicast, 1 if it is a row."""
+"""Of a message: 4 with a global seqno, 2 for a unicast, 1 for a row."""
 
 
 def begin(writer: str, batch: int, rows: int) -> bytes:
@@ -65,7 +65,7 @@ def begin(writer: str, batch: int, rows: int) -> bytes:
 
 
 def end(writer: str, batch: int) -> bytes:
-    """The message that ends a batch: from now on receivers deliver it."""
+    """The message that ends a batch: from now on receivers deliver the batch."""
     return END + json.dumps({"writer": writer, "batch": batch}).encode()
 
 
@@ -120,9 +120,9 @@ class Counters:
     repeated: int = 0
     """Batches that the writer's table had: not delivered again."""
     incomplete: int = 0
-    """Batches whose rows did not all reach this member: it joined without state, or was cut off, in the middle."""
+    """Batches whose rows did not all reach this member: which joined without state, or was cut off, in the middle."""
     abandoned: int = 0
-    """Batches whose writer began anew, left the group, or sent more rows than it had announced, before END."""
+    """Batches whose writer began anew, left the group, or sent more rows than announced, before END."""
     malformed: int = 0
     """Messages with the mark of a batch that are none."""
 
@@ -130,7 +130,7 @@ class Counters:
 class Batches:
     """The receiving side: gives the application every message of a group in its order, a batch at the place of its END.
 
-    Pass it as the ``state`` of ``join``, so that joiners take over the table and the rows that wait, and receive
+    Pass this as the ``state`` of ``join``, so that joiners take over the table and the rows that wait, and receive
     through it, on every member::
 
         batches = seqcast.batches.Batches(handler)
@@ -141,11 +141,11 @@ class Batches:
     A row is a ``Message`` with the row's payload, and with sender, view, seqnos and time of the batch's END.
 
     Args:
-        state: the application's own state, which is transferred after the table; None: it has none. It is taken
-            between two batches: an application's work on the rows of one is never cut in half. When a partition
-            heals the tables are merged where the application's state can be, or there is none: with a handler that has
-            no ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile
-            are lost.
+        state: the application's own state, which is transferred after the table; None: no state. The state is taken
+            between two batches: an application's work on the rows of one is never cut in half. When a partition heals
+            the tables are merged where the application's state can be, or there is none: with a handler that has no
+            ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile are
+            lost.
         keep_s: entries of writers that ended no batch for so many seconds are dropped. Time passes as the messages of
             the stream tell (`Clock`), the same on every member, and stands still while nobody sends.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
@@ -282,7 +282,7 @@ class Batches:
 
     def _merge_state(self, others: Sequence[SubgroupState], /) -> None:
         """Of ``MergingHandler``: the higher batch of each writer, and the rows that wait on any side, as a writer goes
-        on where it was, in the merged view."""
+        on at its place, in the merged view."""
         for other in others:
             table, staged, clock = self._read_state(other.read)
             # Entries keep their age, and in the merged view each sender's first message sets its clock apart anew.
@@ -366,7 +366,7 @@ class Batches:
             yield Message(payload, of.sender, of.view_id, of.seqno, of.index, of.global_seqno, of.sent_ns)
 
     def _enter(self, writer: str, batch: int) -> None:
-        """Makes an entry, and drops old ones. The same on every member: it depends on the messages alone."""
+        """Makes an entry, and drops old ones. The same on every member: by the messages alone."""
         self._table.pop(writer, None)
         self._table[writer] = batch, self._clock.now_ns  # the last of the dict
         self._drop_old()
@@ -378,7 +378,7 @@ class Batches:
             del self._table[next(iter(self._table))]
 
     def _check_rows(self, sender: int, staged: _Staged) -> None:
-        """A writer that sends more rows than it announced would otherwise fill the disk of every member."""
+        """A writer that sends more rows than announced would otherwise fill the disk of every member."""
         if staged.came > staged.rows:
             self._abandon(sender)
 

@@ -22,8 +22,8 @@ PARTS_MAX = 256
 
 
 class Block(Closing):
-    """A machine with methods that call it. Join with it alone (``ReplicatedDict("kv", name="a", found=2)``, in
-    ``with``), or pass it to ``replicate``, by itself or with others (`Parts`).
+    """A machine with methods that make calls. Join with one block alone (``ReplicatedDict("kv", name="a", found=2)``,
+    in ``with``), or pass it to ``replicate``, alone or with others (`Parts`).
 
     Args:
         cluster: name of the group to join; None: ``replicate`` is called with the block.
@@ -68,7 +68,7 @@ class Block(Closing):
         return self.replica.read(lambda _: query(), guarantee=guarantee, timeout=timeout)
 
     def close(self) -> None:
-        """Leaves the group, if the block has joined it by itself."""
+        """Leaves the group, if the block has joined by itself."""
         if self._owned is not None:
             self._owned.close()
 

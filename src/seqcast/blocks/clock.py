@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 
 class Clock:
-    """Time that passes in an ordered stream, the same on every member: each takes it from the same messages.
+    """Time that passes in an ordered stream, the same on every member: from the same messages.
 
-    A sender's clock may be wrong by years, but the time that it shows between two messages is right. So the first
+    A sender's clock may be wrong by years, but the time between two messages is right. So the first
     message of a sender tells how far its clock is from this one, and its later messages advance this one. While
     nobody sends, no time passes.
 

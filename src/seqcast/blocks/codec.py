@@ -45,7 +45,7 @@ def codec_of(codec: str | Codec) -> Codec:
         codec: "json", "msgpack", or an object with ``dumps`` and ``loads``.
 
     Raises:
-        ConfigError: it is none of these, or not installed.
+        ConfigError: none of these, or not installed.
     """
     if codec == "json":
         return _Json()

@@ -26,7 +26,7 @@ _HEAD = struct.Struct("<BqIii")
 -1: the key is to be absent. Then come key, expected value, new value."""
 _CONDITIONAL = 1
 _ENTRY = struct.Struct("<IQq")
-"""Of a snapshot: lengths of key and value, when it ends (0: never)."""
+"""Of a snapshot: lengths of key and value, time of its end (0: never)."""
 _DONE, _REFUSED = b"\1", b"\0"
 
 
@@ -36,7 +36,7 @@ class _Absent:
 
 
 ABSENT: Final = _Absent()
-"""No value: ``compare_and_set`` expects it of a missing key, or removes a key with it."""
+"""No value: in ``compare_and_set`` the expected value of a missing key, or the new value that removes one."""
 
 
 class Change(NamedTuple):
@@ -55,7 +55,7 @@ class Change(NamedTuple):
 
 class ReplicatedDict(Block):
     """A dictionary that every member of a group has. Keys are text. A value is of a kind that the codec can carry; each
-    reading gives a copy. As ``Block`` says, it joins by itself, or is passed to ``replicate``::
+    reading gives a copy. As ``Block`` says, a dictionary joins by itself, or is passed to ``replicate``::
 
         with ReplicatedDict("settings", name="a", found=2) as settings:
             settings["color"] = "red"
@@ -124,8 +124,8 @@ class ReplicatedDict(Block):
         Args:
             key: text.
             value: of a kind that the codec can carry.
-            ttl_s: seconds after which it is gone, unless it was set again; None: it stays. All members drop it at the
-                same place among the operations: time passes as the messages of the group tell, not by clocks.
+            ttl_s: seconds after which the key is gone, unless set again; None: for ever. All members drop a key at
+                the same place among the operations: time passes as the messages of the group tell, not by clocks.
             timeout: as for ``Replica.call``.
         """
         return self._old(self._call(self._operation(key, value, ttl_s), timeout))
@@ -141,7 +141,7 @@ class ReplicatedDict(Block):
         none).
 
         Returns:
-            False: it has another value, and nothing was changed.
+            False: another value, and nothing was changed.
         """
         return self._call(self._operation(key, value, ttl_s, expected, _CONDITIONAL), timeout)[:1] == _DONE
 
@@ -155,9 +155,9 @@ class ReplicatedDict(Block):
     # ---- changes
 
     def on_change(self, watcher: Callable[[Change], object]) -> None:
-        """Calls a function with each change from now on, in the order in which all members have them. It runs on the
-        thread that applies: it must neither wait nor call this dictionary. A replica that comes back after an exclusion
-        is told the differences."""
+        """Calls a function with each change from now on, in the order in which all members have them. The function runs
+        on the thread that applies: it must neither wait nor call this dictionary. A replica that comes back after an
+        exclusion is told the differences."""
         self._watchers.append(watcher)
 
     def _tell(self, key: str, old: bytes | None, new: bytes | None) -> None:

@@ -25,10 +25,10 @@ def on_leader(
 ) -> Leader:
     """Has this member lead while it is the coordinator of its group's view, and the group can decide.
 
-    ``start(fence)`` is called when it begins to lead, ``stop()`` when it no longer does: it is cut off and knows it,
-    was excluded, or leaves. Both run on one thread, one after the other, so ``start`` must return: it starts a thread
-    or sets a flag. Until a member knows that it is cut off, another one may lead already: so a resource that the leader
-    changes outside must refuse a lower fence than it has seen. The fence is that of the view (``Group.fence``).
+    ``start(fence)`` is called when this member begins to lead, ``stop()`` at the end: on a known cut, an exclusion, or
+    when leaving. Both run on one thread, one after the other, so ``start`` must return: for example, starts a thread or
+    sets a flag. Until a member knows that it is cut off, another one may lead already: so a resource that the leader
+    changes outside must refuse a lower fence than before. The fence is that of the view (``Group.fence``).
 
     Args:
         replica: of any machine.
@@ -48,7 +48,7 @@ class Leader(Closing):
         self._replica, self._start, self._stop = replica, start, stop
         self._view: View | None = None
         self._blocked = False
-        self._fence = 0  # 0: it does not lead
+        self._fence = 0  # 0: not leading
         self._news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="seqcast-leader", daemon=True)
         self._thread.start()
@@ -56,7 +56,7 @@ class Leader(Closing):
 
     @property
     def fence(self) -> int:
-        """The fence of this leader; 0 if this member does not lead, as far as it knows."""
+        """The fence of this leader; 0 if this member does not lead, to its knowledge."""
         return self._fence
 
     def close(self) -> None:

@@ -34,9 +34,9 @@ _Request = tuple[int, int]
 
 
 class Lock(Block):
-    """A lock with a queue: who asked first, by the order of the group, holds it next. Each holder has a *fence*, a
-    number above those of all holders before. The protected resource must refuse a lower fence than it has seen: only
-    that helps if a holder is cut off, or stops, and does not know that it has lost the lock.
+    """A lock with a queue: who asked first, by the order of the group, is the next holder. Each holder has a *fence*, a
+    number above those of all holders before. The protected resource must refuse a lower fence than before: only
+    that helps if a holder is cut off, or stops, and does not know of its loss.
 
     A member that leaves, crashes or is excluded loses the lock, and its places in the queue. As ``Block`` says, a lock
     joins by itself, or is passed to ``replicate``::
@@ -63,14 +63,14 @@ class Lock(Block):
     # ---- the public interface
 
     def acquire(self, timeout: float | None = None) -> int:
-        """Waits for the lock, and returns its fence. Give it back by ``release(fence)``.
+        """Waits for the lock, and returns its fence. Give the lock back by ``release(fence)``.
 
         Args:
             timeout: seconds; None: no limit.
 
         Raises:
-            NotReady: not within ``timeout``; this process does not have it.
-            Undecided: the same, and the group does not answer. The request is withdrawn as soon as it does.
+            NotReady: not within ``timeout``; this process is not the holder.
+            Undecided: the same, and the group does not answer. The request is withdrawn as soon as possible.
         """
         end = deadline_of(timeout)
         while True:
@@ -89,7 +89,7 @@ class Lock(Block):
         """Gives the lock back.
 
         Returns:
-            False: it was lost before, since this member was excluded.
+            False: lost before, since this member was excluded.
 
         Raises:
             Undecided: the group did not answer within ``timeout``.
@@ -124,7 +124,7 @@ class Lock(Block):
             raise NotReady(f"the lock was lost while it was held, with fence {fence}: this member was excluded")
 
     def holds(self, fence: int) -> bool:
-        """Does this process hold the lock with this fence, as far as it knows? For a loop that is to end soon; only a
+        """Does this process hold the lock with this fence, to its knowledge? For a loop that is to end soon; only a
         fence protects."""
         with self._changed:
             return fence in self._own.values()
@@ -142,10 +142,10 @@ class Lock(Block):
         return replica.group.member.id
 
     def _wait(self, request: _Request, end: float | None) -> int:
-        """Waits until the request is the first one; `_GONE`: it left the queue, with its member.
+        """Waits until the request is the first one; `_GONE`: no longer in the queue, like its member.
 
         Raises:
-            NotReady: it is not the first one in time, and has left the queue.
+            NotReady: not the first one in time, and out of the queue.
         """
         while True:
             with self._changed:
@@ -160,8 +160,8 @@ class Lock(Block):
         raise NotReady("another member holds the lock: wait longer, or find out why it does")
 
     def _withdraw(self, request: _Request) -> None:
-        """Takes a request back that may have been applied, or may yet be. The group applies the withdrawal after it, or
-        never the request."""
+        """Takes a request back that may have been applied, or may yet be. The group applies the withdrawal after the
+        request, or never the request."""
 
         def withdraw() -> None:
             with contextlib.suppress(SeqcastError):

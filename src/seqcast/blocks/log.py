@@ -33,14 +33,14 @@ _APART = struct.Struct("<Qq")
 class Machine(Protocol):
     """A state machine: equal states that apply equal operations become equal, and give equal answers.
 
-    It may also have ``entered(ids)``, which is called with the ids of the members of each view, in the group's order;
-    ``heard(now_ns)``, which is called before each message with the group's time (`Clock`); and ``due()``, the time at
-    which it wants to hear of the time though nobody sends, or None.
+    A machine may also have ``entered(ids)``, which is called with the ids of the members of each view, in the group's
+    order; ``heard(now_ns)``, which is called before each message with the group's time (`Clock`); and ``due()``, the
+    time at which the machine wants to hear of the time though nobody sends, or None.
     """
 
     def apply(self, operation: bytes, /) -> bytes:
-        """Applies an operation, and gives its answer. It decides by its arguments and the state alone: no clock, no
-        random numbers. If it raises an ``Exception``, the caller is told, and the state must be as before."""
+        """Applies an operation, and gives its answer. A machine decides by its arguments and the state alone: no clock,
+        no random numbers. After an ``Exception`` the caller is told, and the state must be as before."""
 
     def snapshot(self, write: Callable[[bytes], None], /) -> object:
         """Writes the state, in pieces of any size."""
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
     """Of an operation.
 
     Args:
-        ok: the machine gave it; otherwise it raised, and the data is the text of the error.
+        ok: the machine's answer; otherwise its error, with the text as the data.
         data: its bytes.
     """
 
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 FORGOTTEN = Answer(False, b"forgotten")
-"""Of an operation that is sent again, and of whose sender nothing is known any more: it may have been applied."""
+"""Of an operation that is sent again, and of whose sender nothing is known any more: perhaps applied."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class _Origin:
     """Operations that one replica may still send again.
 
     Attributes:
-        floor: all before it are answered.
+        floor: all before are answered.
         answers: of those from the floor on.
     """
 
@@ -137,7 +137,7 @@ class Entry(NamedTuple):
     def decode(data: bytes) -> Entry:
         """
         Raises:
-            ValueError: it is none.
+            ValueError: not one.
         """
         if len(data) < HEAD.size:
             raise ValueError("too short")
@@ -157,7 +157,7 @@ class Applied(NamedTuple):
 
     Args:
         entry: the message.
-        sender: id of the member that sent it.
+        sender: id of its sender.
         answers: of its operations.
     """
 
@@ -182,7 +182,7 @@ class Log:
         self.clock = Clock()
         self.view: tuple[int, ...] = ()  # ids of the members
         self._origins: dict[int, _Origin] = {}  # those heard longest ago first
-        self._dropped = False  # of one that is not here nothing is known; otherwise it was never heard
+        self._dropped = False  # of one that is not here nothing is known; otherwise never heard
         self._waiting: list[tuple[bytes, int, int]] = []
         self._entered: Callable[[tuple[int, ...]], object] | None = getattr(machine, "entered", None)
         self._heard: Callable[[int], object] | None = getattr(machine, "heard", None)
@@ -191,7 +191,7 @@ class Log:
         """The next message.
 
         Returns:
-            Its effect; None: nothing yet, or it is no message of a replica.
+            Its effect; None: nothing yet, or no message of a replica.
         """
         if transitional or self._waiting:
             self._waiting.append((payload, sender, sent_ns))
@@ -199,7 +199,7 @@ class Log:
         return self._apply(payload, sender, sent_ns)
 
     def enter(self, ids: Sequence[int]) -> list[Applied]:
-        """The next view, with this member in it. Returns the calls that waited for it."""
+        """The next view, with this member. Returns the calls that waited for it."""
         applied = self.settle()
         self.view = tuple(ids)
         self.clock.keep(self.view)
@@ -218,7 +218,7 @@ class Log:
         self._waiting = []
 
     def answer(self, origin: int, seq: int) -> Answer | None:
-        """The answer of an operation that was applied and may be sent again; None: it was not."""
+        """The answer of an operation that was applied and may be sent again; None: not so."""
         known = self._origins.get(origin)
         return known.answers.get(seq) if known is not None else None
 
@@ -269,8 +269,8 @@ class Log:
     # ---- the state of joiners
 
     def snapshot(self, write: Callable[[bytes], None]) -> list[Applied]:
-        """Writes the state at the beginning of a view, before the view itself is taken. Returns the operations that it
-        decided."""
+        """Writes the state at the beginning of a view, before the view itself is taken. Returns the decided
+        operations."""
         applied = self.settle()
         write(_TABLE.pack(len(self._origins), self._dropped))
         for uid, origin in self._origins.items():
@@ -288,7 +288,7 @@ class Log:
         """Takes over a state in place of its own.
 
         Raises:
-            UsageError: it is none of a replica.
+            UsageError: not one of a replica.
         """
         self._waiting = []
 

@@ -1,8 +1,8 @@
 """The sending side of a replicated state machine: gathers calls and reads of all threads into messages.
 
 No I/O, no clock. While a few messages are on their way, new operations are gathered for the next one. So a single call
-leaves at once, and under load a message carries the operations of a round. A read needs no message of its own: it waits
-for the next one that this replica sends, whatever that carries.
+leaves at once, and under load a message carries the operations of a round. A read needs no message of its own: the next
+one that this replica sends will do, whatever that carries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Call:
 
     Attributes:
         answer: None: there is none yet.
-        sent: it was in a message.
+        sent: by a message.
     """
 
     __slots__ = ("answer", "done", "operation", "own", "sent", "seq")
@@ -60,7 +60,7 @@ class Outbox:
         self._again: deque[Call] = deque()  # operations that may have been in a message of an earlier incarnation
         self._readers: list[Call] = []  # that no message on its way serves
         self._followers: list[Call] = []  # reads that wait for the operations before them
-        self._in_flight: dict[int, list[Call]] = {}  # by the number of the message: the reads that it serves
+        self._in_flight: dict[int, list[Call]] = {}  # by the number of the message: the reads served
 
     def add(self, call: Call) -> bool:
         """Takes a call; True: a read that need not wait."""
@@ -78,7 +78,7 @@ class Outbox:
         return False
 
     def give_up(self, call: Call) -> list[Call]:
-        """Nobody waits for it any more. Unless it was sent, it will not be. Returns the reads that waited for it."""
+        """Nobody waits for this any more. If unsent, it stays so. Returns the waiting reads."""
         if call.operation is not None:
             self.pending.pop(call.seq, None)
         for waiting in (self._readers, self._followers, self._queue, *self._in_flight.values()):
@@ -121,7 +121,7 @@ class Outbox:
         queue, calls, size = self._again or self._queue, list[Call](), 0
         while queue and (not calls or queue[0].seq == calls[-1].seq + 1):
             call = queue[0]
-            if call.seq not in self.pending:  # nobody waits for it
+            if call.seq not in self.pending:  # without anybody waiting
                 queue.popleft()
                 continue
             size += len(call.operation or b"")

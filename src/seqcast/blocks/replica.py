@@ -49,7 +49,7 @@ GUARANTEES = ("local", "read-your-writes", "linearizable")
 NEEDED = {"partition": "primary", "safe": True, "receive": True, "deliver_own": True, "send_while_blocked": "wait"}
 """Settings without which a replica would not keep its promises."""
 ACK_DELAY_S = 2e-4
-"""A call waits for about half of it, so replicas acknowledge sooner than other members."""
+"""A call waits for about half of this, so replicas acknowledge sooner than other members."""
 AGAIN_S = 0.5
 """Pause before a join that was refused is tried again."""
 TICK_S = 0.01
@@ -68,16 +68,16 @@ def replicate(
     ready_s: float = 5.0,
     **settings: Unpack[Settings],
 ) -> Replica[M]:
-    """Joins a group of replicas of a state machine, or founds it. Use it in ``with``, which leaves the group.
+    """Joins a group of replicas of a state machine, or founds it. Use the result in ``with``, which leaves the group.
 
     A replica that is cut off and excluded joins again by itself, and takes over the state of the group. Set ``found``
-    to a majority of the intended replicas on all of them: otherwise one that starts while it is cut off founds a
+    to a majority of the intended replicas on all of them: otherwise one that starts while cut off founds a
     second group.
 
     Args:
         cluster: name of the group; the same on every member.
         machine: the state, as ``apply(operation)``, ``snapshot(write)`` and ``restore(read)``; see ``Machine``. Its
-            methods are called by one thread at a time. On the first member of a group it keeps the state that it has.
+            methods are called by one thread at a time. On the first member of a group the machine keeps its own state.
         name: name of this member. Default: host name and process id.
         config: settings. Default: those of the environment. ``partition="primary"`` and ``safe=True`` are set, and
             ``ack_delay_s`` is 0.2 ms unless a keyword says otherwise.
@@ -124,7 +124,7 @@ class Replica(Closing, Generic[M]):
 
     Attributes:
         cluster: name of the group.
-        machine: the application's; read it by ``read``.
+        machine: the application's, for ``read``.
     """
 
     def __init__(self, cluster: str, machine: M, name: str | None, config: Config) -> None:
@@ -159,7 +159,7 @@ class Replica(Closing, Generic[M]):
 
     @property
     def why(self) -> str:
-        """Why it is not ready, as text for people; "" if it is."""
+        """Why not ready, as text for people; "" if ready."""
         with self._lock:
             group, why = self._group, str(self._failure or self._why)
         if group is None:
@@ -169,20 +169,20 @@ class Replica(Closing, Generic[M]):
 
     @property
     def ready(self) -> bool:
-        """It is in its group, has the state, and can send: calls and reads are answered now."""
+        """In its group, with the state, and able to send: calls and reads are answered now."""
         return not self.why
 
     def wait_ready(self, timeout: float | None = None) -> bool:
-        """Waits until it is ready.
+        """Waits for readiness.
 
         Args:
             timeout: seconds; None: no limit.
 
         Returns:
-            False: it was not within ``timeout``; ``why`` says for which condition it waits.
+            False: not within ``timeout``; ``why`` says for which condition it waits.
 
         Raises:
-            SeqcastError: it never will be: it was closed, or refused.
+            SeqcastError: never: closed, or refused.
         """
         end = deadline_of(timeout)
         while not self.ready:
@@ -197,7 +197,7 @@ class Replica(Closing, Generic[M]):
     @property
     def group(self) -> Group:
         """The group, for its ``view``, ``member``, ``fence`` and ``counters``. Another one after each exclusion. Do not
-        receive from it.
+        receive from this group.
 
         Raises:
             NotReady: this replica is in none now.
@@ -216,17 +216,17 @@ class Replica(Closing, Generic[M]):
 
     def call(self, operation: bytes, *, timeout: float | None = 5.0) -> bytes:
         """Has every replica apply an operation, once, and returns the answer of this one. A call for which it returns
-        is decided: no crash of less than a majority and no partition takes it away, and every later linearizable read
-        sees it. If this replica is excluded meanwhile, it joins again and finds out, or sends the operation again,
-        which is then applied once.
+        is decided: no crash of less than a majority and no partition undoes that, and every later linearizable read
+        sees it. If this replica is excluded meanwhile, the replica joins again and finds out, or sends the operation
+        again, which is then applied once.
 
         Args:
             operation: for ``Machine.apply``.
             timeout: seconds; None: no limit.
 
         Raises:
-            Undecided: no answer within ``timeout``, or the replica was closed. With ``error.sent == 0`` it was not
-                sent, and will not be; otherwise it may be applied or not.
+            Undecided: no answer within ``timeout``, or the replica was closed. With ``error.sent == 0`` the call was
+                not sent, and will not be; otherwise, it may be applied or not.
             MachineError: ``apply`` raised.
             NotReady: the replica was closed before, or can never join.
             UsageError: the operation is not bytes, or larger than a message can be.
@@ -237,13 +237,13 @@ class Replica(Closing, Generic[M]):
         """Reads the machine, between two operations.
 
         Args:
-            query: gets the machine, and returns the value to read. It must not change the machine, keep a part of it,
-                wait, or call this replica.
-            guarantee: "linearizable" (default): it sees everything that any replica was answered before this call, also
-                if this replica is cut off and does not know it yet: then it waits. It costs a round of an ordered
-                message, which all reads and calls that come during one share. "read-your-writes": it sees every
-                operation for which ``call`` was called on this replica before, whether answered or not; costs nothing
-                if none is under way. "local": this replica's present state, at once.
+            query: gets the machine, and returns the value to read. The query must not change the machine, keep a part
+                of it, wait, or call this replica.
+            guarantee: "linearizable" (default): sees everything that any replica was answered before this call, also if
+                this replica is cut off without knowing so: then the read waits. Such a read costs a round of an ordered
+                message, which all reads and calls that come during one share. "read-your-writes": sees every operation
+                for which ``call`` was called on this replica before, whether answered or not; costs nothing if none is
+                under way. "local": this replica's present state, at once.
             timeout: seconds; None: no limit.
 
         Raises:
@@ -263,7 +263,7 @@ class Replica(Closing, Generic[M]):
             return query(self.machine)
 
     def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None) -> Call:
-        """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits for it any more."""
+        """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits any more."""
         done = _thread.allocate_lock()
         done.acquire()
         call = Call(operation, done.release, own)
@@ -279,7 +279,7 @@ class Replica(Closing, Generic[M]):
         return call
 
     def _begin(self, call: Call) -> bool:
-        """Takes a call, and sends the waiting operations; True: it is answered already."""
+        """Takes a call, and sends the waiting operations; True: answered already."""
         message = None
         with self._lock:
             self._refuse_failed()
@@ -360,8 +360,8 @@ class Replica(Closing, Generic[M]):
 
     def watch(self, watcher: Callable[[Event | None], object]) -> None:
         """Calls a function with each view, ``Blocked`` and ``Unblocked`` of this replica, in their order among the
-        operations, with None when its membership ends, and at once with the view that it is in. It runs on the thread
-        that applies: it must not wait."""
+        operations, with None when its membership ends, and at once with the present view. The function runs on
+        the thread that applies, and must not wait."""
         with self._applying:
             self._watchers.append(watcher)
             if self._view is not None:
@@ -399,7 +399,7 @@ class Replica(Closing, Generic[M]):
     def _join(self) -> Group | None:
         """Joins the group, again and again; None: this replica is closed, or the process ends.
 
-        A replica that was in the group before knows that the group exists, so it never founds another one: it would be
+        A replica that was in the group before knows that the group exists, and never founds another one, which would be
         one beside the majority that continued without it.
         """
         config = self._config.replace(found=0) if self._was_member else self._config
@@ -501,7 +501,7 @@ class Replica(Closing, Generic[M]):
     # ---- time, where nobody sends
 
     def _tick_s(self, group: Group) -> float | None:
-        """Seconds until this replica is to tell the time, if it is the one that does; None: never."""
+        """Seconds until this replica is to tell the time, if that is its duty; None: never."""
         if self._due is None or self._view is None or self._view.coordinator.id != group.member.id:
             return None
         due = self._due()
@@ -564,7 +564,7 @@ def data_of(answer: Answer) -> bytes:
     """The answer's data.
 
     Raises:
-        MachineError: it is an error.
+        MachineError: an error.
         Undecided: the group has forgotten this replica, and does not know whether the operation was applied.
     """
     if answer is FORGOTTEN:

@@ -34,13 +34,13 @@ log = logging.getLogger("seqcast")
 QUESTIONS_MAX = 1024
 QUESTION_BYTES_MAX = 64 << 20
 """So many questions, at most, and so many bytes of them unless a single one is larger, wait for the handler of a
-member; it refuses more at once."""
+member; more are refused at once."""
 ASKS_MAX = 4096
 """So many calls of ``ask``, at most, wait on one member."""
 TEXT_MAX = 4096
 """Characters of an error's text that travel."""
 ANSWER_S = 1.0
-"""How long a member that answers waits for room at the asker: later questions wait behind it."""
+"""How long a member that answers waits for room at the asker: later questions wait behind that."""
 _HEAD = struct.Struct("<BBQH")
 """Version, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
 payload; of an answer its value, or the error's type and text as JSON of two strings, all by a codec."""
@@ -55,9 +55,9 @@ class Reply(NamedTuple):
     """The reply of one member to a question.
 
     Args:
-        kind: "answered": it has a ``value``; "failed": the handler raised, or the member refused the question;
-            "gone": the member left the view before its answer came; "unanswered": it had not answered when ``ask``
-            returned, after ``timeout`` or after the ``first`` others.
+        kind: "answered": with a ``value``; "failed": the handler raised, or the member refused the question;
+            "gone": the member left the view before its answer came; "unanswered": not before ``ask`` returned, after
+            ``timeout`` or after the ``first`` others.
         value: the answer of the handler; None unless "answered".
         error_type: name of the class of the exception; "" unless "failed".
         text: text of the exception; "" unless "failed".
@@ -76,7 +76,7 @@ class Counters:
     answered: int = 0
     """Questions for which the handler returned an answer."""
     failed: int = 0
-    """Questions for which it raised, or returned a value that the codec cannot carry, or that is too large."""
+    """Questions for which the handler raised, or returned a value that the codec cannot carry, or that is too large."""
     refused: int = 0
     """Questions that were refused because as many waited as may (``QUESTIONS_MAX``, ``QUESTION_BYTES_MAX``)."""
     cancelled: int = 0
@@ -116,7 +116,7 @@ class _Ask:
         self.look()
 
     def take(self, sender: int, reply: Reply) -> bool:
-        """An answer; False: nobody waits for it."""
+        """An answer; False: nobody waits."""
         if sender in self.replies or len(self.replies) >= MEMBERS_MAX:
             return False
         if self.since is not None and all(member.id != sender for member in self.members):
@@ -166,15 +166,15 @@ class Rpc(Closing):
             for member, reply in rpc.ask(21).items():
                 print(member, reply.kind, reply.value)
 
-    The group belongs to the block: nobody else receives from it, or sends to it. An excluded member joins again by
+    The group belongs to the block: nobody else may receive from it, or send. An excluded member joins again by
     itself. ``ask`` may be called from several threads.
 
     Args:
         group: name of the group to join; or a group, joined with ``partition="primary"`` and ``safe=True``, from which
             nobody has received.
-        handler: gets the payload of a question, and returns the answer; the codec must carry both. It runs on one
-            thread of the block, for one question after the other, so a slow one delays all later questions. The asker
-            is told the type and the text of an exception. None: this member only asks, and refuses questions.
+        handler: gets the payload of a question, and returns the answer; the codec must carry both. The handler runs on
+            one thread of the block, for one question after the other, so a slow one delays all later questions. The
+            asker is told the type and the text of an exception. None: this member only asks, and refuses questions.
         codec: "json", "msgpack" (``pip install 'seqcast[msgpack]'``), or an object with ``dumps`` and ``loads``; the
             same on every member.
         name, config, settings: as for ``join``, with a name of a group. ``partition="primary"`` and ``safe=True`` are
@@ -216,7 +216,7 @@ class Rpc(Closing):
         # Under `_lock`:
         self._asks: dict[int, _Ask] = {}
         self._next = secrets.randbits(63)
-        self._why = ""  # it is over
+        self._why = ""  # over
         self._questions: deque[_Question] = deque()
         self._waiting: list[_Question] = []  # transitional: until a view with this member
         self._held = 0  # bytes of both
@@ -248,13 +248,13 @@ class Rpc(Closing):
             A reply for each member that was asked, by rank. Members that leave the view are not waited for.
 
         Raises:
-            SendTimeout: the question could not be sent within ``timeout``; no member gets it.
+            SendTimeout: the question could not be sent within ``timeout``; no member gets the question.
             NotInView: no member of the view has this name, or the member is not in the view.
             NotMember: this member is not in the group now.
-            Undecided: this member left or was excluded while it waited; handlers may have run.
+            Undecided: this member left or was excluded meanwhile; handlers may have run.
             NotReady: the block was closed, or has failed; or ``ASKS_MAX`` calls wait already.
             UsageError: an argument is none of these, the question is too large, or a handler of this block asks: its
-                own answer would wait behind it.
+                own answer would wait behind that question.
             Exception: raised by the codec.
         """
         deadline = deadline_of(timeout)
@@ -366,7 +366,7 @@ class Rpc(Closing):
     def _read(self, kind: int, data: bytes) -> Reply:
         """
         Raises:
-            Exception: it is none.
+            Exception: not valid.
         """
         if kind == _VALUE:
             return Reply("answered", self._codec.loads(data))

@@ -5,7 +5,7 @@ A setting can be a keyword of ``seqcast.join``, a field of ``Config``, a line of
 an environment variable (``SEQCAST_INTERFACE=eth1``; ``SEQCAST_CONFIG`` names a TOML file). Keywords override the
 environment, which overrides the file. An unknown name is refused everywhere, so that a misspelt one is noticed.
 
-A default that is a formula is computed from the settings that it names, and a default with several values depends on
+A default that is a formula is computed from the settings named there, and a default with several values depends on
 ``preset`` or ``latency``; a value that is given is used unchanged. All members of a group need the same
 ``heartbeat_s``, and so the same preset.
 """
@@ -63,14 +63,14 @@ def _knob(
 def _derived(
     formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float
 ) -> float:
-    """A setting whose default is computed from others, which must be declared before it."""
+    """A setting whose default is computed from others, which must be declared earlier."""
     metadata = {"unit": unit, "text": text, "low": low, "high": high, "among": (), "formula": formula}
     field: float = dataclasses.field(default=_DERIVED, metadata={**metadata, "compute": compute})
     return field
 
 
 def _by_preset(unit: str, text: str, *, lan: float, wan: float, fast: float = 0.0, low: float, high: float) -> float:
-    """A setting whose default depends on ``preset``; "fast" uses the value of "lan" unless it has its own."""
+    """A setting whose default depends on ``preset``; "fast" uses the value of "lan" if without its own."""
     values = {"lan": lan, "fast": fast or lan, "wan": wan}
     others = ", ".join(f"{name} {values[name]:g}" for name in PRESETS if values[name] != lan)
     return _derived(f"{lan:g} ({others})", lambda config: values[config.preset], unit, text, low=low, high=high)
@@ -929,8 +929,8 @@ class Config:
         return type(self)(**{**kept, **settings})
 
     def for_guest(self, **settings: Unpack[Settings]) -> Self:
-        """``replace``, for a process that is none of the intended members, such as a command. Cut off from them, it
-        would found a second primary group, so it founds none, unless ``settings`` has ``found``.
+        """``replace``, for a process that is none of the intended members, such as a command. Cut off from them, the
+        member would found a second primary group, so none is founded, unless ``settings`` has ``found``.
 
         Raises:
             ConfigError: an unknown or wrong setting.
@@ -940,10 +940,10 @@ class Config:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:
-        """The settings in a TOML file: those in its table ``[seqcast]`` if it has one, else those at its top level.
+        """The settings in a TOML file: those in its table ``[seqcast]`` if present, else those at its top level.
 
         Raises:
-            ConfigError: the file cannot be read or is not TOML, or a setting in it is unknown or not allowed.
+            ConfigError: the file cannot be read or is not TOML, or a setting there is unknown or not allowed.
         """
         table = sources.toml_table(path)
         check.names(table, _hints(), str(path))
@@ -951,12 +951,12 @@ class Config:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides it.
+        """The settings in the environment: ``SEQCAST_CONFIG`` names a TOML file, ``SEQCAST_<SETTING>`` overrides one.
 
-        Any other variable that begins with ``SEQCAST_`` is refused, as an unknown keyword is: it is most likely a
-        misspelt setting, and ignoring it would join a group other than the intended one. Only the variables that
-        Kubernetes sets for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) is
-        left alone, with a warning in the log.
+        Any other variable that begins with ``SEQCAST_`` is refused, like an unknown keyword: most likely a misspelt
+        setting, which would join, if ignored, a group other than the intended one. Only the variables that Kubernetes
+        sets for a service named ``seqcast...`` (``SEQCAST_SERVICE_HOST``, ``SEQCAST_PORT=tcp://...``) is left alone,
+        with a warning in the log.
 
         Raises:
             ConfigError: a value that is not allowed, or a variable that names no setting.
@@ -986,6 +986,6 @@ def _hints() -> dict[str, Any]:
 
 
 def _computed(field: dataclasses.Field[Any], config: Config) -> float | None:
-    """The value of a setting's formula; None: it has no formula."""
+    """The value of a setting's formula; None: no formula."""
     compute = field.metadata.get("compute")
     return min(round(compute(config), 9), field.metadata["high"]) if compute else None

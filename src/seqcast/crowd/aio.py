@@ -39,7 +39,7 @@ class JoiningCrowd:
         joining = asyncio.ensure_future(on_own_thread(self._join))
         try:
             return Crowd(await asyncio.shield(joining))
-        except asyncio.CancelledError:  # the thread cannot be cancelled: it joins, and then leaves
+        except asyncio.CancelledError:  # the thread cannot be cancelled, and joins, and then leaves
             joining.add_done_callback(_leave_at_once)
             raise
 
@@ -71,13 +71,13 @@ class Crowd(Uncopied):
             pass  # the loop is closed
 
     async def send(self, payload: bytes, timeout: float | None = None) -> None:
-        """Multicasts a message; waits as ``seqcast.Crowd.send`` does, and raises the same errors. If it is cancelled,
+        """Multicasts a message; waits as ``seqcast.Crowd.send`` does, and raises the same errors. After a cancellation
         the message was not sent."""
         payload, end = message_of(payload), None if timeout is None else self._loop.time() + timeout
         while (wait_s := self._crowd.runner.offer(payload)) > 0:
             left = wait_s if end is None else end - self._loop.time()
             if left <= 0:
-                self._crowd.send(payload, 0.0)  # which says why it could not be sent
+                self._crowd.send(payload, 0.0)  # which has the reason of the failure
                 return
             await asyncio.sleep(min(wait_s, left))
 

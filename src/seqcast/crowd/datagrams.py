@@ -1,7 +1,7 @@
 """The datagrams of a crowd: to bytes and back, with every bound checked.
 
-A datagram is: magic ``SG``, version, kind, tag of the crowd, id of the member that sends it, body, and the CRC32C of
-all that. Numbers are in network byte order. An id has the member's address in it, so no table of addresses is needed:
+A datagram is: magic ``SG``, version, kind, tag of the crowd, id of its sender, body, and the CRC32C of
+all that. Numbers are in network byte order. An id contains the member's address, so no table of addresses is needed:
 IPv4 address, port, and a random number of the incarnation.
 """
 
@@ -40,7 +40,7 @@ class Packet(NamedTuple):
 
     Args:
         sender, seqno: which message.
-        kept: the lowest seqno that its sender keeps, if it comes from the sender; 0: it is sent again, on request.
+        kept: the lowest seqno that its sender keeps, in a packet of the sender itself; 0: a repeat, on request.
         payload: of the message.
     """
 
@@ -75,10 +75,10 @@ def dump(tag: int, me: int, what: Message | Packet) -> bytes:
 
 
 def load(tag: int, data: bytes) -> tuple[int, Message | Packet] | None:
-    """The sender of a datagram, and its contents; None: it is of another crowd.
+    """The sender of a datagram, and its contents; None: of another crowd.
 
     Raises:
-        RemoteProtocolError: it is damaged, of another version, or out of bounds.
+        RemoteProtocolError: damaged, of another version, or out of bounds.
     """
     _need(_HEAD.size + _CRC.size <= len(data) <= DATAGRAM_MAX, "length")
     magic, version, kind, its_tag, via = _HEAD.unpack_from(data)

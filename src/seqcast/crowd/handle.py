@@ -41,7 +41,7 @@ class CrowdMessage:
 
 @dataclass(frozen=True, slots=True)
 class CrowdLost:
-    """This member will not get these messages: no member that it asked still had them. Yielded in their place.
+    """This member will not get these messages: no member asked still had them. Yielded in their place.
 
     Args:
         sender: id of the member that sent them.
