@@ -37,7 +37,7 @@ class ConfigError(SeqcastError):
 
 class JoinTimeout(SeqcastError):
     """No view was installed within ``join_timeout_s``, no member could give the state, or this member's address was
-    replaced while it joined. Base class of refusals."""
+    replaced during the join. Base class of refusals."""
 
     code = "SC4001"
 
@@ -57,13 +57,13 @@ class NameTaken(JoinRefused):
 
 
 class NotMember(SeqcastError):
-    """This member is not in the group: it left, is leaving, or was excluded. Join again."""
+    """This member is not in the group: gone, leaving, or excluded. Join again."""
 
     code = "SC3003"
 
 
 class NotInView(SeqcastError):
-    """The member that ``to`` names is not in the view: it left, crashed, or has yet to join. The group works on."""
+    """The member that ``to`` names is not in the view: gone, crashed, or yet to join. The group works on."""
 
     code = "SC2214"
 
@@ -73,7 +73,7 @@ class SendTimeout(SeqcastError):
     call were sent, the others were not.
 
     Attributes:
-        waiting_for: names of the members for which it waited, as they had not taken the messages sent before; this
+        waiting_for: names of the members of the awaited members, as they had not taken the messages sent before; this
             one's own, if its application had not. Empty: for a view change, a pause, or earlier sends.
     """
 
@@ -91,8 +91,8 @@ class SendWouldBlock(SendTimeout):
 
 
 class Undecided(SeqcastError):
-    """A message of ``deliver``, or a call of a block, may take effect or not; the text has the details. If ``sent`` is
-    0 it certainly will not, so that it can be sent again.
+    """A message of ``deliver``, or a call of a block, may take effect or not; the text has the details. With ``sent`` 0
+    this is certain not to happen, and the message can be sent again.
 
     Attributes:
         message: the message of ``deliver`` as delivered here; None: nothing, or the call was another one.
@@ -103,7 +103,7 @@ class Undecided(SeqcastError):
 
 
 class NotReady(SeqcastError):
-    """A block cannot answer now: it is not in its group, or its group is blocked; the text says why. Nothing was sent,
+    """A block cannot answer now: not in its group, or with its group blocked; the text says why. Nothing was sent,
     or only messages that change nothing."""
 
     code = "SC3007"

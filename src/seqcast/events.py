@@ -26,10 +26,10 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Unblocked:
-    """A ``send`` to the group no longer waits. Ends the last ``Blocked``; after a view change it follows the new view.
+    """A ``send`` to the group no longer waits. Ends the last ``Blocked``; after a view change, behind the new view.
 
     Args:
-        kind: that of the ``Blocked`` that it ends.
+        kind: that of the ended ``Blocked``.
         reason: its end, and failures meanwhile, such as a block callback that raised.
     """
 
@@ -44,7 +44,7 @@ class Excluded:
     Args:
         view_id: id of the view with which the others continued.
         reason: why, as text for people, with the remedy.
-        cause: "slow": it took messages too slowly (the setting ``slow``), and was delivered all that was agreed on
+        cause: "slow": too slow in taking messages (the setting ``slow``), and was delivered all that was agreed on
             before; "": any other.
     """
 
@@ -80,8 +80,8 @@ class CoordinatorChanged:
         view_id: the view whose coordinator it is; unless ``agreed``, the view in which the member acts.
         agreed: True: the first member of a new view, which this event follows, and every member of that view
             knows the same. False: within a view, this member holds the coordinator for dead, unreachable or late, and
-            ``coordinator`` for the one to act in its place; other members may not know yet. It ends with the next
-            view, or with an event that the coordinator is heard again.
+            ``coordinator`` for the one to act in its place; other members may not know yet. This role ends with the
+            next view, or with an event that the coordinator is heard again.
         reason: why, as text for people.
     """
 
@@ -100,7 +100,7 @@ class CoordinatorChanged:
 class InterfaceChanged:
     """The network interface of this member changed, or cannot send. An interface that was created again, or that came
     back with the same address, is used again automatically, and this member merges with the others if they continued
-    without it. If this member's address was replaced by another one, ``Excluded`` follows.
+    alone. If this member's address was replaced by another one, ``Excluded`` follows.
 
     Args:
         interface: its name.

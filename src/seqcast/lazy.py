@@ -1,4 +1,4 @@
-"""Names of a package that are imported on first use, so that one part of it does not load the others."""
+"""Names of a package that are imported on first use, so that one part does not load the others."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class Collector:
         group: an open group with ``board=True``.
 
     Raises:
-        UsageError: the group has no board: ``board=False``, or there was no place for it (the log says why).
+        UsageError: the group has no board: ``board=False``, or no place was found (the log says why).
     """
 
     def __init__(self, group: Group) -> None:

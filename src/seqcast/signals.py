@@ -21,16 +21,16 @@ TOGETHER_S = 0.5
 def leave_on_signals(*signals: int, grace_s: float = 5.0) -> None:
     """Makes the signals that end a process leave its groups first; for programs under systemd and the like.
 
-    Without it, SIGTERM ends the process at once. To the other members that is a crash: they notice it after a while,
-    and the last messages may be lost. With it, the first such signal leaves all groups of the process, on a thread of
-    its own: loops over a group end once every delivered message is received, ``send`` raises ``NotMember``, and the
-    program runs on to its end. If the main thread has not ended ``grace_s`` after the groups were left, because it
-    waits for something else, ``SystemExit(0)`` is raised in it. A second signal has its effect from before this call:
-    by default it ends the process at once. Within half a second of the first one it is ignored, as many programs send
-    several signals to end a process (``timeout`` signals its child, and then the whole process group).
+    Otherwise SIGTERM ends the process at once. To the other members that is a crash: they notice it after a while,
+    and the last messages may be lost. After this call, the first such signal leaves all groups of the process, on a
+    thread of its own: loops over a group end once every delivered message is received, ``send`` raises ``NotMember``,
+    and the program runs on to its end. If the main thread has not ended ``grace_s`` after the groups were left, because
+    of another wait, ``SystemExit(0)`` is raised there. A second signal has its effect from before this call: by default
+    the end of the process. Within half a second of the first one that is ignored, as many programs send several signals
+    to end a process (``timeout`` signals its child, and then the whole process group).
 
-    Leaving takes up to ``leave_timeout_s``. A service manager must wait longer than that plus ``grace_s`` before it
-    kills the process (systemd: ``TimeoutStopSec``, 90 s by default).
+    Leaving takes up to ``leave_timeout_s``. A service manager must wait longer than that plus ``grace_s`` before
+    killing the process (systemd: ``TimeoutStopSec``, 90 s by default).
 
     Args:
         signals: default: SIGTERM and SIGHUP (Windows: SIGTERM and SIGBREAK), without those that the process ignores
@@ -67,7 +67,8 @@ class _Leaver:
                 self._begun = now
                 ENDING.set()
                 # On another thread: the main thread may be inside a call of the group, and hold its lock.
-                # When the interpreter shuts down, it only waits for other threads, or leaves its groups already.
+                # When the interpreter shuts down, the main thread only waits for other threads, or leaves its groups
+                # already.
                 if is_ending():
                     _leave_all()
                 else:
@@ -102,7 +103,7 @@ class _Leaver:
 
 def _leave_all() -> None:
     for group in open_groups():
-        if not group._leaving.locked():  # else it is being left, maybe below this call
+        if not group._leaving.locked():  # else a leave is under way, maybe below this call
             _leave(group)
 
 

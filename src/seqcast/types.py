@@ -29,8 +29,8 @@ class Marks(NamedTuple):
     """Where a stream is at one member, in seqnos of packets; see ``Group.digest``.
 
     Args:
-        delivered: it has everything up to here, in order; its application may not have received it yet.
-        received: the highest that it has heard of, perhaps beyond a gap.
+        delivered: everything up to here is present, in order; its application may not have received it yet.
+        received: the highest known, perhaps beyond a gap.
         stable: all members are known to have everything up to here.
         lag: packets of this member that the other one has not put in order yet, as far as is known.
         rtt_s: seconds of a round trip, smoothed, by heartbeats; 0.0: not measured yet, or this member itself.
@@ -68,7 +68,7 @@ class Member:
     Args:
         name: chosen by the user; unique in a view.
         id: 64-bit number of the incarnation, never 0, never reused.
-        address: where unicast datagrams to it go; only sockets, or the simulator, know the meaning of the bytes.
+        address: target of its unicast datagrams; only sockets, or the simulator, know the meaning of the bytes.
     """
 
     name: str
@@ -86,7 +86,7 @@ class ViewId:
     Args:
         counter: grows with each view that a member installs.
         coordinator: id of the member with rank 0.
-        flush: (attempt, initiator id) of the cut that made it; two halves of a partition never share it.
+        flush: (attempt, initiator id) of its cut; never the same in two halves of a partition.
     """
 
     counter: int
@@ -174,7 +174,7 @@ class MergeView(View):
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """The next view, as a membership policy sees it before it is made.
+    """The next view, for a membership policy, before its making.
 
     Args:
         members: the members of the next view, in the order that it has without a policy: first those that stay, by
@@ -213,26 +213,26 @@ MembershipPolicy = Callable[[MembershipChange], Sequence[Member]]
 coordinator.
 
 A policy is part of the protocol. Any member may make the next view and call its policy, so all members should use the
-same one. It is called while the group cannot send, so it must decide by its argument alone, at once, and do nothing
-else: it must not wait, and must not call methods of a group.
+same one. The call comes while the group cannot send, so a policy must decide by its argument alone, at once, and do
+nothing else: no wait, and no call of methods of a group.
 """
 
 SequencerPolicy = Callable[[Sequence[Member]], Member]
 """Returns which of the next view's members, given by rank, orders its messages: with "total", "records", "sequencer" or
-an order policy, where it can be any member. Without a policy it is the coordinator.
+an order policy, where that can be any member. Without a policy the coordinator does so.
 
-It is called like a membership policy, after it, and the same holds for it: all members should use the same one; it must
-decide by its argument alone, at once, and do nothing else.
+The call comes like that of a membership policy, and after it, under the same rules: all members should use the same
+policy, which must decide by its argument alone, at once, and do nothing else.
 """
 
 
 class WaitingPacket(NamedTuple):
-    """A packet that waits for its place in the order, as an order policy sees it. It holds many small messages, or a
-    part of a large one.
+    """A packet that waits for its place in the order, for an order policy. A packet holds many small messages,
+    or a part of a large one.
 
     Args:
-        sender: the member that sent it.
-        seqno: ``Message.seqno`` of the messages that end in it.
+        sender: its member.
+        seqno: ``Message.seqno`` of the messages that end there.
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
         messages: how many messages end in it.
         nbytes: bytes of its messages.
@@ -255,11 +255,11 @@ class OrderPolicy(ABC):
     the sequencer should have the same policy.
 
     The policy orders the packets that wait at the sequencer at the same time: while it decides about one batch, the
-    next one gathers. It orders packets, and each sender's packets keep their sequence. The sequencer's own messages are
-    offered to it like those of the others, and wait for it.
+    next one gathers. The policy orders packets, and each sender's packets keep their sequence. The sequencer's own
+    messages are offered like those of the others, and wait for the policy.
 
     Attributes:
-        limit_s: seconds that a batch may wait. When they are over, everything that waits is ordered as it arrived
+        limit_s: seconds that a batch may wait. When they are over, everything that waits is ordered by arrival
             (counted in ``policy_late``). The limit bounds a slow policy's share in the latency of a message.
     """
 
@@ -269,10 +269,11 @@ class OrderPolicy(ABC):
     def order(self, batch: Sequence[WaitingPacket]) -> Sequence[int]:
         """Returns the positions of the packets in ``batch``, 0 to ``len(batch) - 1``, in the order of delivery.
 
-        If it puts a sender's packet before an earlier one of the same sender, the two change places. If it raises, or
-        returns anything but each position once, the batch is ordered as it arrived (counted in ``policy_failed``, and
-        logged the first time). It runs on a thread of its own, and must not call methods of the group that wait.
+        If the policy puts a sender's packet before an earlier one of the same sender, the two change places. After an
+        exception, or a result other than each position once, the batch is ordered by arrival (counted in
+        ``policy_failed``, and logged the first time). The policy runs on a thread of its own, and must not call methods
+        of the group that wait.
 
         Args:
-            batch: 1 to 128 packets. The senders take turns in it, each with its packets in their sequence.
+            batch: 1 to 128 packets. The senders take turns, each with its packets in their sequence.
         """

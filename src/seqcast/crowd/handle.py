@@ -76,11 +76,11 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     views, no order among senders, and no credit: a member that is too slow loses messages, and is told so.
 
     Returns after a few gossips, or ten times ``average_s``: this member then delivers all messages sent from now on, or
-    is told which it lost, and some of those sent just before. With ``history=True`` it begins with the first message of
-    each sender that a late-join handler keeps.
+    is told which it lost, and some of those sent just before. With ``history=True`` the stream begins with the first
+    message of each sender that a late-join handler keeps.
 
     Args:
-        cluster: name of the crowd. It is not that of a group: ``join`` does not meet it.
+        cluster: name of the crowd. This is no group: ``join`` does not meet it.
         settings: of this member.
         changes: settings as keywords, which take precedence.
 
@@ -125,16 +125,16 @@ class Crowd(Uncopied):
         self.cluster, self.settings, self.id = cluster, settings, runner.id
 
     def send(self, payload: bytes, timeout: float | None = None) -> None:
-        """Multicasts a message. It is delivered to this member too.
+        """Multicasts a message. The sender is delivered its own copy.
 
         Args:
             payload: at most 60,000 bytes. One of more than about 1,400 crosses a network in fragments.
             timeout: seconds to wait where more is sent than ``send_bytes_per_s``, or ``receive_bytes`` wait to be
-                received. None: as long as it takes.
+                received. None: without limit.
 
         Raises:
             UsageError: the payload is too large, or not bytes.
-            SendTimeout: it had to wait longer.
+            SendTimeout: not in time.
             NotMember: this member left, failed, or has lost its address for good; or in a child process after ``fork``.
         """
         self.runner.send(message_of(payload), _seconds(timeout))
@@ -143,7 +143,7 @@ class Crowd(Uncopied):
         """The next message or event. None: nothing came within the timeout, or this member left.
 
         Args:
-            timeout: seconds. None: as long as it takes.
+            timeout: seconds. None: without limit.
 
         Raises:
             SeqcastError: the member failed.

@@ -1,7 +1,7 @@
 """One member of a crowd, without I/O: datagrams and the time go in, datagrams and messages come out.
 
 A crowd is a group without views: nobody knows all members, so nothing is agreed on. Each member delivers each sender's
-messages in their order, once each, and is told by ``Missed`` which ones it will not get.
+messages in their order, once each, and is told by ``Missed`` which ones are out of reach.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seqcast.crowd.streams import Delivered, Missed, Store, Streams, StreamSetti
 from seqcast.errors import RemoteProtocolError
 
 ANSWER_MAX = 512
-"""Packets of one sender that one request gets, whatever it asks for."""
+"""Packets of one sender that one request gets, at most."""
 COUNTERS = (
     "packets_sent",
     "packets_received",
@@ -96,7 +96,7 @@ class CrowdMember:
         """A datagram came.
 
         Args:
-            source: the address and the port that it came from: they must be those in the sender's id, so that nobody
+            source: the address and the port of its source: they must be those in the sender's id, so that nobody
                 can speak for another process of its machine, or make this member send to a third party.
         """
         self.streams.now_ns = now_ns
@@ -152,8 +152,8 @@ class CrowdMember:
         return events
 
     def counters(self) -> dict[str, int]:
-        """Counters since it began. ``members``: the estimated size of the crowd; ``known``: how many of them it
-        knows."""
+        """Counters since the beginning. ``members``: the estimated size of the crowd; ``known``: how many of them are
+        known here."""
         return {
             **self._counters,
             "packets_lost": self.streams.missed,

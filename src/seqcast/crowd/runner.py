@@ -92,7 +92,7 @@ class CrowdRunner:
         self.group = group
         """Its multicast address."""
         self.loopback = address.startswith("127.")
-        """It reaches members on this machine only."""
+        """Only members on this machine are within reach."""
         self._cluster = cluster
         unrouted = self._group if self.loopback and not settings.interface else None
         self._watch = Watch(host, port, self._warn, self._give_up, self._mend, unrouted)
@@ -129,7 +129,7 @@ class CrowdRunner:
         """Hands a message to the thread; waits for its turn.
 
         Raises:
-            SendTimeout: it had to wait longer.
+            SendTimeout: not in time.
             NotMember: this member left, or failed.
         """
         end = None if timeout_s is None else time.monotonic() + timeout_s
@@ -145,7 +145,7 @@ class CrowdRunner:
                 self._changed.wait(max(wait_s, 0.0))
 
     def offer(self, payload: bytes) -> float:
-        """Hands a message to the thread if it may be sent now, and returns 0; else seconds after which to ask again.
+        """Hands a message to the thread if that may be sent now, and returns 0; else seconds after which to ask again.
 
         Raises:
             NotMember: this member left, failed, or has an address no more; or in a child process after ``fork``.
@@ -195,7 +195,7 @@ class CrowdRunner:
 
     @property
     def left(self) -> bool:
-        """It was closed, has ended by itself, or is a parent's."""
+        """Closed, ended by itself, or a parent's."""
         return self._until_ns is not None or self._over or self._forked
 
     @property
@@ -210,8 +210,8 @@ class CrowdRunner:
             return dict(self._counters)
 
     def close(self, linger_s: float) -> None:
-        """Ends the member after ``linger_s``, during which it still answers. In a child process after ``fork`` it does
-        nothing."""
+        """Ends the member after ``linger_s``, with answers until then. In a child process after ``fork`` nothing
+        happens."""
         if self._forked:
             return
         with self._changed:
@@ -263,7 +263,7 @@ class CrowdRunner:
                 self._store.close()
 
     def _turn(self, selector: selectors.BaseSelector) -> bool:
-        """One round; False: it was the last one."""
+        """One round; False: that was the last one."""
         member, now = self._member, time.monotonic_ns()
         with self._changed:
             until = self._until_ns
@@ -313,7 +313,7 @@ class CrowdRunner:
             raw, port = address_of(to) if to else (b"", 0)
             try:
                 self._unicast.sendto(data, (socket.inet_ntoa(raw), port) if to else self._group)
-            except OSError as error:  # a full buffer, a firewall, no route: as if it were lost on the way
+            except OSError as error:  # a full buffer, a firewall, no route: like a loss on the way
                 self._watch.send_errors += 1
                 self._watch.error = error.errno or 0
 
@@ -420,7 +420,7 @@ def _open(settings: CrowdSettings, group: str, address: str) -> tuple[socket.soc
 
 
 def _join_on(unicast: socket.socket, multicast: socket.socket, group: str, address: str) -> None:
-    """Has the sockets send to a group, and receive from it, on the interface that has this address now."""
+    """Has the sockets send to a group, and receive from there, on the interface that has this address now."""
     local = socket.inet_aton(address)
     unicast.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, local)
     multicast.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton(group) + local)

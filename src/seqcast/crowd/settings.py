@@ -32,12 +32,12 @@ class CrowdSettings:
             multicast, otherwise loopback.
         address: multicast address. Empty: derived from the crowd's name.
         port: UDP port of the multicasts.
-        unicast_port: UDP port for datagrams to this member alone. 0: any that is free. Firewalls must pass it, too.
+        unicast_port: UDP port for datagrams to this member alone. 0: any that is free. Firewalls must pass that, too.
         ttl: networks that a multicast may cross.
         average_s: a member receives one gossip in this time on average (seconds), however large the crowd is. Shorter:
             lost messages come sooner; longer: less traffic.
         lag: messages of each sender that a member keeps in memory for others, within ``keep_bytes``. 10,000 or more
-            makes this member a late-join handler without a store: it serves those that join later from memory.
+            makes this member a late-join handler without a store: later joiners are served from memory.
         lost_s: a message that others have, and that did not come for so long (seconds), is told as ``CrowdLost``. At
             least ten times ``average_s``.
         keep_bytes: of messages that are kept in memory for others; older ones go first.
@@ -46,7 +46,7 @@ class CrowdSettings:
             repaired later, or told as ``CrowdLost``, and ``send`` waits.
         send_bytes_per_s: ``send`` waits when more is sent: nobody gives credit here.
         store: path of a SQLite file: makes this member a late-join handler, which keeps all messages that it delivers
-            there, and serves those that join later from it. It continues where the file ends. Empty: none.
+            there, and serves later joiners from there. The handler continues at the end of the file. Empty: none.
         store_bytes: of messages that the file keeps; the oldest go first.
         store_age_s: seconds that the file keeps a message; 0: no limit.
         history: deliver first the messages that late-join handlers keep of the time before this member came.

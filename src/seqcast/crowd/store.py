@@ -1,8 +1,9 @@
-"""The store of a late-join handler: the packets that it delivered, in a SQLite file (PB-05).
+"""The store of a late-join handler: its deliveries, in a SQLite file (PB-05).
 
 The file survives the death of its process at any moment (write-ahead log; an application's messages are committed
-before it gets them). It does not grow beyond its bounds: the oldest packets are removed first. It is not trusted
-blindly: a damaged file is refused when it is opened, and each packet has a checksum of its own.
+before it gets them). The file does not grow beyond its bounds: the oldest packets are removed first. Nor is the file
+trusted
+blindly: a damaged one is refused on opening, and each packet has a checksum of its own.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ class PacketStore:
     """The methods of ``crowd.streams.Store``. For one thread.
 
     Args:
-        path: of the file, which is created if it does not exist.
+        path: of the file, created if missing.
         crowd: name of the crowd; a file belongs to one.
         bytes_max: of packets that are kept.
         age_s: seconds that a packet is kept; 0: no limit.
         clock: seconds since 1970.
 
     Raises:
-        ConfigError: the file cannot be used: it is damaged, of another crowd, in use, or no store.
+        ConfigError: the file cannot be used: damaged, of another crowd, in use, or no store.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class PacketStore:
     # ---- used by a late-join handler
 
     def put(self, sender: int, seqno: int, payload: bytes) -> None:
-        """Keeps a packet; it is safe after ``flush``. After an error nothing is kept any more: see ``store_errors``."""
+        """Keeps a packet, safe after ``flush``. After an error nothing is kept any more: see ``store_errors``."""
         if self._broken:
             return
         raw = sender.to_bytes(ID_BYTES)

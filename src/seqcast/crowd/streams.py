@@ -23,7 +23,7 @@ PAST_MAX = 65_536
 their packets is delivered twice."""
 
 PACKET_BYTES = 100
-"""Memory of a packet beside its payload, about: without it, empty messages would cost nothing."""
+"""Memory of a packet beside its payload, about: without this, empty messages would cost nothing."""
 
 
 class Store(Protocol):
@@ -39,7 +39,7 @@ class Store(Protocol):
         """By sender, the first and the last seqno that are kept."""
 
     def ends(self) -> dict[int, int]:
-        """By sender, the last seqno that was ever put, even if it is kept no longer."""
+        """By sender, the last seqno that was ever put, even if no longer kept."""
 
 
 class Delivered(NamedTuple):
@@ -70,9 +70,9 @@ class StreamSettings:
         serves: packets kept in memory are kept for joiners, too, also those of silent senders (PB-04). A store serves
             them in any case.
         digest_max, catalog_max: entries of one digest, and of one part of a catalog.
-        settled, settle_ns: after so many gossips, or so long, this member knows all active senders. One that it
-            hears of later was silent until then: all that is kept of it was sent since, and is delivered. Of one that
-            it hears of earlier, it delivers the next packets.
+        settled, settle_ns: after so many gossips, or so long, this member knows all active senders. A later sender was
+            silent until then: all its kept packets were sent since, and are delivered. Of an earlier one, the next
+            packets are delivered.
     """
 
     keep_bytes: int = 64 << 20
@@ -106,7 +106,7 @@ class _Stream:
         self.began = first  # where this member joined in
         self.kept = first  # lowest seqno that may be in memory
         self.in_memory: deque[int] = deque()  # those that are, ascending: a sender may leap ahead by any number
-        self.least = least  # those before it were delivered earlier
+        self.least = least  # earlier ones were delivered before
         self.apart: dict[int, bytes | None] = {}  # came out of order; None: lost
         self.active_ns = now_ns
         self.elsewhere: _Elsewhere | None = None
@@ -144,7 +144,7 @@ class Streams:
         self._turn = 0
         self._events: deque[Delivered | Missed] = deque()
         self.now_ns = self._began_ns = now_ns
-        self._knows_all = waits  # it waits until it knows where messages begin
+        self._knows_all = waits  # waits for the beginnings of messages
         self.catching_up = waits
         """Late-join handlers still send packets that other members keep no longer."""
         self.missed = 0
@@ -183,7 +183,7 @@ class Streams:
         """A packet came.
 
         Args:
-            kept: the lowest seqno that its sender keeps; 0: the packet was sent again, so it was asked for.
+            kept: the lowest seqno that its sender keeps; 0: a repeat, so the packet was requested.
         """
         stream = self._streams.get(sender)
         if stream is None:
@@ -197,7 +197,7 @@ class Streams:
         if seqno <= stream.delivered or seqno in stream.apart:
             return
         if self._is_too_far(stream, seqno, payload) and not self.catching_up and kept > stream.delivered + 1:
-            self.lost(sender, 1, kept - 1)  # else it would drop all that is sent from now on, and never catch up
+            self.lost(sender, 1, kept - 1)  # else all later packets would be dropped, without an end
         if self.full or self._is_too_far(stream, seqno, payload):
             self.dropped += 1
             return
@@ -383,7 +383,8 @@ class Streams:
         return seqno > stream.delivered + AHEAD_MAX or too_many
 
     def _wake(self, sender: int, stream: _Stream) -> None:
-        """A packet of this sender came. If it was silent for long, only joiners lack anything that it sent before."""
+        """A packet of this sender came. After a long silence of a sender only joiners lack any of its earlier
+        packets."""
         if stream.active_ns < self.now_ns - self._settings.active_ns and not self._settings.serves:
             self.collect(sender, stream.delivered + 1)
         stream.active_ns = self.now_ns

@@ -101,7 +101,7 @@ def read_events(directory: Path) -> Iterator[dict[str, Any]]:
     """The events of a journal, oldest first. A torn last line is skipped.
 
     Raises:
-        JournalDamaged: a line is not as it was written.
+        JournalDamaged: a line differs from the written one.
     """
     for path in (directory / OLDER_FILE, directory / EVENTS_FILE):
         try:

@@ -1,7 +1,7 @@
 """Rows that the disk did not take, of a journal that goes on once there is room again (``journal_resume``).
 
 They keep their positions, so ``idx`` counts the member's deliveries, and the segments before and behind the gap are
-apart. ``views.jsonl`` tells of it in a record of its own, before the views that the member installed meanwhile.
+apart. ``views.jsonl`` tells of a gap in a record of its own, before the views that the member installed meanwhile.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def gap_of(record: Mapping[str, Any]) -> Gap:
     """The gap that a record of ``views.jsonl`` tells of.
 
     Raises:
-        KeyError, ValueError, TypeError: it is no such record.
+        KeyError, ValueError, TypeError: no such record.
     """
     gap = Gap(
         idx=seals.typed(record["idx"], int),

@@ -20,7 +20,7 @@ BOOT = "/proc/sys/kernel/random/boot_id"
 
 @functools.cache
 def machine() -> str:
-    """The name of this machine, since it was started if the system tells."""
+    """The name of this machine, with the time of its start if the system tells."""
     try:
         return read_file(BOOT, 64).decode().strip()
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def machine() -> str:
 
 
 def hold(file: RecordsFile) -> str:
-    """Locks a file until it is closed; returns the name of this machine. Empty: locks cannot be had here."""
+    """Locks a file until its end; returns the name of this machine. Empty: locks cannot be had here."""
     try:
         import fcntl  # absent on Windows
 

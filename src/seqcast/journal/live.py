@@ -1,9 +1,9 @@
-"""The columns of a live segment: one row for each run of messages, and rows of messages made from it.
+"""The columns of a live segment: one row for each run of messages, and the rows of messages made from those.
 
 Messages of one packet that are delivered together share their sender, seqno, view and times, and their positions,
 global seqnos and indices follow each other. So a live segment has one row for such a run, with the values of its first
 message, and with ``messages``, a list of each message's own values. Writing costs 12 bytes a message and 72 a
-run, where a row for each message would cost 80. Readers are given one row for each message, as rolled segments have it.
+run, where a row for each message would cost 80. Readers are given one row for each message, as in rolled segments.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def rows_schema(schema: pa.Schema) -> pa.Schema:
 
 
 def message_rows(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.RecordBatch:
-    """A batch of a live segment as rows of messages: at least those of the given columns that it has; None: all.
+    """A batch of a live segment as rows of messages: at least its part of the given columns; None: all.
 
     Raises:
         ValueError: its runs are not made of its messages.

@@ -67,7 +67,7 @@ class ManifestWriter:
     """Keeps the manifest of one journal. Called by several threads.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -91,7 +91,7 @@ class ManifestWriter:
         older streams, which could not be rolled.
 
         Args:
-            before_ns: rows delivered before it are not kept, ns since 1970.
+            before_ns: rows delivered earlier are not kept, ns since 1970.
             bytes_max: of all rolled segments; the newest rolled one is always kept.
 
         Returns:
@@ -123,7 +123,7 @@ def save(directory: Path, manifest: Manifest) -> None:
     """Writes a manifest in one step.
 
     Raises:
-        OSError: it cannot be written; the old one stays.
+        OSError: the file cannot be written; the old one stays.
     """
     rolled = [asdict(manifest.rolled[number]) for number in sorted(manifest.rolled)]
     record = {"started": manifest.started, "first": manifest.first, "first_idx": manifest.first_idx, "rolled": rolled}
@@ -134,7 +134,7 @@ def load(directory: Path) -> Manifest:
     """
     Raises:
         JournalGone: the journal is not there any more.
-        JournalDamaged: it is missing or altered.
+        JournalDamaged: missing or altered.
     """
     path = directory / MANIFEST_FILE
     try:

@@ -61,14 +61,14 @@ WHOLE_BYTES_MAX = 8 << 20
 READ_BYTES = 64 << 10
 """So much of each column is read at a time, if no more than a batch is to be in memory."""
 COMPARED_MAX = 1024
-"""A process remembers this many rolled segments that it has compared with their checksums."""
+"""A process remembers this many rolled segments whose checksums were compared."""
 
 MESSAGE_COLUMNS = ("view_tag", "sender", "seqno", "index", "global_seqno", "sent_ns", "transitional", "payload")
 
 
 @dataclass(frozen=True, slots=True)
 class ViewEnd:
-    """How a member closed a view: it installed the next one, or left.
+    """How a member closed a view: by the next one, or by leaving.
 
     Args:
         idx: position behind the last row of the view.
@@ -105,18 +105,18 @@ class Installed:
     idx: int
     """Position of the first row of the view."""
     owner: int
-    """Id of the member that installed it; 0: it is not in the view."""
+    """Id of its member; 0: not in the view."""
     subgroups: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """If the view merged others: the tag of each, and the ids of its members that came along."""
     closes: int = 0
-    """Tag of the view that the member closed to install this one; 0: it was in none."""
+    """Tag of the view that the member closed to install this one; 0: in none."""
     end: ViewEnd | None = None
-    """How the member closed the view; None: it is still in it, crashed, was excluded, or the journal ended before."""
+    """How the member closed the view; None: still there, crashed, excluded, or the journal ended before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of rows, as it was when the journal was read: later rows are left out.
+    """One file of rows, as of the reading of the journal: later rows are left out.
 
     Args:
         number: of the segment; of the first one, if several were rolled into the file.
@@ -170,7 +170,7 @@ class Journal:
     version: int = SCHEMA_VERSION
     safe: bool = False
     gaps: tuple[Gap, ...] = ()
-    """Rows that it lacks, as a full disk did not take them; in their order."""
+    """Missing rows, as a full disk did not take them; in their order."""
     locked: str = ""
     """The machine on which its writer holds a lock as long as the process is there; empty: there is none."""
     previous: int = 0
@@ -208,7 +208,7 @@ class Journal:
         """Events besides the messages, oldest first; see `seqcast.journal.events`.
 
         Raises:
-            JournalDamaged: a line is not as it was written.
+            JournalDamaged: a line differs from the written one.
         """
         return read_events(self.path)
 
@@ -217,7 +217,7 @@ class Journal:
 
         Raises:
             JournalError: the journal keeps no payloads.
-            JournalDamaged: a segment is not as it was written, or the record of a view is lost.
+            JournalDamaged: a segment differs from the written one, or the record of a view is lost.
         """
         if self.payload != "full":
             raise JournalError(
@@ -339,15 +339,15 @@ def read(path: str | Path, *, open_segments: bool = True) -> Journal:
 
 _last_read: dict[Path, tuple[tuple[Any, ...], Journal]] = {}
 LAST_READ_MAX = 1024
-"""A process remembers this many journals as it read them last."""
+"""A process remembers the last reading of this many journals."""
 
 
 def read_again(path: Path) -> Journal:
-    """A journal as it is now. If its files are as they were, it is not read again: an idle stream asks many times a
+    """A journal at present. With unchanged files nothing is read again: an idle stream asks many times a
     second.
 
     Raises:
-        JournalError: it cannot be read.
+        JournalError: unreadable.
     """
     before = _last_read.get(path)
     identity = _identity(path, before[1] if before is not None else None)
@@ -362,7 +362,7 @@ def read_again(path: Path) -> Journal:
 
 def _identity(path: Path, journal: Journal | None) -> tuple[Any, ...]:
     """Which changes if the journal does: that of the files that its writer replaces or appends to. The newest segment
-    is that of the journal as it was read last; one that begins since then changes the manifest."""
+    is that of the last reading of the journal; one that begins since then changes the manifest."""
     files = [f"{path}/{name}" for name in (HEADER_FILE, VIEWS_FILE, MANIFEST_FILE)]
     for segment in journal.segments[-1:] if journal is not None else ():
         if segment.live:
@@ -468,7 +468,7 @@ def segment_batches(
 
     Raises:
         JournalGone: retention removed the file, or the journal is not there any more.
-        JournalDamaged: the file is not as it was written, or missing; also after some batches.
+        JournalDamaged: the file differs from the written one, or is missing; also after some batches.
     """
     first, end = max(0, first), segment.rows if end is None else min(end, segment.rows)
     if first >= end:
@@ -555,8 +555,8 @@ def _with_columns(batch: pa.RecordBatch, columns: Sequence[str] | None) -> pa.Re
 
 def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
     """The file of a rolled segment, to read from, compared with its checksum: a small one is in memory then, and of a
-    larger one no more than a row group is at a time. For a part of it, a process compares the whole file only once.
-    After that it reads only the parts it needs, as long as the file stays as it was; its pages have checksums, too.
+    larger one no more than a row group is at a time. For a part, a process compares the whole file only once.
+    Later reads take only the needed parts, as long as the file is unchanged; its pages have checksums, too.
 
     Raises:
         JournalDamaged, JournalGone: as of `_rolled`.
@@ -573,7 +573,7 @@ def _contents(segment: Segment, *, part: bool) -> pa.NativeFile:
             _check(segment)
         return arrow_file(segment.path)
     except OSError:
-        return pa.BufferReader(_rolled(segment))  # raises with the reason why it cannot be read
+        return pa.BufferReader(_rolled(segment))  # raises with the reason
 
 
 @functools.lru_cache(maxsize=COMPARED_MAX)
@@ -586,8 +586,8 @@ def _check(segment: Segment) -> None:
     """Compares the file of a rolled segment with its checksum.
 
     Raises:
-        OSError: it cannot be read.
-        JournalDamaged: it was altered.
+        OSError: unreadable.
+        JournalDamaged: altered.
     """
     with open_file(segment.path) as file:
         size = os.fstat(file.fileno()).st_size  # first: to read a sparse file would take for ever
@@ -600,12 +600,12 @@ def _altered(segment: Segment) -> JournalDamaged:
 
 
 def _rolled(segment: Segment) -> pa.Buffer:
-    """The file of a rolled segment, compared with its checksum. It is read and not mapped: a file that is truncated
+    """The file of a rolled segment, compared with its checksum. Read, not mapped: a file that is truncated
     under a mapping ends the process.
 
     Raises:
-        JournalGone: retention removed it, or the journal is gone.
-        JournalDamaged: it was altered, or is missing.
+        JournalGone: removed by retention, or the journal is gone.
+        JournalDamaged: altered or missing.
     """
     import pyarrow as pa
 
@@ -630,7 +630,7 @@ def _now_rolled(segment: Segment) -> Segment:
     """The rolled segment that has the rows of a segment that was a stream."""
     found = load(segment.path.parent).holding(segment.number)
     if found is None:
-        _rolled(segment)  # raises with the reason why it is not there
+        _rolled(segment)  # raises with the reason of its absence
         raise JournalDamaged(f"{segment.path} is missing")
     if not found.first_idx <= segment.first_idx <= found.first_idx + found.rows - segment.rows:
         raise JournalDamaged(f"{segment.path.parent / MANIFEST_FILE} has segment {segment.number} at another position")
@@ -646,10 +646,10 @@ def _of_manifest(directory: Path, rolled: Rolled) -> Segment:
 
 
 def _journals_in(top: Path) -> list[Path]:
-    """The directory itself, if it is of a journal, or those in it that are.
+    """The directory itself, if of a journal, or those in it that are.
 
     Raises:
-        JournalError: it may not be read.
+        JournalError: permission denied.
     """
     try:
         if _is_journal(top):
@@ -662,10 +662,10 @@ def _journals_in(top: Path) -> list[Path]:
 
 
 def _place(path: Path, given: Path) -> Path:
-    """Where the journal is that was found in a given directory, whatever the way to it is called.
+    """Where the journal is that was found in a given directory, under any name of the way there.
 
     Raises:
-        JournalError: a link in that directory leads out of it, perhaps to files that others must not read.
+        JournalError: a link in that directory leads out, perhaps to files that others must not read.
     """
     place = path.resolve()
     if not place.is_relative_to(given.resolve()):
@@ -674,7 +674,7 @@ def _place(path: Path, given: Path) -> Path:
 
 
 def _is_journal(path: str | Path) -> bool:
-    """The views are written after the header: where it is missing it was lost, and its journal must not be left out."""
+    """The views are written after the header: a missing header was lost, and its journal must not be left out."""
     return os.path.exists(f"{path}/{HEADER_FILE}") or os.path.exists(f"{path}/{VIEWS_FILE}")
 
 
@@ -851,7 +851,7 @@ def _segment(directory: Path, number: int, idx: int, manifest: Manifest) -> Segm
         idx: position of its first row.
 
     Raises:
-        FileNotFoundError: it is a stream by the manifest, and not there.
+        FileNotFoundError: a stream by the manifest, but missing.
         JournalDamaged: its checksums do not fit.
     """
     if rolled := manifest.rolled.get(number):
@@ -874,8 +874,8 @@ def _segment(directory: Path, number: int, idx: int, manifest: Manifest) -> Segm
 def _check_schema(segment: Segment, expected: pa.Schema) -> None:
     """
     Raises:
-        FileNotFoundError: it is not there.
-        JournalDamaged: it is not as it was written, or has other columns.
+        FileNotFoundError: missing.
+        JournalDamaged: other than the written one, or with other columns.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -15,7 +15,7 @@ class RecordsFile:
     """Adds records. A record that a full disk took in part can be cut off again.
 
     Raises:
-        OSError: the file cannot be made, and from each method: it cannot be written.
+        OSError: the file cannot be made, and from each method: the file cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -29,7 +29,7 @@ class RecordsFile:
         try:
             write_all(self._file, data)
         except OSError:
-            with contextlib.suppress(OSError):  # it is no file of a disk
+            with contextlib.suppress(OSError):  # no file of a disk
                 os.ftruncate(self._file.fileno(), self.size)
             raise
         self.size += len(data)

@@ -35,7 +35,7 @@ ROW_GROUP_BYTES, ROW_GROUP_ROWS = 64 << 20, 1 << 18
 WAITING_MAX, WAITING_FEW = 256 << 20, 64 << 20
 """Bytes of segments that wait: above the first number rolling makes no pauses, until the second is reached."""
 PAUSE = 19
-"""A pause is this many times as long as the work before it, so rolling takes a twentieth of a processor."""
+"""A pause is this many times as long as the preceding work, so rolling takes a twentieth of a processor."""
 
 TOGETHER_ROWS, TOGETHER_BYTES, TOGETHER_SEGMENTS = 1 << 16, 16 << 20, 64
 """Finished segments wait until together they have this many rows, or this many bytes as streams, or are this many. Then
@@ -58,7 +58,7 @@ def roll(streams: Sequence[Path], manifest: ManifestWriter, pause: Callable[[], 
     """Writes one Parquet file, named like the first, of finished stream segments that follow each other, and removes
     the streams. Returns the new file.
 
-    The new file gets its name when it is whole, then the manifest lists it, and then the streams are removed: a crash
+    The new file gets its name once whole, then the manifest lists it, and then the streams are removed: a crash
     in between leaves both, and the manifest says which one is read.
 
     Args:
@@ -128,7 +128,7 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
     with pq.ParquetWriter(path, schema, **_options(schema, total)) as writer:
 
         def write_group() -> None:
-            """The first ``limit`` rows of those that wait: readers cut their work at multiples of it."""
+            """The first ``limit`` rows of those that wait: readers cut their work at multiples of that."""
             table = pa.Table.from_batches(group)
             writer.write_table(table[:limit], row_group_size=limit)
             group[:] = [batch for batch in table[limit:].to_batches() if batch.num_rows]
@@ -151,7 +151,7 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
 def describe(path: Path, numbers: tuple[int, int], rows: int, first_idx: int, times_ns: tuple[int, int]) -> Rolled:
     """The manifest's entry for a rolled file with these rows, given the numbers of its first and last segment, and the
     earliest and latest time at which one was delivered."""
-    # Mapped, so that a member takes no memory for a whole file. It is the member's own: nobody truncates it.
+    # Mapped, so that a member takes no memory for a whole file. The file is the member's own: nobody truncates it.
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
         return Rolled(
             numbers[0], rows, first_idx, times_ns[1], len(contents), seals.digest(contents), numbers[1], times_ns[0]
@@ -176,8 +176,8 @@ class _Finished:
 
     Args:
         size: bytes of its stream.
-        since: when it was finished, monotonic seconds.
-        behind_gap: rows before it are missing, so it is not in one file with those before.
+        since: time of its end, monotonic seconds.
+        behind_gap: earlier rows are missing, so that the segment has a file of its own.
     """
 
     path: Path
@@ -189,16 +189,16 @@ class _Finished:
 
 class Roller:
     """Rolls finished segments beside delivery, with pauses as long as no more than ``WAITING_MAX`` bytes wait; beyond
-    that it makes none until few are left, so that streams do not pile up. Also removes segments that retention no
-    longer keeps.
+    that without any until few are left, so that streams do not pile up. Also removes segments that retention no longer
+    keeps.
 
-    Its thread has normal priority: one at idle priority that is preempted while it has the GIL, or is about to take it,
+    Its thread has normal priority: one at idle priority that is preempted with the GIL, or is about to take it,
     would stop delivery until a processor is idle.
 
     Args:
         together_rows: as many rows are rolled without waiting for more.
         keep_s: highest age of rows that are kept, seconds; 0: any age. As retention removes whole files, small segments
-            wait for others no longer than a quarter of it.
+            wait for others no longer than a quarter of this time.
         keep_bytes: bound of the rolled segments together, bytes; 0: none.
     """
 
@@ -277,7 +277,7 @@ class Roller:
 
     def _roll(self, streams: list[Path]) -> int:
         """How many of the streams were rolled: if they cannot be together, each by itself, as one that is damaged must
-        not keep the others from it. One that was not rolled stays, and is read as well."""
+        not keep the others back. One that was not rolled stays, and is read as well."""
         try:
             roll(streams, self._manifest, self._pause)
         except Exception:

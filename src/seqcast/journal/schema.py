@@ -58,7 +58,7 @@ of the same bits, because Spark knows no unsigned ones. ``idx`` counts the rows 
 
 VERSION_KEY: Final = b"seqcast.schema_version"
 ADDED: Final = {"transitional": 7}
-"""Column -> the version that introduced it. In the rows of an older journal it is null."""
+"""Column -> the version that introduced it. In the rows of an older journal the value is null."""
 
 _SEGMENT = re.compile(r"segment-(\d{6,})\.(arrows|parquet)")
 
@@ -68,7 +68,7 @@ class JournalError(UsageError):
 
 
 class JournalGone(JournalError):
-    """A journal, or rows of it, went away while they were read: with the machine, the tap or the directory, or removed
+    """A journal, or rows of it, went away during the reading: with the machine, the tap or the directory, or removed
     by retention. Others may have the same."""
 
 
@@ -95,7 +95,7 @@ def arrow_schema(payload: str, version: int = SCHEMA_VERSION) -> pa.Schema:
 
 
 def signed(value: int) -> int:
-    """The 64 bits of an id or tag as a signed integer, as the columns keep it."""
+    """The 64 bits of an id or tag as a signed integer, for the columns."""
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -109,7 +109,7 @@ def segment_name(number: int, suffix: str) -> str:
 
 
 def segment_of(name: str) -> tuple[int, str] | None:
-    """(number, suffix) of a segment's file name, or None if it is no segment."""
+    """(number, suffix) of a segment's file name, or None for another file."""
     match = _SEGMENT.fullmatch(name)
     return (int(match[1]), match[2]) if match else None
 

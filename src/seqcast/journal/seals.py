@@ -1,6 +1,6 @@
 """Checksums of a journal's files beside its segments: JSON records that carry the XXH3 of their own text.
 
-A flipped bit must be reported as damage. It must not make rows disappear silently, or a guarantee seem broken.
+A flipped bit must be reported as damage. Damage must not make rows disappear silently, or a guarantee seem broken.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from seqcast._native.columns import Hash, payload_hash
 
 PIECE_BYTES = 1 << 20
-"""A file is hashed in pieces of this size: each is still in the cache when it is hashed."""
+"""A file is hashed in pieces of this size: each is still in the cache then."""
 _MARK = ', "check": "'
 _T = TypeVar("_T")
 
@@ -29,10 +29,10 @@ def digest(data: Any) -> str:
 
 
 def digest_of_file(file: FileIO) -> tuple[int, str]:
-    """How many bytes a file has from where it stands, and their `digest`; memory for a piece of it is enough.
+    """The number of bytes that a file has from its position on, and their `digest`; memory for one piece is enough.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: unreadable.
     """
     found, piece, size = Hash(), bytearray(PIECE_BYTES), 0
     view = memoryview(piece)
@@ -52,7 +52,7 @@ def hashed(data: Any) -> int:
 
 
 def seal(record: dict[str, Any]) -> str:
-    """One line of JSON; its last field, ``check``, is the XXH3 of the line as it is without that field."""
+    """One line of JSON; its last field, ``check``, is the XXH3 of the line without that field."""
     text = json.dumps(record)
     return f'{text[:-1]}{_MARK}{digest(text.encode())}"}}'
 
@@ -61,7 +61,7 @@ def unseal(line: str | bytes) -> dict[str, Any]:
     """The record of a sealed line, without its check.
 
     Raises:
-        SealError: it was not sealed, or was altered since.
+        SealError: without a seal, or altered since.
     """
     try:
         text = line.decode() if isinstance(line, bytes) else line
@@ -77,11 +77,11 @@ def unseal(line: str | bytes) -> dict[str, Any]:
 
 
 def typed(value: Any, kind: type[_T]) -> _T:
-    """The value of a sealed field. A checksum shows that nobody altered it by accident, not who wrote it.
+    """The value of a sealed field. A checksum shows accidental changes, not the writer.
 
     Raises:
-        TypeError: it has another type.
-        ValueError: it is a number of more than 64 bits, or text that has no encoding.
+        TypeError: another type.
+        ValueError: a number of more than 64 bits, or text without an encoding.
     """
     if type(value) is not kind:
         raise TypeError(f"{value!r} where it should have a value of type {kind.__name__}")
@@ -96,7 +96,7 @@ def replace(path: Path, record: dict[str, Any]) -> None:
     """Writes a sealed record as a file; concurrent readers see the old file or the new one.
 
     Raises:
-        OSError: it cannot be written; the old file is left as it was.
+        OSError: the file cannot be written; the old one is unchanged.
     """
     part = path.with_name(path.name + ".part")
     try:

@@ -1,7 +1,7 @@
 """The live segment: an Arrow IPC stream, and beside it the checksum of each of its messages, written ahead.
 
-A record of the checksum file says where a message of the stream begins, how long it is, how many rows it has, and the
-XXH3 of its bytes; it is written *before* the message. So a reader can tell a message torn by a crash, which can only be
+A record of the checksum file has the place of a message of the stream, its length, its number of rows, and the XXH3 of
+its bytes; the record is written *before* the message. So a reader can tell a message torn by a crash, which can only be
 the last one, from damage: every byte of the stream is under a checksum, and every record carries one of its own.
 """
 
@@ -68,7 +68,7 @@ class StreamWriter:
         """Writes a batch, its checksum first.
 
         Args:
-            rows: as many as readers make of it.
+            rows: as many as readers will count.
 
         Raises:
             OSError: the disk is full, or the like; a part may have been written, which readers skip.
@@ -77,7 +77,7 @@ class StreamWriter:
         self.rows += rows
 
     def finish(self) -> None:
-        """Ends the stream, as Arrow's readers expect it."""
+        """Ends the stream, as Arrow's readers expect."""
         self._write(_END, 0)
         self.close()
 
@@ -85,7 +85,7 @@ class StreamWriter:
         """Cuts off a message that the disk took in part, and closes the files.
 
         Raises:
-            OSError: it cannot be cut off.
+            OSError: the rest cannot be cut off.
         """
         os.truncate(self._file.name, self.bytes)
         os.truncate(self._sums.name, self._messages * SUM_BYTES)
@@ -109,7 +109,7 @@ def write_all(file: Any, data: bytes | memoryview) -> None:
     """Writes to an unbuffered file, which may take a part at a time.
 
     Raises:
-        OSError: it could not take all; it may have taken a part.
+        OSError: not all was taken, but perhaps a part.
     """
     view = memoryview(data)
     while view.nbytes:
@@ -253,7 +253,7 @@ class _Pooled(FileIO):
 
 
 def stream_schema(path: Path, messages: Sequence[Message]) -> pa.Schema | None:
-    """Schema of a live segment; None if a crash tore it.
+    """Schema of a live segment; None if torn by a crash.
 
     Raises:
         JournalDamaged, OSError: as ``stream_batches``.

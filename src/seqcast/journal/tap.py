@@ -1,7 +1,7 @@
 """A tap: serves the journals of a machine over TCP to readers on others, such as the tasks of a Spark cluster.
 
-Readers ask for ranges of rows by position, so the server keeps nothing for them, and a restarted reader continues where
-it was. The server reads the files that the members write: no reader can hold up a member.
+Readers ask for ranges of rows by position, so the server keeps nothing for them, and a restarted reader continues at
+its place. The server reads the files that the members write: no reader can hold up a member.
 
 A connection begins with a proof by both sides that they have the token, without sending it: the server sends a nonce,
 the client HMAC-SHA256(token, "client" + nonce) and a nonce of its own, the server HMAC-SHA256(token, "server" + nonce).
@@ -64,12 +64,12 @@ DECODED_BYTES = 1 << 20
 """So many rows are decoded together, of so many bytes with their payloads. So many rows take about a megabyte beside
 them."""
 SEND_BYTES = 1 << 20
-"""Room in a connection's socket: whenever it is said to be writable, a cut batch fits in without waiting."""
+"""Room in a connection's socket: whenever the socket is writable, a cut batch fits in without waiting."""
 READING_MAX = 4
 TURN_S = 1.0
 STALL_S = 0.5
 """So many readers have rows in memory at the same time. One that takes nothing for ``STALL_S``, or has had its turn
-while others wait, gives its place away, and continues where it was when it has one again."""
+while others wait, gives its place away, and continues there with its next one."""
 CONNECT_S = 5.0
 TIMEOUT_S = 30.0
 """Time within which the other side must answer, or take the data sent."""
@@ -100,7 +100,7 @@ class _Reader:
 
 
 class Tap:
-    """Serves the journals in a directory, including later ones, until it is closed.
+    """Serves the journals in a directory, including later ones, until the tap's end.
 
     Args:
         directory: a member's journal, or a directory of journals.
@@ -323,7 +323,7 @@ class Tap:
         end: int,
         columns: Sequence[str],
     ) -> tuple[int, bool]:
-        """Sends rows as long as they are taken, and it is this reader's turn; the position behind them, and whether
+        """Sends rows as long as they are taken, during this reader's turn; the position behind them, and whether
         there are no more."""
         with self._lock:
             self._wanting -= 1
@@ -370,7 +370,7 @@ def rows_between(
 def check_token(token: bytes) -> bytes:
     """
     Raises:
-        UsageError: it is too short to be secret.
+        UsageError: too short to be secret.
     """
     if len(token) < TOKEN_BYTES_MIN:
         raise UsageError(f"a token has {TOKEN_BYTES_MIN} bytes or more; `openssl rand -hex 32` makes one")
@@ -380,7 +380,7 @@ def check_token(token: bytes) -> bytes:
 def read_token(file: str | Path) -> bytes:
     """
     Raises:
-        UsageError: the file cannot be read, or the token in it is too short.
+        UsageError: the file cannot be read, or the token there is too short.
     """
     try:
         return check_token(read_file(file, NAMED_BYTES_MAX, links=True).strip())
@@ -392,7 +392,7 @@ def _description(path: Path, known: int = 0, mark: Any = None) -> dict[str, Any]
     """
     Args:
         known: number of characters of the views that the reader has: of whole lines, which do not change.
-        mark: of the rolled segments that it has.
+        mark: of the reader's rolled segments.
     """
     journal = read_again(path)
     header, views = read_texts(path)
@@ -467,8 +467,8 @@ class TapClient:
             strict: a journal that cannot be read is an error, and not left out.
 
         Raises:
-            TapGone: it cannot be reached, or has a journal that cannot be read.
-            JournalDamaged: it has one that is damaged.
+            TapGone: out of reach, or with a journal that cannot be read.
+            JournalDamaged: a journal is damaged.
             RemoteProtocolError: its answer is invalid.
         """
         answer = self._json({"want": "members", "strict": strict})
@@ -480,10 +480,10 @@ class TapClient:
             raise self._wrong("its list of members is invalid") from None
 
     def journal(self, member: int) -> Journal:
-        """A member's journal as it is now; its rows come from ``rows``.
+        """A member's journal at present; its rows come from ``rows``.
 
         Raises:
-            TapGone: it cannot be reached, or has no such journal.
+            TapGone: out of reach, or without such a journal.
             JournalDamaged: the journal is damaged.
             JournalError, RemoteProtocolError: its answer does not describe a journal.
         """
@@ -515,7 +515,7 @@ class TapClient:
         return journal
 
     def is_written(self, member: int) -> bool | None:
-        """Whether the writer of a journal was there the last time that it was asked for; None: nothing tells."""
+        """Whether the writer of a journal was there at the last request; None: nothing tells."""
         return self._written.get(member)
 
     def _table(self, told: Any, *, live: bool = False) -> list[Segment]:

@@ -53,7 +53,7 @@ FOREVER = float("inf")
 RETRY_S = 1.0
 """How often a journal that a write error ended tries to write its closing record, and one that resumes to go on."""
 ROOM_BYTES = 1 << 20
-"""A journal goes on when the disk has so much room again: with less, the next rows would end it at once."""
+"""A journal goes on when the disk has so much room again: with less, the next rows would end the journal at once."""
 GAP_VIEWS_MAX = 4096
 """A journal that waits for room keeps at most so many views, and ends with the next one."""
 SPARE_BLOCKS = 4
@@ -68,10 +68,10 @@ class JournalWriter:
     fetch them again from memory and hold the batch's buffer meanwhile, so delivery would continue in memory that is in
     no cache. Nothing is lost silently: when the queue is full ``batch`` waits (``waits``). After a write error the
     journal stops: the error is logged once, rows that are not kept are counted (``rows_lost``), and rows written before
-    stay readable. With ``resume`` it goes on once there is room, and records the gap (`seqcast.journal.gaps`).
+    stay readable. With ``resume`` the journal goes on once there is room, and records the gap (`seqcast.journal.gaps`).
 
     Args:
-        directory: top directory; the member's own is made inside it.
+        directory: top directory; the member's own is made there.
         payload: "full" keeps each payload and its hash, "hash" the hash only (XXH3, 64 bits).
         deliver_own: whether the member delivers its own messages (DIG-08); the audit must know.
         safe: whether the group delivers safely: the audit then expects more.
@@ -127,7 +127,7 @@ class JournalWriter:
         if required and resume:
             raise UsageError("required=True takes no message without a journal, so resume=True has nothing to record")
         try:
-            import pyarrow.parquet  # noqa: F401  # now, as rolling would import it beside delivery, with the GIL
+            import pyarrow.parquet  # noqa: F401  # now, as rolling would load this beside delivery, with the GIL
         except ImportError as error:
             raise ConfigError("a journal needs pyarrow: pip install 'seqcast[journal]'") from error
         self.path = Path(directory) / directory_name(member)
@@ -190,7 +190,7 @@ class JournalWriter:
     # ---- the group's calls -----------------------------------------------------------------------------------
 
     def view(self, view: View, at_ns: int, *, prefix: bool = True, total: bool = False) -> None:
-        """Journals a view as it is delivered to the application.
+        """Journals a view at its delivery to the application.
 
         Args:
             at_ns: wall clock, ns since 1970.
@@ -283,7 +283,7 @@ class JournalWriter:
                 self._closed = True
                 self._condition.notify_all()
         threads = self._thread, self._roller.thread
-        if threading.current_thread() in threads:  # it collected the group as garbage; the rest is its own work
+        if threading.current_thread() in threads:  # the group was collected as garbage; the rest is its own work
             return
         for thread in threads:
             thread.join()
@@ -338,7 +338,7 @@ class JournalWriter:
             room = max(runs, rows), max(messages, rows), max(payload_bytes, batch.nbytes) if payload_bytes >= 0 else -1
             self._block = self._spare.pop() if self._spare and room == self._room else columns.Block(*room)
             self._since, before = time.monotonic(), 0
-            self._condition.notify_all()  # the writer waits for it no longer than flush_s
+            self._condition.notify_all()  # the writer waits no longer than flush_s
             added = self._block.add(batch, idx=self._idx, view_counter=counter, view_tag=tag, total=self._total)
         block = self._block
         self._queued += block.nbytes - before
@@ -507,7 +507,7 @@ class JournalWriter:
         return disk.f_bavail * disk.f_frsize >= ROOM_BYTES
 
     def _tell_failed(self, reason: str) -> None:
-        """Writes the closing record of a journal that a write error ended, as soon as there is room for it."""
+        """Writes the closing record of a journal that a write error ended, as soon as there is room."""
         close = {"event": "close", "reason": reason, "at_ns": time.time_ns(), "idx": self._end_idx, "closes": None}
         left = deque([*self._unwritten, close])
         while left:
@@ -552,8 +552,8 @@ class JournalWriter:
         return True
 
     def _next_item(self) -> columns.Block | dict[str, Any] | None:
-        """Waits for the next item to write; None: something else is due. The item stays queued until it is written: if
-        that fails it is lost."""
+        """Waits for the next item to write; None: something else is due. The item stays queued until written, and is
+        lost in a failure."""
         with self._lock:
             while not self._queue and self._error is None:
                 now = time.monotonic()
@@ -578,7 +578,7 @@ class JournalWriter:
             try:
                 self._views_file.write(record)
             except OSError:
-                self._clocks = clocks  # a journal that resumes writes it later
+                self._clocks = clocks  # a journal that resumes does so later
                 raise
             self._unwritten = []
         if record["event"] == "view":
@@ -658,8 +658,8 @@ class JournalWriter:
 
 
 class _Segment:
-    """The live segment; its file is made with the first row. It does not refer to the journal, which is then freed as
-    soon as it is closed."""
+    """The live segment; its file is made with the first row. Without a reference to the journal, which is then freed
+    right after its end."""
 
     def __init__(self, journal: Path, number: int, manifest: ManifestWriter, schema: pa.Schema, age_s: float) -> None:
         self._manifest, self._schema, self._age_s = manifest, schema, age_s
@@ -699,7 +699,7 @@ class _Segment:
             self.due = FOREVER
 
     def abandon(self) -> None:
-        """Closes the file as it is, after a write error."""
+        """Closes the file unchanged, after a write error."""
         if self._stream is not None:
             self._stream.close()
 

@@ -21,8 +21,7 @@ Answer = TypeVar("Answer")
 
 
 def timed(setting: str, policy: Callable[[Asked], Answer] | None, name: str) -> Callable[[Asked], Answer] | None:
-    """Wraps the policy given as ``setting`` so that a slow call is warned of: the group of member ``name`` waits for
-    it."""
+    """Wraps the policy given as ``setting`` so that a slow call is warned of: the group of member ``name`` waits."""
     if policy is None:
         return None
 
@@ -67,8 +66,8 @@ class Callbacks:
         self._blocked = False  # `on_block` was called last
         self._lock = threading.Lock()
         # Under the lock:
-        self._open = 0  # the last run, until it is answered
-        self._waits = False  # it returned LATER before it was
+        self._open = 0  # the last run, until its answer
+        self._waits = False  # LATER was returned before that
         self._calls: queue.SimpleQueue[int | None] = queue.SimpleQueue()  # a run of on_block; 0: on_unblock; None: end
         self.thread = threading.Thread(target=self._run, name=f"seqcast-callbacks-{name}", daemon=True)
 

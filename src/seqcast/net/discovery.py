@@ -20,7 +20,7 @@ from seqcast.net.seeds import Asked, listed
 REFRESH_S = 5.0
 """Between two looks at the seeds, in seconds."""
 FIRST_S = 2.0
-"""So long a member waits for the first answer before it opens its socket, whose interface the seeds decide."""
+"""So long a member waits for the first answer before opening its socket, whose interface the seeds decide."""
 FAILURES_TOLD = 3
 """A seed that could not be resolved so many times in a row is told, once."""
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
@@ -50,7 +50,7 @@ class Discovery:
             self.seeds = {name: partial(listed, name) for name in map(str.strip, seeds.split(","))}
         self.hosts: dict[str, list[str]] = {}  # by seed: its hosts at the last look
         self.found: dict[str, tuple[bytes, ...]] = {}  # by host: its last addresses
-        self.failed: dict[str, tuple[int, str]] = {}  # by seed or host: how often in a row it was not found, and why
+        self.failed: dict[str, tuple[int, str]] = {}  # by seed or host: the number of failures in a row, and why
         self.addresses: tuple[bytes, ...] = ()
         self._looked, self._stopped = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"seqcast-seeds-{name}", daemon=True)
@@ -64,7 +64,7 @@ class Discovery:
         self._stopped.set()
 
     def look(self) -> None:
-        """Looks all seeds up once. A host that cannot be resolved now is where it was before."""
+        """Looks all seeds up once. A host that cannot be resolved now is at its earlier address."""
         for seed, hosts in self.seeds.items():
             self._try(seed, self.hosts, hosts)
         wanted = dict.fromkeys(host for hosts in self.hosts.values() for host in hosts)
@@ -143,7 +143,7 @@ def _resolved(seed: str, config: Config) -> tuple[bytes, ...]:
     """All addresses of a seed, as the engine has them.
 
     Raises:
-        OSError: it cannot be resolved.
+        OSError: cannot be resolved.
     """
     host, port = split_seed(seed)
     ports = [port] if port else range(config.port, min(config.port + config.port_range, 65535) + 1)

@@ -94,7 +94,7 @@ def no_unicast_port(port: int) -> str:
 
 
 def _ip_version(interface: str) -> int:
-    """4 or 6 if an interface is given by address, 0 if it is given by name."""
+    """4 or 6 if an interface is given by address, 0 if given by name."""
     try:
         return ipaddress.ip_address(interface.partition("%")[0]).version
     except ValueError:
@@ -102,7 +102,7 @@ def _ip_version(interface: str) -> int:
 
 
 def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
-    """The warning for socket buffers that the kernel made smaller than requested; "" if it did not.
+    """The warning for socket buffers that the kernel made smaller than requested; "" if not.
 
     Args:
         config: the settings in use.
@@ -160,7 +160,7 @@ def without_multicast() -> list[str]:
 
 def empty_bridge(interface: str) -> str:
     """The error text if this is a bridge without ports, with or without carrier, such as one of containers that do not
-    run; "" if it is not."""
+    run; "" if not."""
     try:
         ports = any((_NET / interface / "brif").iterdir())
     except OSError:

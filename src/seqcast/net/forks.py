@@ -9,8 +9,8 @@ from seqcast.errors import NotMember
 
 
 def in_child(run: Callable[[], None]) -> None:
-    """Has this called in each child of ``fork``, where it must take no lock: a thread that does not exist there may
-    hold it."""
+    """Has this called in each child of ``fork``, where no lock may be taken: a thread that does not exist there may
+    hold one."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=run)
 

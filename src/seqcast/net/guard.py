@@ -36,7 +36,7 @@ def listen(address: bytes) -> socket.socket:
     """A listener on the TCP port of a UDP address, where other members call.
 
     Raises:
-        OSError: the port cannot be listened on, with ``EADDRINUSE`` if it is taken.
+        OSError: the port cannot be listened on, with ``EADDRINUSE`` if taken.
     """
     own = _where(address)
     if own is None:
@@ -74,7 +74,7 @@ class Guard:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._wake_out.setblocking(False)
-        self._waking = threading.Lock()  # no descriptor is closed, and its number given away, during a send to it
+        self._waking = threading.Lock()  # no descriptor is closed, and its number given away, during a send
         self._views: deque[tuple[Member, ...]] = deque(maxlen=1)
         self._members: dict[int, Member] = {}  # the other members that can be called
         self._lines: dict[int, socket.socket] = {}  # by the guard's number
@@ -102,12 +102,12 @@ class Guard:
         self._wake()
 
     def _wake(self) -> None:
-        with self._waking, contextlib.suppress(OSError):  # the thread has ended, or enough bytes wait for it
+        with self._waking, contextlib.suppress(OSError):  # the thread has ended, or enough bytes wait
             self._wake_out.send(b"\0")
 
     def after_fork(self) -> None:
         """In a child process: its copies of the descriptors would keep the connections open when the parent ends."""
-        self._waking = threading.Lock()  # a thread that the child does not have may have held it
+        self._waking = threading.Lock()  # a thread that the child does not have may have held this
         for sock in (self._listener, self._wake_in, self._wake_out, *list(self._lines.values())):
             sock.close()
 
@@ -164,7 +164,7 @@ class Guard:
         except OSError as error:
             if error.errno in _NO_DESCRIPTORS:  # the caller stays in the queue, and would be reported again at once
                 time.sleep(PAUSE_S)
-            return  # or it has closed
+            return  # or has closed
         line, effects = self._guard.accepted(now_ns())
         self._add(line, sock, selectors.EVENT_READ)
         self._do(effects)
@@ -242,7 +242,7 @@ class Guard:
 
 
 def _where(address: bytes) -> tuple[socket.AddressFamily, tuple[Any, ...]] | None:
-    """Family and address of the listener of a member with this UDP address; None if it is invalid."""
+    """Family and address of the listener of a member with this UDP address; None if invalid."""
     host, _, port = describe_address(address).rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

@@ -1,4 +1,4 @@
-"""Observes the network interface for the control thread, and rejoins the sockets on it; ``core/machines/interface.py``
+"""Observes the network interface for the control thread, and rejoins the sockets there; ``core/machines/interface.py``
 decides."""
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Watch:
     ) -> None:
         self.edges: set[Edge] = set()
         self.send_errors = self.error = 0
-        """Datagrams that the system refused, and why it refused the last one."""
+        """Datagrams that the system refused, and the reason for the last one."""
         self._address, self._raw = address, _raw(address, port)
         self._unrouted = _raw(*unrouted) if unrouted else b""
         self._warn, self._give_up, self._mend = warn, give_up, mend
@@ -154,7 +154,7 @@ def ipv4_of(name: str) -> str:
     """The IPv4 address of an interface of this machine, on Linux.
 
     Raises:
-        OSError: it has none, or there is no such interface.
+        OSError: no address, or no such interface.
     """
     import fcntl  # absent on Windows
 

@@ -69,7 +69,7 @@ class OperatorRunner:
             self._round()
 
     def allow(self) -> None:
-        """Allows the chosen side to continue; returns when all of it have accepted or the time is over."""
+        """Allows the chosen side to continue; returns when all its members have accepted or the time is over."""
         while not self.operator.over:
             self._round()
 

@@ -1,4 +1,4 @@
-"""The application's order policy, on a thread of its own: the engine waits for it no longer than its time limit."""
+"""The application's order policy, on a thread of its own: the engine waits no longer than its time limit."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Posting:
         """The sockets are open.
 
         Args:
-            about: more of the member, as the board shows it.
+            about: more of the member, for the board.
         """
         if self._made is None:
             return
@@ -87,7 +87,7 @@ class Posting:
             self._engine.board_note(text.encode("utf-8", "replace"), member, now_ns())
 
     def post(self, view: View | None, status: str, reason: str, counters: Callable[[], Mapping[str, int]]) -> None:
-        """Writes the text, if it is time or something has changed."""
+        """Writes the text, at its time, or after a change."""
         now, shown = now_ns(), (view, status, reason)
         if self._made is None or (shown == self._posted and now < self.due):
             return

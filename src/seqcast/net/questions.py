@@ -1,9 +1,9 @@
 """Answers ``seqcast probe --all``: asks the other members of the view for their boards, and gives those to a process of
 the same user on this machine.
 
-The question is a connection to the socket beside the board, and the answer one object of JSON. All of it runs on the
-control thread, which looks here whenever it runs: once a second if nothing else happens. One process is served at a
-time; others wait in the socket's queue.
+The question is a connection to the socket beside the board, and the answer one object of JSON. All this runs on the
+control thread, which looks here each time: once a second if nothing else happens. One process is served at a time;
+others wait in the socket's queue.
 """
 
 from __future__ import annotations

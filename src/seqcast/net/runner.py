@@ -93,7 +93,7 @@ PORTS_TRIED = 8
 
 VOTES_MAX = 256
 _votes: dict[tuple[str, str], Vote] = {}
-"""By cluster and name: for whom a join of this process voted that gave up. The next one is bound by it."""
+"""By cluster and name: for whom a join of this process voted that gave up. The next one is bound by that."""
 
 
 STRANGE = ("drop_short", "drop_magic", "drop_version", "drop_group", "drop_key")
@@ -134,7 +134,7 @@ NO_POLICIES = Policies()
 
 
 class Runner:
-    """Runs one incarnation of one member until it has left.
+    """Runs one incarnation of one member until its end.
 
     Raises:
         ConfigError: the sockets cannot be opened.
@@ -154,7 +154,7 @@ class Runner:
         io_cores, control = usable("io_cores", config.io_cores), usable("control_cores", config.control_cores)
         self.config, self.policies = config, policies
         self.state = state  # see ``MemberInfo.state``
-        self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives it the state
+        self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives the state
         self.callbacks: Callbacks | None = None
         if on_block is not None:
             self.callbacks = Callbacks(
@@ -207,12 +207,12 @@ class Runner:
         # Under `changed`:
         self.view: View | None = None
         self.founding = False  # the group of the view is not founded yet, and the join waits for that
-        self.minority = ""  # why this member is blocked, while it lacks a majority
-        self.waiting = ""  # why the group that this member joins is blocked, if it said so
+        self.minority = ""  # why this member is blocked, without a majority
+        self.waiting = ""  # why the group that this member joins is blocked, if told
         self.error: SeqcastError | None = None
         self.excluded = ""  # why, if this member was excluded
         self.left = False  # gracefully: the remaining members have everything that this member sent
-        self.leaves = False  # it was asked to
+        self.leaves = False  # by request
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
         self.pause = PauseRequest(self.endpoint.edges)
@@ -220,7 +220,7 @@ class Runner:
         if listener is not None:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests.append(JoinGroup())
-        requests = self._requests  # and not this member: a circle would keep its board open after it has left
+        requests = self._requests  # and not this member: a circle would keep its board open after its end
         self.questions = Questions(self.posting.path, lambda number: requests.append(AskMembers(number)))
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
@@ -297,8 +297,8 @@ class Runner:
         self.wait_over(timeout_s)
 
     def enter(self, view: View) -> None:
-        """Makes an installed view the newest one. The application may be delivered it before the control thread, which
-        installed it, tells of it."""
+        """Makes an installed view the newest one. The application may be delivered a view before the report of the
+        control thread, its installer."""
         with self.changed:
             if self.view is None or self.view.view_id.counter < view.view_id.counter:
                 self.view = view
@@ -374,7 +374,7 @@ class Runner:
         """Waits until the newest view has ``n`` members, at most until ``join_timeout_s`` after the join began.
 
         Raises:
-            JoinTimeout: it has fewer, or this member was excluded.
+            JoinTimeout: too few members, or this one was excluded.
             NotMember: another thread left the group.
         """
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
@@ -427,7 +427,7 @@ class Runner:
 
         Raises:
             UsageError: this member has already paused the group.
-            SuspendTimeout: it did not hold in time, or another thread resumed the group.
+            SuspendTimeout: no pause in time, or another thread resumed the group.
         """
         with self.changed:
             asked = self.pause.ask(nanoseconds(timeout_s))
@@ -450,7 +450,7 @@ class Runner:
         raise SuspendTimeout(f"the group was not paused within {timeout_s:g} s ({why}); it continues")
 
     def resume(self) -> str:
-        """Ends the pause; returns why it had ended already, or "" if it had not.
+        """Ends the pause; returns the reason of an earlier end, or "".
 
         Raises:
             UsageError: there is none.
@@ -480,12 +480,12 @@ class Runner:
         return [member.name for member in self.view.members if member != but] if self.view else []
 
     def _wait(self, done: Callable[[], bool], timeout_s: float, waits: Callable[[], str] | None) -> bool:
-        """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only after it.
+        """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only afterwards.
 
         Args:
             done: the wait is over.
             timeout_s: at most this long, in seconds.
-            waits: a sentence for the log about the wait, told once when it has taken ``LONG_S``; None: nothing is told.
+            waits: a sentence for the log about the wait, told once after ``LONG_S``; None: nothing is told.
         """
         began = time.monotonic()
         end, told = began + timeout_s, False

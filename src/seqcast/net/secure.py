@@ -55,18 +55,18 @@ LOOK_NS = 1_000_000_000
 
 
 class KeyFile:
-    """The key file of a member that runs: it is read again when it has changed.
+    """The key file of a member that runs: read again after changes.
 
     Args:
         path: of the file.
         cluster: the group's name.
-        secrets: as it was read for the join.
+        secrets: as read for the join.
     """
 
     def __init__(self, path: str, cluster: str, secrets: Sequence[tuple[int, bytes]]) -> None:
         self.path, self._cluster, self._secrets = path, cluster, tuple(secrets)
         self._seen: tuple[int, ...] = ()
-        self.due_ns = 0  # when to look at it next
+        self.due_ns = 0  # time of the next look
         self.counters = {"key_id": self._secrets[0][0], "key_reads": 0, "key_errors": 0}
         """Of ``Group.counters``."""
 
@@ -126,7 +126,7 @@ class KeyPair:
         return bytes(self._calls.randombytes(n))
 
     def _key(self, other: bytes, about: bytes) -> bytes:
-        """For one secret, so that one nonce does. With a public key that is none it is one that nobody has."""
+        """For one secret, so that one nonce does. An invalid public key gives a secret that nobody has."""
         if (shared := self._shared.get(other)) is None:
             try:
                 shared = self._calls.crypto_scalarmult(self._private, other)

@@ -13,12 +13,12 @@ from seqcast.files import NAMED_BYTES_MAX, read_file
 HOSTS_MAX = 256
 """Of one list."""
 CALL_S = 5.0
-"""A function that has not returned after so many seconds is not waited for; it is called again once it has."""
+"""A function that has not returned after so many seconds is not waited for; the next call comes after its return."""
 
 
 class Asked:
-    """A function of the application that returns hosts. It runs on a thread of its own, so one that never returns holds
-    nothing up.
+    """A function of the application that returns hosts. Calls run on a thread of their own, so one that never returns
+    holds nothing up.
 
     Args:
         function: returns an iterable of text.
@@ -32,7 +32,7 @@ class Asked:
     def __call__(self) -> list[str]:
         """
         Raises:
-            OSError: it raised, returned something else, or has not returned.
+            OSError: an exception, another result, or no return.
         """
         if self._running is None:
             self._running = threading.Thread(target=self._run, name="seqcast-seeds-asked", daemon=True)

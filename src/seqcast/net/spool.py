@@ -1,4 +1,4 @@
-"""Bytes of an application's state: in memory up to a bound, and beyond it in a temporary file."""
+"""Bytes of an application's state: in memory up to a bound, and beyond that in a temporary file."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Spool:
     def write(self, data: Any) -> None:
         """
         Raises:
-            UsageError: it has no bytes.
+            UsageError: no bytes.
             OSError: the temporary file cannot be written.
         """
         if not isinstance(data, bytes):
@@ -38,7 +38,7 @@ class Spool:
         self.append(data)
 
     def append(self, data: bytes | bytearray) -> None:
-        """As ``write``; ``data`` is kept as it is."""
+        """As ``write``; ``data`` is kept unchanged."""
         self.length += len(data)
         if self._file is not None or self.length > self._left:
             try:
@@ -57,7 +57,7 @@ class Spool:
                 self._small = bytearray()
 
     def chunks(self, size: int = CHUNK_BYTES_MAX) -> Iterator[Any]:
-        """All of it, in pieces of at most ``size``."""
+        """The whole, in pieces of at most ``size``."""
         for part in (*self._parts, self._small):
             view = memoryview(part)
             for at in range(0, len(view), size):

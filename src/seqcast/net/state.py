@@ -66,10 +66,10 @@ class StateHandler(Protocol):
         """Takes over the state: ``read(n)`` gives the next n bytes, ``read()`` all that is left, b"" is the end. Runs
         on the thread that joins, before ``join`` returns.
 
-        When a partition heals (``partition="merge"``), it runs again, on the thread that receives and before the
-        ``MergeView``: the state read replaces the application's own, so nothing of that may be kept. It is
-        the merged state (``merge_state``). If not every member that has a state has ``merge_state``, it is the state of
-        the side on which most members have one, or of several such sides the first in ``MergeView.subgroups``: the
+        When a partition heals (``partition="merge"``), the function runs again, on the thread that receives and before
+        the ``MergeView``: the state read replaces the application's own, so nothing of that may be kept. The bytes are
+        the merged state (``merge_state``). If not every member that has a state has ``merge_state``, they are the state
+        of the side on which most members have one, or of several such sides the first in ``MergeView.subgroups``: the
         others lose their own changes of the time apart. A warning names the sides, and so does
         ``MergeView.state_from``."""
 
@@ -80,8 +80,8 @@ class MergingHandler(StateHandler, Protocol):
 
     def merge_state(self, others: Sequence[SubgroupState], /) -> object:
         """Merges the states of other parts of the group into its own. Runs on one member, on the thread that receives,
-        before it receives the ``MergeView`` and everything after it: each state is exactly as the view before it ended
-        there. All other members then take over the result by ``get_state`` and ``set_state``, also before their
+        before the ``MergeView`` and everything after it: each state is exactly that at the end of the view
+        before. All other members then take over the result by ``get_state`` and ``set_state``, also before their
         ``MergeView``, so the outcome may depend on which member merges, and is the same on all.
 
         Args:
@@ -95,7 +95,7 @@ class SubgroupState:
     """The state of a part of the group that was separated from this member.
 
     Attributes:
-        members: of that part, as it was before the ``MergeView``; after a failed first attempt only the one that gave
+        members: of that part before the ``MergeView``; after a failed first attempt only the one that gave
             the state.
         read: ``read(n)`` gives the next n bytes, ``read()`` all that is left, b"" is the end.
     """
@@ -107,7 +107,7 @@ class SubgroupState:
 def check_handler(handler: Any) -> None:
     """
     Raises:
-        UsageError: it lacks one of the two functions, or a function is a coroutine.
+        UsageError: one of the two functions is missing, or a function is a coroutine.
     """
     for name in ("get_state", "set_state", "merge_state"):
         function = getattr(handler, name, None)
@@ -123,8 +123,8 @@ def check_handler(handler: Any) -> None:
 
 
 class Gift:
-    """The state at one boundary, for the joiners that wait for it. A thread for each joiner tells it that the state is
-    being prepared, until the state is complete (``give_state``) or given up (``drop``), and then sends it.
+    """The state at one boundary, for the waiting joiners. A thread for each joiner reports that the state is
+    being prepared, until the state is complete (``give_state``) or given up (``drop``), and then sends the state.
 
     Args:
         deadline: gives the monotonic ns up to which the application has time for the work.
@@ -201,7 +201,7 @@ class Gift:
 
 
 def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
-    """Takes the application's state for the joiners that wait for it."""
+    """Takes the application's state for the waiting joiners."""
     taking = True
 
     def write(data: Any) -> None:
@@ -227,13 +227,13 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
 
 
 def take_state(runner: Runner, handler: StateHandler, config: Config) -> deque[Item]:
-    """Waits for the state, and calls the handler to load it.
+    """Waits for the state, and calls the handler to load the bytes.
 
     Returns:
         Items delivered since the state's boundary.
 
     Raises:
-        JoinTimeout: no member could give it, or the handler took too long.
+        JoinTimeout: no member could give the state, or the handler took too long.
         NotMember: this member was excluded meanwhile.
         Exception: raised by ``set_state``.
     """

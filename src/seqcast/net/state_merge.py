@@ -1,5 +1,5 @@
 """The application's state at the beginnings of views: its receiving thread runs the handler between two messages, to
-give the state to joiners and to merge it with those of other members. ``core/state/merging.py`` decides."""
+give the state to joiners and to merge with those of other members. ``core/state/merging.py`` decides."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StateKeeper:
         """The application has come to the beginning of this view.
 
         Raises:
-            BaseException: the handler raised it, and it is no ``Exception``.
+            BaseException: raised by the handler, and no ``Exception``.
         """
         self._view = view
         self._feed(self._merge.reached(view.view_id.tag, now_ns()))
@@ -133,7 +133,7 @@ class StateKeeper:
             if not isinstance(error, Exception):
                 raise
         else:
-            self._feed(merge.look(now_ns()))  # it may have taken too long
+            self._feed(merge.look(now_ns()))  # perhaps too late
             self._feed(merge.loaded(now_ns()))
 
     def _part(self, provider: int) -> SubgroupState:

@@ -28,7 +28,7 @@ def usable(name: str, text: str) -> frozenset[int]:
     """The cores of a setting, all of which this process may use; none: any.
 
     Raises:
-        ConfigError: it may not use one of them, or there is no such core.
+        ConfigError: one of them is forbidden or missing.
     """
     wanted = cores(name, text)
     if wanted and (missing := wanted - os.sched_getaffinity(0)):
