@@ -494,6 +494,12 @@ WAY_CHANGED = _code(
     "Multicasts pass to a member no longer, or again: it gets messages by unicast as long as it hears no multicast.",
     "None is needed. Each such member costs the sender a copy; see SC2210 for what may drop multicasts.",
 )
+FOUND_UNKNOWN = _code(
+    4102,
+    "How many members found a primary group is not known",
+    "partition=primary with seeds= that are names, a file, a variable or a function: these may stand for any number.",
+    "Give found= a majority of the intended members, or the addresses of all of them as seeds=.",
+)
 TRANSLATED = _code(
     4301,
     "Others see a member at another address than its own",

@@ -253,7 +253,8 @@ def test_a_damaged_archive_is_one_line(capsys, tmp_path):
 
 IN_GROUP = """
 import sys, seqcast
-group = seqcast.join(sys.argv[1], name=sys.argv[2], interface="eth0", discovery_s=1.0, order="fifo")
+settings = {"interface": "eth0", "discovery_s": 1.0, "order": "fifo", "transport": "multicast"}
+group = seqcast.join(sys.argv[1], name=sys.argv[2], **settings)
 print(group.board, flush=True)
 sys.stdin.readline()
 group.leave()

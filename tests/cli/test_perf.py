@@ -32,6 +32,7 @@ from seqcast.perf.runs import (
     group_latency,
     group_throughput,
     journal_rows,
+    placed,
 )
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bare baselines need Linux")
@@ -314,6 +315,17 @@ def test_settings_that_are_given_reach_the_members():
     with pytest.raises(RunFailed, match="ttl=300"):
         group_latency(path, Latency(64, "fifo", 10, False, "plain", None, settings=wrong), "perf-test")
     assert group_latency(path, Latency(64, "fifo", 10, False, "plain", None, {"port": 47610}), "perf-test")["p50"] > 0
+
+
+@linux
+def test_without_multicast_members_are_told_where_the_others_are_unless_seeds_are_given():
+    arguments = command.parse(["--transport", "unicast", "--members", "7"])
+    path = Path("loopback", (LOOPBACK,) * 7, 65000, 1, False)
+    given = placed(path, command.settings(arguments), 7)
+    assert given == {"transport": "unicast", "seeds": "127.0.0.1", "port_range": 7}
+    assert placed(path, {"transport": "unicast", "seeds": "a"}, 7)["seeds"] == "a"
+    assert placed(path, {"transport": "auto"}, 7) == {"transport": "auto"}
+    assert group_throughput(path, Load(7, 1, 64, "fifo", 0.1, settings=given), "perf-test")["received"] > 0
 
 
 @linux

@@ -20,9 +20,11 @@ HEARTBEAT_MS, SUSPECT_MS = 50, 400
 
 
 def make_engine(member_id: int = 1, make: Callable[..., Engine] = Engine, **settings: object) -> Engine:
-    """An engine with the default settings except those given; acks and probes are quick, as time goes by hand."""
+    """An engine with the default settings except those given, for multicast alone; acks and probes are quick, as time
+    goes by hand."""
     quick = {"ack_delay_ns": 2 * MS, "probe_ns_min": 4 * MS, "slabs_max": 1024}
-    return make(member_id=member_id, **{"group_tag": 7, "seed": 1, **engine_settings(Config()), **quick, **settings})
+    default = engine_settings(Config(transport="multicast"))
+    return make(member_id=member_id, **{"group_tag": 7, "seed": 1, **default, **quick, **settings})
 
 
 def secret_of(tag: int) -> bytes:

@@ -39,6 +39,19 @@ def test_two_that_hear_only_members_of_each_others_views_meet():
     assert {len(node.view.members) for node in world.nodes} == {4}
 
 
+@pytest.mark.parametrize("partition", ["merge", "primary"])
+@pytest.mark.parametrize("members", [1, 2, 3, 5])
+def test_not_a_datagram_more_is_sent_than_by_multicast_alone_if_all_hear_all(members, partition):
+    sent = {}
+    for transport in ("auto", "multicast"):
+        world = World(quiet(members=members, partition=partition, transport=transport, rate=50))
+        world.plan()
+        world.clock.run(4 * SECOND)
+        assert {len(node.view.members) for node in world.nodes} == {members}
+        sent[transport] = [dict(node.record.datagrams) for node in world.nodes]
+    assert sent["auto"] == sent["multicast"]
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_ways_that_change_cost_nobody_its_membership(seed):
     assert not simulate(Options.draw(seed + 1, family="islands")).violations

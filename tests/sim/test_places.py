@@ -23,7 +23,7 @@ def test_members_behind_a_translator_are_in_one_group_with_the_others(what, keye
 
 
 @pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
-def test_one_that_founded_a_group_alone_learns_where_it_is_and_merges(membership):
+def test_one_that_founded_a_group_alone_learns_its_address_and_merges(membership):
     settings = {"transport": "unicast", "translated": "hosts", "membership": membership, "apart_ns": SECOND}
     world = World(quiet(members=2, rate=20, **settings))
     world.plan()
@@ -33,7 +33,7 @@ def test_one_that_founded_a_group_alone_learns_where_it_is_and_merges(membership
     assert [len(node.view.members) for node in world.nodes] == [2, 2]
 
 
-def test_without_a_key_nobody_believes_where_a_member_says_it_is_and_it_founds_nothing():
+def test_nobody_believes_an_advertised_address_without_a_key_and_such_a_member_founds_nothing():
     world = World(quiet(members=2, transport="unicast", translated="ports", rate=1))
     world.plan()
     world.clock.run(3 * SECOND)

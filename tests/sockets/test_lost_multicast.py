@@ -143,7 +143,7 @@ def no_multicast(place, hooks):
 @pytest.mark.netns
 @pytest.mark.parametrize(("hooks", "rank"), [(("input",), 0), (("output",), 1), (("input", "output"), 0)])
 def test_a_group_goes_on_without_a_member_whose_multicast_is_dropped(network, hooks, rank):  # noqa: F811
-    with talkers(network, "abc") as made:
+    with talkers(network, "abc", transport="multicast") as made:
         lost = made[rank]
         others = [each for each in made if each is not lost]
         with no_multicast(lost.place, hooks):

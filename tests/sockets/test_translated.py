@@ -97,6 +97,6 @@ def test_with_a_key_a_member_is_at_its_stated_address_from_any_source_of_its_dat
             meet(a, b)
 
 
-def test_where_hosts_are_translated_one_to_one_a_member_takes_the_address_at_which_it_is_seen(network):  # noqa: F811
+def test_a_member_takes_the_address_at_which_others_see_it_if_hosts_are_translated(network):  # noqa: F811
     with translated(network[0], KEPT), pair(network) as (a, b):
         meet(a, b)

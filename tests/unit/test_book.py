@@ -138,7 +138,7 @@ def test_a_name_without_a_port_means_all_its_addresses_at_all_ports(monkeypatch)
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"seeds": ["a"]}, "transport=\"unicast\""),
+        ({"transport": "multicast", "seeds": ["a"]}, "transport=\"unicast\""),
         ({"transport": "unicast", "address": "239.1.2.3"}, "address='239.1.2.3' has no meaning"),
         ({"transport": "unicast", "unicast_port": 7}, "unicast_port=7 has no meaning"),
         ({"transport": "unicast", "seeds": "a,"}, "host:port"),

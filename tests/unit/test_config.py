@@ -241,3 +241,29 @@ def test_group_addresses_lie_in_the_scopes_for_local_use_and_differ():
 def test_packets_are_as_large_as_the_path_carries_whole(mtu, granted, ip_version, want):
     assert packet_bytes(Config(ip_version=ip_version), mtu, granted) == want
     assert packet_bytes(Config(packet_bytes=1024), mtu, granted) == 1024
+
+
+@pytest.mark.parametrize(
+    ("seeds", "found"),
+    [
+        (["10.0.0.1"], 1),
+        (["10.0.0.1", "10.0.0.2:5", "[fe80::1]:7"], 2),
+        (["10.0.0.1", "10.0.0.1"], 1),
+        (["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4"], 3),
+    ],
+)
+def test_a_primary_group_is_founded_by_a_majority_of_the_seeds_that_are_addresses(seeds, found):
+    config = Config(partition="primary", seeds=seeds)
+    assert config.found == found
+    assert config.replace(seeds=["10.0.0.9"], found=5).found == 5
+    assert Config(seeds=seeds).found == 1
+    assert config.for_guest().found == 0
+
+
+@pytest.mark.parametrize("seeds", ["orders-headless", "10.0.0.1,file:/seeds", "env:SEEDS", lambda: ["10.0.0.1"]])
+def test_other_seeds_do_not_say_how_many_found_a_primary_group(seeds):
+    with pytest.raises(seqcast.ConfigError, match=r"addresses of all of them as seeds= \(SC4102\)"):
+        Config(partition="primary", seeds=seeds)
+    config = Config(partition="primary", seeds=seeds, found=1)
+    assert config.replace(port=5000).found == 1
+    assert Config(seeds=seeds).for_guest(partition="primary").found == 0

@@ -84,7 +84,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--address", help="multicast address of the group (default: derived from its name)")
     target.add_argument("--ip-version", type=int, choices=(4, 6), help="version of IP (4)")
-    target.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (multicast)")
+    target.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
     target.add_argument(
         "--seeds", metavar="HOST,...", help="not with multicast alone: where other members may be, perhaps with :PORT"
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import math
 import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import seqcast.codes as codes
 from seqcast.errors import ConfigError
 
 NOT_MORE_THAN = (
@@ -108,6 +110,26 @@ def cores(name: str, text: str) -> frozenset[int]:
             raise ConfigError(f"{name}={text!r} must be numbers of cores, such as 2,3 or 2-5")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
+
+
+NEEDS_FOUND = codes.FOUND_UNKNOWN(
+    'partition="primary" with seeds= that are no plain addresses needs found=, as nobody can tell how many members are '
+    "intended: give found= a majority of them on all, such as found=2 of 3, or the addresses of all of them as seeds="
+)
+
+
+def majority_of_seeds(config: Any) -> float:
+    """How many found a group by default; NaN: nobody can tell."""
+    if config.partition != "primary" or not config.seeds:
+        return 1
+    named = [] if callable(config.seeds) else config.seeds.split(",")
+    if not named or any(seed.strip().startswith(("file:", "env:")) for seed in named):
+        return math.nan
+    try:
+        seeds = [split_seed(seed) for seed in named]
+        return len({(ipaddress.ip_address(host), port) for host, port in seeds}) // 2 + 1
+    except ValueError:  # a name
+        return math.nan
 
 
 def _transport(config: Any) -> None:

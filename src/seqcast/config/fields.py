@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_type_hints
 
 from seqcast.config import check, sources
+from seqcast.errors import ConfigError
 from seqcast.types import MEMBERS_MAX
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ PACKET_BYTES_MAX = 65_000
 PACKET_BYTES_MIN = 512
 PRESETS = ("lan", "fast", "wan")
 PARTITIONS = ("merge", "primary")
-TRANSPORTS = ("multicast", "auto", "unicast")
+TRANSPORTS = ("auto", "multicast", "unicast")
 SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 MEMBERSHIPS = ("coordinated", "token-ring")
@@ -62,11 +63,11 @@ def _knob(
 
 def _derived(
     formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float
-) -> float:
-    """A setting whose default is computed from others, which must be declared earlier."""
+) -> Any:
+    """A setting whose default is computed from others, which must be declared before it unless they are given; NaN: it
+    must be given, too."""
     metadata = {"unit": unit, "text": text, "low": low, "high": high, "among": (), "formula": formula}
-    field: float = dataclasses.field(default=_DERIVED, metadata={**metadata, "compute": compute})
-    return field
+    return dataclasses.field(default=_DERIVED, metadata={**metadata, "compute": compute})
 
 
 def _by_preset(unit: str, text: str, *, lan: float, wan: float, fast: float = 0.0, low: float, high: float) -> float:
@@ -125,13 +126,14 @@ class Config:
         high=65534,
     )
     transport: str = _knob(
-        "multicast",
+        "auto",
         "",
-        "How messages to the group travel. multicast: the network copies each for all members. auto: the same, and a "
-        "member that does not hear the multicasts of another one gets a copy by unicast from that one, as long as this "
-        "lasts. unicast: each goes to every member by itself, for networks that carry no multicast, such as most "
-        "clouds, containers and VPNs; a sender transmits a copy for each other member. Members that multicast does not "
-        "bring together find each other by `seeds`. It must be the same on every member.",
+        "How messages to the group travel. auto: the network copies each for all members by multicast, and a member "
+        "that does not hear the multicasts of another one gets a copy by unicast from that one, as long as this "
+        "lasts. multicast: by multicast alone, and a member that is not heard so is excluded. unicast: each goes to "
+        "every member by itself, for networks that carry no multicast, such as most clouds, containers and VPNs; a "
+        "sender transmits a copy for each other member. Members that multicast does not bring together find each "
+        "other by `seeds`. It must be the same on every member.",
         among=TRANSPORTS,
     )
     seeds: str = _knob(
@@ -326,13 +328,15 @@ class Config:
         low=0.01,
         high=60.0,
     )
-    found: int = _knob(
-        1,
+    found: int = _derived(
+        '1; with `partition="primary"` and `seeds`, a majority of these',
+        check.majority_of_seeds,
         "members",
         "How many processes that join, this one included, must hear each other before they found a group; until then "
         'they wait. With `partition="primary"`, set it to a majority of the intended members on all of them: '
         "otherwise a process that restarts while it is cut off founds a second group; and one with another number is "
-        "refused. 0: this process founds no group, and joins a running one, whatever the members of that have.",
+        "refused. Seeds that are no addresses do not say how many members are intended, so it must be given with them. "
+        "0: this process founds no group, and joins a running one, whatever the members of that have.",
         low=0,
         high=MEMBERS_MAX,
     )
@@ -900,6 +904,8 @@ class Config:
             value = getattr(self, field.name)
             if value is _DERIVED:
                 value = _computed(field, self)
+                if value != value:  # there is no formula for this case
+                    raise ConfigError(check.NEEDS_FOUND)
             if hints[field.name] is str and (value is None or isinstance(value, Path)):
                 value = str(value or "")
             if field.name == "seeds" and isinstance(value, list | tuple):
@@ -935,8 +941,8 @@ class Config:
         Raises:
             ConfigError: an unknown or wrong setting.
         """
-        config = self.replace(**settings)
-        return config.replace(found=0) if config.partition == "primary" and "found" not in settings else config
+        primary = settings.get("partition", self.partition) == "primary"
+        return self.replace(**({"found": 0, **settings} if primary else settings))
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Self:

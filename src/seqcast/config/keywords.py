@@ -20,7 +20,7 @@ class Settings(TypedDict, total=False):
     ip_version: Literal[4, 6]
     address: str
     port: int
-    transport: Literal["multicast", "auto", "unicast"]
+    transport: Literal["auto", "multicast", "unicast"]
     seeds: str | Sequence[str] | Callable[[], Sequence[str]]
     port_range: int
     advertise: str

@@ -300,6 +300,10 @@ class Router:
         """membership refuses the joiner"""
         return refusal is not None
 
+    def hears_us(self, frame: Join, _refusal: Refused | None) -> bool:
+        """it says that it hears us"""
+        return self.context.me.id in frame.hears
+
     def is_refused(self, _frame: Join, refusal: Refused | None) -> bool:
         """membership refuses the joiner, and it is our turn to close the view"""
         return refusal is not None and self.machines.membership.acting()
@@ -330,6 +334,10 @@ class Router:
 
     def heed_peer(self, frame: Join, _refused: object) -> None:
         self.machines.book.named([frame.info.address], self.context.now)
+        self.machines.lifecycle.heard_peer(frame)
+
+    def heed_hearer(self, frame: Join, _refused: object) -> None:
+        self.machines.book.heard_by(frame.info.address)
         self.machines.lifecycle.heard_peer(frame)
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
@@ -644,6 +652,7 @@ PEER: DecisionTable = decision(
     "JOIN beside ours",
     (R.founds_nothing, IGNORED, "it waits for a group, as we do"),
     (R.does_not_fit, R.note_rival, "it cannot be in one group with us, but may form the first view, and refuse us"),
+    (R.hears_us, (R.note_rival, R.heed_hearer), "our JOINs reach it as they are; else as below"),
     (None, (R.note_rival, R.heed_peer), "it may form the first view, or have us form it"),
 )
 ANSWER: DecisionTable = decision(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqcast.commandline import Parser, whole
-from seqcast.config import PARTITIONS, PRESETS
+from seqcast.config import PARTITIONS, PRESETS, TRANSPORTS
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf.hosts import VIA
 from seqcast.perf.paths import PATHS
@@ -77,6 +77,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
     parser.add_argument("--key", metavar="FILE", help="members seal what they send with this key (none)")
+    parser.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
+    parser.add_argument(
+        "--seeds", metavar="HOST,...", help="where members find each other without multicast (where they are started)"
+    )
     parser.add_argument("--preset", choices=PRESETS, help="network that the timeouts suit (lan)")
     parser.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of each run (%(default)g)")
@@ -271,7 +275,7 @@ def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The given settings of members."""
-    names = ("port", "preset", "partition", "key")
+    names = ("port", "preset", "partition", "key", "transport", "seeds")
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 

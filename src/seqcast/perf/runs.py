@@ -220,11 +220,20 @@ def journal_rows(folder: str) -> int:
         raise RunFailed(str(error)) from None
 
 
+def placed(path: Path, settings: Mapping[str, Any], members: int) -> dict[str, Any]:
+    """The given settings; without multicast with the places of the members as seeds, unless others are given."""
+    if settings.get("transport") != "unicast":
+        return dict(settings)
+    places = dict.fromkeys(place.address or place.host for place in path.places[:members])
+    return {"seeds": ",".join(places), "port_range": members} | dict(settings)
+
+
 def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal: dict[str, str]) -> dict[str, Any]:
     """``group_throughput``, with the settings of the members' journals."""
     # The first to join is the coordinator, and the sequencer: it sends only when all do.
     sending = [0 < number <= load.senders or load.senders == load.members for number in range(load.members)]
     own = load.kind != "batches"  # by default senders receive their own messages too
+    given = placed(path, load.settings, load.members)
     receiving = [own or load.senders > 1 or not sends for sends in sending]
     with crew.run() if crew else Processes(JOURNAL_LEAVE_S if journal else LEAVE_S) as processes:
         members = []
@@ -239,7 +248,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
                 "sends": sends,
                 "receives": receiving[number],
                 "sender": number,
-                "settings": {**load.settings, "order": load.order, "interface": place.interface, **journal},
+                "settings": {**given, "order": load.order, "interface": place.interface, **journal},
             }
             members.append(processes.start(place, task))
             if number == 0:
@@ -312,12 +321,12 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
     """The same for two members of a seqcast group."""
-    listeners = latency.members - 2
+    listeners, given = latency.members - 2, placed(path, latency.settings, latency.members)
     asks = "latency_at_rate" if latency.rate else PING_PONGS[latency.kind]
     with Processes() as processes:
         for number in range(latency.members):
             place, index = path.places[number], number - listeners
-            settings = {**latency.settings, "order": latency.order, "interface": place.interface}
+            settings: dict[str, Any] = {**given, "order": latency.order, "interface": place.interface}
             if latency.spin:
                 settings["latency"] = True
             task = {

@@ -14,6 +14,7 @@ from seqcast.core.frames.fields import (
     Count,
     Flag,
     Id,
+    Ids,
     MemberInfo,
     OrderName,
     Reason,
@@ -47,6 +48,7 @@ class Join:
         found: of its settings; 0: it founds no group, and votes for nobody.
         withdrawn: the last JOIN of a joiner that gives up: it founds nothing, so the votes for it are free again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
+        hears: where multicast may reach some members only: ids of joiners that its sender hears, or some of them.
     """
 
     version: Count
@@ -61,6 +63,7 @@ class Join:
     found: Count = 1
     withdrawn: Flag = False
     cookie: Id = NO_COOKIE
+    hears: Ids = ()
 
 
 @control("", outside=True)

@@ -88,6 +88,10 @@ class Book:
             elif address != self.own and len(self.hints) < BOOK_MAX:
                 self.hints[address] = None
 
+    def heard_by(self, address: bytes) -> None:
+        """There is a joiner who hears our multicasts."""
+        self.hints.pop(address, None)
+
     def answered(self, address: bytes, now: int) -> None:
         """There is somebody who is not in our view: it is tried again at once, and often from then on."""
         self._note(address, Source.NAMED, now)

@@ -95,6 +95,8 @@ HOPELESS_NS = 700_000_000
 """So long a leaver drains, and then waits for the closing view, while it is in a minority that cannot make any. Both
 together are less than the time that a process gets to end: the majority may come back at just this moment, but most
 likely it does not come back within ``leave_timeout_s`` either."""
+HEARS_MAX = 32
+"""Joiners that a JOIN names, so that they need no copy of theirs by unicast."""
 PLACES_MAX = 8
 """Addresses at which others see us that are remembered."""
 WITHDRAWALS = 3
@@ -323,7 +325,13 @@ class Lifecycle(Machine):
             settings.found,
             withdrawn,
             self.cookie,
+            self._hears(),
         )
+
+    def _hears(self) -> tuple[int, ...]:
+        settings = self.context.settings
+        doubtful = settings.book and not settings.unicast  # may some be heard that do not hear us?
+        return tuple(sorted(peer.id for peer in self.peers.values()))[:HEARS_MAX] if doubtful else ()
 
     def chosen(self) -> int:
         """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts it."""
