@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -133,6 +134,32 @@ def test_a_joiner_whose_seeds_do_not_answer_says_which():
         alone(name, "a", port, ["127.0.0.1:9", "no-such-host.invalid"], **settings)
     assert "127.0.0.1:9" in str(error.value) and "no-such-host.invalid cannot be resolved" in str(error.value)
     assert f"ports {port} to {port + 8}" in str(error.value)
+
+
+def test_one_line_names_the_seeds_that_answer_and_those_that_do_not_within_two_seconds(caplog):
+    name, port = cluster(), free_port()
+    seeds = [f"127.0.0.1:{port}", "127.0.0.1:9", "no-such-host.invalid"]
+    lone = [sys.executable, "-c", MEMBER, name, "b", str(port), "127.0.0.1:9"]
+    with subprocess.Popen(lone, env={**environment(), "SEQCAST_FOUND": "2"}, stderr=subprocess.DEVNULL) as b:
+        try:
+            wait_until(lambda: is_bound(port))
+            began = time.monotonic()
+            with pytest.raises(JoinTimeout):
+                alone(name, "a", port, seeds, found=3, join_timeout_s=2.0)
+        finally:
+            b.kill()
+    (line,) = (each for each in caplog.records if "join waits, and somebody answers" in each.getMessage())
+    assert line.created - time.time() + time.monotonic() - began < 2
+    assert f"somebody answers at 127.0.0.1:{port}; nobody answers at 127.0.0.1:9; no-such-host" in line.getMessage()
+
+
+def is_bound(port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            asked.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False
 
 
 def test_a_name_that_is_taken_is_refused():

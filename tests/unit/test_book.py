@@ -128,6 +128,8 @@ def test_a_name_without_a_port_means_all_its_addresses_at_all_ports(monkeypatch)
     hosts_and_ports = [("10.0.0.1", 7), *((f"10.0.0.{host}", port) for port in (100, 101) for host in (1, 2))]
     assert sorted(parts) == sorted((4, port, host) for host, port in hosts_and_ports)
     assert made.said() == "nobody answers at one:7, many; gone cannot be resolved (Name or service not known)"
+    heard = made.said([made.found["one:7"][0], b"another"])
+    assert heard.startswith("somebody answers at one:7; nobody answers at many; gone cannot be resolved")
     hosts["gone"], hosts["many"] = ["10.0.0.9"], ["10.0.0.3"]
     del hosts["one"]
     made.look()

@@ -74,7 +74,8 @@ def _by_preset(unit: str, text: str, *, lan: float, wan: float, fast: float = 0.
     """A setting whose default depends on ``preset``; "fast" uses the value of "lan" if without its own."""
     values = {"lan": lan, "fast": fast or lan, "wan": wan}
     others = ", ".join(f"{name} {values[name]:g}" for name in PRESETS if values[name] != lan)
-    return _derived(f"{lan:g} ({others})", lambda config: values[config.preset], unit, text, low=low, high=high)
+    field: float = _derived(f"{lan:g} ({others})", lambda config: values[config.preset], unit, text, low=low, high=high)
+    return field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.holdups import Holdups
 from seqcast.core.installer import Installer
 from seqcast.core.log import LogLines
+from seqcast.core.machines.book import BOOK_MAX
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
@@ -128,6 +129,8 @@ class Endpoint:
         self._markers = Markers(self.context, self.machines, self.log)
         self._router = Router(self.context, self.machines, self.log)
         self.installer = Installer(self.context, self.machines, self._markers, self.log)
+        self.answered: dict[bytes, None] = {}
+        """Addresses from which others were heard before this member was in its first view; read by any thread."""
         self._inputs: deque[Input] = deque()
         self._due = self.machines.due()  # timers change in steps only
 
@@ -260,6 +263,8 @@ class Endpoint:
                 raise RemoteProtocolError("a frame of a view, by somebody who does not show that it is in one")
             # Whoever has the key may say where it is: what it sends comes from elsewhere if addresses are translated.
             known = at if at and self.context.settings.exchange is not None else received.address
+            if self.context.view is None and received.sender != self.context.me.id and len(self.answered) < BOOK_MAX:
+                self.answered[known] = None
             self._router.route(frame, received.sender, known)
         except RemoteProtocolError:
             self.context.counters["frames_bad"] += 1

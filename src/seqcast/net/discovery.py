@@ -90,13 +90,17 @@ class Discovery:
         ways = [str(host) for host in hosts] or [ELSEWHERE[version]]
         return next(filter(None, (_source(way, version) for way in ways)), LOOPBACK[version])
 
-    def said(self) -> str:
-        """The fate of the seeds, for an error or a warning."""
+    def said(self, answered: Iterable[bytes] = ()) -> str:
+        """How the seeds fared, for an error or a warning; ``answered``: addresses from which somebody was heard."""
         if not self.seeds:
             return "there are no seeds: give seeds= with the hosts of other members"
         lost = [f"{seed} cannot be resolved ({why})" for seed, (_, why) in self.failed.items() if not self._known(seed)]
-        asked = list(self.found)
-        return "; ".join([*([f"nobody answers at {', '.join(asked)}"] if asked else []), *lost])
+        heard = set(answered)
+        silent = [host for host, known in self.found.items() if heard.isdisjoint(known)]
+        some = [host for host in self.found if host not in silent]
+        said = [f"somebody answers at {', '.join(some)}"] if some else []
+        said += [f"nobody answers at {', '.join(silent)}"] if silent else []
+        return "; ".join([*said, *lost])
 
     def _known(self, seed: str) -> bool:
         return seed in self.found or (seed in self.hosts and seed not in self.hosts[seed])

@@ -322,7 +322,7 @@ class Runner:
             ended = self._wait(
                 lambda: still_wanted() and (self._is_in() or self.over),
                 self.config.join_timeout_s,
-                None,  # the core says why a joiner waits, and the error names the missing answer
+                self._seeds_awaited(),  # without seeds the core says why a joiner waits
             )
         if self.error is not None:
             raise self.error
@@ -351,6 +351,12 @@ class Runner:
                 f"has no majority (seqcast unblock {shlex.quote(self.endpoint.context.cluster)}{reach(self.config)} "
                 "--list), or the machine is overloaded"
             )
+
+    def _seeds_awaited(self) -> Callable[[], str] | None:
+        discovery = self.discovery
+        if discovery is None:
+            return None
+        return lambda: f"join waits, and {discovery.said(tuple(self.endpoint.answered))}"
 
     def _is_in(self) -> bool:
         return self.view is not None and not self.founding
@@ -413,10 +419,10 @@ class Runner:
 
     def _what_to_check_of_seeds(self, discovery: Discovery) -> str:
         first, last = self.config.port, self.config.port + self.config.port_range
-        trouble = fault(self.driver)
+        trouble, fate = fault(self.driver), discovery.said(tuple(self.endpoint.answered))
         return (
             f"{trouble + '. ' if trouble else ''}This member is at {describe_address(self.driver.address)}, and "
-            f"{discovery.said()}. Are the other members running, with the same cluster name, transport, port and "
+            f"{fate}. Are the other members running, with the same cluster name, transport, port and "
             f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member"
         )
 
