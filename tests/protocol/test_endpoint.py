@@ -44,7 +44,7 @@ from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
 
 NEVER = (1 << 63) - 1
-SHARED = core_settings(Config(), mtu=1500, rcvbuf=1 << 20)["shared"]  # heartbeat_s first
+SHARED = core_settings(Config(transport="multicast"), mtu=1500, rcvbuf=1 << 20)["shared"]  # heartbeat_s first
 
 
 def lone(name="a", order="fifo", member_id=7, **settings):
