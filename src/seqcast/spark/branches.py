@@ -181,7 +181,9 @@ class Graph:
         closing = left.view, of.end.successor if of is not None and of.end is not None else 0
         return closing in self._leading_to(view, set(), all_of=False)
 
-    def plan(self, base: int, into: int, left: Sequence[Left] = (), *, all_of: bool, patient: bool) -> list[Range]:
+    def plan(
+        self, base: int, into: int, left: Sequence[Left] = (), *, leaves: bool, all_of: bool, patient: bool
+    ) -> list[Range]:
         """The rows of the branches that a view adds to the rows that a stream has given out: a merged view, or one of
         another side, if the stream leaves its own.
 
@@ -191,7 +193,8 @@ class Graph:
         Args:
             base: tag of the stream's view.
             into: tag of the view.
-            left: the sides that the stream left, perhaps its own now.
+            left: the sides that the stream left.
+            leaves: its own is among them. False: it goes on to the view in its own journal.
             all_of: False: leave out missing rows.
             patient: False: a member has no more than its journal shows, even if nothing says that it is gone.
 
@@ -200,7 +203,7 @@ class Graph:
         """
         self._gone, self._patient = self._gone_since(into), patient
         given = [*self.given(base, left)]
-        if all(each.view != base for each in left):
+        if not leaves:
             given.append((base, into))
         ranges: list[Range] = []
         known = {view for view, _ in given}

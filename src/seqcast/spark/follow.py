@@ -362,7 +362,7 @@ class Follower:
                     "without it"
                 )
             return way, []
-        ranges = self.branches(way.base, way.view, way.left, wait=wait)
+        ranges = self.branches(way.base, way.view, way.left, leaves=True, wait=wait)
         return None if ranges is None else (way, ranges)
 
     def rest(
@@ -416,7 +416,9 @@ class Follower:
         merge = pending(followed.journal, idx, merged_into(offset))
         return followed, gap.end if merge is None else min(gap.end, merge.idx)
 
-    def branches(self, base: int, into: Installed, left: Sequence[Left], *, wait: bool) -> list[Range] | None:
+    def branches(
+        self, base: int, into: Installed, left: Sequence[Left], *, leaves: bool, wait: bool
+    ) -> list[Range] | None:
         """The rows that the stream gives out before a view that it goes on with; None: not all of it is there yet.
 
         Args:
@@ -430,14 +432,14 @@ class Follower:
         graph, now = Graph(self.all()), time.monotonic()
         patient = wait and now < self._missed.get(into.tag, now) + self.failover_s
         try:
-            ranges = graph.plan(base, into.tag, left, all_of=True, patient=patient)
+            ranges = graph.plan(base, into.tag, left, leaves=leaves, all_of=True, patient=patient)
         except Missing as missing:
             self._missed.setdefault(into.tag, now)
             if patient:
                 return None
             if self._fail_on_data_loss:
                 raise _no_branch(missing.view, into) from None
-            ranges = graph.plan(base, into.tag, left, all_of=False, patient=False)
+            ranges = graph.plan(base, into.tag, left, leaves=leaves, all_of=False, patient=False)
         self._missed.pop(into.tag, None)
         return ranges
 

@@ -15,6 +15,13 @@ def view_text(view_id: ViewId) -> str:
     return f"{view_id.counter}@{view_id.coordinator:016x}.{attempt}.{initiator:016x}"
 
 
+def tag_of(text: str) -> int:
+    """The tag of a view whose whole id an offset has."""
+    counter, _, rest = text.partition("@")
+    coordinator, attempt, initiator = rest.split(".")
+    return ViewId(int(counter), int(coordinator, 16), (int(attempt), int(initiator, 16))).tag
+
+
 def groups_of(found: Sequence[Found]) -> Iterator[list[Found]]:
     """Journals that have views in common, directly or by others; of each group the longest history first."""
     left = [each for each in found if each.journal.views]
@@ -45,12 +52,14 @@ def _knows(side: Sequence[Found], offset: Mapping[str, Any]) -> bool:
 
 
 def newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int, Found]]:
-    """Of each group that was founded after the end of that of an offset: when, and its journal with the longest
-    history."""
+    """Of each group that was founded after the end of that of an offset, and in which the stream was not yet: when, and
+    its journal with the longest history."""
     ours, others = _beside(offset, found)
     if any(each.held for each in ours):
         return []
-    return [(_begin_ns(side), side[0]) for side in others if _is_later(side, ours)]
+    seen = {told[0] for told in offset.get("left", ())}
+    new = [side for side in others if not any(f"{view.tag:016x}" in seen for each in side for view in each.journal.views)]
+    return [(_begin_ns(side), side[0]) for side in new if _is_later(side, ours)]
 
 
 def apart(offset: Mapping[str, Any], found: Sequence[Found]) -> list[Found]:
@@ -93,9 +102,19 @@ def _begin_ns(side: Sequence[Found]) -> int:
 
 
 def _differ_ns(side: Sequence[Found]) -> int:
-    """How far the members' clocks differ, at most: the longest time between two that installed the same view."""
-    times: dict[int, list[int]] = {}
-    for each in side:
-        for view in each.journal.views:
-            times.setdefault(view.tag, []).append(view.at_ns)
-    return max((max(each) - min(each) for each in times.values()), default=0)
+    """How far the members' clocks differ: of the times at which two members installed the same views, the least
+    difference counts, as either may install a view late."""
+    times = {each.id: {view.tag: view.at_ns for view in each.journal.views} for each in side}
+    ahead: dict[int, int] = {}
+    left = [*times]
+    while left:  # one after the other by views that they have in common
+        reached = [left.pop(0)]
+        ahead[reached[0]] = 0
+        while reached:
+            one = reached.pop()
+            for other in [*left]:
+                if both := times[one].keys() & times[other].keys():
+                    ahead[other] = ahead[one] + min((times[other][tag] - times[one][tag] for tag in both), key=abs)
+                    reached.append(other)
+                    left.remove(other)
+    return max(ahead.values(), default=0) - min(ahead.values(), default=0)

@@ -45,13 +45,13 @@ def since(follower: Follower, time_ns: int) -> tuple[Found, int]:
         UsageError, JournalError: as of `Follower.first`.
     """
     found = follower.first(latest=False)
-    at = _first_since(found, time_ns)
+    at = first_since(found, time_ns)
     if at == found.journal.end_idx and (newest := follower.first(latest=True)).id != found.id:
-        return newest, _first_since(newest, time_ns)
+        return newest, first_since(newest, time_ns)
     return found, at
 
 
-def _first_since(found: Found, time_ns: int) -> int:
+def first_since(found: Found, time_ns: int) -> int:
     """Position of the first row that was delivered at a time or later."""
     for segment in found.journal.segments:
         at = segment.first_idx

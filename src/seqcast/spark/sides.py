@@ -9,12 +9,13 @@ the other side goes no further either.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seqcast.journal.reader import Installed, Journal
 from seqcast.spark.branches import Graph, Left, Range
+from seqcast.spark.groups import tag_of
 from seqcast.spark.stores import Found
 
 LEFT_MAX = 1024
@@ -57,16 +58,54 @@ def told(left: Sequence[Left]) -> dict[str, Any]:
     return {"left": [each.as_json() for each in left[-LEFT_MAX:]]} if left else {}
 
 
-def passed_over(followed: Found, found: Sequence[Found]) -> tuple[Left, ...]:
-    """The sides apart from the followed member's, as far as they have come: for a stream that begins with the latest
-    rows, they are as good as given out."""
-    known = {view.tag for view in followed.journal.views}
-    sides = []
+def here_left(offset: Mapping[str, Any], found: Sequence[Found]) -> tuple[Left, ...]:
+    """The sides that a stream has left that goes on elsewhere, and that of its member among them. Of members that are
+    known to be gone none need be remembered, if all that they delivered was given out."""
+    member = int(offset["member"], 16)
+    followed = next((each for each in found if each.id == member), None)
+    base = _view_at(followed.journal, int(offset["idx"])) if followed is not None else None
+    if base is not None:
+        here = [] if is_over(offset, found) else [Left(base.tag, member, int(offset["idx"]) - base.idx)]
+    else:  # the journal is gone
+        here = [Left(tag_of(offset["view"]), member, int(offset["global_seqno"]))] if "view" in offset else []
+    return (*lefts(offset), *here)
+
+
+def has_begun(view: Installed, idx: int, time_ns: int | None) -> bool:
+    """Whether a view was installed before a position, and if it has no rows there, before a time (None: by now)."""
+    return view.idx < idx or (view.idx == idx and (time_ns is None or view.at_ns < time_ns))
+
+
+def passed_over(
+    followed: Found, at: int, found: Sequence[Found], begin_of: Callable[[Found], int], time_ns: int | None
+) -> tuple[Left, ...]:
+    """The sides apart from the followed member's, as far as they had come when a stream begins that does not have what
+    was before: that is as good as given out.
+
+    Args:
+        at: position in the followed member's journal at which the stream begins.
+        begin_of: the same in the journal of a side.
+        time_ns: of the beginning, as of `has_begun`.
+    """
+    ours = {view.tag: view for view in followed.journal.views}
+    last = max((view.view_id.counter for view in ours.values()), default=0)
+    sides: dict[int, Left] = {}
     for each in sorted(found, key=_last_view_ns):
-        last = next(reversed(each.journal.views), None)
-        if last and last.tag not in known and followed.id not in {member.id for member in last.members}:
-            sides.append(Left(last.tag, each.id, each.journal.end_idx - last.idx))
-    return tuple(sides)
+        if all(of.tag in ours for of in each.journal.views):
+            continue
+        idx = begin_of(each)
+        view = next((view for view in reversed(each.journal.views) if has_begun(view, idx, time_ns)), None)
+        if view is None:
+            continue
+        if own := ours.get(view.tag):  # a side if both closed it, in other ways
+            closed = own.idx < at and own.end is not None and view.end is not None
+            apart = closed and view.end.successor not in {0, *ours}
+        else:  # the followed member may still install a view that it is in
+            apart = last >= view.view_id.counter or followed.id not in {member.id for member in view.members}
+        rows = idx - view.idx
+        if apart and (view.tag not in sides or rows > sides[view.tag].rows):  # of a view one, to go back to
+            sides[view.tag] = Left(view.tag, each.id, rows)
+    return tuple(sides.values())
 
 
 def still_left(found: Sequence[Found], left: Sequence[Left], view: int) -> tuple[Left, ...]:

@@ -43,8 +43,8 @@ from seqcast.spark.follow import (
 )
 from seqcast.spark.groups import view_text
 from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Tabled, check_names, names_of
-from seqcast.spark.places import Ending, check_start, since
-from seqcast.spark.sides import Way, lefts, passed_over, still_left, told
+from seqcast.spark.places import Ending, check_start, first_since, since
+from seqcast.spark.sides import Way, has_begun, here_left, lefts, passed_over, still_left, told
 from seqcast.spark.sink import Sink
 from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of
 from seqcast.spark.wanted import Wanted, joined
@@ -62,6 +62,9 @@ takes both more time than a look."""
 LOOK_S = 0.02
 LOOK_SHARE = 0.01
 """Meanwhile it looks no more often, and spends no more of its time on it."""
+QUIET_S = 2.0
+LOOK_QUIET_S = 0.05
+"""After so long without a new row it looks less often."""
 IN_VAIN_MAX = 8
 """A task gives up if so many journals in a row, each there when it was looked for, go away before they give a row."""
 
@@ -228,23 +231,29 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets: dict[int, int] | None = None  # of Trigger.AvailableNow: member -> end of its journal then
         self._last: dict[str, Any] | None = None
         self._waits = ""  # why nothing new comes
+        self._quiet_since = time.monotonic()
         self.idle_s = IDLE_S
 
     def initialOffset(self) -> dict[str, Any]:
         if (begin := self._begin) is not None:
             _twice(lambda: check_start(self._follower, begin))
             return begin
-        latest = self._starting == "latest"
+        time_ns, latest = self._since_ns, self._starting == "latest"
+
+        def begin_of(found: Found) -> int:
+            return found.journal.end_idx if time_ns is None else first_since(found, time_ns)
 
         def offset() -> dict[str, Any]:
-            if self._since_ns is None:
+            if time_ns is not None:
+                found, at = since(self._follower, time_ns)
+            else:
                 found = self._follower.first(latest=latest)
                 at = found.journal.end_idx if latest else found.journal.first_idx
-            else:
-                found, at = since(self._follower, self._since_ns)
-            begun = [view.tag for view in found.journal.views if view.idx <= at and view.subgroups]
-            beside = told(passed_over(found, self._follower.all())) if latest else {}
-            if not begun or not (at or latest):
+            views = found.journal.views if at or latest or time_ns is not None else ()
+            begun = [view.tag for view in views if view.subgroups and has_begun(view, at, time_ns)]
+            sides = self._follower.all() if latest or time_ns is not None else ()
+            beside = told(passed_over(found, at, sides, begin_of, time_ns))
+            if not begun:
                 return offset_of(found, at) | beside
             return {**offset_of(found, at, begun[-1]), "merged": {"into": f"{begun[-1]:016x}"}, **beside}
 
@@ -258,12 +267,13 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         while True:
             began = time.monotonic()
             end = _twice(lambda: self._next(start, limit))
-            if end != start:
-                self._waits = ""
             now = time.monotonic()
+            if end != start:
+                self._waits, self._quiet_since = "", now
             if end != start or now >= until:
                 return end
-            time.sleep(min(max(LOOK_S, (now - began) / LOOK_SHARE), until - now))
+            seldom = LOOK_S if now < self._quiet_since + QUIET_S else LOOK_QUIET_S
+            time.sleep(min(max(seldom, (now - began) / LOOK_SHARE), until - now))
 
     def _next(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         if self._ending is None:
@@ -337,7 +347,9 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "a new checkpoint"
             )
         began = view_text(found.journal.views[0].view_id)
-        self._last = {**offset_of(found, found.journal.first_idx), "began": began}
+        # It may be that both were founded apart, and merge later: then all that was given out does not come again.
+        before = told(here_left(start, self._follower.all()))
+        self._last = {**offset_of(found, found.journal.first_idx), "began": began, **before}
         return self._last
 
     def _merge(
@@ -346,7 +358,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The stream is before a merged view: the branches come first."""
         views, left = followed.journal.views, lefts(start)
         base = views[views.index(merge) - 1].tag
-        ranges = self._follower.branches(base, merge, left, wait=self._targets is None)
+        ranges = self._follower.branches(base, merge, left, leaves=False, wait=self._targets is None)
         if ranges is None:
             return start
         offset = dict(start) if followed.id == int(start["member"], 16) else offset_of(followed, begin)

@@ -206,7 +206,7 @@ class Folders:
             yield read(path, open_segments=False)
 
     def journal(self, member: int) -> Journal | None:
-        if not (member in self._found and self._found[member].exists()):
+        if not (member in self._found and os.path.exists(self._found[member])):
             self.members()
         path = self._found.get(member)
         if path is None:
