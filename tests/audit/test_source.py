@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ import pyarrow.parquet as pq
 from journal_data import Row, as_live, batch_of, journal, member, view, wait_for_rows
 from members import SHORT_LIVED_JAVA
 from pyspark.errors import PySparkException
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import seqcast.spark
 from seqcast.journal import manifest, reader
@@ -36,10 +37,10 @@ from seqcast.journal.roll import roll
 from seqcast.journal.tables import names_of
 from seqcast.journal.tap import Tap
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark.follow import offset_at
+from seqcast.spark.follow import _behind, offset_at
 from seqcast.spark.options import Following
 from seqcast.spark.source import JournalReader, JournalStream
-from seqcast.spark.stores import Folders, Taps, last_cut, pieces
+from seqcast.spark.stores import Folders, Found, Taps, last_cut, pieces
 from seqcast.spark.wanted import Wanted
 
 A, B, C = (member(name) for name in "abc")
@@ -193,9 +194,16 @@ def test_rolled_row_groups_are_whole_whatever_was_written_together(
     ],
 )
 @pytest.mark.parametrize("kind", ["files", "tap"])
+@pytest.mark.parametrize("rows_max", [0, 30, None])
 def test_segments_that_no_row_can_come_from_are_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str], opened: list[int], kind: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, str],
+    opened: list[int],
+    kind: str,
+    rows_max: int | None,
 ) -> None:
+    """By a table (None), and by a stream with batches of so many rows."""
     path = in_seconds(tmp_path)
     read_files: list[int] = []
     of_reader = reader._contents
@@ -204,10 +212,40 @@ def test_segments_that_no_row_can_come_from_are_not_opened(
     )
     with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as tap:
         tapped = Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16, "")
-        planned = JournalReader([tapped if kind == "tap" else Folders([str(path)])], Wanted.of(options))
-        of_parts = [batch for part in planned.partitions() for batch in planned.read(part)]
-    times = [each for batch in of_parts for each in batch["idx"].to_pylist()]
+        stores, wanted = [tapped if kind == "tap" else Folders([str(path)])], Wanted.of(options)
+        planned: Any = JournalReader(stores, wanted)
+        parts = planned.partitions()
+        if rows_max is not None:
+            planned, parts = JournalStream(stores, Following(), wanted), []
+            at, limit = planned.initialOffset(), ReadMaxRows(rows_max) if rows_max else ReadAllAvailable()
+            while (end := planned.latestOffset(at, limit)) != at:
+                parts += planned.partitions(at, end)
+                at = end
+            assert at["idx"] == 60
+        times = [each for part in parts for batch in planned.read(part) for each in batch["idx"].to_pylist()]
     assert (read_files, len(times)) == (opened, 10 * len(opened))
+
+
+def test_a_stream_is_behind_by_the_time_of_its_next_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a rolled segment, where it counts as if the rows had come evenly; a journal of an older version says only
+    when the segment ends."""
+    second = 978_307_200
+    monkeypatch.setattr(time, "time", lambda: second + 100.0)
+    path = in_seconds(tmp_path)
+    journal = read(path)
+
+    def behind(*spans: tuple[int, int], idx: int) -> float:
+        """With the segments' first and last second."""
+        segments = [
+            dataclasses.replace(each, first_ns=(second * bool(first) + first) * 10**9, last_ns=(second + last) * 10**9)
+            for each, (first, last) in zip(journal.segments, spans, strict=False)
+        ]
+        return _behind(Found(Folders([]), dataclasses.replace(journal, segments=tuple(segments))), idx)["seconds"]
+
+    spans = (1, 1), (2, 12), (0, 20)
+    assert behind(*spans, idx=0) == 99 and behind(*spans, idx=9) == 99
+    assert [behind(*spans, idx=each) for each in (10, 15, 19)] == [98, 93, 89]
+    assert behind(*spans, idx=20) == 80
 
 
 def in_seconds(top: Path) -> Path:

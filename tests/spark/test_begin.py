@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from journal_data import Row, batch_of, journal, member, view, wait_for_rows
-from partition_story import A, B, C, D, merged, rows
+from partition_story import A, B, C, D, merged, partitioned, rows
 from stream_query import Query, followed_by
 from test_follow import restarted, shift
 
@@ -23,7 +23,10 @@ from seqcast.core.orders import by_name
 from seqcast.journal import seals
 from seqcast.journal.schema import HEADER_FILE, JournalError
 from seqcast.journal.writer import JournalWriter
+from seqcast.spark.options import Tabled
+from seqcast.spark.source import JournalReader
 from seqcast.spark.stores import Folders
+from seqcast.spark.wanted import Wanted
 from seqcast.types import Member, MergeView, View, ViewId
 
 NOON_NS = 1_700_000_000_000_000_000
@@ -194,3 +197,19 @@ def test_a_view_that_a_member_installed_late_makes_no_clocks_differ(tmp_path: Pa
         shift(journal(tmp_path, each, [(view(1, new, attempt=2), rows("new", 5, new))], payload="full"), 4)
     with pytest.raises(JournalError, match="started again"):
         query.run()
+
+
+@pytest.mark.parametrize("options", [{"view": "2"}, {"sender": "c"}, {"view": "1,5", "sender": "a"}])
+def test_a_stream_of_some_rows_gives_those_of_the_other_side_too(tmp_path: Path, options: dict[str, str]) -> None:
+    for who, story in partitioned().items():
+        journal(tmp_path, who, story, payload="full")
+
+    def given(wanted: Wanted) -> list[tuple[int, str, bytes]]:
+        reader = JournalReader([Folders([str(tmp_path)])], wanted, Tabled.of({"startingOffset": "earliest"}))
+        found = [batch for part in reader.partitions() for batch in reader.read(part)]
+        names = "view_counter", "sender", "payload"
+        return [row for each in found for row in zip(*(each[name].to_pylist() for name in names), strict=True)]
+
+    views, senders = (options.get(name, default).split(",") for name, default in (("view", "1,2,5"), ("sender", "a,b,c")))
+    wanted = [row for row in given(Wanted()) if str(row[0]) in views and row[1] in senders]
+    assert wanted and given(Wanted.of(options)) == wanted

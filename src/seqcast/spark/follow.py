@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Installed, Journal, Segment
 from seqcast.journal.schema import JournalError
 from seqcast.spark.branches import (
     Graph,
@@ -179,8 +179,7 @@ class Follower:
 
     def behind(self, offset: dict[str, Any], *, now: bool = False) -> dict[str, dict[str, float]]:
         """How far an offset is behind each member whose journal shows it: messages, and seconds since the first of them
-        was delivered (if they are in a rolled segment: since that one's last row was). As of the last look, unless
-        ``now``."""
+        was delivered (in the middle of a rolled segment about). As of the last look, unless ``now``."""
         seen, began = self.seen(), time.monotonic()
         if now or seen is not self._behind_of:
             self._behind_of, self._behind = seen, {}
@@ -599,8 +598,17 @@ def _behind(found: Found, idx: int) -> dict[str, float]:
         first = max(first, segment.first_idx)  # behind several gaps
         since_ns = next(_times(found, first, first + 1), 0)
     else:
-        since_ns = segment.last_ns
+        since_ns = _rolled_ns(segment, first)
     return {"messages": journal.end_idx - idx, "seconds": round(max(0.0, time.time() - since_ns / 1e9), 3)}
+
+
+def _rolled_ns(segment: Segment, idx: int) -> int:
+    """About when a row of a rolled segment was delivered, as if its rows had come evenly: to read it, the whole file
+    would be compared with its checksum."""
+    if not segment.first_ns:  # of a version before 10
+        return segment.last_ns
+    share = max(0, idx - segment.first_idx) / segment.rows
+    return segment.first_ns + int((segment.last_ns - segment.first_ns) * share)
 
 
 def _newest_ns(found: Found) -> int:

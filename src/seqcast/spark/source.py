@@ -46,7 +46,7 @@ from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Ta
 from seqcast.spark.places import Ending, check_start, first_since, since
 from seqcast.spark.sides import Way, has_begun, here_left, lefts, passed_over, still_left, told
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of
+from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of, useful
 from seqcast.spark.wanted import Wanted, joined
 
 if TYPE_CHECKING:
@@ -431,7 +431,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 found.store.part(journal, self._wanted, first, last),
                 reserve=self._follower.reserve(found, first, until, end),
             )
-            for at, end_at in journal.kept(max(begin, journal.first_idx), until)
+            for at, end_at in useful(journal, self._wanted, max(begin, journal.first_idx), until)
             for first, last in pieces(journal, at, end_at)
         ]
 
@@ -458,7 +458,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{each.closing[0]:016x}, which another side of a partition delivered: load the journals of all "
                     "members, or set failOnDataLoss=false to go on without them"
                 )
-            for span in found.journal.kept(max(idx + begin, found.journal.first_idx), idx + stop):
+            for span in useful(found.journal, self._wanted, max(idx + begin, found.journal.first_idx), idx + stop):
                 for at, last in pieces(found.journal, *span):
                     part = found.store.part(found.journal, self._wanted, at, last)
                     parts.append(replace(part, reserve=Reserve(self._follower, found.id)))

@@ -281,11 +281,9 @@ class Taps:
         return self._client.rows(journal, first, end, columns)
 
     def ranges(self, journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) -> Iterator[tuple[int, int]]:
-        segments = _positions(journal, journal.first_idx, journal.end_idx)
-        held = joined([(at, at + segment.rows) for at, segment in segments if wanted.holds(segment)])
-        for (first, end), (begin, stop) in product(spans, held):
-            for at in range(max(first, begin), min(end, stop), PARTITION_ROWS):
-                yield at, min(at + PARTITION_ROWS, end, stop)
+        for first, end in _held(journal, spans, wanted):
+            for at in range(first, end, PARTITION_ROWS):
+                yield at, min(at + PARTITION_ROWS, end)
 
     def part(self, journal: Journal, wanted: Wanted, first: int, end: int) -> Part:
         return TapPart(**part_fields(journal, wanted, first, end), tap=self._client, journal=journal)
@@ -300,6 +298,24 @@ def pieces(journal: Journal, first: int, end: int) -> Iterator[tuple[int, int]]:
         if begin < cut and following - begin > PARTITION_ROWS:
             yield begin, cut
             begin = cut
+
+
+def useful(journal: Journal, wanted: Wanted, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The rows at positions ``first`` to ``end`` - 1 that the journal has, in ranges, without those of views that are
+    not wanted, and those of rolled segments that have no rows of the wanted time."""
+    spans = ((max(first, begin), min(end, stop)) for begin, stop in wanted.spans(journal))
+    return _held(journal, [(begin, stop) for begin, stop in spans if begin < stop], wanted)
+
+
+def _held(journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) -> Iterator[tuple[int, int]]:
+    """The rows of spans, in ranges, without those of rolled segments that have no rows of the wanted time."""
+    if not spans:
+        return
+    segments = _positions(journal, spans[0][0], spans[-1][1])
+    held = joined([(at, at + segment.rows) for at, segment in segments if wanted.holds(segment)])
+    for (first, end), (begin, stop) in product(spans, held):
+        if max(first, begin) < min(end, stop):
+            yield max(first, begin), min(end, stop)
 
 
 def divided(parts: Sequence[Part], tasks: int) -> Sequence[Part]:
