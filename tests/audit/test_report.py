@@ -19,12 +19,12 @@ import numpy as np
 from commands import call
 from hypothesis import given
 from hypothesis import strategies as st
-from journal_data import Row, batch_of, member, view
+from journal_data import Row, batch_of, journal, member, view, wait_for_rows
 
 from seqcast.errors import UsageError
 from seqcast.journal.reader import find
 from seqcast.journal.writer import JournalWriter
-from seqcast.spark import latency, report, report_command
+from seqcast.spark import audit_page, latency, page, report, report_command
 
 A, B = member("a"), member("b")
 V1 = view(1, [A, B])
@@ -118,6 +118,57 @@ def test_a_report_begins_with_the_measurements_and_the_faults(here: Any, tmp_pat
         "Requests for repeats: 2 (b 2).",
         "Only a view change ordered 3 deliveries (transitional).",
     ]
+
+
+def test_members_that_went_and_views_that_fell_apart_are_what_went_wrong(here: Any, tmp_path: Path) -> None:
+    """b left, c crashed, d was excluded and has told so, e has no journal here, and f was cut off with g for a while and
+    then crashed with it."""
+    every = [member(name) for name in "abcdefg"]
+    a, b, c, d, e, f, g = every
+
+    def story(who: Any, *views: Any, closed: str | None = None, **how: Any) -> None:
+        row = Row(who, 1, 0, 1, b"x")
+        journal(tmp_path, who, [(of, [row] if of is views[0] else []) for of in views], closed=closed, **how)
+
+    first, without_b = view(1, every), view(2, [a, c, d, e, f, g])
+    without_c, without_d = view(3, [a, d, e, f, g]), view(4, [a, e, f, g])
+    side, last = view(5, [a]), view(5, [f, g], attempt=2)
+    story(a, first, without_b, without_c, without_d, side, closed="leave")
+    story(b, first, closed="leave", successor=without_b)
+    story(c, first, without_b)
+    story(d, first, without_b, without_c, closed="excluded")
+    story(f, first, without_b, without_c, without_d, last, closed="killed")
+    story(g, first, without_b, without_c, without_d, last, closed="leave")
+    timed = report.measure(here, find([tmp_path]))
+    assert report.findings(timed) == [
+        "4 members went without leaving: c (ended without a closing record, in view 2), d (excluded, in view 3), "
+        "e (its journal is not here to say how, in view 4), f (ended without a closing record, in view 5).",
+        "1 view fell apart: view 4 [a, e, f, g] into [a] and [f, g].",
+    ]
+    page = report.page_of(timed, report.table(timed), {}, "x")
+    assert "2 things to look at" in page and "c (ended without" in page and report.NOTHING not in page
+
+
+def test_members_that_go_on_or_have_left_are_no_loss(here: Any, tmp_path: Path) -> None:
+    last = view(2, [A])
+    writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash", flush_s=0.001)
+    for of in (V1, last):
+        writer.view(of, START)
+    row = Row(A, 1, 0, 1, b"x")
+    writer.batch(batch_of([row], last, START + MS), last)
+    wait_for_rows(writer, 1)
+    journal(tmp_path, B, [(V1, [])], closed="leave", successor=last)
+    timed = report.measure(here, find([tmp_path]))
+    assert not timed.lost and not timed.apart
+    writer.close("leave")
+
+
+def test_views_that_are_there_at_one_time_have_colours_of_their_own() -> None:
+    """Sides of a partition, also many of them, and a view and the next one."""
+    sides = [(10 * at, 5.0, 9.0) for at in range(1, 40)]
+    told = audit_page._colours([(7, 0.0, 5.0), (7, 1.0, 4.0), *sides, (3, 9.5, 12.0)])
+    assert len({told[tag] for tag, *_ in [(7,), *sides]}) == 40 and told[7] == told[3] == 0
+    assert len({page.colour(number) for number in range(60)}) == 60
 
 
 @pytest.mark.parametrize("took_ns", [[0], [150_000], [150_000, 151_000], [1, 10**12]])

@@ -71,21 +71,45 @@ def _cluster(report: Report, journals: Sequence[Journal]) -> list[str]:
 
 
 def _plot_views(journals: Sequence[Journal], names: Names) -> Figure:
-    """Members one below the other; a bar for each view, in the colour of its id, while the member was in it."""
+    """Members one below the other; a bar for each view while the member was in it. Views that are there at the same
+    time, such as those of the sides of a partition, or follow each other have different colours."""
     figure, (axes,) = page.figure_of(1.5 + 0.35 * len(journals))
     begin = min((view.at_ns for journal in journals for view in journal.views), default=0)
     end = max((view.at_ns for journal in journals for view in journal.views), default=0)
-    for number, journal in enumerate(journals):
+    bars = []
+    for journal in journals:
         views = journal.views[:VIEWS]
         since = [(view.at_ns - begin) / 1e9 for view in views]
         until = [*since[1:], (end - begin) / 1e9 + 0.05 * max((end - begin) / 1e9, 0.1)]
-        colours = [f"C{view.tag % 10}" for view in views]
-        axes.barh(number, [b - a for a, b in zip(since, until[: len(since)], strict=True)], left=since, color=colours,
-                  edgecolor="white")  # fmt: skip
+        bars.append([(view.tag, *span) for view, *span in zip(views, since, until, strict=False)])
+    colours = _colours([bar for of in bars for bar in of])
+    for number, of in enumerate(bars):
+        axes.barh(number, [until - since for _, since, until in of], left=[since for _, since, _ in of],
+                  color=[page.colour(colours[tag]) for tag, *_ in of], edgecolor="white")  # fmt: skip
     axes.set_yticks(range(len(journals)), [names.journal(number) for number in range(len(journals))])
     axes.invert_yaxis()
     axes.set(xlabel="seconds since the first view", title="Views: members in one view have one colour at one time")
     return figure
+
+
+def _colours(bars: Sequence[tuple[int, float, float]]) -> dict[int, int]:
+    """Number of a colour for each view: the least that no view has whose time meets its own.
+
+    Args:
+        bars: tag of a view, and since when and until when a member was in it.
+    """
+    spans: dict[int, tuple[float, float]] = {}
+    for tag, since, until in bars:
+        low, high = spans.get(tag, (since, until))
+        spans[tag] = min(low, since), max(high, until)
+    colours: dict[int, int] = {}
+    there: list[tuple[float, int]] = []  # when views end that may meet the next one, and their colours
+    for tag, (since, until) in sorted(spans.items(), key=lambda each: (each[1], each[0])):
+        there = [(end, colour) for end, colour in there if end >= since]
+        taken = {colour for _, colour in there}
+        colours[tag] = next(colour for colour in range(len(taken) + 1) if colour not in taken)
+        there.append((until, colours[tag]))
+    return colours
 
 
 def _plot_delivered(report: Report) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import colorsys
 import html
 import io
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +35,8 @@ img{max-width:100%}.small{color:#666;font-size:.9em}
 GOOD, BAD = "good", "bad"
 WIDTH = 9.0
 """Of a figure, inches."""
+CYCLE = 10
+"""So many colours a figure has before it repeats them."""
 FEW = 12
 """So many points of a line, or fewer, are marked: a line through one is not seen."""
 
@@ -149,6 +152,13 @@ def counting_axis(axes: Axes) -> None:
     axes.set_ylim(0, max(1.0, axes.get_ylim()[1]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10], integer=True))
     axes.yaxis.set_major_formatter(EngFormatter(sep=""))
+
+
+def colour(number: int) -> str | tuple[float, float, float]:
+    """Of any number of colours that are all different: first those of all figures."""
+    if number < CYCLE:
+        return f"C{number}"
+    return colorsys.hsv_to_rgb(number * 0.618034 % 1, 0.45, 0.9)
 
 
 def png(figure: Figure) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from seqcast.journal.schema import signed
 from seqcast.spark import latency, page
 from seqcast.spark.latency import Timing, bucket_top
 from seqcast.spark.lookup import Task, run_tasks, runs_of
+from seqcast.spark.losses import Loss, fallen_apart, losses
 from seqcast.spark.members import Names
 
 if TYPE_CHECKING:
@@ -43,8 +44,8 @@ TITLES = {
 }  # fmt: skip
 """Column of the table -> its title."""
 NOTHING = (
-    "Nothing was wrong: no message was sent again, nobody waited for credit or was suspected, no memory ran out, and "
-    "applications were told of nothing."
+    "Nothing was wrong: no member went without leaving, no message was sent again, nobody waited for credit or was "
+    "suspected, no memory ran out, and applications were told of nothing."
 )
 MEMBERS = 5
 """So many members are named with their part of a total."""
@@ -72,6 +73,8 @@ class Timed:
         clocks: (member, sender) -> how their clocks differ, by the best estimate of any view.
         transitional: (member, sender) -> messages that only a view change ordered.
         before_sent: (member, sender) -> messages that were delivered before they were sent, by the clocks.
+        lost: members that went without leaving.
+        apart: views that fell apart, each with its sides.
     """
 
     begin_ns: int
@@ -85,6 +88,8 @@ class Timed:
     transitional: Counter[tuple[str, str]] = field(default_factory=Counter)
     before_sent: Counter[tuple[str, str]] = field(default_factory=Counter)
     told: Counter[tuple[str, str]] = field(default_factory=Counter)
+    lost: Sequence[Loss] = ()
+    apart: Sequence[str] = ()
 
     @property
     def every(self) -> Histogram:
@@ -142,6 +147,7 @@ def measure(
     for number, journal in enumerate(journals):
         _note_events(journal, names.journal(number), timed)
     timed.marks.sort()
+    timed.lost, timed.apart = losses(journals, names), list(fallen_apart(journals, names))
     return timed
 
 
@@ -267,15 +273,20 @@ def summary(timed: Timed) -> str:
 def findings(timed: Timed) -> list[str]:
     """Faults and delays, each in a sentence; empty: nothing."""
     found = []
+    if timed.lost:
+        of = _some(f"{loss.member} ({loss.how}, in view {loss.view})" for loss in timed.lost)
+        found.append(f"{_number(len(timed.lost), 'member')} went without leaving: {of}.")
+    if timed.apart:
+        found.append(f"{_number(len(timed.apart), 'view')} fell apart: {_some(timed.apart, '; ')}.")
     for kind in dict.fromkeys(kind for _, kind in sorted(timed.told)):
-        of = {member: n for (member, each), n in timed.told.items() if each == kind}
-        found.append(f"Applications were told {kind}: {_by_member(of)}.")
+        told = {member: n for (member, each), n in timed.told.items() if each == kind}
+        found.append(f"Applications were told {kind}: {_by_member(told)}.")
     for name in TROUBLE:
-        of = Counter[str]()
+        counted = Counter[str]()
         for member, _, each, count in timed.trouble:
-            of[member] += count if each == name else 0
-        if of.total():
-            found.append(f"{name[:1].upper()}{name[1:]}: {_by_member(of)}.")
+            counted[member] += count if each == name else 0
+        if counted.total():
+            found.append(f"{name[:1].upper()}{name[1:]}: {_by_member(counted)}.")
     if late := timed.transitional.total():
         found.append(f"Only a view change ordered {_number(late, 'delivery', 'deliveries')} (transitional).")
     if early := timed.before_sent.total():
@@ -288,6 +299,12 @@ def findings(timed: Timed) -> list[str]:
 
 def _number(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
+def _some(texts: Iterable[str], between: str = ", ") -> str:
+    """The first of them."""
+    every = [*texts]
+    return between.join([*every[:MEMBERS], *["..."][: len(every) > MEMBERS]])
 
 
 def _by_member(counts: Mapping[str, int]) -> str:
