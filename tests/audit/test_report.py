@@ -121,8 +121,7 @@ def test_a_report_begins_with_the_measurements_and_the_faults(here: Any, tmp_pat
 
 
 def test_members_that_went_and_views_that_fell_apart_are_what_went_wrong(here: Any, tmp_path: Path) -> None:
-    """b left, c crashed, d was excluded and has told so, e has no journal here, and f was cut off with g for a while and
-    then crashed with it."""
+    """b left, c crashed, d was excluded, e has no journal here, and f was cut off with g and crashed then."""
     every = [member(name) for name in "abcdefg"]
     a, b, c, d, e, f, g = every
 
@@ -314,7 +313,7 @@ def test_each_view_has_its_own_estimate_and_one_within_its_error_corrects_nothin
     first, second = find([tmp_path])
     recorded = report.recorded_clocks([first, second])
     assert {key[2] for key in recorded} == {view.tag - (view.tag >> 63 << 64) for view in first.views}
-    for journal, sign in ((first, -1), (second, 1)):
-        found = list(report.corrections(journal, recorded).values())
+    for of, sign in ((first, -1), (second, 1)):
+        found = list(report.corrections(of, recorded).values())
         assert found == [pytest.approx(sign * -81 * MS, abs=9), pytest.approx(sign * 49 * MS, abs=9)]
     assert report.recorded_clocks([first]) == {}

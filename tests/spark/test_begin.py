@@ -210,6 +210,6 @@ def test_a_stream_of_some_rows_gives_those_of_the_other_side_too(tmp_path: Path,
         names = "view_counter", "sender", "payload"
         return [row for each in found for row in zip(*(each[name].to_pylist() for name in names), strict=True)]
 
-    views, senders = (options.get(name, default).split(",") for name, default in (("view", "1,2,5"), ("sender", "a,b,c")))
+    views, senders = options.get("view", "1,2,5").split(","), options.get("sender", "a,b,c").split(",")
     wanted = [row for row in given(Wanted()) if str(row[0]) in views and row[1] in senders]
     assert wanted and given(Wanted.of(options)) == wanted

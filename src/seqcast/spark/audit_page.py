@@ -81,7 +81,7 @@ def _plot_views(journals: Sequence[Journal], names: Names) -> Figure:
         views = journal.views[:VIEWS]
         since = [(view.at_ns - begin) / 1e9 for view in views]
         until = [*since[1:], (end - begin) / 1e9 + 0.05 * max((end - begin) / 1e9, 0.1)]
-        bars.append([(view.tag, *span) for view, *span in zip(views, since, until, strict=False)])
+        bars.append([(view.tag, *span) for view, span in zip(views, zip(since, until, strict=False), strict=True)])
     colours = _colours([bar for of in bars for bar in of])
     for number, of in enumerate(bars):
         axes.barh(number, [until - since for _, since, until in of], left=[since for _, since, _ in of],

@@ -58,7 +58,7 @@ def newer(offset: Mapping[str, Any], found: Sequence[Found]) -> list[tuple[int, 
     if any(each.held for each in ours):
         return []
     seen = {told[0] for told in offset.get("left", ())}
-    new = [side for side in others if not any(f"{view.tag:016x}" in seen for each in side for view in each.journal.views)]
+    new = [side for side in others if not any(f"{tag:016x}" in seen for tag in _tags(side))]
     return [(_begin_ns(side), side[0]) for side in new if _is_later(side, ours)]
 
 
@@ -95,6 +95,11 @@ def _is_later(side: Sequence[Found], than: Sequence[Found]) -> bool:
         return all(first[name] > last[name] for name in both)
     apart_ns = max((_differ_ns(each) for each in (side, than)), default=0)
     return _begin_ns(side) > max(last.values(), default=0) + apart_ns
+
+
+def _tags(side: Sequence[Found]) -> Iterator[int]:
+    """Of the views of journals."""
+    return (view.tag for each in side for view in each.journal.views)
 
 
 def _begin_ns(side: Sequence[Found]) -> int:

@@ -1,5 +1,4 @@
-"""Which members went without leaving, and which views fell apart, as the journals of a group tell together: by the views
-that followed, and by how each journal ends."""
+"""Which members went without leaving, and which views fell apart, as the journals of a group tell together."""
 
 from __future__ import annotations
 
@@ -37,10 +36,10 @@ def losses(journals: Sequence[Journal], names: Names) -> list[Loss]:
             if member.id not in last or view.view_id.counter > last[member.id].view_id.counter:
                 last[member.id] = view
     found = []
-    for member, view in last.items():
-        gone = any(excluding(member, journal) for journal in journals if journal.member.id != member)
-        if how := _how(own.get(member), gone=gone):
-            found.append(Loss(names.member(signed(member)), view.view_id.counter, how))
+    for key, view in last.items():
+        gone = any(excluding(key, journal) for journal in journals if journal.member.id != key)
+        if how := _how(own.get(key), gone=gone):
+            found.append(Loss(names.member(signed(key)), view.view_id.counter, how))
     return sorted(found, key=lambda loss: (loss.view, loss.member))
 
 

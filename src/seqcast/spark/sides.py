@@ -98,8 +98,7 @@ def passed_over(
         if view is None:
             continue
         if own := ours.get(view.tag):  # a side if both closed it, in other ways
-            closed = own.idx < at and own.end is not None and view.end is not None
-            apart = closed and view.end.successor not in {0, *ours}
+            apart = own.idx < at and own.end is not None and _successor(view) not in {0, *ours}
         else:  # the followed member may still install a view that it is in
             apart = last >= view.view_id.counter or followed.id not in {member.id for member in view.members}
         rows = idx - view.idx
@@ -112,6 +111,11 @@ def still_left(found: Sequence[Found], left: Sequence[Left], view: int) -> tuple
     """The sides whose members did not come along into a view."""
     graph = Graph(found) if left else None
     return tuple(each for each in left if graph and not graph.came(each, view))
+
+
+def _successor(view: Installed) -> int:
+    """Tag of the view by which a member closed one; 0: not known."""
+    return view.end.successor if view.end is not None else 0
 
 
 def is_apart(journal: Journal, idx: int, found: Sequence[Found]) -> bool:
