@@ -4,8 +4,9 @@
 At the end the members stop sending, or are killed or leave one after the other, all of them. Then the table is compared
 with the journals: it must have every message that a member that is left delivered, or one that was in the last view,
 none twice, none that nobody delivered, and those of each sender in the order sent. A query may fail instead if it says
-that a member that crashed delivered messages that no other has; it may not stand still. If all members were killed, those
-that are started then found a new group, with which the query goes on; also with one that was founded apart and merges later.
+that a member that crashed delivered messages that no other has; it may not stand still. If all members were killed,
+those that are started then found a new group, with which the query goes on; also with one that was founded apart and
+merges later.
 """
 
 from __future__ import annotations

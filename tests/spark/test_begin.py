@@ -172,6 +172,24 @@ def test_a_group_that_was_taken_for_a_new_one_merges_without_repeats(tmp_path: P
     assert sorted(query.rows) == sorted(payloads(one, two, last)) and query.rows[-9:] == payloads(last)
 
 
+def test_a_group_that_goes_on_when_a_later_one_has_ended_is_gone_back_to_and_the_later_one_does_not_come_again(
+    tmp_path: Path,
+) -> None:
+    one = rows("one", 30, (A, B))
+    for count in (25, 30):
+        for old in [path for who in (A, B) for path in tmp_path.glob(f"*-{who.id:016x}")]:
+            shutil.rmtree(old)
+        for who in (A, B):
+            journal(tmp_path, who, [(view(1, [A, B]), one[:count])], closed=None, payload="full")
+        if count == 25:
+            query = Query(Folders([str(tmp_path)]), on_new_group="continue")
+            query.run()
+            restarted(tmp_path, 1, 2, "again")
+        for _ in range(3):
+            query.run()
+    assert query.rows == payloads(one[:25], rows("again", 50), one[25:])
+
+
 def test_a_group_that_was_over_is_not_remembered_for_a_merge(tmp_path: Path) -> None:
     for who in (A, B):
         journal(tmp_path, who, [(view(1, [A, B]), rows("one", 30, (A, B)))], closed="killed", payload="full")
