@@ -488,7 +488,7 @@ def test_bad_input_is_refused_before_spark_starts(tmp_path: Path) -> None:
         call(command, [str(journal(tmp_path, A, []))])
 
 
-def test_views_are_audited_where_no_message_is_journaled(here: Any, tmp_path: Path) -> None:
+def test_views_are_audited_even_if_no_message_is_journaled(here: Any, tmp_path: Path) -> None:
     """A group may send nothing, or unicasts only, which are in no journal."""
     first, second = view(1, [A, B]), view(2, [A])
     for who, story in ((A, [(first, []), (second, [])]), (B, [(first, [])])):

@@ -201,7 +201,7 @@ def test_with_safe_delivery_all_have_the_deliveries_of_one_that_crashed(
     [(True, False, {"agreement"}), (True, True, set()), (False, False, set())],
     ids=["broken", "transitional", "not safe"],
 )
-def test_where_delivery_is_safe_and_each_sender_has_its_own_order_all_have_it_too(
+def test_with_safe_delivery_in_each_senders_own_order_all_have_the_same_too(
     here: Any, tmp_path: Path, safe: bool, transitional: bool, named: set[str]
 ) -> None:
     """A has delivered messages of its own that nobody else has, and crashed. Unless all acknowledged them, it may."""

@@ -288,7 +288,7 @@ def test_of_a_live_segment_only_the_last_batch_may_be_torn(
     with live.open("r+b") as file:
         file.truncate(size)
     if size < messages[-1].offset:
-        with pytest.raises(JournalDamaged, match="before what was written last; restore"):
+        with pytest.raises(JournalDamaged, match="before its last written byte; restore"):
             journal_read.read(path)
         return
     found = journal_read.read(path)

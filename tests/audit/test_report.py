@@ -297,7 +297,7 @@ def write_two_clocks(top: Path, ahead_ns: list[int], *, crashed: bool) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("crashed", [False, True])
-def test_latencies_are_corrected_where_clocks_are_known_to_differ(spark: Any, tmp_path: Path, crashed: bool) -> None:
+def test_latencies_are_corrected_if_clocks_are_known_to_differ(spark: Any, tmp_path: Path, crashed: bool) -> None:
     write_two_clocks(tmp_path, [70 * MS, 70 * MS], crashed=crashed)
     rows = {(row["member"], row["sender"]): row for row in report.table(report.measure(spark, find([tmp_path])))}
     assert rows["b", "a"]["clock_us"] == pytest.approx(69_000, abs=1) == -rows["a", "b"]["clock_us"]

@@ -377,7 +377,7 @@ class Run:
             case "stalled":
                 self.stalls.append((told["at_ns"] / 1e9, f"{process.name} for {told['seconds']:.2f} s"))
             case "wrong":
-                raise Failed(f"{process.name} was delivered what nobody sent: {told['text']}")
+                raise Failed(f"{process.name} was delivered a message that nobody sent: {told['text']}")
             case "gone" if process.alive:
                 raise Failed(f"the process of {process.name} ended with status {told['status']}: {self.error(process)}")
 
@@ -484,7 +484,7 @@ class Run:
             if status := process.told["gone"]["status"]:
                 raise Failed(f"{process.name} ended with status {status}: {self.error(process)}")
             if not process.told["ended"]["graceful"]:
-                raise Failed(f"{process.name} left, and was not sure that all have what it sent")
+                raise Failed(f"{process.name} left, and was not sure that all have its messages")
 
     def summary(self) -> str:
         delivered = sum(process.told.get("ended", {}).get("delivered", 0) for process in self.processes)

@@ -91,7 +91,7 @@ def test_bad_input_is_one_line_and_status_2_and_names_the_fault(arguments, says,
     assert err.count("\n") == 1 and err.startswith("seqcast"), err
 
 
-def test_unblock_ends_where_no_member_answers():
+def test_unblock_ends_if_no_member_answers():
     command = [sys.executable, "-m", "seqcast", "unblock", f"nobody-{os.getpid()}", "--interface", "lo"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1, result.stderr
@@ -368,7 +368,7 @@ def test_a_message_as_json_says_its_place_and_origin():
     assert (row["sender"], row["global_seqno"], row["seqno"], row["index"]) == ("a", 11, 5, 2)
 
 
-def test_a_message_as_json_says_that_it_is_transitional_or_a_unicast_only_where_it_is():
+def test_a_message_as_json_says_that_it_is_transitional_or_a_unicast_only_if_so():
     sender, flags = MEMBER, {"unicast", "transitional"}
     for given in ({}, {"unicast": True}, {"transitional": True}):
         row = json.loads(tail.as_json(seqcast.Message(b"x", sender, VIEW.view_id, 5, 2, 11, 0, **given)))

@@ -45,7 +45,7 @@ def rows_of(top, name):
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_leaves_a_sound_journal_that_differs_where_it_says(journaled, fault):
+def test_a_fault_leaves_a_sound_journal_that_differs_at_the_stated_place(journaled, fault):
     before, _ = rows_of(journaled, "b")
     said = plant(fault, journaled, "b")
     after, found = rows_of(journaled, "b")

@@ -326,7 +326,7 @@ def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spar
 
 @pytest.mark.long
 @pytest.mark.spark
-def test_the_demo_holds_where_members_agree_by_a_token_ring(capfd, monkeypatch, spark):
+def test_the_demo_holds_if_members_agree_by_a_token_ring(capfd, monkeypatch, spark):
     monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
     monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))
     options = ["--membership", "token-ring", "--seconds", "1", "--rate", "2000", "--members", "3"]

@@ -545,7 +545,7 @@ def test_latency_in_asyncio_has_that_without_it_beside():
 
 @pytest.mark.long
 @pytest.mark.netns
-def test_nothing_is_lost_where_the_kernel_drops_datagrams_and_both_paths_are_shown():
+def test_nothing_is_lost_if_the_kernel_drops_datagrams_and_both_paths_are_shown():
     figures = perf("--members", "3", "--seconds", "0.5", "--pairs", "1", "--loss", "1", "--json")
     assert figures["path"] == "loopback" and figures["other_paths"][0]["path"] == "veth-segmented"
     for path in (figures, *figures["other_paths"]):

@@ -674,7 +674,7 @@ def test_those_that_were_left_out_go_on_together_and_all_merge():
     assert one_view(a, b, c, d, e) and len(a.endpoint.view.members) == 5
 
 
-def test_where_not_all_hear_each_other_merges_become_rare():
+def test_if_not_all_hear_each_other_merges_become_rare():
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes

@@ -260,7 +260,7 @@ class NoProbes(World):
 
 
 @pytest.mark.parametrize("kind", [World, NoProbes])
-def test_lost_heartbeats_exclude_a_living_member_only_where_nobody_verifies(kind):
+def test_lost_heartbeats_exclude_a_living_member_only_if_nobody_verifies(kind):
     """Multicast is filtered for a while, as by a switch whose IGMP snooping forgot its querier; unicasts pass."""
     world = kind(quiet(members=4, rate=0.5, order="fifo"))
 
@@ -274,7 +274,7 @@ def test_lost_heartbeats_exclude_a_living_member_only_where_nobody_verifies(kind
 
 
 @pytest.mark.parametrize("kind", [World, NoProbes])
-def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_where_others_vouch(kind):
+def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_if_others_vouch(kind):
     world = kind(quiet(members=4, order="fifo", rate=50))
     world.clock.at(1500 * MS, world.network.cut.update, {(1, 2), (3, 1)})
     world.clock.at(2200 * MS, world.faults.heal)
@@ -282,7 +282,7 @@ def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_where_others_vo
     assert (after_formation(world) == [4]) is (kind is World)
 
 
-def test_under_heavy_loss_a_living_member_stays_where_probes_are_sent():
+def test_under_heavy_loss_a_living_member_stays_if_probes_are_sent():
     """Of 40 seeds, all members stay in 39 with probes and in 16 without: of 8, in 7 or 8 and most likely in 3."""
     stayed = Counter()
     for kind in (World, NoProbes):

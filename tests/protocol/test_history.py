@@ -56,7 +56,7 @@ def test_a_history_of_one_member_alone_yields_to_that_of_several():
     assert not c.endpoint.over and isinstance(stage.node("d").record.log[-1], Excluded)
 
 
-def test_where_both_have_a_history_that_members_shared_both_wait_for_an_operator():
+def test_if_both_have_a_history_that_members_shared_both_wait_for_an_operator():
     stage, c = last_holder("d", "e", alone=600)
     d, e = stage.node("d"), stage.node("e")
     spoken(stage, "d")

@@ -51,7 +51,7 @@ def test_a_crash_after_a_merge_delays_no_later_merge():
     assert len(stage.node("a").endpoint.view.members) == 4
 
 
-def test_where_not_all_hear_each_other_merges_become_rare():
+def test_if_not_all_hear_each_other_merges_become_rare():
     """b and d never hear each other again: the view falls apart each time, while both sides are heard."""
 
     def count():

@@ -82,7 +82,7 @@ def test_the_proposal_of_the_highest_attempt_that_one_accepted_is_repeated():
     assert to_repeat({0: ok((1, 0)), 1: ok()}, proposals, (1, 2), None) is old
 
 
-def test_by_an_operators_leave_a_proposal_is_repeated_only_where_it_can_be_reached_and_leaves_nobody_out():
+def test_by_an_operators_leave_a_proposal_is_repeated_only_within_reach_and_if_it_leaves_nobody_out():
     allowed = Allowance((3, 0), (1, 2))
     for survivors, cut, held, repeated in [
         ((1, 2), (5, 5, 3), (5, 5, 5), True),
@@ -470,7 +470,7 @@ def test_a_minority_that_is_not_told_so_is_found():
 
 
 @pytest.mark.parametrize("seeds", [range(1, 11), pytest.param(range(11, 31), marks=pytest.mark.long)], ids=str)
-def test_all_guarantees_hold_where_the_partition_is_primary(seeds):
+def test_all_guarantees_hold_in_a_primary_partition(seeds):
     edges, operators = set(), 0
     for seed in seeds:
         world = World(replace(Options.draw(seed, partition="primary"), duration_ns=SECOND))

@@ -35,7 +35,7 @@ def test_buffers_that_the_kernel_has_begun_to_send_do_not_change():
 
 
 @pytest.mark.parametrize("order", ["fifo", "sequencer"])
-def test_nothing_is_asked_for_where_nothing_is_lost(order):
+def test_nothing_is_requested_if_nothing_is_lost(order):
     """However buffers are merged, and in however many rounds they leave."""
     options = {"members": 3, "order": order, "spread_ns": 0, "duration_ns": SECOND, "rate": 100, "bytes_max": 60_000}
     world = World(Options(seed=3, jitter_ns=1000, together=1.0, corked_ns=50_000, arrays=0.3, **options))

@@ -12,7 +12,7 @@ from seqcast.sim.process import Process
 
 
 @pytest.mark.parametrize("guard", [True, False])
-def test_a_crash_is_known_by_guard_connections_where_no_closed_port_tells_of_it(guard):
+def test_a_crash_is_known_by_guard_connections_if_no_closed_port_shows_it(guard):
     with mock.patch.object(Process, "refused", lambda *_: None):  # ICMP is dropped
         stage = Stage(guard=guard)
         stage.group("a", "b", "c")

@@ -74,6 +74,6 @@ def test_a_joiner_that_keeps_on_at_an_address_that_is_gone_is_alone_for_ever():
 
 
 @pytest.mark.parametrize("seed", [2, 3])
-def test_all_guarantees_hold_where_interfaces_break_all_the_time(seed):
+def test_all_guarantees_hold_while_interfaces_break_all_the_time(seed):
     result = simulate(Options.draw(seed, family="interfaces"))
     assert result.violations == [], result.violations[0]

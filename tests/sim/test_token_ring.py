@@ -27,7 +27,7 @@ def test_all_guarantees_hold_in_many_seeds():
 
 
 @pytest.mark.parametrize("membership", ["coordinated", RING])
-def test_a_joiner_that_only_one_member_hears_is_taken_in_where_a_token_tells_of_it(membership):
+def test_a_joiner_that_only_one_member_hears_is_taken_in_if_a_token_names_the_joiner(membership):
     """NBC-04, NBC-14: the coordinator alone cannot know of it."""
     stage = Stage(membership=membership)
     stage.group("a", "b", "c")

@@ -104,7 +104,7 @@ def test_a_calm_group_in_which_a_member_was_excluded_fails_unless_the_machine_st
 @pytest.mark.parametrize(
     ("ends", "raised"), [([None, Stalled, Stalled], None), ([Stalled] * 3, Stalled), ([None, Failed], Failed)]
 )
-def test_a_scenario_is_run_again_where_the_machine_stalled_but_not_for_ever(ends, raised, tmp_path, monkeypatch):
+def test_a_scenario_is_run_again_if_the_machine_stalled_but_not_for_ever(ends, raised, tmp_path, monkeypatch):
     left = list(ends)
 
     def run(self):

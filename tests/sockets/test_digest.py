@@ -30,7 +30,7 @@ def test_a_digest_ends_where_the_deliveries_do(order):
         wait_until(lambda: all(marks.stable == marks.delivered for marks in groups[0].digest().values()))
 
 
-def test_all_travels_in_the_stream_of_the_sequencer_where_there_is_one():
+def test_all_travels_in_the_stream_of_the_sequencer_if_any():
     with group_of(3, order="sequencer") as (a, b, c):
         c.send_many([bytes(1000)] * 50)
         assert len(payloads(b, 50)) == 50

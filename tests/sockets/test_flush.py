@@ -229,7 +229,7 @@ def test_a_join_that_fails_calls_no_callback_and_ends_its_threads_quietly(refuse
     assert not raised and not ran and not caplog.text
 
 
-def test_events_tell_of_the_gate_only_where_it_was_asked_for():
+def test_events_tell_of_the_gate_only_on_request():
     name = cluster()
     with join(name, "a", block_events=True) as a, join(name, "b") as b:
         in_view(2, a, b)
@@ -244,7 +244,7 @@ def test_events_tell_of_the_gate_only_where_it_was_asked_for():
         assert plain.words() == ["ab", "abc", "ab"]
 
 
-def test_a_new_coordinator_is_told_only_where_it_was_asked_for_and_is_in_the_journal(tmp_path):
+def test_a_new_coordinator_is_told_only_on_request_and_is_in_the_journal(tmp_path):
     name = cluster()
     a = join(name, "a")
     with join(name, "b", coordinator_events=True, journal=tmp_path) as b, join(name, "c") as c:

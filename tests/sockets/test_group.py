@@ -246,7 +246,7 @@ def test_own_messages_reach_a_thread_that_waits_at_once():
         assert sorted(delays)[10] < 1_000_000_000
 
 
-def test_own_messages_are_not_delivered_where_the_setting_says_so():
+def test_own_messages_are_not_delivered_if_the_setting_says_so():
     with group_of(2, order="fifo", deliver_own=False) as (a, b):
         a.send(b"from a")
         b.send(b"from b")

@@ -56,7 +56,7 @@ def linked(*groups):
 
 @pytest.mark.netns
 @pytest.mark.parametrize(("how", "suspect_s"), [("guarded", 600.0), ("bare", 1.0)])
-def test_a_killed_process_is_known_where_icmp_is_dropped(network, how, suspect_s):
+def test_a_killed_process_is_known_even_if_icmp_is_dropped(network, how, suspect_s):
     """NBC-16: by its guard connections; without them, which would prove nothing else, by its silence alone."""
     for place in network[:3]:
         place.run(

@@ -434,7 +434,7 @@ def test_own_datagrams_are_dropped_by_the_kernel():
 
 
 @linux
-def test_datagrams_of_all_sizes_arrive_whole_where_small_ones_share_memory():
+def test_datagrams_of_all_sizes_arrive_whole_if_small_ones_share_memory():
     """After small datagrams the next ones are received into slots as large as a packet, and a buffer of several packets
     does not fit."""
     sent = [bytes([number]) * size for number in range(100) for size in (600, 1300, 50, 40_000, 9)]

@@ -90,7 +90,7 @@ def test_one_that_is_packed_whole_may_be_delivered_by_members_that_the_leaver_is
     assert large.step() == ENDED and large.packed and not large.abort()
 
 
-def test_it_is_accepted_also_where_the_cut_of_the_view_that_is_left_has_it() -> None:
+def test_it_is_accepted_also_if_the_cut_of_the_view_that_is_left_has_it() -> None:
     net = Net(2, sequencer=0, window=30_000)
     one, large = net.engines[1], Sending(net.engines[1], bytes(20_000))
     assert large.step() == AGAIN

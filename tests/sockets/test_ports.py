@@ -62,7 +62,7 @@ for join in (lambda: seqcast.join("full", name="a", interface=sys.argv[1], **set
 
 @pytest.mark.netns
 @pytest.mark.parametrize("interface", ["lo", ""])
-def test_where_no_port_is_free_the_error_says_so(lonely, interface):  # noqa: F811
+def test_if_no_port_is_free_the_error_says_so(lonely, interface):  # noqa: F811
     lonely.run("sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40001")
     lonely.run("ip", "route", "add", "224.0.0.0/4", "dev", "lo")
     lonely.run("ip", "link", "set", "lo", "multicast", "on")

@@ -128,7 +128,7 @@ def test_joiners_of_one_view_have_the_state_taken_once():
         wait_until(lambda: not a.group._runner.giving)  # nothing is kept of members that are gone
 
 
-def test_the_next_member_gives_the_state_where_the_first_cannot():
+def test_the_next_member_gives_the_state_if_the_first_cannot():
     class Broken(Log):
         def get_state(self, write):
             write(b"half of it")

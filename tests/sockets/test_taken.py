@@ -47,7 +47,7 @@ def test_a_wait_ends_when_the_last_application_has_taken_the_earlier_messages(se
     assert a.counters()["asks_sent"] == asks, "nobody asks any more"
 
 
-def test_where_nobody_asks_nothing_is_sent_and_lost_questions_are_repeated():
+def test_if_nobody_asks_nothing_is_sent_and_lost_questions_are_repeated():
     net = Net(3, sequencer=1)
     net.engines[0].send(b"x")
     step(net, [0, 1, 2])

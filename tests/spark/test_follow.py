@@ -136,7 +136,7 @@ def test_a_member_that_is_slow_is_not_lost(tmp_path: Path, stores: Any) -> None:
     assert query.run() == ALL[:100] and query.log[-1]["member"] == f"{A.id:016x}"
 
 
-def test_a_journal_of_a_view_that_goes_on_is_gone_to_where_it_has_as_much(tmp_path: Path, stores: Any) -> None:
+def test_a_stream_goes_to_a_journal_of_a_view_that_goes_on_if_that_has_as_much(tmp_path: Path, stores: Any) -> None:
     journal(tmp_path, A, [(V1, ONE[:100])], closed="failed: no space left", payload="full")  # the member goes on
     b = journal(tmp_path, B, [(V1, ONE[:90])], closed=None, payload="full")
     query = Query(*stores)
@@ -148,7 +148,7 @@ def test_a_journal_of_a_view_that_goes_on_is_gone_to_where_it_has_as_much(tmp_pa
 
 @pytest.mark.parametrize("late", [90, 100, 300])
 @pytest.mark.parametrize("order", ["records", "grant"])
-def test_where_deliveries_are_no_prefixes_a_view_must_be_closed_from_its_first_transitional_message_on(
+def test_if_deliveries_are_no_prefixes_a_view_must_be_closed_from_its_first_transitional_message_on(
     tmp_path: Path, stores: Any, order: str, late: int
 ) -> None:
     """Before, all members deliver the same: A's disk is full, it goes on, and so does the stream, in B's journal."""

@@ -232,7 +232,7 @@ def test_damage_is_told_once_and_nobody_stands_in(
         assert len(looks) == 1
 
 
-def test_a_task_gives_up_where_journals_go_as_soon_as_they_are_read(
+def test_a_task_gives_up_if_journals_go_as_soon_as_they_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal(tmp_path / "a", A, [(V1, ONE)], closed=None, payload="full")

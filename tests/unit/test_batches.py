@@ -265,7 +265,7 @@ def test_entries_age_by_how_far_the_clocks_of_senders_go_on():
     assert [each.writers for each in stream.receivers] == [{"new": 8, "last": 9, "after": 10}] * 2
 
 
-def test_entries_keep_their_age_where_sides_of_a_partition_merge():
+def test_entries_keep_their_age_when_sides_of_a_partition_merge():
     left, right = Stream(Batches(keep_s=10.0)), Stream(Batches(keep_s=10.0))
     for side, age in ((left, 4), (right, 8)):
         side.batch(1, [b"1"], writer=f"of {age}")

@@ -36,7 +36,7 @@ def check_causes(net: Net, causes: dict[bytes, list[bytes]]) -> None:
             assert not late, f"{i} has {late[:2]} behind {message!r}"
 
 
-def test_an_answer_waits_for_the_question_where_that_comes_later() -> None:
+def test_an_answer_waits_for_the_question_if_that_comes_later() -> None:
     net = group(3)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: (src, dst) == (0, 2)

@@ -134,7 +134,7 @@ def test_a_joiner_of_one_part_that_is_a_member_of_another_comes_from_that_one(le
     assert continues(merged, one, 1) and continues(merged, other, 2)
 
 
-def test_where_everyone_leaves_the_closing_view_has_no_members():
+def test_if_everyone_leaves_the_closing_view_has_no_members():
     def choose(members):
         raise AssertionError("there is nobody to choose from")
 

@@ -597,14 +597,14 @@ def test_in_a_partial_membership_a_gossip_lists_few_and_goes_on_to_members_we_kn
     assert Collect(2, 15) in effects, "the newest are kept: nobody knows when all have seen a digest"
 
 
-def test_a_gossip_ends_after_so_many_hops_even_where_its_origin_is_forgotten() -> None:
+def test_a_gossip_ends_after_so_many_hops_even_if_its_origin_is_forgotten() -> None:
     settings = GossipSettings(votes=False, hops_max=5)
     one = Gossiper(1, Sample(1, range(20, 30), settings, 0, Dice(1)), settings, Held(), 0, Dice(1))
     assert sent(one.received(Gossip(2, 1, 3, {}, (2,), (1,)), 7, 0), Gossip)
     assert not sent(one.received(Gossip(2, 2, 4, {}, (2,), (1,)), 7, 0), Gossip)
 
 
-def test_votes_are_refused_where_nobody_knows_all_members() -> None:
+def test_votes_are_refused_if_nobody_knows_all_members() -> None:
     settings = GossipSettings()
     with pytest.raises(AssertionError, match="votes"):
         Gossiper(1, Sample(1, [2], settings, 0, Dice(1)), settings, Held(), 0, Dice(1))

@@ -181,7 +181,7 @@ def test_a_policy_that_is_not_asked_at_all_delays_messages_by_its_limit_only() -
     assert all(len(net.got[i]) == 3 for i in range(4))
 
 
-def test_where_the_policy_fails_the_batch_is_ordered_as_it_arrived() -> None:
+def test_if_the_policy_fails_the_batch_is_ordered_by_arrival() -> None:
     net = group()
     urgent(net)
     found = net.engines[0].offers()

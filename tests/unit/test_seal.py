@@ -162,7 +162,7 @@ def test_damaged_datagrams_between_sound_ones_are_no_other_key():
     assert not [event for event in net.engines[1].events() if event[0] == "key" and event[3]]
 
 
-def test_a_datagram_without_a_seal_is_no_datagram_where_there_is_one():
+def test_a_datagram_without_a_seal_is_no_datagram_of_a_group_with_one():
     net = Net(2, **seal())
     forged = forge.Forger(TAG)
     for datagram in (

@@ -25,7 +25,7 @@ class Uncopied:
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} cannot be pickled or copied: it is a member of {getattr(self, 'cluster', '')!r}, "
-            "with sockets and threads; pass on what to join with, and join there under another name"
+            "with sockets and threads; pass on the arguments of join, and join there under another name"
         )
 
 

@@ -288,7 +288,7 @@ class Receiving(driver.Receiver, GroupBase):
         if end != "leave":
             log.warning(codes.JOURNAL_LACKS("%s: the journal is closed, and %s"), self.member.name, end)
             if self.config.journal_required:
-                raise JournalWriteError(f"the journal is closed, and {end}; end what holds that thread up")
+                raise JournalWriteError(f"the journal is closed, and {end}; end the call that holds that thread up")
 
     def _journal_rest(self) -> None:
         """Takes the rest of the stream, into the journal. Under the stream's lock."""

@@ -29,7 +29,7 @@ def _bit(row: dict[str, int], name: str, rank: int) -> bool:
 
 
 def _recent(board: Board, listener: int, speaker: int) -> bool:
-    """This member, if it is the listener, has heard the other one lately; for others that is not known."""
+    """This member, if it is the listener, has heard the other one lately; for others unknown."""
     if listener != board.gauges["rank"]:
         return True
     silence = board.gauges["posted"] - board.members[speaker]["heard"]

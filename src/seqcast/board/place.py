@@ -1,7 +1,7 @@
 """Where boards are, making one, and removing those of processes that have ended.
 
-A board is a mapped file, and must lie in memory: a page of a file on a disk is written back now and then, and the
-process that counts on it waits for the disk. So the directory is the user's own one in ``$XDG_RUNTIME_DIR``, or else in
+A board is a mapped file, and must lie in memory: a page of a file on a disk is written back now and then, and a process
+that counts there waits for the disk. So the directory is the user's own one in ``$XDG_RUNTIME_DIR``, or else in
 ``/dev/shm``; macOS, which has neither, has a temporary directory for each user.
 """
 
@@ -70,7 +70,7 @@ def make(cluster: str, name: str, member_id: int) -> Made:
     path = folder / f"{named}.{os.getpid()}-{_pids()}-{member_id & 0xFFFFFFFF:08x}{ENDING}"
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        # Written, not only made as long: without room for a page, a store into it would end the process.
+        # Written, not only made as long: without room for a page, a store there would end the process.
         if os.write(number, bytes(BYTES)) != BYTES:
             raise OSError(f"{folder} is full")
         return Made(path, mmap.mmap(number, BYTES))
@@ -179,7 +179,7 @@ def _own_folder() -> Path:
 def _check(folder: Path, *, mine: bool) -> None:
     """
     Raises:
-        OSError: the path is no directory, is another user's, or others may write to it.
+        OSError: the path is no directory, is another user's, or writable by others.
     """
     seen = folder.lstat()
     if not stat.S_ISDIR(seen.st_mode):

@@ -23,8 +23,8 @@ PARTS_MAX = 8
 FIELDS_MAX = 256
 TRIES = 200
 PAUSE_S = 0.0005
-"""A part that is being written is read again so often, after a pause of so many seconds; it may stay so for ever, if
-its process was killed."""
+"""A part that is being written is read again so often, after a pause of so many seconds; for ever so after a kill of
+its process."""
 ELSEWHERE_NS = 60 * 10**9
 """A process of another PID namespace runs if the board was written within this time."""
 COUNTED = ("counters", "sockets", "threads")
@@ -183,7 +183,7 @@ class _Part:
 
 
 def _copy(number: int) -> tuple[bytes, frozenset[str]]:
-    """The bytes of a file, in which each part is as it was at one moment, but for those that are named."""
+    """The bytes of a file, with each part as of one moment, except the named ones."""
     for _ in range(TRIES):
         data = os.pread(number, BYTES, 0)
         before, after = _parts(data), _parts(os.pread(number, BYTES, 0), fields=False)

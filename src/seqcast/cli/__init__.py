@@ -1,8 +1,8 @@
-"""The command ``seqcast``: one sub-command is one module, imported only when it is called.
+"""The command ``seqcast``: one sub-command is one module, imported only for its call.
 
 Exit status: 0; 1 if a check fails or the group could not do the request; 2 for bad input, or output that cannot be
 written; 3 if Spark fails; 130 if a signal ends the command before its end; each with one line that names the fault and
-the remedy. 70 is a bug of seqcast, with a traceback: for a check, 1 means nothing but that it fails.
+the remedy. 70 is a bug of seqcast, with a traceback: for a check, 1 means a failed check and nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TextIO
 
 from seqcast.errors import ConfigError, SeqcastError, SparkFailed, UsageError
 
-# name: (module, help, extra that it needs)
+# name: (module, help, needed extra)
 COMMANDS = {
     "demo": ("seqcast.cli.demo", "a whole group on this machine, with a crash and a join, audited by Spark", "spark"),
     "send": ("seqcast.cli.send", "send each line of a file, or of standard input, to a group as one message", ""),
@@ -99,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def process() -> None:
     """The process ``seqcast``: runs the command of its arguments and ends with its status.
 
-    A signal during the imports ends it at once (``run`` says why), and so does one after the command has finished.
+    A signal during the imports ends the command at once (``run`` says why), and so does one after the command has
+    finished.
     """
 
     def end(signum: int, frame: FrameType | None) -> None:
@@ -140,8 +141,8 @@ def run(command: str, arguments: list[str]) -> int:
     """Runs one command; every failure ends in one line and a status.
 
     The command's module has ``parse(argv)``, ``main(arguments)``, and ``NEEDS``: the modules that ``main`` imports;
-    ``parse``, which prints the help, does without them. It is loaded here, where a signal ends the process at once:
-    there is nothing to leave yet, and an exception in the middle of an import could surface as any error.
+    ``parse``, which prints the help, does without them. The module is loaded here, where a signal ends the process at
+    once: there is nothing to leave yet, and an exception in the middle of an import could surface as any error.
     """
     name, _, extra = COMMANDS[command]
     try:
@@ -197,12 +198,12 @@ def _let_output_go() -> None:
 
 
 def _let_go(stream: TextIO) -> None:
-    """Discards further output, since its reader is gone: Python would fail again when it flushes at exit."""
+    """Discards further output, since its reader is gone: Python would fail again in its flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _ending_signals() -> list[int]:
-    """The signals that ask a process to end, except those that its parent made it ignore (``nohup``)."""
+    """The signals that ask a process to end, except those that its parent set to be ignored (``nohup``)."""
     names = ("SIGINT", "SIGTERM", "SIGHUP", "SIGBREAK")
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]

@@ -1,8 +1,8 @@
-"""``seqcast demo``: a whole group on this machine. It gets real input, loses its coordinator to SIGKILL, admits a new
-member, and leaves; then Spark checks the guarantees in the members' journals.
+"""``seqcast demo``: a whole group on this machine. The group gets real input, loses its coordinator to SIGKILL, admits
+a new member, and leaves; then Spark checks the guarantees in the members' journals.
 
-Each member is a process (``demo_member``). This process starts and controls them, kills one and prints the events; it
-is not a member.
+Each member is a process (``demo_member``). This process starts and controls them, kills one and prints the events; and
+is no member.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Process:
         try:
             print(line, file=self.popen.stdin, flush=True)
         except BrokenPipeError:
-            pass  # it has ended, which the reader thread reports
+            pass  # ended, which the reader thread reports
 
 
 class Demo:
@@ -70,7 +70,7 @@ class Demo:
         self.cluster = f"demo-{secrets.token_hex(4)}"
         self.processes: dict[str, Process] = {}
         self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
-        self.views: dict[tuple[int, tuple[str, ...]], dict[str, int]] = {}  # view: when each member installed it
+        self.views: dict[tuple[int, tuple[str, ...]], dict[str, int]] = {}  # view -> its time at each member
         self.warned: set[str] = set()
         self.begin = time.monotonic()
         self.killed_ns = 0

@@ -1,6 +1,6 @@
 """One member of the demo, a process of its own: ``python -m seqcast.cli.demo_member``.
 
-It joins, sends its share of the input at a steady rate while the demo asks for it, journals its deliveries, and reports
+It joins, sends its share of the input at a steady rate at the demo's request, journals its deliveries, and reports
 events as JSON lines on standard output. Its commands are lines on standard input: ``send``,
 ``stop``, ``leave``; the end of its input means ``leave`` too, so that no member outlives the demo.
 """

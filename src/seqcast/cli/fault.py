@@ -1,7 +1,7 @@
 """Faults that the demo can plant in one member's journal, to show that the audit finds them.
 
 Each leaves a journal that is consistent in itself (rows are numbered densely, views begin where their rows do), so that
-only the guarantees show that it is false. Needs pyarrow.
+only the guarantees show the fault. Needs pyarrow.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def add_member_options(target: argparse.ArgumentParser) -> None:
 
 
 def add_members_awaited(target: argparse.ArgumentParser) -> None:
-    """Adds the number of members that a command waits for before it sends."""
+    """Adds the number of members that a command waits for before sending."""
     target.add_argument(
         "--members",
         type=positive,
@@ -96,7 +96,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:
-    """The settings of ``seqcast.join`` that ``add_group_options``, or a part of it, stands for."""
+    """The settings of ``seqcast.join`` behind ``add_group_options``, or a part of that."""
     settings = {name: getattr(arguments, name, None) for name in ("interface", "journal", "found")}
     settings["join_timeout_s"] = getattr(arguments, "timeout", None)
     if settings["journal"] == "":  # from a shell variable without a value: no journal would be kept

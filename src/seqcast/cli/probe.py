@@ -19,7 +19,7 @@ BETWEEN_S = 0.25
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prints the group as a member on this machine sees it."""
+    """Prints the group by a member on this machine."""
     found = [board for board in boards(arguments.cluster) if arguments.member in ("", board.name)]
     if arguments.ready:
         why = readiness(found, arguments.members, arguments.stall)

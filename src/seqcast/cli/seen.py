@@ -1,4 +1,4 @@
-"""A group as boards show it: as a table for people, and as an object of JSON."""
+"""A group by its boards: as a table for people, and as an object of JSON."""
 
 from __future__ import annotations
 

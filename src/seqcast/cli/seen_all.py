@@ -1,4 +1,4 @@
-"""A group as all of its members see it: each speaks for itself, asked by way of one member on this machine."""
+"""A group by all its members: each speaks for itself, asked by way of one member on this machine."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NotAsked(Exception):
 
 
 def ask(board: Board) -> dict[int, Seen]:
-    """By id: the reports of the other members of the view, asked by the member whose board it is, which adds its own.
+    """By id: the reports of the other members of the view, asked by the board's owner, which adds its own.
 
     Raises:
         NotAsked: this member itself did not answer.
@@ -56,7 +56,7 @@ def ask(board: Board) -> dict[int, Seen]:
     except (OSError, ValueError, KeyError, AttributeError) as error:
         raise NotAsked(
             f"{board.name} (process {board.about['pid']}) does not answer on {path}: {error}. `seqcast probe "
-            f"{board.cluster}` without --all shows what its board says"
+            f"{board.cluster}` without --all shows its board"
         ) from None
     found = {each["id"]: Seen(0, None) for each in board.about["view"]["members"]}
     for member, (age, text) in told.items():

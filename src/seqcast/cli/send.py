@@ -36,7 +36,7 @@ def main(arguments: argparse.Namespace) -> int:
     with join(arguments.cluster, settings) as group, taking(group):
         sending = Sending(group, time.monotonic())
         try:
-            typed = os.isatty(source)  # a progress line would overwrite it
+            typed = os.isatty(source)  # a progress line would overwrite this
             sending.run(read_lines(source, group.config.message_bytes_max), shown=not typed)
         except KeyboardInterrupt:
             sending.interrupt()
@@ -186,7 +186,7 @@ def _take(group: seqcast.Group, failures: list[seqcast.JournalWriteError]) -> No
         except seqcast.JournalWriteError as error:
             failures.append(error)
             del failures[1:]
-        except seqcast.SeqcastError:  # it has left, or was excluded
+        except seqcast.SeqcastError:  # left, or excluded
             return
 
 
@@ -241,5 +241,5 @@ def _read(source: int) -> bytes:
             wait_for(source, select.POLLIN)
         try:
             return os.read(source, CHUNK_BYTES)
-        except BlockingIOError:  # another process has read it
+        except BlockingIOError:  # read by another process
             pass

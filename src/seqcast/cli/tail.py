@@ -22,7 +22,7 @@ LOOK_S = 0.25
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Joins, and prints until ``--count`` messages are out, the reader is gone, or it is interrupted or excluded."""
+    """Joins, and prints until ``--count`` messages are out, the reader is gone, or an interrupt or exclusion comes."""
     with seqcast.join(arguments.cluster, **group_settings(arguments)) as group:
         try:
             return follow(group, arguments.count, arguments.json)
@@ -81,7 +81,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def write(line: bytes) -> None:
-    """Writes one line and flushes it: a reader may be waiting for it."""
+    """Writes and flushes one line: a reader may be waiting."""
     if sys.stdout.isatty():  # a terminal obeys escape codes; a pipe gets the bytes as they are
         line = printable(line.decode("utf-8", "backslashreplace")).encode()
     sys.stdout.buffer.write(line + b"\n")

@@ -15,7 +15,7 @@ NEEDS = ("pyarrow", "seqcast.journal.tap")
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Serves until it is interrupted."""
+    """Serves until an interrupt."""
     from seqcast.journal.tap import Tap, read_token
 
     directory = Path(arguments.journal)
@@ -27,7 +27,7 @@ def main(arguments: argparse.Namespace) -> int:
         try:
             print(f"tap at {host}:{port}", flush=True)
             while True:
-                time.sleep(1)  # a signal just before a wait without an end would not interrupt it
+                time.sleep(1)  # a signal just before a wait without an end would not interrupt that
         except KeyboardInterrupt:
             return 0
     return 0

@@ -69,7 +69,7 @@ def _boards(path: Path) -> Iterator[Board]:
     """The boards in an archive.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: unreadable.
     """
     try:
         with tarfile.open(path, "r:gz") as archive:

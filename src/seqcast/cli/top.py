@@ -17,7 +17,7 @@ CLEAR = "\x1b[H\x1b[2J"
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prints the tables until it is interrupted, or ``--count`` times."""
+    """Prints the tables until an interrupt, or ``--count`` times."""
     if not arguments.plain:
         from seqcast.cli.top_live import live
 

@@ -56,7 +56,7 @@ def clashes(config: Any) -> None:
     if config.ring_packets & (config.ring_packets - 1):
         raise ConfigError(f"ring_packets={config.ring_packets} must be a power of two, such as 8192")
     if config.safe and config.reliability == "gossip":
-        raise ConfigError("safe=True needs reliability='nak': with gossip no member knows what all others have")
+        raise ConfigError("safe=True needs reliability='nak': with gossip no member knows the positions of all others")
     if config.suspect_s < 4 * config.heartbeat_s:
         raise ConfigError(
             f"suspect_s={config.suspect_s} must be at least 4 times heartbeat_s={config.heartbeat_s}: otherwise "

@@ -70,8 +70,8 @@ class EndpointSettings:
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of the settings that must be equal on all members of a group.
-        found: a joiner forms a group only with the votes of so many joiners, its own included; 0: it forms none, and
-            votes for nobody. In primary partitions the same on every member that does not have 0.
+        found: a joiner forms a group only with the votes of so many joiners, its own included; 0: forms none, and votes
+            for nobody. In primary partitions the same on every member that does not have 0.
         vote: for another joiner, by an earlier incarnation in this process that gave up: it may have founded a group.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are more likely to miss each other.
@@ -189,13 +189,12 @@ class EndpointSettings:
 
 
 NAMED_MAX = 16
-"""Members that an answer to a stranger names: so many that it is not much longer than the question."""
+"""Members that an answer to a stranger names: few enough for an answer about as long as the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estranged:
-    """A member that was lost because unicasts between it and others were: who it was, until when it is left alone, and
-    for how long in all."""
+    """A member lost with its unicasts: its identity, the end of its time alone, and the length of that time."""
 
     member: Member
     until_ns: int
@@ -209,8 +208,8 @@ class Estranged:
 
 @dataclass(slots=True)
 class Context:
-    """All machines read it. The first word of a field's comment is the file that writes the field; others do not, which
-    a test checks."""
+    """All machines read this. The first word of a field's comment is the file that writes the field; others do not,
+    which a test checks."""
 
     me: MemberInfo  # lifecycle.py: with the address at which others see us
     cluster: str
@@ -229,7 +228,7 @@ class Context:
     lacks: tuple[int, ...] | None = None  # taker.py: this member lacks the state, and has passed these over; see ``Ok``
     plan: StatePlan | None = None  # taker.py: of a merge, where our application stops; read by its thread
     answered: int = 0  # participant.py: tag of the view that our last OK closes
-    lost: bool = False  # taker.py: nobody can give it: this member is about to leave
+    lost: bool = False  # taker.py: nobody can give the state: this member is about to leave
     elder_ns: int = -NEVER  # beacons.py: when a coordinator of another view with a lower id than ours was heard last
     alone: dict[int, None] = field(default_factory=dict)  # endpoint.py: members that hear no multicast of ours; ids
     estranged: dict[int, Estranged] = field(default_factory=dict)  # beacons.py: by id
@@ -251,7 +250,7 @@ class Context:
 
     @property
     def founding(self) -> int:
-        """So many members must be known to be in our group before it is founded; 0: it is."""
+        """So many members must be known to be in our group before its founding; 0: founded."""
         return self.entered.founding if self.entered else 0
 
     def enough(self, survivors: Collection[int]) -> bool:
@@ -309,7 +308,7 @@ class Repeat:
         self.due = NEVER
 
     def take(self, now: int) -> bool:
-        """True when it is due; each time sets the next, later time."""
+        """True at its time; each time sets the next, later time."""
         if now < self.due:
             return False
         self.interval = min(self.interval * 2, self.longest)

@@ -1,7 +1,7 @@
 """The single entry to one member's control plane: ``step(inputs, now_ns)`` returns the effects to carry out.
 
 A step hands each input to its machine (``router`` dispatches frames), runs the timers that are due, and begins a view
-change if it is this member's turn. The effects that machines emit are carried out in order: frames become effects, and
+change on this member's turn. The effects that machines emit are carried out in order: frames become effects, and
 frames to this member itself are handled at once; the ``installer`` enters and leaves views. The endpoint does no I/O.
 Its methods are called by one thread at a time, unless they say otherwise.
 """
@@ -176,7 +176,7 @@ class Endpoint:
 
     @property
     def vote(self) -> Vote:
-        """This joiner's vote for another one, which may have founded a group with it."""
+        """This joiner's vote for another one, which may have founded a group by that."""
         return self.machines.lifecycle.vote
 
     def joiners_of(self, tag: int) -> tuple[int, ...]:
@@ -187,7 +187,7 @@ class Endpoint:
 
     def plan_at(self, tag: int) -> StatePlan | None:
         """The reason for which a receiving application that has reached the beginning of the view with this tag waits
-        there; None: it continues. May be called from any thread."""
+        there; None: no end. May be called from any thread."""
         plan = self.context.plan
         return plan if plan is not None and plan.boundary == tag else None
 
@@ -295,8 +295,8 @@ class Endpoint:
     # ---- the coordinator's duty
 
     def _review(self) -> None:
-        """Begins a view change if there is a reason and it is this member's turn; repeats if the change completes at
-        once: a member that is alone does all of it in one step."""
+        """Begins a view change if there is a reason, on this member's turn; repeats if the change completes at
+        once: a member alone does everything in one step."""
         while self.context.view is not None:
             machines = self.machines
             initiator, membership = machines.initiator, machines.membership
@@ -308,7 +308,7 @@ class Endpoint:
                 passing_on = bool(waited_for)
             running = initiator.running or passing_on
             review = membership.review(running, waited_for, initiator.backing_off, initiator.too_few)
-            self._carry_out()  # warnings: it changes no view
+            self._carry_out()  # warnings: without a change of view
             self._markers.tell_coordinator()
             if not review.begins:
                 machines.merger.review()

@@ -1,6 +1,6 @@
 """The lines about receivers that senders wait for: this member's own senders, or those of others for this member.
 
-The engine judges who it is, and reports when that begins and ends (`SendersHeld`). A receiver on the edge would make a
+The engine judges their identity, and reports beginning and end (`SendersHeld`). A receiver on the edge would make a
 pair of lines every few seconds, so after a warning the next ones about the same member are left out for a while, and
 for twice as long each time. A receiver that takes nothing for long is named in any case.
 """
@@ -35,7 +35,7 @@ SELF_STUCK = (
 
 
 def per_second(rate: int) -> str:
-    """A rate in bytes per second, as people read it."""
+    """A rate in bytes per second, for people."""
     for unit, size in (("MB", 10**6), ("KB", 10**3)):
         if rate >= size:
             return f"{rate / size:.3g} {unit}/s"
@@ -45,12 +45,12 @@ def per_second(rate: int) -> str:
 class Holdups:
     def __init__(self, context: Context, log: LogLines) -> None:
         self.context, self.log = context, log
-        self.told: set[int] = set()  # named, and it is not over
+        self.told: set[int] = set()  # named, and not over
         self._quiet: dict[int, tuple[int, int]] = {}  # until when nothing is said of a member, and how long that is
 
     def heard(self, report: SendersHeld) -> None:
         """The engine's report."""
-        if report.member not in self.context.infos:  # it is gone
+        if report.member not in self.context.infos:  # gone
             self.told.discard(report.member)
         elif report.how == "over":
             self._over(report)
@@ -73,7 +73,7 @@ class Holdups:
         now, member = self.context.now, report.member
         until, quiet_ns = self._quiet.get(member, (0, 0))
         if member in self.told:
-            return report.how == "stuck"  # that it lasts, or has got worse
+            return report.how == "stuck"  # still so, or worse
         if now < until and not (report.how == "stuck" and report.took_ns >= LONG_NS):
             return False
         again = now - until < QUIET_NS_MAX

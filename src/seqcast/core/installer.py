@@ -118,7 +118,7 @@ class Installer:
         )
 
     def _fell(self, frame: NewView) -> list[bool]:
-        """By rank in our view: did the member not survive it?"""
+        """By rank in our view: did the member fall?"""
         return [member.id not in frame.survivors for member in self.context.members]
 
     def _note_departed(self, frame: NewView) -> None:
@@ -140,7 +140,7 @@ class Installer:
         machines.initiator.fire(InitiatorEvent.VIEW)
         machines.merger.installed(merged=bool(frame.subgroups), lost=fell, estranged=estranged)
 
-    # ---- out of it
+    # ---- outside
 
     def _close_view(self, frame: NewView, left: bool) -> None:
         view, machines = view_of(frame), self.machines

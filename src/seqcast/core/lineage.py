@@ -48,12 +48,12 @@ class Own(NamedTuple):
 
 
 class Lineage:
-    """The closed views of one member, and the shortfalls it knows of; both bounded, the oldest go first."""
+    """The closed views of one member, and its known shortfalls; both bounded, the oldest go first."""
 
     def __init__(self, me: int) -> None:
         self.me = me
-        self.closed: dict[int, NewView] = {}  # closed view's tag -> the VIEW that closed it for us
-        self._own: dict[int, Own] = {}  # the same -> our messages in it
+        self.closed: dict[int, NewView] = {}  # closed view's tag -> our closing VIEW
+        self._own: dict[int, Own] = {}  # the same -> our messages there
         self._members: dict[int, dict[int, bytes]] = {}  # the same -> its members and their addresses
         self._known: dict[tuple[int, ViewId, int], int] = {}
         # By member of our view, how its previous view was closed: this counts if that member never entered ours.
@@ -61,11 +61,11 @@ class Lineage:
         self._told: dict[tuple[int, ViewId], None] = {}
 
     def entered(self, view_tag: int) -> bool:
-        """Did we enter this view, and leave it again?"""
+        """Did we enter and leave this view?"""
         return view_tag in self.closed
 
     def was_in(self, view_tag: int, member: int, address: bytes) -> bool:
-        """Did we leave this view, and was ``member`` in it, at ``address``? Only such members are sent its closing
+        """Did we leave this view, and was ``member`` there, at ``address``? Only such members are sent its closing
         VIEW, which is larger than the request: a stranger could have it sent to a third party."""
         return self._members.get(view_tag, {}).get(member) == address
 
@@ -80,7 +80,7 @@ class Lineage:
         for each in (self.closed, self._own, self._members):
             while len(each) > CLOSED_VIEWS_MAX:
                 del each[next(iter(each))]
-        # The survivors of this view were in it, and so got all knowledge of that time.
+        # The survivors of this view were there, and so got all knowledge of that time.
         told = set(frame.survivors)
         self._known = {key: last for key, last in self._known.items() if key[2] not in told or key[2] == self.me}
         self.went_on(view, frame)
@@ -109,7 +109,7 @@ class Lineage:
         for rank, member in enumerate(view.members):
             if member.id not in frame.survivors:
                 result.append(Shortfall(tag, frame.view_id, member.id, last_delivered(view, frame, rank)))
-                if member.id in self._arrivals:  # perhaps it never entered `view`
+                if member.id in self._arrivals:  # perhaps never in `view`
                     result.append(self._arrivals[member.id])
         return result
 

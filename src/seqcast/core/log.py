@@ -32,7 +32,7 @@ class LogLines:
         self.told: Collection[str] = PARTS
         self.debugged: Collection[str] = ()
         self.lines: list[Log] = []
-        self.closing_ns = 0  # when the view began to close; 0: it is not closing
+        self.closing_ns = 0  # when the view began to close; 0: not closing
 
     def say(self, part: str, text: str, *args: Any) -> None:
         if part in self.told:
@@ -107,8 +107,8 @@ class LogLines:
         """A view is entered.
 
         Args:
-            old: the view before; None: it is this member's first.
-            view: the one that it enters.
+            old: the view before; None: this member's first.
+            view: the one entered.
             frame: that made it.
             why: for members that are gone, the reason, as far as this member knows it.
         """

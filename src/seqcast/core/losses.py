@@ -1,4 +1,4 @@
-"""Computes ``Lost``: the fate of this member's messages when a view ends or this member leaves it."""
+"""Computes ``Lost``: the fate of this member's messages when a view ends or this member leaves."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Losses:
         afterwards."""
         assert self.context.view is not None
         lost, plane, view_id = self.unacknowledged(()), self.context.plane, self.context.view.view_id
-        if plane.blocked_oldest() == OLDEST_PACKED_BEFORE:  # members that we lost may have it
+        if plane.blocked_oldest() == OLDEST_PACKED_BEFORE:  # lost members may have the message
             lost.append(Lost(view_id, 0, 0, None, messages=1))
         if queued := plane.blocked_end():
             lost.append(Lost(view_id, 0, 0, None, queued, queued))
@@ -82,7 +82,7 @@ class Losses:
         self, after: int, missed_by: ViewId | None, last: int | None = None, waiting: bool = False
     ) -> list[Lost]:
         """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
-        ``last`` or the last one; with ``waiting`` also the large one that waits until it is ordered."""
+        ``last`` or the last one; with ``waiting`` also the large one that waits for its order."""
         assert self.context.view is not None
         own = self.context.plane.own()
         last = own.last if last is None else min(last, own.last)
@@ -115,6 +115,6 @@ class Losses:
         return self.undelivered(min(own.any, last), None, end, waiting=leaves and self._queue_waits())
 
     def _queue_waits(self) -> bool:
-        """Is the large message that waits to be ordered one of the queue? (No call of the application waits for it to
-        learn its fate.)"""
+        """Is the large message that waits to be ordered one of the queue? (No call of the application waits to learn
+        its fate.)"""
         return self.context.plane.blocked_oldest() == OLDEST_PACKED

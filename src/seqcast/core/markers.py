@@ -21,7 +21,7 @@ LONG_NS = 1_000_000_000
 class Markers:
     def __init__(self, context: Context, machines: Machines, log: LogLines) -> None:
         self.context, self.machines, self.log = context, machines, log
-        self.long_ns = NEVER  # when it will have been closed for long
+        self.long_ns = NEVER  # time at which it is long closed
         self._meanings: dict[int, tuple[Meaning, ...]] = {}
         self._last = 0
         self._blocked = ""  # kind of the last reported `Blocked`, until `Unblocked`
@@ -39,7 +39,7 @@ class Markers:
         return self._meanings.pop(marker)
 
     def tell_interface(self, change: InterfaceChanged) -> None:
-        """Reports a change of the interface; outside a view there is no stream to report it in."""
+        """Reports a change of the interface; outside a view there is no stream for that."""
         if self.context.view is not None:
             self.context.plane.mark(self.add(change))
 
@@ -89,8 +89,8 @@ class Markers:
             self.context.plane.mark(self.add(Blocked(kind, reason)))
 
     def open_pause(self, reason: str) -> None:
-        """Reports the end of a pause before the engine continues: the application learns that it may send before
-        anything is sent."""
+        """Reports the end of a pause before the engine continues: the application learns of the end before anything is
+        sent."""
         if not self.machines.participant.promised and (told := self.unblocked(reason)):
             self.context.plane.mark(self.add(*told))
         self.context.plane.resume()

@@ -1,13 +1,13 @@
 """The questions of the core to membership: who should be in the next view, and which member closes this one.
 
 Safety does not depend on the answers. Any member may begin to close the view at any time, several may at once, and they
-may disagree about who is alive: the cut yields one view or none. A bad kind of membership can only cost time, so it can
-be replaced without a change to the cut. It must guarantee:
+may disagree about who is alive: the cut yields one view or none. A bad kind of membership can only cost time, and can
+be replaced without a change to the cut. The guarantees:
 
 1. survivors are members of the view, this member among them, and none of them is doubted here;
 2. among members that hear each other, none or more than one acts only briefly;
-3. it never waits for a doubted member, and for anything else only within a bound;
-4. it starts anew with each view, and keeps only the joiners and leavers that the view did not answer.
+3. no wait for a doubted member, and for anything else only within a bound;
+4. a new start with each view, which keeps only the joiners and leavers that the view did not answer.
 
 With both kinds the first member that is not doubted here acts: at once (``machines/coordinated.py``), or once a token
 has collected the agreement of all (``machines/token_ring.py``).
@@ -54,7 +54,7 @@ class Turn(Protocol):
 
 
 class Membership(Protocol):
-    """The membership of one view, as one member sees it.
+    """The membership of one view, at one member.
 
     Args:
         joiners: by id; the membership of the next view begins with those that are not settled yet,
@@ -68,10 +68,10 @@ class Membership(Protocol):
 
     # ---- queries
     def acting(self) -> bool:
-        """Is it this member's turn to close the view, and to answer for the group?"""
+        """Has this member the turn to close the view, and to answer for the group?"""
 
     def whose_turn(self) -> int:
-        """Id of the member whose turn it is, as far as this one knows; 0: of none."""
+        """Id of the member whose turn it is, to this one's knowledge; 0: of none."""
 
     def doubted(self) -> set[int]:
         """Ids of the members that this one does not expect to survive the view."""
@@ -94,7 +94,7 @@ class Membership(Protocol):
         """A process asks to join; returns the refusal if this member refuses it."""
 
     def held_back(self, info: MemberInfo) -> str:
-        """Why this joiner is not taken in yet; "": it is."""
+        """Why this joiner is not taken in yet; "": admitted."""
 
     def withdraw(self, joiner: int) -> None:
         """A process no longer asks to join."""
@@ -131,7 +131,7 @@ class Membership(Protocol):
         """A suspected member is heard again."""
 
     def starves(self, member_id: int) -> None:
-        """A member has dropped packets for a long time because it has no room for them."""
+        """A member has dropped packets for a long time for want of room."""
 
     def slow_changed(self) -> None:
         """The set of receivers that senders call too slow to stay has changed."""
@@ -148,7 +148,7 @@ class Membership(Protocol):
 
         Args:
             runs: an attempt of this member's runs.
-            survivors: ids of those that it waits for.
+            survivors: ids of the awaited ones.
             backing_off: its attempt met a later one, and waits.
             too_few: the survivors are not enough to close the view.
         """

@@ -93,7 +93,7 @@ def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes
     if "transport" in changes or "seeds" in changes:
         raise ConfigError("crowds need multicast: their members do not know each other, so that none can send to each")
     if "key" in changes:
-        raise ConfigError("crowds have no key: what their members send is not sealed; use a group (seqcast.join)")
+        raise ConfigError("crowds have no key: their messages are not sealed; use a group (seqcast.join)")
     names(changes, [field.name for field in dataclasses.fields(CrowdSettings)], "join_crowd")
     settings = dataclasses.replace(settings or CrowdSettings(), **changes)
     runner = CrowdRunner(cluster, settings)

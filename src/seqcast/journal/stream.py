@@ -138,7 +138,7 @@ def read_sums(path: Path) -> tuple[list[Message], bool]:
     if messages and size < end:
         torn = True
         if size < messages.pop().offset:
-            raise JournalDamaged(f"{path} ends at byte {size}, before what was written last")
+            raise JournalDamaged(f"{path} ends at byte {size}, before its last written byte")
     return messages, torn
 
 

@@ -357,8 +357,7 @@ class Follower:
                 raise JournalError(
                     f"the journal of member {offset['member']}, which this query follows, is gone, and the others "
                     f"do not tell which of their rows it had in view {offset.get('view', '')}: bring it back, start "
-                    "the query with a new checkpoint, or set failOnDataLoss=false to go on with what the others did "
-                    "without it"
+                    "the query with a new checkpoint, or set failOnDataLoss=false to go on with the others' rows"
                 )
             return way, []
         ranges = self.branches(way.base, way.view, way.left, leaves=True, wait=wait)
@@ -501,7 +500,7 @@ class Follower:
                     f"the stream gave out messages up to {seqno} of view {text} from the journal of member "
                     f"{member}, which is lost, and the others are known to have the same only up to "
                     f"{stable}: begin anew from another member's journal, or set failOnDataLoss=false to go "
-                    "on with what the others have"
+                    "on with the others' rows"
                 )
             seqno = min(seqno, view.end.global_seqno)
         return view.idx + seqno

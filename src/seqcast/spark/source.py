@@ -343,8 +343,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._goes_on:
             raise JournalError(
                 f"the group {found.journal.cluster!r} was started again: {found.journal.path} has nothing in common "
-                "with what this query has read; set onNewGroup=continue to go on with the new group, or give the query "
-                "a new checkpoint"
+                "with the rows that this query has read; set onNewGroup=continue to go on with the new group, or give "
+                "the query a new checkpoint"
             )
         began = view_text(found.journal.views[0].view_id)
         # It may be that both were founded apart, and merge later: then all that was given out does not come again.

@@ -12,15 +12,14 @@ from seqcast.core.frames.view import Nested
 from seqcast.types import MEMBERS_MAX
 
 RANGES_MAX = 64
-"""Ranges that a member reports of a lost member's stream; to report fewer than it holds is safe: it shortens the
-cut."""
+"""Ranges that a member reports of a lost member's stream; fewer than its real ones are safe, but shorten the cut."""
 RANGES_ALL_MAX = 1000
 """The same, of the streams of all lost members together."""
 FETCH_MAX = 900
 
 
 class Held(NamedTuple):
-    """The packets that a member holds of one stream: the end of the prefix, and the ranges beyond it."""
+    """The packets that a member holds of one stream: the end of the prefix, and the ranges beyond."""
 
     prefix: Seqno
     ranges: Annotated[tuple[tuple[int, int], ...], listed(RANGE, RANGES_MAX)] = ()
@@ -139,7 +138,7 @@ class Propose:
 @control("accepted", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Survivor to initiator, with its OK: the VIEW that I accepted last, under this attempt; propose it again."""
+    """Survivor to initiator, with its OK: the VIEW that I accepted last, under this attempt; propose that again."""
 
     view: Id
     attempt: Attempt

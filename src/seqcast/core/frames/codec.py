@@ -1,4 +1,4 @@
-"""How a field of a control frame is written, and how it is read and checked: numbers, texts, lists, records."""
+"""How a field of a control frame is written, and how a value is read and checked: numbers, texts, lists, records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqcast.errors import RemoteProtocolError
 
 
 class Schema(NamedTuple):
-    """How one field is written, and how it is read and checked."""
+    """How one field is written, and how a value is read and checked."""
 
     text: str
     dump: Callable[[Any], Any]
@@ -46,9 +46,9 @@ def _load_id(value: Any) -> int:
 
 
 def _written(value: str) -> int:
-    """Bytes of a text in a frame that passes it on, without its quotes."""
+    """Bytes of a text in a frame that passes the text on, without its quotes."""
     if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
-        return len(value)  # nothing in it is escaped
+        return len(value)  # without escapes
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")) - 2
 
 

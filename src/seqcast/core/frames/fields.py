@@ -49,7 +49,7 @@ Attempt = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, _RANK)]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
 Promise = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, integer("rank or -1", -1, MEMBERS_MAX - 1))]
 MergeId = Annotated[tuple[int, int], pair(("leader", "number"), ID, COUNT)]
-"""Id of one merge: (id of its leader, number). Only the leader makes it, after the election (E-11)."""
+"""Id of one merge: (id of its leader, number). Only the leader makes the id, after the election (E-11)."""
 _VIEW_ID = record(ViewId, {"counter": COUNT, "coordinator": ID, "flush": _FLUSH})
 ViewIdField = Annotated[ViewId, _VIEW_ID._replace(text="[counter, coordinator, [attempt, initiator]]")]
 
@@ -64,7 +64,7 @@ class MemberInfo:
         packet_bytes: the largest datagram that its path carries whole.
         window_bytes: the largest window it is configured for.
         gro: it receives runs of datagrams in one buffer (UDP_GRO).
-        state: 0: it takes no part in state transfer; 1: it does; 2: it does, and its application merges states.
+        state: 0: no part in state transfer; 1: takes part; 2: it does, and its application merges states.
         blocks: it has a block callback, for which the cut has a round of its own (step 2).
         key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
     """

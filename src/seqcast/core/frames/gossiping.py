@@ -42,7 +42,7 @@ Leasts = Annotated[tuple[Least, ...], listed(schema_of(Least), MEMBERS_MAX)]
 @control("gossip", "gossip")
 @dataclass(frozen=True, slots=True)
 class Gossip:
-    """Member to others, which pass it on: my position in each stream, and the tally. Neither repeated nor answered.
+    """Member to others, which forward this: my position in each stream, and the tally. Neither repeated nor answered.
 
     Senders and members are ranks. The tally is that of whoever sends the gossip or passes it on: the least that the
     members ``counted`` in this ``round`` have, and as ``result`` the least that all members had in the round before.

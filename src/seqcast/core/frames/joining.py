@@ -43,8 +43,8 @@ class Join:
         mechanisms: numbers of the orders' mechanisms that the joiner knows.
         shared: settings that must be the same on every member, by name.
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
-        founder: the joiner that shall form the first view, if there is no group. With ``found=N`` it needs N such
-            votes.
+        founder: the joiner that shall form the first view, if there is no group. With ``found=N`` a founder needs N
+            such votes.
         found: of its settings; 0: it founds no group, and votes for nobody.
         withdrawn: the last JOIN of a joiner that gives up: it founds nothing, so the votes for it are free again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
@@ -69,7 +69,7 @@ class Join:
 @control("", outside=True)
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A JOIN of another protocol version; only its version is understood, and its nonce, if it has one."""
+    """A JOIN of another protocol version; only its version is understood, and its nonce, if any."""
 
     version: int
     nonce: int = 1
@@ -98,7 +98,7 @@ class Wait:
 @control("seen", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """To whom sent a JOIN or a BEACON: it came from this address, and names another one, so it does not count."""
+    """To whom sent a JOIN or a BEACON: the frame came from this address, names another one, and does not count."""
 
     seen: Address
     nonce: Id = 1
@@ -121,7 +121,7 @@ class Refused:
 @control("leave")
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Leaver to all, until it has the closing VIEW."""
+    """Leaver to all, until the closing VIEW."""
 
     view: Id
 

@@ -1,7 +1,7 @@
 """The control frames: JSON objects with a ``kind`` and declared fields, checked in full before use.
 
-Every frame is idempotent and repeated until it is answered, so frames need no reliability below them. A frame that does
-not fit its schema raises ``RemoteProtocolError``; the endpoint counts and drops it.
+Every frame is idempotent and repeated until the answer, so frames need no reliability below them. A frame that does
+not fit its schema raises ``RemoteProtocolError``; the endpoint counts and drops that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
 WRITTEN_BYTES_MAX = 100_000
-"""Of a frame as it is written. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
+"""Of a frame in written form. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
 
 Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking
 
@@ -42,7 +42,7 @@ def dump(frame: Frame, at: bytes = b"") -> bytes:
         at: the address of its sender, where that is not the one from which it comes; empty: it is left out.
 
     Raises:
-        AssertionError: it is too long even if it is compressed; the bounds of the schemas exclude that.
+        AssertionError: too long even in compressed form; the bounds of the schemas exclude that.
     """
     kind = TRAITS[type(frame)].kind
     value = {"kind": kind, **dump_fields(frame, SCHEMAS[kind][1])}
@@ -57,12 +57,12 @@ def dump(frame: Frame, at: bytes = b"") -> bytes:
 
 
 def load(data: bytes) -> Frame:
-    """As ``load_from``, whatever it says about its sender's address."""
+    """As ``load_from``, without regard to its sender's stated address."""
     return load_from(data)[0]
 
 
 def load_from(data: bytes) -> tuple[Frame, bytes]:
-    """Reads and checks a frame; returns also the address of its sender, if the frame says it, or nothing.
+    """Reads and checks a frame; returns also the address of its sender, if stated there, or nothing.
 
     Raises:
         RemoteProtocolError: not a frame, or a field is missing, unknown or out of its bounds.

@@ -49,7 +49,7 @@ class Beacon:
 @control("met", outside=True)
 @dataclass(frozen=True, slots=True)
 class Met:
-    """Member to one that it heard, or to its own view, without multicast: there are processes of this cluster at these
+    """Member to one heard by it, or to its own view, without multicast: there are processes of this cluster at these
     addresses."""
 
     members: Addresses
@@ -58,7 +58,7 @@ class Met:
 @control("merge_ask", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeAsk:
-    """Leader of a merge to another coordinator: make your cut and hold it. Repeated; it renews the lease too."""
+    """Leader of a merge to another coordinator: make your cut and hold it. Repeated; also renews the lease."""
 
     merge: MergeId
     view: Id
@@ -67,7 +67,7 @@ class MergeAsk:
 @control("merge_refused", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeRefused:
-    """Coordinator to leader: not now (another merge is under way, or it is no longer a coordinator)."""
+    """Coordinator to leader: not now (another merge is under way, or I am no longer a coordinator)."""
 
     merge: MergeId
 
@@ -75,7 +75,7 @@ class MergeRefused:
 @control("merge_ready", "merge", outside=True)
 @dataclass(frozen=True, slots=True)
 class MergeReady:
-    """Coordinator to leader: my subgroup has made its cut and holds it; it would install ``view`` alone."""
+    """Coordinator to leader: my subgroup has made and holds its cut; ``view`` is its own VIEW if alone."""
 
     merge: MergeId
     view: Nested

@@ -35,7 +35,7 @@ class Suspended:
 @control("resume", "flush")
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Pause owner to all: resume. Repeated until all have acknowledged it."""
+    """Pause owner to all: resume. Repeated until all have acknowledged."""
 
     view: Id
     pause: Count

@@ -18,11 +18,11 @@ ConfirmPhase = Annotated[str, choice("prepare", "commit")]
 @control("token", "ring")
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Member to the next in the ring, until it acknowledges: the members that its holders so far know.
+    """Member to the next in the ring, until the acknowledgement: the members that its holders so far know.
 
-    ``source`` made it, under ``generation``; ``leader``: the first of these members in absolute order; ``visited`` had
-    it; ``lost``: gone, as the source knows; nobody adds these again. ``joiners``: those heard of. ``asked``: the source
-    knows a reason for a new view, perhaps a member that leaves; that one says so itself (``Confirmed``).
+    ``source`` made it, under ``generation``; ``leader``: the first of these members in absolute order; ``visited`` were
+    its holders; ``lost``: gone, as the source knows; nobody adds these again. ``joiners``: those heard of. ``asked``:
+    the source knows a reason for a new view, perhaps a member that leaves; that one says so itself (``Confirmed``).
     """
 
     view: Id
@@ -49,7 +49,7 @@ class TokenHeld:
 @control("confirm", "ring")
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Leader to each member, until it answers: this is the membership ("prepare"), and all agree to it ("commit")."""
+    """Leader to each member, until its answer: this is the membership ("prepare"), and all agree to it ("commit")."""
 
     view: Id
     phase: ConfirmPhase
@@ -62,7 +62,7 @@ class Confirm:
 @control("confirmed", "ring")
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Member to leader, after "prepare": I agree, and to nothing older from now on; after "commit": I have it.
+    """Member to leader, after "prepare": I agree, and to nothing older from now on; after "commit": received.
     ``leaves``: I want to leave."""
 
     view: Id

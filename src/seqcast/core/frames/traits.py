@@ -10,14 +10,14 @@ T = TypeVar("T", bound=type[Any])
 
 class Traits(NamedTuple):
     kind: str
-    """The name on the wire. Empty: it is not sent as such."""
+    """The name on the wire. Empty: not sent as such."""
     part: str
     """Of the log: who debugs this part reads these frames."""
     outside: bool
-    """It travels between those who are in no view, or in different ones. With a key it is sealed with the secret of the
-    key's file, and all others with that of the view."""
+    """This frame travels between those who are in no view, or in different ones. With a key the frame is sealed with
+    the secret of the key's file, and all others with that of the view."""
     to_one: bool
-    """It answers one member, and so is never sent to all."""
+    """An answer to one member, and so never sent to all."""
 
 
 TRAITS: dict[type[Any], Traits] = {}

@@ -29,7 +29,7 @@ class Unblock:
 @control("blocked", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class BlockedSide:
-    """Blocked member to operator: I (``name``) am on this side; the names of its members, and of those it lacks.
+    """Blocked member to operator: I (``name``) am on this side; the names of its members, and of the missing ones.
 
     ``allowed``: an operator let the side continue.
     """

@@ -1,4 +1,4 @@
-"""The VIEW frame, which closes one view and begins the next, and the answers to it."""
+"""The VIEW frame, which closes one view and begins the next, and its answers."""
 
 from __future__ import annotations
 
@@ -51,8 +51,7 @@ PARTS_MAX = 32
 
 
 class Provision(NamedTuple):
-    """``provider`` gives its state, taken at the beginning of the view ``boundary`` (a tag), to ``joiner``, which lacks
-    it."""
+    """``provider`` gives its state, taken at the beginning of the view ``boundary`` (a tag), to ``joiner``."""
 
     joiner: Id
     provider: Id
@@ -84,7 +83,7 @@ class NewView:
     """The VIEW frame, identical for all.
 
     Args:
-        closes: the view that it closes; None for the first view of a group.
+        closes: the closed view; None for the first view of a group.
         attempt: under which it is sent.
         answers: it is served in answer to a START of this attempt, by a member that has left that view already.
         survivors: of the cut: members and leavers.
@@ -209,7 +208,7 @@ Nested = Annotated[
 @control("installed", "flush", outside=True, to_one=True)
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Member to the sender of the VIEW: I have it. ``view`` is the tag of the new view."""
+    """Member to the sender of the VIEW: received. ``view`` is the tag of the new view."""
 
     view: Id
 

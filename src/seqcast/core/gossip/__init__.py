@@ -1,12 +1,12 @@
 """Reliability by gossip (PBCAST): digests spread by gossip, and a member pulls missing packets from whoever reported
 them.
 
-A multicast is unreliable. Periodically each member tells a few others its position in each active stream; they pass it
-on to a few more, and ask for the packets that they lack. So repair costs each member the same however large the group
+A multicast is unreliable. Periodically each member tells a few others its position in each active stream; they forward
+this to a few more, and ask for the packets that they lack. So repair costs each member the same however large the group
 is, and a message reaches all members with a probability as near to 1 as one likes, but not for certain: permanent loss
 is reported.
 
-``Gossiper`` is one member's policy. It does no I/O; the time comes with each call, and its random numbers come from a
+``Gossiper`` is one member's policy. No I/O here; the time comes with each call, and its random numbers come from a
 seed.
 """
 

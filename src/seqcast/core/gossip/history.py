@@ -1,10 +1,10 @@
-"""How a joiner gets messages sent before it came: from late-join handlers, which keep it in a store (PB-04, PB-05).
+"""How a joiner gets messages sent before it came: from late-join handlers, which keep them in a store (PB-04, PB-05).
 
-The joiner says hello until handlers answer with their catalogs. From then on it knows where each sender's messages
-begin, and asks the handlers for them a few at a time. Its own requests repair losses on the way; gossips alone
+The joiner says hello until handlers answer with their catalogs. From then on the joiner knows where each sender's
+messages begin, and asks the handlers for them a few at a time. Its own requests repair losses on the way; gossips alone
 would be too slow, as a handler's own gossip is rare in a large group and other members do not keep old packets.
-Messages sent while it catches up are old, too, by the time it gets there: so it asks for catalogs again until one has
-little that is new.
+Messages sent meanwhile are old, too, by that time: so the joiner asks for catalogs again until one has little that is
+new.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ Lacks = Callable[[int, int, int, int], tuple[tuple[int, int], ...]]
 
 
 class From(NamedTuple):
-    """Deliver the messages of this sender from this seqno on, and none before it."""
+    """Deliver the messages of this sender from this seqno on, and none before."""
 
     sender: int
     first: int
 
 
 class Begun(NamedTuple):
-    """It is known where each sender's messages begin, so delivery can begin. ``handlers`` will be asked; none: no
+    """The beginnings of each sender's messages are known, so delivery can begin. ``handlers`` will be asked; none: no
     handler answered, so delivery begins with the next arrivals."""
 
     handlers: tuple[int, ...]
 
 
 class CaughtUp(NamedTuple):
-    """This member has the messages that the handlers keep, or was told by ``Lost`` which it does not get."""
+    """This member has the messages that the handlers keep, or was told by ``Lost`` which ones are out of reach."""
 
 
 class Pull(NamedTuple):
@@ -67,7 +67,7 @@ class History:
     def __init__(self, settings: GossipSettings, lacks: Lacks, now_ns: int) -> None:
         self._settings, self._lacks = settings, lacks
         self._catalogs: dict[int, dict[int, tuple[int, int]]] = {}  # by handler
-        self._seeking = True  # it is not known yet where messages begin
+        self._seeking = True  # the beginnings of messages are still unknown
         self._decide_ns = now_ns + settings.history_ns
         self._hello_ns = now_ns
         self._pull_ns = self._again_ns = NEVER

@@ -27,11 +27,11 @@ class Inbox:
 
     @property
     def load(self) -> float:
-        """1: nothing waits; 8: it is full."""
+        """1: nothing waits; 8: full."""
         return 1 + 7 * len(self) / self._most
 
     def put(self, message: Message, via: int) -> bool:
-        """Adds a message; False: it is dropped. When the queue is full, the newest of the least urgent is dropped."""
+        """Adds a message; False: dropped. When the queue is full, the newest of the least urgent is dropped."""
         urgency = _URGENCY[type(message)]
         if len(self) >= self._most:
             self.dropped += 1
@@ -60,7 +60,7 @@ class Budget:
 
     def __init__(self, per_s: int, most: int) -> None:
         self._per_s, self._most = per_s, most
-        self._left_ns = most * 1_000_000_000 // per_s  # the rest, as the time in which it accrues
+        self._left_ns = most * 1_000_000_000 // per_s  # the rest, as the time of its accrual
         self._at: int | None = None
 
     def spend(self, units: int, now_ns: int) -> bool:

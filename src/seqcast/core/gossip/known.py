@@ -7,7 +7,7 @@ NUMBERS = 1 << 63
 
 
 def is_old(counter: int, mark: int) -> bool:
-    """Whether a number is the mark, or before it."""
+    """Whether a number is the mark, or lower."""
     return (mark - counter) % NUMBERS < NUMBERS // 2
 
 
@@ -24,7 +24,7 @@ class Known:
         self._marks: dict[int, int] = {}  # by origin; the one raised last is the last
 
     def add(self, origin: int, counter: int) -> bool:
-        """True if it was not seen before."""
+        """True if new."""
         mark = self._marks.get(origin)
         if (mark is not None and is_old(counter, mark)) or (origin, counter) in self._cache:
             return False

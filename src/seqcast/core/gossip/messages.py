@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 class Span(NamedTuple):
     """A member's position in one stream: it has all up to ``delivered``, of which it keeps those from ``kept`` on, and
-    some of those up to ``received``. Its application has taken those up to ``consumed``. Where members vote, it has
+    some of those up to ``received``. Its application has taken those up to ``consumed``. Where members vote, there is
     room for ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
 
     kept: int
@@ -92,11 +92,11 @@ class Shuffle(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A member that knows few others or none multicasts it, so that they answer. Unicast to a late-join handler, it
+    """A member that knows few others or none multicasts this, so that they answer. Unicast to a late-join handler, this
     asks for new packets.
 
     Args:
-        history: it wants the messages that were sent before it came: late-join handlers answer with a ``Catalog``.
+        history: wants the messages sent before its arrival: late-join handlers answer with a ``Catalog``.
     """
 
     history: bool

@@ -1,5 +1,5 @@
-"""One member's gossip: which packets it reports to whom and when, which it requests, which it may drop, and which are
-lost to it."""
+"""One member's gossip: which packets it reports to whom and when, which are to be requested, which may be dropped, and
+which are lost here."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CATALOG_COST = 50
 """Cost of each part of a catalog that is sent: a small hello asks for a large answer."""
 _WANTS_MAX = 65_536
 """Packets that are asked for at the same time: a digest cannot fill the memory. Once half of these places are taken,
-a packet that nobody confirms loses its place after ``lost_ns``, so that it does not keep out packets that are really
+a packet that nobody confirms loses its place after ``lost_ns``, so as not to keep out packets that are really
 missing."""
 
 
@@ -31,7 +31,7 @@ class Window(Protocol):
     """The packets of all senders at this member. Its answers depend only on the messages received so far.
 
     Attributes:
-        full: there is no room for more packets now, so it says that it lacks none.
+        full: there is no room for more packets now, so no packet is called missing.
     """
 
     full: bool
@@ -47,7 +47,7 @@ class Window(Protocol):
         """The highest seqno that came; 0: none."""
 
     def catalogs(self) -> Sequence[Catalog]:
-        """The packets that this member keeps in a store for those that join late, in parts; none: it is no late-join
+        """The packets that this member keeps in a store for those that join late, in parts; none: no late-join
         handler."""
 
 
@@ -91,9 +91,9 @@ Effect = Send | Answer | Alive | Agreed | Collect | Lost | From | Begun | Caught
 
 
 class _Want:
-    """A packet that another member says it has and this one lacks. ``proven``: its sender itself, a late-join handler
-    or two other members say so. A packet that only one member claims, and no later packet proves, is asked for but
-    never reported as lost: one wrong digest must not skip packets that are still to be sent."""
+    """A packet that another member has by its own report, and this one lacks. ``proven``: its sender itself, a
+    late-join handler or two other members say so. A packet that only one member claims, and no later packet proves, is
+    asked for but never reported as lost: one wrong digest must not skip packets that are still to be sent."""
 
     __slots__ = ("asked_ns", "claimed_by", "proven", "since_ns")
 
@@ -103,8 +103,8 @@ class _Want:
 
 
 def below_lag(digest: dict[int, Span], lag: int) -> dict[int, int]:
-    """By sender, the seqno below which nothing is kept once everyone has *seen* this digest (PB-03). To have seen it is
-    not to have the packets, hence the lag."""
+    """By sender, the seqno below which nothing is kept once everyone has *seen* this digest (PB-03). A gossip seen is
+    not the packets themselves, hence the lag."""
     return {sender: span.delivered - lag for sender, span in digest.items() if span.delivered > lag}
 
 
@@ -147,7 +147,7 @@ class Gossiper:
         self._lost_ns = NEVER  # when to look for packets that are lost
         self._tally = Tally(me, peers.others, settings.interval_ns_min, now_ns) if settings.votes else None
         self._effects: list[Effect] = []
-        # As if it had gossiped before: otherwise members that begin together would gossip half as often at first. The
+        # As after an earlier gossip: otherwise members that begin together would gossip half as often at first. The
         # rest of a uniformly drawn interval is distributed as the lesser of two.
         self._gossip_ns = now_ns + min(self._interval(), self._interval())
 
@@ -157,7 +157,7 @@ class Gossiper:
         """A message came.
 
         Args:
-            via: its sender; 0: unknown, so it is dropped: there would be nobody to ask (PB-06, 1).
+            via: its sender; 0: unknown, and so dropped: there would be nobody to ask (PB-06, 1).
         """
         if via != 0 and self._peers.has(via):
             self._inbox.put(message, via)
@@ -218,7 +218,7 @@ class Gossiper:
         self._pass_on(gossip, now_ns)
 
     def _pass_on(self, gossip: Gossip, now_ns: int) -> None:
-        """To a random subset of those that have not seen it (PB-06, 6), or to all by multicast (PB-13)."""
+        """To a random subset of those that have not seen this (PB-06, 6), or to all by multicast (PB-13)."""
         waiting, settings = gossip.not_seen, self._settings
         if self._tally is not None:
             gossip = gossip._replace(sum=self._tally.say(self._window.digest(), now_ns))
@@ -304,17 +304,17 @@ class Gossiper:
             waiting += [each for each in self._peers.others if each not in listed]
         gossip = gossip._replace(hops=gossip.hops + 1, seen=seen, not_seen=tuple(waiting))
         ended = self._settings.multicast or not gossip.not_seen
-        if not self._settings.votes and (ended or self._peers.partial):  # if partial, nobody knows that all saw it
+        if not self._settings.votes and (ended or self._peers.partial):  # if partial, nobody knows that all saw this
             self._collect(gossip.digest)
         if not ended and gossip.hops < self._settings.hops_max:
             self._pass_on(gossip, now_ns)
 
     def _plausible(self, gossip: Gossip, now_ns: int) -> bool:
-        """Can its origin have made it? A number that is too high would make all later ones of that origin look old.
+        """Can its origin be the maker? A number that is too high would make all later ones of that origin look old.
 
         Members that entered one view together have begun at most one gossip, and one round of the tally, in each
-        shortest interval since. A member whose gossips another one forges continues above the forged number, so that it
-        is heard again.
+        shortest interval since. A member whose gossips another one forges continues above the forged number, and so is
+        heard again.
         """
         most = (now_ns - self._began_ns) // self._settings.interval_ns_min + _AHEAD_MAX
         number = max(gossip.counter, gossip.sum.round if gossip.sum is not None else 0)
@@ -333,7 +333,7 @@ class Gossiper:
         and no member is asked by more members than it has passed gossips on to.
 
         Args:
-            origin: whose digest it is; None: a late-join handler's, which is believed.
+            origin: owner of the digest; None: a late-join handler's, which is believed.
         """
         settings, missing = self._settings, {}
         room = _WANTS_MAX - sum(map(len, self._wants.values()))

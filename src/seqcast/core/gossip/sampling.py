@@ -1,8 +1,8 @@
 """Whom a member gossips with: everyone, if membership is agreed on; else a small random sample that keeps changing.
 
 The sample (Cyclon, Voulgaris et al. 2005) needs no agreement and grows with the logarithm of the group at most.
-Periodically a member exchanges some entries with the one that it heard of longest ago. That one is removed first: if it
-is gone it does not come back, and if it lives its answer brings it back as new.
+Periodically a member exchanges some entries with the one that it heard of longest ago. That one is removed first: a
+dead member does not come back, and a living one's answer makes the entry new.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Everyone:
         return len(self._members)
 
     def has(self, member: int) -> bool:
-        """Is it a member?"""
+        """A member?"""
         return member in self._members
 
     def due(self) -> int:
@@ -53,11 +53,11 @@ class Everyone:
         return False
 
     def greeted(self, via: int) -> Shuffle | None:
-        """A member said hello; the answer to it, if there is one."""
+        """A member said hello; the answer, if any."""
         return None
 
     def shuffled(self, via: int, shuffle: Shuffle, now_ns: int) -> Shuffle | None:
-        """Takes the entries of another member; the answer to it, if there is one."""
+        """Takes the entries of another member; the answer, if any."""
         return None
 
 
@@ -95,7 +95,7 @@ class Sample:
         return max(self._estimate.members, len(self._ages) + 1)
 
     def has(self, member: int) -> bool:
-        """Could it be a member? Nobody knows all of them."""
+        """Possibly a member? Nobody knows all of them."""
         return member != 0
 
     def due(self) -> int:
@@ -134,7 +134,7 @@ class Sample:
         return True
 
     def greeted(self, via: int) -> Shuffle | None:
-        """A member said hello. A few members answer, however many there are, and all that have room note it."""
+        """A member said hello. A few members answer, even in large crowds, and all that have room note the newcomer."""
         if len(self._ages) < self._settings.view_max:
             self._ages.setdefault(via, 0)
         if self._dice.below(self.size) >= _ANSWERS:

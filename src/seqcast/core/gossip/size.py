@@ -14,7 +14,7 @@ from seqcast.core.gossip.dice import Dice
 
 NUMBERS = 32
 MEMBERS_MAX = 1 << 24
-"""The largest estimate: whoever makes up numbers cannot make it larger."""
+"""The largest estimate: whoever makes up numbers cannot exceed this."""
 _EPOCHS = 1 << 64
 """Epochs are counted modulo this, so that the next one has a number, too, after whatever somebody made up."""
 
@@ -45,7 +45,7 @@ class SizeEstimate:
         self.members = max(round(min((NUMBERS - 1) / sum(self.minima), MEMBERS_MAX)), 1)
 
     def tick(self, now_ns: int) -> None:
-        """Ends the epoch when it is time; the others follow as they hear of the next one."""
+        """Ends the epoch at its time; the others follow as they hear of the next one."""
         if now_ns >= self._ends_ns:
             self._end()
             self._begin((self.epoch + 1) % _EPOCHS, now_ns)

@@ -6,7 +6,7 @@ members in a sum double with each message. When all are in it, all have at least
 begins; a member that hears of a later round takes over the result of the one before.
 
 So a result takes a few times log N messages that a member receives. Without the sums, each member would have to hear a
-gossip of every other one, and gossips of one member are rarer the larger the group is, so that they do not burden it.
+gossip of every other one, and gossips of one member are rarer the larger the group is, so as not to burden the group.
 """
 
 from __future__ import annotations

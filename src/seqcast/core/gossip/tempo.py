@@ -11,14 +11,14 @@ from seqcast.core.gossip.settings import GossipSettings
 def copies(members: int) -> int:
     """How many copies of a gossip each member has to send so that one reaches everyone.
 
-    If each member that sees it sends ``c`` copies at random, a member gets none with probability exp(-c): with ln(N) +
-    1 copies about 0.4 members out of N do not get it, and those get the next one.
+    If each member that sees a gossip sends ``c`` copies at random, a member gets none with probability exp(-c): with
+    ln(N) + 1 copies about 0.4 members out of N do not get it, and those get the next one.
     """
     return ceil(log(max(members, 1)) + 1)
 
 
 def subset_size(waiting: int, members: int, percent: int, load: float) -> int:
-    """To how many of the ``waiting`` members, which have not seen a gossip, it is passed on.
+    """To how many of the ``waiting`` members, which have not seen a gossip, this is passed on.
 
     Args:
         members: of the group.

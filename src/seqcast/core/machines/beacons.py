@@ -1,7 +1,7 @@
 """How the coordinators of separate views find each other, and which of two primary partitions gives way (MRG-01).
 
 The acting coordinator of each view multicasts a beacon. When a coordinator hears the beacon of a view that can be
-merged with its own, it reports it to the merge (``merge.py``).
+merged with its own, the merge is told (``merge.py``).
 
 Primary partitions never merge: no minority continues, so any other group was founded separately. The one with less
 history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
@@ -71,7 +71,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A view that is ignored for a time, and then considered again, because the report about it may have been false."""
+    """A view that is ignored for a time, and then considered again, because the report may have been false."""
 
     until_ns: int
     wait_ns: int
@@ -84,14 +84,14 @@ class Beacons:
         self.due_ns = NEVER
         self.tries_ns = NEVER  # when the book is asked for addresses next
         self.said_ns = -NEVER  # when our last beacon was made, and sent first
-        self.repeated = False  # the engine repeats it
+        self.repeated = False  # repeated by the engine
         # Members in other views, and when we last told each of our view. Two members that have each other in different
         # views would otherwise answer each other's answers without a pause, and each duplicate of one besides.
         self.told_ns: dict[int, int] = {}
         self.counts: dict[int, int] = {}  # beacons heard in our view, by members of others
         self.heard: dict[int, Heard] = {}  # other coordinators
-        # Tags of views that cannot be merged with ours as both are. Void once our members change: it may have been one
-        # of them that did not fit. (Once theirs change, their view has another tag.)
+        # Tags of views that cannot be merged with ours as both are. Void once our members change: one of them may have
+        # been the misfit. (Once theirs change, their view has another tag.)
         self.apart: dict[int, Apart] = {}
         self.members: frozenset[int] = frozenset()  # ids of those for whom this holds
         self.reasons: dict[str, None] = {}  # for which the application was warned since the last merge
@@ -102,14 +102,14 @@ class Beacons:
     # ---- inputs
 
     def receive(self, frame: Beacon, sender: int, address: bytes) -> bool:
-        """A beacon of a view that we were never in. Returns whether ours can be merged with it."""
+        """A beacon of a view that we were never in. Returns whether ours can be merged with that."""
         if sender in self.context.infos:
             self.initiator.membership.seen_elsewhere(sender)
             own = self._own_beacon()
             now = self.context.now
             if now - self.told_ns.get(sender, -NEVER) >= self.context.settings.beacon_ns // 2:
                 self.told_ns[sender] = now
-                self.context.send(own, sender, address)  # if its view closed ours, it will tell us
+                self.context.send(own, sender, address)  # if its view closed ours, we will hear so
             if own.primary != 0:
                 return False
             # We lack a majority, and its news may never come: two groups founded apart took it in.
@@ -169,7 +169,7 @@ class Beacons:
         context.emit(Stand(self._own_beacon(), context.settings.beacon_ns, times))
 
     def review(self) -> None:
-        """Called at the end of each step: it may be no longer our turn."""
+        """Called at the end of each step: perhaps no longer our turn."""
         if self.repeated and not self.initiator.membership.acting():
             self.said_ns, self.repeated = self._last_said_ns(), False
             self.due_ns = self.said_ns + self.context.settings.beacon_ns
@@ -186,8 +186,8 @@ class Beacons:
     # ---- requests of the merge
 
     def others(self) -> Others:
-        """Coordinators to merge with. One with a lower id leads; if it has not asked us in all that time, it may not
-        hear us, and we continue without it."""
+        """Coordinators to merge with. One with a lower id leads; if no request came in all that time, that one may not
+        hear us, and we continue alone."""
         context = self.context
         patient = context.now - LEADER_BEACONS * context.settings.beacon_ns
         return {
@@ -202,7 +202,7 @@ class Beacons:
         return first + GATHER * self.context.settings.bundle_ns
 
     def hears(self, sender: int, address: bytes) -> bool:
-        """Have multicasts of this coordinator reached us recently, and heartbeats of the view that it beacons? Without
+        """Have multicasts of this coordinator reached us recently, and heartbeats of the beaconed view? Without
         the latter, whoever repeats a beacon could have the group stop sending."""
         known = self.heard.get(sender)
         old = self.context.now - 3 * self.context.settings.beacon_ns
@@ -211,7 +211,7 @@ class Beacons:
         return self.context.plane.strangers(known.tag) > 0
 
     def asked_by(self, sender: int, address: bytes) -> None:
-        """This coordinator leads a merge, so that we wait for it to lead."""
+        """This coordinator leads a merge, so that we wait for its lead."""
         known = self.heard.get(sender)
         if known is not None and known.address == address:
             self.heard[sender] = replace(known, first_ns=self.context.now)
@@ -223,7 +223,7 @@ class Beacons:
             self._shun(self.heard[leader].tag)
 
     def stay_apart(self, view: NewView, reason: str) -> None:
-        """Separates us from a subgroup, both as it is now and as it will be when it continues alone."""
+        """Separates us from a subgroup, both in its present form and in that of its way alone."""
         assert view.closes is not None
         self._shun(view.closes.tag, seen=True)
         self._shun(view.view_id.tag, seen=True)
@@ -251,7 +251,7 @@ class Beacons:
         return frame.cluster != self.context.cluster
 
     def is_elsewhere(self, frame: Beacon, _sender: int, address: bytes) -> bool:
-        """Addresses are translated on its way, so what it says of its own does not lead to it."""
+        """Addresses are translated on its way, so its stated one does not lead there."""
         return bool(frame.members) and frame.members[0] != address
 
     def is_left_apart(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
@@ -296,8 +296,8 @@ class Beacons:
         self.found = True
 
     def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
-        """Another primary partition: the one with more history stays, else the larger one. It is observed for a while
-        first, because it may be a predecessor of our view, still held by a member that has not learned of ours.
+        """Another primary partition: the one with more history stays, else the larger one. Such a view is observed for
+        a while first, as a possible predecessor of our view, still held by a member that has not learned of ours.
 
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
@@ -412,7 +412,7 @@ class Beacons:
         return now - (now - self.said_ns) % beacon_ns if self.repeated else self.said_ns
 
     def _difference(self, frame: Beacon) -> str:
-        """Why its group cannot be merged with ours; "" if it can."""
+        """Why its group cannot be merged with ours; "" if possible."""
         settings = self.context.settings
         if frame.order != settings.order:
             return f"order={frame.order!r}, and this one {settings.order!r}"
@@ -441,10 +441,10 @@ class Beacons:
         return Beacon(context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce)
 
     def _shun(self, tag: int, seen: bool = False) -> None:
-        """Ignores this view for a time: no merge with it, and its coordinator does not count in the election either.
+        """Ignores this view for a time: no merge with it, nor does its coordinator count in the election.
 
         Args:
-            seen: we have seen ourselves that it does not fit our members; False: it is tried again after a time, as
+            seen: we have seen ourselves the misfit with our members; False: tried again after a time, as
                 another one said so, which may be false.
         """
         known = self.apart.pop(tag, None)

@@ -1,9 +1,9 @@
-"""The application's block callback: it runs once before the gate closes, until a deadline (the cut, step 2).
+"""The application's block callback: one run before the gate closes, until a deadline (the cut, step 2).
 
-The callback runs on a separate thread; the machine knows only whether it is running, and how long others wait for it. A
-view change and a pause that come together share one run: once the callback has run, it is not called again until the
-gate has opened. A member that leaves runs it once more if it is due, while it can still send, and then never again. A
-view that did not wait for this last run does not end it.
+The callback runs on a separate thread; the machine knows only whether a run is under way, and how long others wait. A
+view change and a pause that come together share one run: once the callback has run, no further call comes until the
+gate has opened. A member that leaves runs the callback once more if due, with sends still open, and then never again. A
+view that did not wait for this last run does not end that.
 """
 
 from __future__ import annotations
@@ -51,8 +51,7 @@ class Blocker(Machine):
 
     @property
     def done(self) -> bool:
-        """No wait is needed: the callback has run since the gate opened, or there is none, or it cannot
-        send any more."""
+        """No wait is needed: the callback has run since the gate opened, or none exists, or sends are over."""
         return not self.context.settings.blocks or self.state in (S.BLOCKED, S.OVER)
 
     # ---- inputs

@@ -1,6 +1,6 @@
-"""The address book of a member whose multicasts may not reach all: where others may be, and whom it tries next.
+"""The address book of a member whose multicasts may not reach all: where others may be, and the next tries.
 
-It knows addresses from three sources: the seeds, as they were resolved last; those that others named; and members of
+The book knows addresses from three sources: the seeds, as resolved last; those that others named; and members of
 its former views, by which partitions heal even if no seed is on the other side. All of them are hints: silence costs a
 datagram now and then, and nothing waits for an answer. While a member seeks a group, its JOIN goes to all of them; in a
 view it tries a few at a time, each one less often the longer it tries in vain.
@@ -29,7 +29,7 @@ KEPT_NS = 3_600_000_000_000
 
 
 class Source(IntEnum):
-    """Why an address is in the book. If it is full, those of the lowest source make room."""
+    """Why an address is in the book. In a full book, those of the lowest source make room."""
 
     NAMED = 0
     FORMER = 1
@@ -93,7 +93,7 @@ class Book:
         self.hints.pop(address, None)
 
     def answered(self, address: bytes, now: int) -> None:
-        """There is somebody who is not in our view: it is tried again at once, and often from then on."""
+        """There is somebody who is not in our view: the next try comes at once, and often from then on."""
         self._note(address, Source.NAMED, now)
 
     def former(self, addresses: Iterable[bytes], now: int) -> None:

@@ -1,4 +1,4 @@
-"""The default membership: doubted members, joiners and leavers, and whether it is this member's turn to change the
+"""The default membership: doubted members, joiners and leavers, and this member's turn to change the
 view.
 
 The first member of the view that is not doubted here acts. Requests of joiners and leavers that come within
@@ -8,7 +8,7 @@ others. Joiners and leavers are kept here until a view settles them (MBR-01 to M
 
 A link between two living members that carries no multicast, or no unicast, would stall a stream for ever: the data of
 one does not reach the other, or its acks do not come back. (Two members that are alone send data by unicast, but no
-third could join.) Each member names in its heartbeats those whose multicasts it does not hear, and those whose unicasts
+third could join.) Each member names in its heartbeats those without audible multicasts, and those whose unicasts
 do not come, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end
 with the most such links, typically a member behind a switch that has dropped its group membership, or behind a firewall
 of its own, and not the members that it does not hear. If that is the acting member itself, the next member acts.
@@ -99,7 +99,7 @@ class Review:
 
 
 class CoordinatedMembership(Machine):
-    """The membership of one view, as this member sees it.
+    """The membership of one view, at this member.
 
     Args:
         context: of the endpoint.
@@ -114,7 +114,7 @@ class CoordinatedMembership(Machine):
         self.suspected: dict[int, str] = {}  # by the engine: silent, and verified; and why
         self.slow: set[int] = set()  # members that have long dropped their datagrams, for want of slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
-        self.links: dict[tuple[int, int], int] = {}  # (listener, speaker) that it does not hear: since when
+        self.links: dict[tuple[int, int], int] = {}  # (listener, unheard speaker): since when
         self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone
         self.warned: set[int] = set()  # members already named in a warning about their links
         self.rekey_ns = NEVER  # when the secret of the view is old
@@ -136,7 +136,7 @@ class CoordinatedMembership(Machine):
     # ---- knowledge
 
     def doubted(self) -> set[int]:
-        slow = self.slow if self._few_are_slow() else set()  # else it is no fault of theirs
+        slow = self.slow if self._few_are_slow() else set()  # else not their fault
         return (set(self.suspected) | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
 
     def _few_are_slow(self) -> bool:
@@ -160,7 +160,7 @@ class CoordinatedMembership(Machine):
         """The first member that is not doubted here; 0: all are, this member included.
 
         A member that could not reach its own cut in time (others may have purged packets that it lacks), or that is to
-        be given up for its cut links, yields to the next one, which continues without it. A member that is alone lacks
+        be given up for its cut links, yields to the next one, which continues alone. A member that is alone lacks
         nothing.
         """
         doubted, me = self.doubted(), self.context.me.id
@@ -174,9 +174,9 @@ class CoordinatedMembership(Machine):
         return {member.id for member in self.context.members if member.id in out}
 
     def put_out(self) -> int:
-        """The member that has to leave, as it is too slow: one at a time, the last in rank; 0: none.
+        """The member that has to leave for its slowness: one at a time, the last in rank; 0: none.
 
-        All members hear the same, so they choose the same; it may be the acting member itself.
+        All members hear the same, so they choose the same; perhaps the acting member itself.
         """
         context, slow = self.context, self.slow_receivers - self.spared - self.doubted()
         return next((member.id for member in reversed(context.members) if member.id in slow), 0)
@@ -211,7 +211,7 @@ class CoordinatedMembership(Machine):
     # ---- inputs
 
     def join(self, frame: Join) -> Refused | None:
-        """Notes a joiner; returns the refusal, if it is refused.
+        """Notes a joiner; returns the refusal, if any.
 
         A joiner whose name or address is in the view is at first neither admitted nor refused: see ``name_taken_ns``.
         """
@@ -261,9 +261,8 @@ class CoordinatedMembership(Machine):
         return None
 
     def held_back(self, info: MemberInfo) -> str:
-        """Timeline without it: c does not get the unicasts of a and b, which exclude it from their primary group. It
-        joins again, and while all wait for its acknowledgements, the group stands still, until it is excluded
-        again."""
+        """Timeline without it: c does not get the unicasts of a and b, which exclude it from their primary group. After
+        its next join, while all wait for its acknowledgements, the group stands still, until the next exclusion."""
         for each in self.context.estranged.values():
             if self.context.now < each.until_ns and each.is_again(info.name, info.address):
                 return (
@@ -292,8 +291,7 @@ class CoordinatedMembership(Machine):
         return f"{one.name} and {other.name} have the same address, {host_of(one.address)}"
 
     def starves(self, member_id: int) -> None:
-        """All others have waited long for a member, which drops its datagrams or keeps places that it does not
-        use."""
+        """All others have waited long for a member, which drops its datagrams or keeps unused places."""
         if member_id not in self.context.infos or member_id in self.slow:
             return
         self.slow.add(member_id)
@@ -327,7 +325,7 @@ class CoordinatedMembership(Machine):
         self.context.emit(Warn(codes.TOO_SLOW(text)))
 
     def suspect(self, member_id: int, why: str) -> None:
-        """The engine suspects a member, and has verified it."""
+        """The engine suspects a member, after verification."""
         self.suspected[member_id] = why
 
     def trust(self, member_id: int) -> None:
@@ -345,7 +343,7 @@ class CoordinatedMembership(Machine):
     def seen_elsewhere(self, member_id: int) -> None:
         """A member of our view is seen in another view that is not known to close ours.
 
-        It may be behind and still on its way to our view; after a time we no longer expect it.
+        Such a member may be behind and still on its way to our view; after a time we no longer expect it.
         """
         now, settings = self.context.now, self.context.settings
         first, last = self.elsewhere.get(member_id, (now, now))
@@ -356,7 +354,7 @@ class CoordinatedMembership(Machine):
             self.gone.add(member_id)
 
     def lives(self, member_id: int) -> None:
-        """A member closes our view, or is blocked in it, in a primary partition: it is alive and in our view."""
+        """A member closes our view, or is blocked there, in a primary partition: so alive and in our view."""
         self.suspected.pop(member_id, None)
         self.gone.discard(member_id)
         self.elsewhere.pop(member_id, None)
@@ -368,8 +366,8 @@ class CoordinatedMembership(Machine):
         self.gone.add(member_id)
 
     def call(self, member_id: int) -> None:
-        """A member began to close our view with too few members and without us: only together can we close it. So it
-        cannot take our place, should we have missed our own cut."""
+        """A member began to close our view with too few members and without us: only together can we close it. So that
+        one cannot take our place, should we have missed our own cut."""
         self.lives(member_id)
         self.participant.trust(self.context.me.id)
         self.calling.add(member_id)
@@ -418,7 +416,7 @@ class CoordinatedMembership(Machine):
             self.links_ns = min(self.links_ns, context.now + max(context.settings.verify_ns, link_ns // 8, 1))
             return
         me, ranks = context.me.id, [member.id for member in context.members]
-        # If no other member acted in our place, it is our turn again.
+        # If no other member acted in our place, our turn comes again.
         spared = me if any(me in pair for pair in overdue) else 0
         self.severed |= severed(ripe, ranks, spared, self.links)
         for end in sorted(severed(warned, ranks, spared, self.links) - self.warned, key=ranks.index):
@@ -504,7 +502,7 @@ class CoordinatedMembership(Machine):
         return {member.id for member in self.context.members} - review.doubted - set(review.survivors)
 
     def _called(self, doubted: set[int]) -> bool:
-        """Does a joiner wait that can hear us? If it cannot, an attempt with it would block everyone for nothing."""
+        """Does a joiner wait that can hear us? Otherwise an attempt with that one would block everyone for nothing."""
         me = self.context.me.id
         return any(member not in doubted and (member, me) not in self.links for member in self.calling)
 
@@ -513,7 +511,7 @@ class CoordinatedMembership(Machine):
         self.joiners = {key: joiner for key, joiner in self.joiners.items() if joiner.last_ns > stale}
 
     def installed(self) -> None:
-        """A new view: requests that it answers are forgotten, suspicion begins anew with the engine's."""
+        """A new view: answered requests are forgotten, suspicion begins anew with the engine's."""
         members = {member.id for member in self.context.members}
         self.suspected.clear()
         self.links.clear()
@@ -533,7 +531,7 @@ class CoordinatedMembership(Machine):
     # ---- guards
 
     def rests(self, review: Review) -> bool:
-        """It is another member's turn, or we back off, or nothing is to be done."""
+        """Another member's turn, or we back off, or nothing is to be done."""
         if review.backing_off or not review.ours:
             return True
         return not review.runs and not self._reason(review.doubted)

@@ -56,7 +56,7 @@ class Gossiping:
         """A gossip of this view came from a member.
 
         Raises:
-            RemoteProtocolError: it names a rank that the view does not have.
+            RemoteProtocolError: a rank outside the view.
         """
         if self._policy is None or sender == self.context.me.id:
             return
@@ -152,4 +152,4 @@ class _Window:
         return Span(*self._plane.gossip_marks()[self._ranks[sender]]).received
 
     def catalogs(self) -> tuple[Catalog, ...]:
-        return ()  # a joiner's view begins with the cut that it joins at
+        return ()  # a joiner's view begins with its own cut

@@ -1,7 +1,7 @@
 """Guard connections: a TCP connection between every two members, which the kernel closes when a process ends (NBC-16).
 
 A closed UDP port also reveals a killed process, but through ICMP, which firewalls drop. Here the member with the higher
-id connects to the other one and greets it once; afterwards only the end of the connection carries information.
+id connects to the other one and sends one greeting; afterwards only the end of the connection carries information.
 
 That end is no proof: a router may drop a connection, and a process may run out of descriptors. So the member is called
 once more, and counts as gone only if its kernel refuses that call. This is as strong as a refused UDP port: a firewall
@@ -91,9 +91,9 @@ class Line(Machine):
     """One connection.
 
     Args:
-        guard: to which it belongs.
+        guard: its owner.
         number: identifies it to the runner.
-        member: the other end; 0: it called us, and has not greeted yet.
+        member: the other end; 0: an incoming call without a greeting yet.
     """
 
     def __init__(self, guard: Guard, number: int, member: int) -> None:
@@ -190,7 +190,7 @@ class Guard:
         """gone: members whose process ended; strangers: lines closed that were of no member, or one too many."""
         self._now = 0
         self._numbers = 0
-        self._called: dict[int, int] = {}  # member -> when it was called last
+        self._called: dict[int, int] = {}  # member -> time of the last call
 
     # ---- inputs
 

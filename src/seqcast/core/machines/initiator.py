@@ -103,7 +103,7 @@ class Initiator(Machine):
 
     @property
     def serving(self) -> NewView | None:
-        """The VIEW that we repeat until all have it."""
+        """The VIEW that we repeat until everybody has answered."""
         return self.frame if self.state is S.SERVING and isinstance(self.frame, NewView) else None
 
     @property
@@ -130,7 +130,7 @@ class Initiator(Machine):
         return view is not None and served is not None and served.closes == view.view_id
 
     def awaits_joiner(self, member: int) -> bool:
-        """Does the VIEW that we serve admit this process, and has it not entered yet?"""
+        """Does the VIEW that we serve admit this process, before its entry?"""
         return self.serving is not None and member in self.missing and member not in self.survivors
 
     # ---- inputs
@@ -163,7 +163,7 @@ class Initiator(Machine):
         """The VIEW that a survivor accepted before.
 
         Raises:
-            RemoteProtocolError: it closes another view.
+            RemoteProtocolError: closes another view.
         """
         context = self.context
         if frame.attempt != self.attempt or frame.view != context.tag or sender not in self.survivors:

@@ -79,7 +79,7 @@ class Interface(Machine):
 
     @property
     def sound(self) -> bool:
-        """Nothing is wrong, nor was it at the last look: a look that sees nothing wrong would change nothing."""
+        """Nothing is wrong, neither now nor at the last look: a look that sees nothing wrong would change nothing."""
         return self.state is S.SOUND and not (self.trouble or self.failing or self.replaced)
 
     # ---- inputs

@@ -1,23 +1,23 @@
-"""The lifecycle of one member: it joins, is in the group, and leaves.
+"""The lifecycle of one member: joining, membership, and leaving.
 
-A joiner multicasts JOIN until a view includes it. If a group exists, its members take turns to answer WAIT, so that a
+A joiner multicasts JOIN until a view with itself. If a group exists, its members take turns to answer WAIT, so that a
 joiner never forms a second group while the first one is busy with a flush. If nobody answers, the joiner with the
 lowest id among those heard forms the first view, and the others join it as usual: members that start at the same time
 converge on one view.
 
 With ``found=N`` a joiner forms the first view only with the votes of N joiners, its own included. Once discovery is
 over, each JOIN votes for the joiner with the lowest id that its sender hears, itself included. A vote counts for half
-of ``joiner_seen_ns``, and binds until its sender knows that nothing came of it. So it never counts for two, whichever
-of them hear each other. A process that restarts while it is cut off has its own vote alone, and waits. A joiner that
-gives up says so in a last JOIN: it founds nothing, so the votes for it are free again. In a primary partition no
+of ``joiner_seen_ns``, and binds until its sender knows of its failure. So it never counts for two, whichever
+of them hear each other. A process that restarts while cut off has its own vote alone, and waits. A joiner that
+gives up says so in a last JOIN: no founding follows, so its votes are free again. In a primary partition no
 application is in the new group before a view was closed by N members, who were in it then: until that, those that voted
 may have restarted and forgotten it, and may found another group.
 
-A leaver's block callback runs first, while it can still send. Then its application is stopped from sending, and it
-drains accepted messages (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
+A leaver's block callback runs first, with sends still open. Then its application is stopped from sending, and
+accepted messages drain (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
 unicasts; view changes in between do not matter. A message that was still on its way to the sequencer when the closing
-VIEW came would be lost, as nobody would send it again. After the drain, or at its deadline, the leaver repeats LEAVE
-until it has the closing VIEW, of whose cut it is a survivor.
+VIEW came would be lost, as nobody would repeat one. After the drain, or at its deadline, the leaver repeats LEAVE until
+the closing VIEW, of whose cut it is a survivor.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ FOREIGN_SIGNS = 2
 DRAIN_SHARE = 3, 4
 """The part of a leaver's time for its block callback and for draining; the rest is kept for the closing view."""
 HOPELESS_NS = 700_000_000
-"""So long a leaver drains, and then waits for the closing view, while it is in a minority that cannot make any. Both
+"""So long a leaver drains, and then waits for the closing view, while in a minority that cannot make any. Both
 together are less than the time that a process gets to end: the majority may come back at just this moment, but most
-likely it does not come back within ``leave_timeout_s`` either."""
+likely does not within ``leave_timeout_s`` either."""
 HEARS_MAX = 32
 """Joiners that a JOIN names, so that they need no copy of theirs by unicast."""
 PLACES_MAX = 8
@@ -107,7 +107,7 @@ INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A joiner that our group would admit: its id, the joiner that it votes for, and when it was heard."""
+    """A joiner that our group would admit: its id, its vote, and the time of its last JOIN."""
 
     id: int
     founder: int
@@ -169,7 +169,7 @@ class Lifecycle(Machine):
         self.fire(E.WITHDRAWN, joiner)
 
     def heard_group(self, blocked: str = "") -> None:
-        """WAIT, or a beacon: a group exists; ``blocked``: why it admits nobody now."""
+        """WAIT, or a beacon: a group exists; ``blocked``: why nobody is admitted now."""
         self.fire(E.GROUP, blocked)
 
     def heard_cookie(self, cookie: int) -> None:
@@ -207,7 +207,7 @@ class Lifecycle(Machine):
             self.fire(E.JOIN_AGAIN)
 
     def discount(self, late: int) -> None:
-        """This member did not run for so long: it asked nobody meanwhile, and answers may wait to be read. Without
+        """This member did not run for so long: its requests paused, and answers may wait to be read. Without
         this, a joiner on a busy machine finds its discovery over after one JOIN, and forms a second group."""
         due = self.context.now - late
         if due < self.form_ns:
@@ -334,7 +334,7 @@ class Lifecycle(Machine):
         return tuple(sorted(peer.id for peer in self.peers.values()))[:HEARS_MAX] if doubtful else ()
 
     def chosen(self) -> int:
-        """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts it."""
+        """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts that."""
         me = self.context.me.id
         lowest = min([me, *(peer.id for peer in self.peers.values())])
         bound = self.vote.founder not in (NOBODY, lowest)
@@ -464,7 +464,7 @@ class Lifecycle(Machine):
         self.context.multicast(Leave(self.context.tag))
 
     def linger(self, _frame: NewView) -> None:
-        """Serves the closing VIEW to members that lack it."""
+        """Serves the closing VIEW to members without it."""
         self.leaves.stop()
         self.deadline_ns = self.context.now + self.context.settings.linger_ns
 

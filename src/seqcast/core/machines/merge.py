@@ -44,7 +44,7 @@ FRUITLESS_MAX = 16
 FRUITLESS_TOLD = 4
 """After so many merges of one leader in vain, the application is told."""
 FOLLOWED = 2
-"""How long a leader is followed, in merge deadlines: by then it has completed the merge, or it leads none."""
+"""How long a leader is followed, in merge deadlines: by then it has completed the merge, or leads none."""
 APART_BEACONS = 10
 """A member that is heard within this time after a merged view fell apart was never unreachable."""
 VAIN_DEADLINES = 2
@@ -102,7 +102,7 @@ class Merger(Machine):
         self.ready: dict[int, MergeReady] = {}
         self.merged: NewView | None = None
         self.leader: tuple[int, bytes] = (0, b"")  # following
-        self.patience_ns = NEVER  # when we stop following the leader, whatever it says
+        self.patience_ns = NEVER  # when we stop following the leader, in any case
         self.fruitless = 0  # merges that we followed since one was installed
         self.said = (0, 0)  # attempt whose cut the leader was told of
         self.taken: MergeId = NO_MERGE
@@ -153,11 +153,11 @@ class Merger(Machine):
         self.fire(E.ASK, frame, sender, address)
 
     def _is_asked(self, sender: int, address: bytes) -> bool:
-        """Is it a coordinator that we asked, at the address of its beacons?"""
+        """Is that a coordinator that we asked, at the address of its beacons?"""
         return sender in self.asked and self.asked[sender][1] == address
 
     def _is_for_us(self, frame: MergeReady, sender: int, address: bytes) -> bool:
-        """Does it answer the merge that we lead, or the last one that we led?"""
+        """Is this an answer to the merge that we lead, or the last one that we led?"""
         return frame.merge == self.merge and self._is_asked(sender, address) and self.context.view is not None
 
     def review(self) -> None:
@@ -166,7 +166,7 @@ class Merger(Machine):
         self.fire(E.REVIEW)
 
     def installed(self, merged: bool, lost: Collection[int], estranged: Collection[Member] = ()) -> None:
-        """Our new view; ``lost``: members of the one before that are not in it; ``estranged``: those of them whose
+        """Our new view; ``lost``: members of the one before that are missing there; ``estranged``: those of them whose
         unicasts do not reach all of us, or ours them."""
         self.fire(E.VIEW)
         now, settings = self.context.now, self.context.settings
@@ -234,7 +234,7 @@ class Merger(Machine):
         return not frame.view.members
 
     def does_not_fit(self, frame: MergeReady, sender: int, _address: bytes) -> bool:
-        """It cannot be in one view with ours, or another coordinator is ready with the same view."""
+        """Cannot be in one view with ours, or another coordinator is ready with the same view."""
         closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
         return bool(why_apart(self.context.members, frame.view)) or frame.view.closes in closed
 
@@ -266,7 +266,7 @@ class Merger(Machine):
 
     def is_by_an_unheard_leader(self, _frame: MergeAsk, sender: int, address: bytes) -> bool:
         """Its unicasts reach us but not its multicasts, which a view needs: the merged view would fall apart; or it
-        beacons a view that has no members. If its beacon or a heartbeat is only late, it asks again."""
+        beacons a view that has no members. After a late beacon or heartbeat the leader asks again."""
         return not self.beacons.hears(sender, address)
 
     def can_follow(self, frame: MergeAsk, sender: int, _address: bytes) -> bool:
@@ -285,7 +285,7 @@ class Merger(Machine):
     # ---- actions: leading
 
     def consider(self, *_: object) -> None:
-        """Leads a merge if one is possible and it is our turn."""
+        """Leads a merge if possible, on our turn."""
         self.fire(E.CONSIDER, self.beacons.others())
 
     def gather(self, others: Others) -> None:
@@ -382,7 +382,7 @@ class Merger(Machine):
         self.renew()
 
     def renew(self, *_: object) -> None:
-        """The timer goes with the merge id: it is stopped whenever that merge is over (E-12)."""
+        """The timer goes with the merge id: stopped at the end of that merge (E-12)."""
         self.deadline_ns = min(self.context.now + self.context.settings.merge_lease_ns, self.patience_ns)
 
     def say_ready(self, *_: object) -> None:

@@ -37,7 +37,7 @@ class OperatorEvent(Enum):
 
 
 class Operator(Machine):
-    """One command. It begins to ask at once.
+    """One command. The first question leaves at once.
 
     Args:
         cluster: the group's name.
@@ -132,7 +132,7 @@ class Operator(Machine):
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Names of the members that it continues without."""
+        """Names of the members left behind."""
         return next((answer.missing for answer in self.answers.values() if answer.side == self.side), ())
 
     @property

@@ -1,15 +1,15 @@
 """One member's part in the cut that closes its view (the cut, steps 1 to 6).
 
 BLOCK, sent if some application has a block callback, only asks: sending and stamping stay open, and nothing is
-promised. It is answered when the callback has run and its messages have their places in the order, so that they are
-delivered in the view that closes. A member promises the highest attempt that it answered, and accepts CUT and VIEW
+promised. The answer follows when the callback has run and its messages have their places in the order, so that they are
+delivered in the view that closes. A member promises the highest attempt of its answers, and accepts CUT and VIEW
 under that one only. From its OK on the gate is closed and nothing from outside the survivors is accepted; after CUT
 nothing is delivered until VIEW.
 
-In a primary partition (step 9) DONE also *accepts* the VIEW that the initiator proposes beside its CUT, and the next
-OK reports it. A VIEW that was served is then the only possible one, under any attempt: it is installed as soon as
-everything up to its cut is here. To make that possible, nothing is delivered from the OK on: another attempt, with
-other survivors, may have another cut.
+In a primary partition (step 9) DONE also *accepts* the VIEW that the initiator proposes beside its CUT, and the next OK
+reports that. A VIEW that was served is then the only possible one, under any attempt: installed as soon as everything
+up to its cut is here. To make that possible, nothing is delivered from the OK on: another attempt, with other
+survivors, may have another cut.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Participant(Machine):
         self.blocker = blocker
         self.promise = NO_PROMISE
         self.heeded = NO_PROMISE  # the highest attempt whose BLOCK was heard
-        self.asked: tuple[int, ...] = ()  # the survivors that it named
-        self.sent: int | None = None  # own seqno up to which messages of the callback may be; None: it still runs
+        self.asked: tuple[int, ...] = ()  # its named survivors
+        self.sent: int | None = None  # own seqno up to which messages of the callback may be; None: still running
         self.poll_ns = NEVER
         self.highest = 0  # highest attempt seen, of any initiator
         self.ok: Ok | None = None
@@ -140,10 +140,10 @@ class Participant(Machine):
         self.lapsed.update(members)
 
     def _may_start(self, frame: Block | Start, sender: int) -> bool:
-        """Says whether it is for us.
+        """Says whether this member is addressed.
 
         Raises:
-            RemoteProtocolError: no member may send it.
+            RemoteProtocolError: forbidden for all members.
         """
         members = self.context.members
         rank = frame.attempt[1]
@@ -179,7 +179,7 @@ class Participant(Machine):
         """A CUT that closes our view.
 
         Raises:
-            RemoteProtocolError: it is under our promise, and cannot be right.
+            RemoteProtocolError: under our promise, and cannot be right.
         """
         if frame.attempt == self.promise:
             if sender != self.initiator or len(frame.cut) != len(self.context.members):
@@ -194,7 +194,7 @@ class Participant(Machine):
         """The result if the present attempt to close our view ends well.
 
         Raises:
-            RemoteProtocolError: it is under our promise, and cannot be right.
+            RemoteProtocolError: under our promise, and cannot be right.
         """
         context, proposal = self.context, frame.proposal
         if frame.attempt != self.promise:
@@ -226,7 +226,7 @@ class Participant(Machine):
         An adopted VIEW (step 1) may come where we are not DONE under this promise; we were under an earlier one.
 
         Raises:
-            RemoteProtocolError: it is under our promise, and cannot be right.
+            RemoteProtocolError: under our promise, and cannot be right.
         """
         if not self.promised:
             return False
@@ -242,7 +242,7 @@ class Participant(Machine):
     def check_held(self, frame: NewView) -> None:
         """Raises RemoteProtocolError where we do not hold everything up to the cut of a VIEW that has us."""
         if not self.holds(frame):
-            raise RemoteProtocolError("VIEW: its cut names what was never asked for")
+            raise RemoteProtocolError("VIEW: its cut names packets that were never requested")
 
     def renew(self, *_: object) -> None:
         self.lease_ns = self.context.now + self.context.settings.lease_ns
@@ -381,7 +381,7 @@ class Participant(Machine):
         if self.proposal is None:
             return
         context, proposal = self.context, self.proposal
-        if context.me.id in proposal.survivors:  # otherwise it is complete: another member accepted it before
+        if context.me.id in proposal.survivors:  # otherwise complete: another member accepted it before
             assert context.view is not None
             proposal = with_table(proposal, context.view, context.plane.received_table())
         self.accepted = self.promise, proposal

@@ -5,7 +5,7 @@ is done. Each pause has a number (E-18: a SUSPEND that was under way when its pa
 member that does not hear from the owner continues by itself (the cut, step 6: only a pause may lapse). Several pauses
 can hold together; sending continues when the last one has ended.
 
-A view change ends every pause of its view: START at once, BLOCK by asking the owners to release it. The engine's gate,
+A view change ends every pause of its view: START at once, BLOCK by asking the owners for release. The engine's gate,
 which only a view opens, is not the pause.
 """
 
@@ -66,7 +66,7 @@ class PauseMember(Machine):
     # ---- inputs
 
     def suspend(self, frame: Suspend, sender: int) -> None:
-        """A SUSPEND of our view, by a member of it.
+        """A SUSPEND of our view, by one of its members.
 
         Raises:
             RemoteProtocolError: its cut is not by rank.
@@ -76,7 +76,7 @@ class PauseMember(Machine):
         self.fire(E.SUSPEND, frame, sender)
 
     def resume(self, frame: Resume, sender: int) -> None:
-        """A RESUME of our view, by a member of it."""
+        """A RESUME of our view, by one of its members."""
         known = self.known.get(sender)
         self.ended[sender] = max(self.ended.get(sender, 0), frame.pause)
         if known is not None and known.frame.pause <= frame.pause:
@@ -172,7 +172,7 @@ class PauseMember(Machine):
         self.blocker.opened()
 
     def ask_release(self) -> None:
-        """The pause still holds: until its owner has released it or its lease is over, the owner may rely on it."""
+        """The pause still holds: until its release or the end of its lease, the owner may rely on that."""
         self.poll_ns = NEVER
         for sender, known in self.known.items():
             self.context.send(Resumed(known.frame.view, known.frame.pause), sender)

@@ -6,7 +6,7 @@ are ordered; HOLD, with a cut, after which all have delivered the same. Then the
 and a deadline.
 
 The owner knows when the first lease of a member may end, counted from when it *sent* the SUSPEND that was answered, and
-does not consider the pause held after that. A pause that a view change interrupts before it holds is tried again in the
+does not consider the pause held after that. A pause that a view change interrupts before its hold is tried again in the
 new view.
 """
 
@@ -51,7 +51,7 @@ _ROUNDS = (S.BLOCKING, S.STOPPING, S.SETTLING)
 
 
 class PauseOwner(Machine):
-    """One pause at a time; it lives across views."""
+    """One pause at a time; across views."""
 
     def __init__(self, context: Context) -> None:
         super().__init__(S.IDLE, context.edges)
@@ -63,14 +63,14 @@ class PauseOwner(Machine):
         self.number = 0  # of the last try; never used again (E-18)
         self.turn = 0
         self.sent: dict[int, int] = {}  # turn -> when
-        self.answered: dict[int, int] = {}  # member -> when the SUSPEND was sent that it answered last
+        self.answered: dict[int, int] = {}  # member -> sending time of the last SUSPEND with an answer
         self.missing: set[int] = set()
         self.prefixes: list[int] = []
         self.frame: Suspend | None = None
         self.deadline_ns = NEVER
         self.block_until_ns = NEVER
         self.retry_ns = NEVER
-        self.held_until_ns = NEVER  # while it is held: until then no member's lease ends
+        self.held_until_ns = NEVER  # in a held pause: until then no member's lease ends
 
     # ---- inputs
 
@@ -92,7 +92,7 @@ class PauseOwner(Machine):
         if frame.phase != self.frame.phase or frame.turn not in self.sent:
             return
         if len(frame.held) != (len(self.context.members) if frame.phase == "stop" else 0):
-            raise RemoteProtocolError("SUSPENDED: what is held is not by rank")
+            raise RemoteProtocolError("SUSPENDED: the held packets are not by rank")
         self.fire(E.ANSWER, sender, frame)
 
     def resumed(self, frame: Resumed, sender: int) -> None:

@@ -1,4 +1,4 @@
-"""A pause as its application sees it: one at a time, from `suspend` to `resume`.
+"""A pause for its application: one at a time, from `suspend` to `resume`.
 
 `pause_owner.py` carries out the pause. Its reports may arrive after the application has stopped waiting; the number of
 the pause tells them apart.
@@ -71,7 +71,7 @@ class PauseRequest(Machine):
         return ResumeGroup(self.number)
 
     def end(self) -> str:
-        """The application stops waiting. Returns why the pause had already ended; "": it held until ``resume``."""
+        """The application stops waiting. Returns why the pause had already ended; "": held until ``resume``."""
         self.fire(PauseRequestEvent.END)
         return self._reason
 

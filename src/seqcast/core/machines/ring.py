@@ -2,17 +2,17 @@
 
 Members may know different others: discovery is incomplete, and may work in one direction only (NBC-04). A member that
 knows of a change, and of nobody before it in the absolute order, leads: it sends a token round the ring. Each visitor
-adds the members it knows and passes the token on to the next in the ring (NBC-07). A token that comes back with more
+adds its known members and passes the token on to the next in the ring (NBC-07). A token that comes back with more
 than it left with goes round again (NBC-10); otherwise the leader asks all members to agree (PREPARE), and when all do,
 tells them so (COMMIT): then all have the same view. A member that knows of a change but does not lead waits, and then
-sends a token of its own towards the leader, which absorbs it and sends one itself (NBC-14, E-20).
+sends a token of its own towards the leader, which absorbs this one and sends its own (NBC-14, E-20).
 
 A lost token is replaced: hops are acknowledged and repeated, a member that does not acknowledge is passed over, and
 each member that waits has a lease. When it ends, the token is made again under a higher generation (E-21). Nothing
 blocks: messages flow throughout (NBC-02), and no send waits for a connection (E-22). Views are ordered by (generation,
 leader); a member agrees to none older than the last that it agreed to.
 
-The machine has no addresses, clock or failure detector: it is told which members are known and which are lost.
+The machine has no addresses, clock or failure detector: the caller says which members are known and which are lost.
 """
 
 from __future__ import annotations
@@ -136,11 +136,11 @@ class Ring(Machine):
         self.held_back = False  # this member sends no token of its own now, except as a call
         self.generation = view.generation  # the highest seen
         self.promised = view.key(place)  # this member agrees to no view below
-        self.token: Token | None = None  # as this member, its source, sent it last
+        self.token: Token | None = None  # the last form sent by this member, its source
         self.followed: tuple[int, int] | None = None  # source and generation of another's token that is waited for
         # A token whose source is after that one: passed on if that one is lost, or leaves this source out.
         self.kept: Token | None = None
-        self.hop: Call | None = None  # the token that was passed on, until it is acknowledged
+        self.hop: Call | None = None  # the token that was passed on, until the acknowledgement
         self.call: Call | None = None  # PREPARE or COMMIT
         self.lease_ns = NEVER
         self.expired = 0  # leases in a row that came to nothing
@@ -177,7 +177,7 @@ class Ring(Machine):
             self.followed = None
 
     def trust(self, member: int) -> None:
-        """It is heard again: it may answer, too."""
+        """Heard again: an answer may come, too."""
         self.mute.discard(member)
 
     def hold_back(self) -> None:
@@ -243,7 +243,7 @@ class Ring(Machine):
             self.fire(E.BACK, frame)
 
     def _heard(self, member: int) -> None:
-        """It answers others, or sends tokens."""
+        """Answers others, or sends tokens."""
         if member in self.mute:
             self.mute.discard(member)
             self.known.add(member)
@@ -323,14 +323,14 @@ class Ring(Machine):
         return self.followed is None and self._leads() and not self.held_back
 
     def is_for_me_to_lead(self, frame: Token) -> bool:
-        """Its source is after this member, and nobody known is before it."""
+        """Its source is after this member, and nobody known is before that one."""
         return self.place(frame.source) > self.place(self.me) and self._leads()
 
     def is_held_back(self, frame: Token) -> bool:
         return self.held_back and self.is_for_me_to_lead(frame)
 
     def brings_more(self, frame: Token) -> bool:
-        """It names members that those asked to agree do not know of."""
+        """Names members unknown to those asked to agree."""
         return self.token is not None and not self.known.issubset(self.token.members)
 
     def is_passed_over(self, frame: Token) -> bool:
@@ -341,7 +341,7 @@ class Ring(Machine):
         return (self.place(source), -generation) <= (self.place(frame.source), -frame.generation)
 
     def has_grown(self, frame: Token) -> bool:
-        """It is back, and the known members or joiners have changed since it left (NBC-10)."""
+        """The token is back, and the known members or joiners have changed since it left (NBC-10)."""
         assert self.token is not None
         left = self.token
         others = {info.id for info in left.joiners} != {info.id for info in self._carried()}
@@ -354,7 +354,7 @@ class Ring(Machine):
         return self._view(frame).key(self.place) == self.view.key(self.place)
 
     def must_refuse(self, frame: Confirm, _sender: int) -> bool:
-        """It is older than the membership agreed to, it lacks members, or another member must lead."""
+        """Older than the membership agreed to, without some members, or another member must lead."""
         known = self.known - set(frame.lost)
         better = any(self.place(member) < self.place(frame.leader) for member in known)
         return self._view(frame).key(self.place) < self.promised or better or not known.issubset(frame.members)
@@ -424,7 +424,7 @@ class Ring(Machine):
         self._pass_on(replace(frame, leader=leader, members=members, visited=visited, joiners=joiners))
 
     def _pass_on(self, token: Token) -> None:
-        """To the next in the ring that it has not visited; at last back to its source."""
+        """To the next in the ring without a visit; at last back to its source."""
         target = self._next(token)
         if target is None and token.source != self.me and token.source not in self.mute:
             target = token.source
@@ -503,7 +503,7 @@ class Ring(Machine):
         self._start_lease()
 
     def expire(self, *_: object) -> None:
-        """This member waited in vain: it follows that source no longer."""
+        """This member waited in vain: that source is not followed any longer."""
         self.expired = min(self.expired + 1, PATIENCE_DOUBLINGS)
         self.followed = None
 
