@@ -29,6 +29,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
+    uint32_t observer; /* 1: it sends nothing to the group */
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
     uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
@@ -140,7 +141,8 @@ enum {
     SC_NO_VIEW = 2, /* not in a view (not yet, or no longer) */
     SC_NO_MEMBER = 3, /* the destination is not in the view */
     SC_TOO_LARGE = 4,
-    SC_ENDED = 5 /* sc_engine_end_sends was called first; no part of the message is delivered, unless it was `packed` */
+    SC_ENDED = 5, /* sc_engine_end_sends was called first; no part of the message is delivered, unless it was `packed` */
+    SC_OBSERVER = 6 /* an observer sends to single members only */
 };
 
 /* Progress of one message that may need several calls. Zeroed before the first. A view change midway restarts the

@@ -77,6 +77,7 @@ int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint
         }
         return sc_tx_pack(e, tx, p, len, &state->done, wall, 0);
     }
+    if (e->config.observer) return SC_OBSERVER;
     /* A packed large forward is not queued: the view will show its order, if any. */
     if ((e->cut.gate_closed || e->cut.paused || e->blocked.first) && !state->wait_seqno)
         return sc_blocked_take(e, beside, p, len, state, wall);

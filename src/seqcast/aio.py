@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -65,6 +65,7 @@ def join(
     sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
     rejoin: bool | Callable[[Excluded], object] = False,
+    info: Mapping[str, Any] | None = None,
     **settings: Unpack[Settings],
 ) -> Joining:
     """Joins a group. Await it, pass it to ``asyncio.create_task``, or use it in ``async with``, which leaves the group.
@@ -73,6 +74,7 @@ def join(
     others: dict[str, Any] = {
         "name": name, "order": order, "state": state, "config": config, "membership_policy": membership_policy,
         "sequencer_policy": sequencer_policy, "min_members": min_members, "rejoin": rejoin,
+        "info": info,
     }  # fmt: skip
     return Joining(cluster, {**others, **settings}, on_block, on_unblock)
 
@@ -523,6 +525,12 @@ class Group(driver.AsyncSender, Uncopied):
             reason = await on_own_thread(self.sync._resume)
         if reason:
             raise too_early(reason)
+
+    # ---- the info of this member
+
+    def set_info(self, info: Mapping[str, Any]) -> None:
+        """Gives this member another info, as ``seqcast.Group.set_info``."""
+        self.sync.set_info(info)
 
     # ---- leaving
 

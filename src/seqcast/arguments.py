@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import _thread
+import json
 import time
 import types
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,8 @@ from seqcast.errors import ConfigError, UsageError
 from seqcast.types import MEMBERS_MAX, Member, OrderPolicy
 
 NAME_BYTES_MAX = 128
+INFO_BYTES_MAX = 256
+"""Of the info of a member, as JSON: so little that a VIEW of 128 members, with their keys, is one datagram."""
 
 
 def printable(text: str) -> str:
@@ -28,6 +31,28 @@ def check_name(what: str, name: object) -> None:
         raise ConfigError(f"{what}={name!r} must be text of 1 to {NAME_BYTES_MAX} bytes")
     if not name.isprintable() or '"' in name or "\\" in name:
         raise ConfigError(f"{what}={name!r} must be printable text without quotation marks and backslashes")
+
+
+def as_about(info: Mapping[str, Any]) -> str:
+    """The info of a member, as JSON; "": none.
+
+    Raises:
+        UsageError: the info is no dict, JSON cannot say it, or the JSON is not printable or too long.
+    """
+    if not isinstance(info, Mapping) or not all(isinstance(key, str) for key in info):
+        raise UsageError(f"info={info!r} must be a dict with text as keys, such as {{'role': 'primary'}}")
+    try:
+        about = json.dumps(dict(info), ensure_ascii=False, allow_nan=False, separators=(",", ":")) if info else ""
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UsageError(f"info={info!r} must have a form in JSON: {error}") from None
+    if (size := len(about.encode("utf-8", "surrogatepass"))) > INFO_BYTES_MAX:
+        raise UsageError(
+            f"info= is {size} bytes as JSON, and at most {INFO_BYTES_MAX} are allowed, as each view carries those of "
+            "all members: say there from which address the rest can be had"
+        )
+    if not about.isprintable():
+        raise UsageError(f"info={info!r} must be printable text: commands show info on terminals")
+    return about
 
 
 def check_threads() -> None:

@@ -9,6 +9,7 @@ cdef extern from "seqcast/embed.h":
         SEQCAST_NONE
         SEQCAST_ENDED
         SEQCAST_NO_MEMBER
+        SEQCAST_OBSERVER
         SEQCAST_TOO_LARGE
         SEQCAST_UNSURE
         SEQCAST_BAD_ARGUMENT

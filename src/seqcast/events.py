@@ -45,7 +45,7 @@ class Excluded:
         view_id: id of the view with which the others continued.
         reason: why, as text for people, with the remedy.
         cause: "slow": too slow in taking messages (the setting ``slow``), and was delivered all that was agreed on
-            before; "": any other.
+            before; "unled": an observer with which no other members are left; "": any other.
     """
 
     view_id: ViewId

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 ORDERS = ("total", "records", "sequencer", "total-1999", "grant", "causal", "fifo")
 """Orders in which a group can deliver, the default first."""
@@ -69,11 +70,21 @@ class Member:
         name: chosen by the user; unique in a view.
         id: 64-bit number of the incarnation, never 0, never reused.
         address: target of its unicast datagrams; only sockets, or the simulator, know the meaning of the bytes.
+        about: ``info``, as JSON.
+        observer: it only receives (the setting ``observer``).
     """
 
     name: str
     id: int
     address: bytes = field(default=b"", compare=False, repr=False)
+    about: str = field(default="", compare=False, repr=False)
+    observer: bool = field(default=False, compare=False, repr=False)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The info that its application gave (``join(info=...)``, ``Group.set_info``), as of the view from which this
+        member was taken; a new dict at each call."""
+        return dict(json.loads(self.about or "{}"))
 
     def __str__(self) -> str:
         return self.name

@@ -40,6 +40,18 @@ def pair():
         yield a, b
 
 
+def test_a_member_that_joins_again_has_its_last_info(pair):
+    a, b = pair
+    b.set_info({"n": 1})
+    wait_until(lambda: {member.name: member.info for member in a.view}["b"] == {"n": 1})
+    old, events = b.member, b.events()
+    exclude(b)
+    until(events, seqcast.Excluded)
+    b.set_info({"n": 2})
+    until(events, seqcast.Rejoined)
+    wait_until(lambda: [member.info for member in a.view if member == b.member != old] == [{"n": 2}])
+
+
 def test_an_excluded_member_is_in_again_as_a_new_incarnation_of_its_name(pair):
     a, b = pair
     before, events = b.member, b.events()

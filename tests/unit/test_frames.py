@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqcast._native import engine
+from seqcast.arguments import INFO_BYTES_MAX
 from seqcast.core import orders
 from seqcast.core.frames.asking import SEES_BYTES_MAX, Ask, Told
 from seqcast.core.frames.closing import (
@@ -50,6 +51,7 @@ from seqcast.core.frames.view import (
     SHORTFALLS_MAX,
     SUBGROUPS_MAX,
     Declined,
+    InfoTold,
     Installed,
     NewView,
     Provision,
@@ -101,6 +103,8 @@ FRAMES = [
     Resume(TOP, 0),
     Resumed(TOP, (1 << 53) - 1),
     StateWanted(TOP),
+    InfoTold(TOP, '{"role":"primary"}'),
+    InfoTold(1, ""),
     Beacon("orders", "total", 1, VIEW.view_id),
     Beacon("orders", "total", 1, VIEW.view_id, 0, (("heartbeat_s", "0.05"),)),
     Beacon("orders", "total", 1, VIEW.view_id, members=(b"at", b"there")),
@@ -272,6 +276,26 @@ def test_a_frame_that_is_changed_anywhere_inside_gives_a_frame_or_the_one_error(
         assert load(dump(read)) == read
 
 
+def test_a_view_in_which_an_observer_decides_is_refused():
+    first, second = VIEW.members
+    observed = replace(VIEW, members=(first, replace(second, observer=True)))
+    assert load(dump(observed)) == observed
+    with pytest.raises(RemoteProtocolError, match="an observer coordinates"):
+        load(dump(replace(VIEW, members=(replace(first, observer=True), second), sequencer=1)))
+    with pytest.raises(RemoteProtocolError, match="an observer orders"):
+        load(dump(replace(observed, sequencer=1)))
+
+
+@pytest.mark.parametrize("about", ["x", "[]", "7", "{", "[" * 500, '{"x":"\x1b"}', "{" + " " * 600 + "}", 7, None])
+def test_an_info_that_is_no_object_is_refused(about):
+    value = json.loads(dump(InfoTold(1, "{}")))
+    with pytest.raises(RemoteProtocolError):
+        load(json.dumps(value | {"about": about}).encode())
+
+
+SAYABLE = "".join(chr(each) for each in range(32, 127) if chr(each) not in '"\\')
+
+
 def test_the_largest_frames_stay_within_the_limit():
     infos = tuple(
         MemberInfo(f"{i:03}" + "n" * 125, TOP - i, b"\xff" * 28, (1 << 53) - 1, 65000, (1 << 53) - 1, False)
@@ -315,7 +339,13 @@ def test_the_largest_frames_stay_within_the_limit():
     keyed = replace(
         full,
         members=tuple(
-            replace(info, key=rng.randbytes(32), name=f"{info.name[:3]}{rng.randbytes(62).hex()}x") for info in infos
+            replace(
+                info,
+                key=rng.randbytes(32),
+                name=f"{info.name[:3]}{rng.randbytes(62).hex()}x",
+                about=json.dumps({"x": "".join(rng.choices(SAYABLE, k=INFO_BYTES_MAX - len('{"x": ""}')))}),
+            )
+            for info in infos
         ),
         maker_key=rng.randbytes(32),
         wraps=tuple(rng.randbytes(48) for _ in infos),

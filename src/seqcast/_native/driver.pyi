@@ -19,6 +19,7 @@ SENT: int
 AGAIN: int
 NO_VIEW: int
 NO_MEMBER: int
+OBSERVER: int
 TOO_LARGE: int
 BAD_OFFSETS: int
 GONE: int
@@ -61,9 +62,9 @@ def describe_address(address: bytes) -> str:
     """ "192.0.2.1:5000" of a member's address."""
 
 class Refused(Exception):
-    """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, TOO_LARGE, BAD_OFFSETS, LIST_CHANGED,
-    NOT_BYTES, or UNSURE: this member is out, and others may deliver the message; messages sent before it; for
-    NOT_BYTES, its type and why it is not a message)."""
+    """A message was not sent; ``args``: (AGAIN, NO_VIEW, NO_MEMBER, ENDED, OBSERVER, TOO_LARGE, BAD_OFFSETS,
+    LIST_CHANGED, NOT_BYTES, or UNSURE: this member is out, and others may deliver the message; messages sent
+    before; for NOT_BYTES, its type and why it is not a message)."""
 
 class Driver:
     """Opens the sockets.

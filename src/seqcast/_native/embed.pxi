@@ -172,6 +172,8 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
         return SEQCAST_UNSURE
     if result == SC_NO_MEMBER:
         return SEQCAST_NO_MEMBER
+    if result == SC_OBSERVER:
+        return SEQCAST_OBSERVER
     return SEQCAST_TOO_LARGE if result == SC_TOO_LARGE else SEQCAST_ENDED
 
 

@@ -93,6 +93,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_NO_MEMBER
         SC_TOO_LARGE
         SC_ENDED
+        SC_OBSERVER
         SC_DELIVER_NONE
         SC_DELIVER_BATCH
         SC_DELIVER_MARKER
@@ -127,6 +128,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t group
         uint32_t deliver_own
         uint32_t receive
+        uint32_t observer
         uint32_t unicast
         uint32_t mixed
         uint32_t pulled

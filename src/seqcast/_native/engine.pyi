@@ -138,6 +138,7 @@ class Engine:
         group_tag: int,
         deliver_own: bool,
         receive: bool,
+        observer: bool,
         unicast: bool,
         mixed: bool,
         pulled: bool,

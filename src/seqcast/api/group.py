@@ -11,15 +11,16 @@ import socket
 import threading
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import seqcast.codes as codes
 from seqcast.api.pausing import Pausing
 from seqcast.api.receiving import journaling
 from seqcast.api.rejoining import Rejoining, enter
 from seqcast.arguments import (
+    as_about,
     check_limit,
     check_min_members,
     check_name,
@@ -62,6 +63,7 @@ def join(
     sequencer_policy: SequencerPolicy | None = None,
     min_members: int = 1,
     rejoin: bool | Callable[[Excluded], object] = False,
+    info: Mapping[str, Any] | None = None,
     **settings: Unpack[Settings],
 ) -> Group:
     """Joins a group, or founds it. Returns when the first view is installed and the state has been received.
@@ -95,9 +97,9 @@ def join(
             used and a warning is logged.
         sequencer_policy: chooses the sequencer in each view that this member makes, so that it can be another member
             than the coordinator; see ``SequencerPolicy``. On failure the coordinator is chosen and a warning is logged.
-        min_members: ``join`` returns only when a view has this many members, this one included. Where multicast does
-            not pass between two machines, each would found a group of its own: this makes that an error. Messages from
-            other members wait meanwhile, and hold up fast senders.
+        min_members: ``join`` returns only when a view has this many members, this one included, and not counting
+            observers. Where multicast does not pass between two machines, each would found a group of its own: this
+            makes that an error. Messages from other members wait meanwhile, and hold up fast senders.
         rejoin: if the group excludes this member, or its address is lost, the same object joins again, under the same
             name, as a new incarnation (``Group.member``), as soon as the application has received ``Excluded``. Calls
             that receive go on, and ``events`` yields ``Rejoined``; a send in between raises ``NotMember``.
@@ -105,6 +107,8 @@ def join(
             ``Journal.previous`` is the id of the incarnation before. Attempts that fail are repeated after 0.5 to 30 s.
             A member that is excluded as too slow for the third time in 10 minutes does not join again. A function is
             called with the ``Excluded``, by the thread that receives, and says whether to join again.
+        info: for all members to know of this one, such as ``{"role": "primary", "http": "10.0.0.1:8080"}``: each finds
+            it in ``Member.info`` of a view. An object of JSON, of at most 256 bytes; see ``set_info``.
         settings: settings as keywords, which take precedence over ``config``; see docs/config.md.
 
     Raises:
@@ -113,8 +117,8 @@ def join(
         JoinRefused: the group refuses this member: other settings, another release, or the group is full.
         JoinTimeout: no view came within ``join_timeout_s``, none with ``min_members``, or no member could give the
             state. This member has left the group. Base class of the two above.
-        UsageError: the journal already exists, ``state`` lacks one of the two functions, or Python's threads are
-            replaced (gevent, eventlet).
+        UsageError: the journal already exists, ``state`` lacks one of the two functions, ``info`` is too long or no
+            object of JSON, or Python's threads are replaced (gevent, eventlet).
         Exception: raised by ``set_state``. This member has left the group.
     """
     check_threads()
@@ -142,7 +146,8 @@ def join(
     check_sequencer_policy(sequencer_policy, order, any_member=resolve(order).allows(1, 2))
     check_min_members(min_members)
     policies = Policies(membership_policy, sequencer_policy, policy)
-    group = Group(cluster, name, order, config, on_block, on_unblock, state, policies, rejoin)
+    about = as_about(info or {})
+    group = Group(cluster, name, order, config, on_block, on_unblock, state, policies, rejoin, about)
     group._enters = functools.partial(enter, state=state, config=config, min_members=min_members)
     try:
         group._begin_with(group._enters(group._runner))
@@ -189,11 +194,15 @@ class Group(Rejoining, Pausing):
         state: StateHandler | None,
         policies: Policies,
         rejoin: bool | Callable[[Excluded], object],
+        about: str,
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
         state_part = part_in_state(state)
-        make = functools.partial(Runner, cluster, name, order, config, on_block, on_unblock, state_part, policies)
+        make = functools.partial(
+            Runner, cluster, name, order, config, on_block, on_unblock, state_part, policies, about=about
+        )
         super().__init__(cluster, order, config, make(), state)
+        self._about = self._first_about = about
         self._rejoin_as = make if rejoin else None
         self._rejoin_if = rejoin if callable(rejoin) else None
         self._number = next(_numbers)

@@ -8,16 +8,17 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import seqcast.codes as codes
 from seqcast.abandoned import Call
 from seqcast.api.delivering import Delivering
 from seqcast.api.receiving import end_journal
+from seqcast.arguments import as_about
 from seqcast.config import Config
 from seqcast.core.state.backlog import Item
-from seqcast.core.vocabulary import Meaning
+from seqcast.core.vocabulary import Meaning, SetInfo
 from seqcast.errors import NotMember, SeqcastError
 from seqcast.events import Excluded, Lost, Rejoined
 from seqcast.net.runner import Runner
@@ -115,6 +116,8 @@ class Rejoining(Delivering):
     _rejoin_as: Callable[[], Runner] | None = None  # makes an incarnation; None: never again
     _rejoin_if: Callable[[Excluded], object] | None = None  # asked first; None: for ever
     _enters: Callable[[Runner], deque[Item]]  # runs the member up to its entry
+    _about = ""  # the info that the application gives now, as JSON, and
+    _first_about = ""  # the one with which each incarnation joins
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
@@ -124,6 +127,30 @@ class Rejoining(Delivering):
         self._slow_at: deque[float] = deque(maxlen=SLOW_MAX)
         self._lost: list[Lost] = []  # of this incarnation, in its last view
         self._turned: Callable[[], None] | None = None  # told of another incarnation
+
+    def set_info(self, info: Mapping[str, Any]) -> None:
+        """Gives this member another info (``Member.info``). The call returns at once, and a view with the new info
+        follows, of the same members unless some come or go: so all members see the change at the same place among the
+        messages. Later views have the info too, also after a merge, and when this member joins again (``rejoin``). Of
+        several changes before that view, only the last one may be seen.
+
+        Each change stops the group for a moment, as a join does: give roles and addresses, which change rarely, and no
+        loads.
+
+        Args:
+            info: the whole new info, as for ``join``.
+
+        Raises:
+            UsageError: JSON cannot say the info, or the info is too long.
+            NotMember: this member left or was excluded; or in a child process after ``fork``.
+        """
+        self._refuse_forked()
+        about = as_about(info)
+        with self._turning:
+            if self._attempt is None and self._runner.over:
+                raise self._not_member()
+            self._about = about
+            self._runner.request(SetInfo(about))  # (`_turn` tells the next incarnation)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | Rejoined | None:
         reached = super()._reached(meaning, wait)
@@ -181,6 +208,8 @@ class Rejoining(Delivering):
     def _turn(self, runner: Runner, backlog: deque[Item]) -> Rejoined:
         """Another incarnation takes over. Under the stream's lock, and `_turning`."""
         self._past.append(self._runner)
+        if self._about != self._first_about:
+            runner.request(SetInfo(self._about))
         self._runner, self._driver = runner, runner.driver
         self._delivered_view, self._journaled, self._untaken, self._kept = None, 0, False, 0
         self._begin_with(backlog)

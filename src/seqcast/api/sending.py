@@ -202,6 +202,10 @@ class Sending(driver.Sender, GroupBase):
             error = NotInView(
                 f"{to} is not in the {self.view}: send to one of its members; a restarted process is a new member"
             )
+        elif result == driver.OBSERVER:
+            error = UsageError(
+                "an observer sends nothing to the group: send to one of its members (to=), or join without observer="
+            )
         elif result == driver.ENDED:
             error = NotMember("this member is leaving the group and can no longer send: join again to send")
         elif result == driver.UNSURE:

@@ -46,7 +46,10 @@ log = logging.getLogger("seqcast")
 
 Guarantee = Literal["local", "read-your-writes", "linearizable"]
 GUARANTEES = ("local", "read-your-writes", "linearizable")
-NEEDED = {"partition": "primary", "safe": True, "receive": True, "deliver_own": True, "send_while_blocked": "wait"}
+NEEDED = {
+    "partition": "primary", "safe": True, "receive": True, "deliver_own": True, "send_while_blocked": "wait",
+    "observer": False,
+}  # fmt: skip
 """Settings without which a replica would not keep its promises."""
 ACK_DELAY_S = 2e-4
 """A call waits for about half of this, so replicas acknowledge sooner than other members."""

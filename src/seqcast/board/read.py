@@ -279,7 +279,13 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
         "mechanism": _text(view, "mechanism"),
         "sequencer": _number(view, "sequencer"),
         "members": [
-            {"id": _number(each, "id"), "name": _text(each, "name"), "address": _text(each, "address")}
+            {
+                "id": _number(each, "id"),
+                "name": _text(each, "name"),
+                "address": _text(each, "address"),
+                "observer": each.get("observer") is True,
+                "info": _object(each, "info"),
+            }
             for each in members
         ],
     }

@@ -86,12 +86,18 @@ def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
 
 
 def _address(board: Board, member: int) -> str:
+    return str(_said(board, member, "address", "?"))
+
+
+def _said(board: Board, member: int, field: str, unknown: Any) -> Any:
+    """What the board has of a member."""
     members = board.about["view"]["members"]
-    return next((each["address"] for each in members if each["id"] == member), "?")
+    return next((each[field] for each in members if each["id"] == member), unknown)
 
 
 def _state(board: Board, row: Mapping[str, int]) -> str:
-    words = [word for word in ("suspected", "doubted", "slow") if row[word]]
+    words = ["observes"] if _said(board, row["id"], "observer", False) else []
+    words += [word for word in ("suspected", "doubted", "slow") if row[word]]
     if board.gauges["held_by"] == row["id"]:
         words.append(f"holds up {board.name}")
     if not row["present"]:
@@ -139,6 +145,8 @@ def sketch(
             {
                 "name": name_at(board, rank),
                 "address": _address(board, row["id"]),
+                "observer": _said(board, row["id"], "observer", False),
+                "info": _said(board, row["id"], "info", {}),
                 "hears": {name_at(board, other): way(board, rank, other) for other in range(n) if other != rank},
                 "rates": dict(zip((name for name, _ in RATES), rates, strict=True)),
                 **row,

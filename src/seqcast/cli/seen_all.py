@@ -156,6 +156,8 @@ def sketch(board: Board, seen: Mapping[int, Seen], wrong: Sequence[Finding]) -> 
             "name": each["name"],
             "id": each["id"],
             "address": each["address"],
+            "observer": each["observer"],
+            "info": each["info"],
             "age_ns": seen[each["id"]].age,
             "told": asdict(told) if (told := seen[each["id"]].told) is not None else None,
         }

@@ -23,7 +23,9 @@ LOOK_S = 0.25
 
 def main(arguments: argparse.Namespace) -> int:
     """Joins, and prints until ``--count`` messages are out, the reader is gone, or an interrupt or exclusion comes."""
-    with seqcast.join(arguments.cluster, **group_settings(arguments)) as group:
+    settings = group_settings(arguments)
+    settings["config"] = settings["config"].replace(observer=arguments.observe)
+    with seqcast.join(arguments.cluster, **settings) as group:
         try:
             return follow(group, arguments.count, arguments.json)
         except KeyboardInterrupt:
@@ -75,6 +77,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="print one JSON object per line: messages with their order and sender, and views",
     )
     result.add_argument(
+        "--observe",
+        action="store_true",
+        help="join as an observer, which takes no part in decisions and founds no group: wait for one",
+    )
+    result.add_argument(
         "--count", type=positive, default=-1, metavar="N", help="leave after N messages (default: on an interrupt)"
     )
     return result.parse_args(argv)
@@ -112,6 +119,8 @@ def as_json(event: object) -> bytes:
                 "event": "merge_view" if isinstance(event, seqcast.MergeView) else "view",
                 "view": str(event.view_id),
                 "members": [member.name for member in event.members],
+                "info": {member.name: member.info for member in event.members if member.about},
+                "observers": [member.name for member in event.members if member.observer],
                 "coordinator": event.coordinator.name,
                 "order": event.order,
                 "sequencer": event.members[event.sequencer].name if event.sequencer >= 0 else None,

@@ -57,6 +57,8 @@ def clashes(config: Any) -> None:
         raise ConfigError(f"ring_packets={config.ring_packets} must be a power of two, such as 8192")
     if config.safe and config.reliability == "gossip":
         raise ConfigError("safe=True needs reliability='nak': with gossip no member knows the positions of all others")
+    if config.observer and config.membership == "token-ring":
+        raise ConfigError("observer=True needs membership='coordinated': in a ring each member passes the token on")
     if config.suspect_s < 4 * config.heartbeat_s:
         raise ConfigError(
             f"suspect_s={config.suspect_s} must be at least 4 times heartbeat_s={config.heartbeat_s}: otherwise "

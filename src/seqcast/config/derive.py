@@ -15,15 +15,15 @@ from typing import Any
 from seqcast.config.fields import PACKET_BYTES_MAX, PACKET_BYTES_MIN, Config
 
 ENGINE = (
-    "deliver_own", "receive", "ring_bytes", "unicast_bytes", "ring_packets", "message_bytes_max", "control_bytes_max",
-    "nak_delay_s", "nak_backoff_s_min", "nak_backoff_s_max", "retransmit_hold_s", "retransmit_bytes_per_s",
-    "ack_delay_s", "ack_bytes", "ack_packets", "probe_s_min", "probe_s_max", "heartbeat_s", "suspect_s",
-    "suspect_s_max",
+    "deliver_own", "receive", "observer", "ring_bytes", "unicast_bytes", "ring_packets", "message_bytes_max",
+    "control_bytes_max", "nak_delay_s", "nak_backoff_s_min", "nak_backoff_s_max", "retransmit_hold_s",
+    "retransmit_bytes_per_s", "ack_delay_s", "ack_bytes", "ack_packets", "probe_s_min", "probe_s_max", "heartbeat_s",
+    "suspect_s", "suspect_s_max",
 )  # fmt: skip
 CORE = (
     "window_bytes", "found", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
     "flush_deadline_s", "back_off_s", "leave_deadline_s", "linger_s", "block_deadline_s", "pause_s_max",
-    "flush_unicasts", "safe", "membership", "partition", "rekey_s",
+    "flush_unicasts", "safe", "membership", "partition", "rekey_s", "observer",
 )  # fmt: skip
 DRIVER = (
     "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
@@ -86,6 +86,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         _named(config, CORE)
         | _meeting_times(config)
         | {
+            "found": 0 if config.observer else config.found,
             "capacity": capacity(config, rcvbuf),
             "packet_bytes": max(PACKET_BYTES_MIN, packet_bytes(config, mtu, rcvbuf) - room),
             "reach": reach(config),

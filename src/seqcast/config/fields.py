@@ -341,6 +341,14 @@ class Config:
         low=0,
         high=MEMBERS_MAX,
     )
+    observer: bool = _knob(
+        False,
+        "",
+        "This member receives all messages in their order, and takes part in nothing else: an observer founds no "
+        "group, coordinates none, orders no messages, has no vote in a primary partition, does not count for `found`, "
+        "and sends to single members only. Senders wait for an observer as for any receiver (`slow`). Observers are "
+        "`Excluded` when no other members are left.",
+    )
     join_s_min: float = _by_preset(
         "s",
         "Pause between a joiner's first two JOINs.",

@@ -66,7 +66,7 @@ class EndpointSettings:
         nonce: 64 random bits that answers to this member's JOINs must carry.
         cookie_secrets: with a key: of the cookies that joiners bring back, the first of those that are given.
         exchange: with a key: this member's own key pair.
-        capacity, packet_bytes, window_bytes, gro, state: see ``MemberInfo``.
+        capacity, packet_bytes, window_bytes, gro, state, about, observer: see ``MemberInfo``.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of the settings that must be equal on all members of a group.
@@ -137,6 +137,7 @@ class EndpointSettings:
     window_bytes: int
     gro: bool = False
     state: int = 0
+    about: str = ""
     first_seqno: int = 1
     shared: tuple[tuple[str, str], ...]
     found: int = 1
@@ -181,6 +182,7 @@ class EndpointSettings:
     merge_back_off_ns_max: int
     elsewhere_ns: int
     rekey_ns: int
+    observer: bool = False
 
     @property
     def puts_out(self) -> bool:
@@ -211,7 +213,7 @@ class Context:
     """All machines read this. The first word of a field's comment is the file that writes the field; others do not,
     which a test checks."""
 
-    me: MemberInfo  # lifecycle.py: with the address at which others see us
+    me: MemberInfo  # lifecycle.py, informer.py: with the address at which others see us, and our application's info
     cluster: str
     settings: EndpointSettings
     plane: EnginePort
@@ -257,7 +259,12 @@ class Context:
         """Are these members enough to close our view?"""
         if not self.primary:
             return True
-        return is_quorum(self.allowed.members if self.allowed else [each.id for each in self.members], survivors)
+        return is_quorum(self.allowed.members if self.allowed else self.voters, survivors)
+
+    @property
+    def voters(self) -> list[int]:
+        """Ids of the members of our view that are no observers, by rank."""
+        return [member.id for member in self.members if not member.observer]
 
     @property
     def mechanism(self) -> int:

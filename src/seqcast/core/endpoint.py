@@ -61,6 +61,7 @@ from seqcast.core.vocabulary import (
     Send,
     SendersHeld,
     SendsDrained,
+    SetInfo,
     SlabsExhausted,
     SlowChanged,
     SocketsMended,
@@ -111,6 +112,8 @@ class Endpoint:
             settings.state,
             settings.blocks,
             secrets.public,
+            settings.about,
+            settings.observer,
         )
         self.context = Context(info, cluster, settings, engine, secrets)
         self.context.cookie_secrets = settings.cookie_secrets
@@ -401,6 +404,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     JoinGroup: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.BEGIN),
     CloseGroup: Endpoint._close_group,
     LeaveGroup: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.LEAVE, each.timeout_ns),
+    SetInfo: lambda e, each: e.machines.informer.say(each.about),
     PauseGroup: Endpoint._pause_group,
     AskMembers: lambda e, each: e.machines.asking.ask(each.request),
     ResumeGroup: lambda e, each: e.machines.pause_owner.resume(each.request),

@@ -14,6 +14,7 @@ from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.markers import Markers
 from seqcast.core.rules.cut import apart, view_of
 from seqcast.core.vocabulary import (
+    UNLED,
     Abandon,
     CloseView,
     ExcludedBy,
@@ -54,7 +55,7 @@ class Installer:
             case CloseView():
                 self._close_view(command.frame, command.left)
             case GiveWay():
-                self._give_way(command.view_id, command.reason)
+                self._give_way(command.view_id, command.reason, command.cause)
             case Abandon():
                 self._abandon()
             case Over(error, cause):
@@ -138,6 +139,7 @@ class Installer:
         machines.renew(keep=True)
         machines.membership.installed()
         machines.initiator.fire(InitiatorEvent.VIEW)
+        machines.informer.installed()
         machines.merger.installed(merged=bool(frame.subgroups), lost=fell, estranged=estranged)
 
     # ---- outside
@@ -150,16 +152,20 @@ class Installer:
             self._left = self._stop(frame, lost, Left(view, complete=True))
             self.log.left(view)
             machines.end_lingering()
+        elif self.context.me.observer and not frame.members:
+            self._exclude(
+                view.view_id, UNLED, lost, "unled", frame if machines.participant.may_install(frame) else None
+            )
         elif self.context.me.id in frame.survivors and self.context.settings.puts_out:
             whole = machines.participant.may_install(frame)
             self._exclude(view.view_id, SLOW.format(names), lost, "slow", frame if whole else None)
         else:
             self._exclude(view.view_id, f"the group continued as [{names}]: join again", lost)
 
-    def _give_way(self, view_id: ViewId | None, reason: str) -> None:
+    def _give_way(self, view_id: ViewId | None, reason: str, cause: str) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.GIVE_WAY, reason)
         if self.context.view is not None:
-            self._exclude(view_id or self.context.view.view_id, reason, self.losses.uncertain())
+            self._exclude(view_id or self.context.view.view_id, reason, self.losses.uncertain(), cause)
 
     def _exclude(
         self, view_id: ViewId, reason: str, lost: list[Lost], cause: str = "", frame: NewView | None = None

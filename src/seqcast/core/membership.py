@@ -105,6 +105,12 @@ class Membership(Protocol):
     def want(self, member_id: int) -> None:
         """A member asks for a view that names another provider of the state."""
 
+    def inform(self, member_id: int, about: str) -> None:
+        """A member has another info than the view says."""
+
+    def informed(self) -> Mapping[int, str]:
+        """The infos that the view does not have yet, by member."""
+
     def decline(self, member_id: int) -> None:
         """A joiner that the view names entered another view."""
 

@@ -34,7 +34,7 @@ from seqcast.core.frames.merging import (
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
-from seqcast.core.frames.view import Declined, Installed, NewView, StateWanted
+from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, StateWanted
 from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.rules.cookies import NO_COOKIE, cookie
@@ -225,6 +225,10 @@ class Router:
     def state_wanted(self, _: StateWanted, sender: int, __: bytes) -> None:
         """membership: a VIEW is needed that names another provider"""
         self.machines.membership.want(sender)
+
+    def info_told(self, frame: InfoTold, sender: int, _: bytes) -> None:
+        """membership: a VIEW is needed with this info"""
+        self.machines.membership.inform(sender, frame.about)
 
     def gossip(self, frame: Gossip, sender: int, _: bytes) -> None:
         """gossip: asks its sender for missing packets, and passes it on"""
@@ -483,7 +487,8 @@ class Router:
     def allow(self, _frame: Unblock, _sender: int, _address: bytes) -> None:
         """A side that was allowed once and lost its majority can be allowed again, with the members it reaches now."""
         context, participant = self.context, self.machines.participant
-        context.allowed = Allowance(participant.promise, participant.survivors)
+        voters = tuple(member for member in context.voters if member in participant.survivors)
+        context.allowed = Allowance(participant.promise, voters)
         text = "an operator allowed this side of the group to continue without the others"
         context.effects.append(Warn(codes.UNBLOCKED(text)))
 
@@ -559,10 +564,11 @@ class Router:
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
     def put_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we survive its cut, it does not have us, we did not ask to leave, and the group puts slow receivers out"""
+        """we survive its cut, it does not have us, we did not ask to leave, and we observe, or slow ones are put out"""
         context, me = self.context, self.context.me.id
         out = me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
-        return out and context.settings.puts_out
+        unled = context.me.observer and not frame.members
+        return out and (unled or context.settings.puts_out)
 
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
         """it does not have us, and either we asked to leave, and are no survivor, or only a majority continues"""
@@ -747,6 +753,7 @@ ROUTES = (
     Route(Resume, Of.OURS, By.MEMBERS, R.resume),
     Route(Resumed, Of.OURS, By.ANYONE, R.resumed),
     Route(StateWanted, Of.OURS, By.ANYONE, R.state_wanted),
+    Route(InfoTold, Of.OURS, By.MEMBERS, R.info_told),
     Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
     Route(Ask, Of.OURS, By.MEMBERS, R.asked),
     Route(Told, Of.OURS, By.MEMBERS, R.told),

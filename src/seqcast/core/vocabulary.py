@@ -42,6 +42,13 @@ class LeaveGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class SetInfo:
+    """The application gives its member this info: ``MemberInfo.about``. A view with it follows."""
+
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
 class PauseGroup:
     """The application stops the group from sending. ``PauseHeld`` follows within ``timeout_ns``, or ``PauseOver``."""
 
@@ -315,6 +322,7 @@ Input = (
     | AskMembers
     | CloseGroup
     | LeaveGroup
+    | SetInfo
     | PauseGroup
     | ResumeGroup
     | CallbackReturned
@@ -604,10 +612,15 @@ class GiveWay:
     Args:
         view_id: of the other primary partition, to which this one gives way; None: nobody can reach this member.
         reason: as text.
+        cause: of ``Excluded``.
     """
 
     view_id: ViewId | None
     reason: str
+    cause: str = ""
+
+
+UNLED = "all members that are no observers are gone or cannot be reached, and observers do not go on alone: join again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.gossip import Gossiping
+from seqcast.core.machines.informer import Informer
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
@@ -41,6 +42,7 @@ class Machines:
         self.blocker = Blocker(context)
         self.lifecycle = Lifecycle(context, self.blocker)
         self.taker = StateTaker(context)
+        self.informer = Informer(context)
         self.interface = Interface(context)
         self.pause_owner = PauseOwner(context)
         self.asking = Asking(context)
@@ -59,6 +61,7 @@ class Machines:
         yield self.initiator
         yield self.merger
         yield self.taker
+        yield self.informer
         yield self.gossip
 
     def due(self) -> int:

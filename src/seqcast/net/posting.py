@@ -101,12 +101,19 @@ class Posting:
             "view": _of(view),
             "counters": dict(counters()),
         }
-        self._engine.board_about(json.dumps(about, separators=(",", ":")).encode())
+        if not self._engine.board_about(_text(about)):  # the members say too much of themselves
+            for each in about["view"]["members"]:
+                del each["info"]
+            self._engine.board_about(_text(about))
 
     def remove(self) -> None:
         """The member has left: nobody looks at its board any more."""
         if self._made is not None:
             self._made.remove()
+
+
+def _text(about: dict[str, Any]) -> bytes:
+    return json.dumps(about, separators=(",", ":")).encode()
 
 
 def _of(view: View | None) -> dict[str, Any]:
@@ -123,4 +130,10 @@ def _of(view: View | None) -> dict[str, Any]:
 
 
 def _member(member: Member) -> dict[str, Any]:
-    return {"id": member.id, "name": member.name, "address": describe_address(member.address)}
+    return {
+        "id": member.id,
+        "name": member.name,
+        "address": describe_address(member.address),
+        "observer": member.observer,
+        "info": member.info,
+    }

@@ -150,10 +150,11 @@ class Runner:
         on_unblock: Callable[[], object] | None = None,
         state: int = 0,
         policies: Policies = NO_POLICIES,
+        about: str = "",
     ) -> None:
         io_cores, control = usable("io_cores", config.io_cores), usable("control_cores", config.control_cores)
         self.config, self.policies = config, policies
-        self.state = state  # see ``MemberInfo.state``
+        self.state, self.about = state, about  # see ``MemberInfo``
         self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives the state
         self.callbacks: Callbacks | None = None
         if on_block is not None:
@@ -377,7 +378,8 @@ class Runner:
             return Status("blocked", closed) if (closed := self.endpoint.closed) else Status("member")
 
     def wait_members(self, n: int) -> None:
-        """Waits until the newest view has ``n`` members, at most until ``join_timeout_s`` after the join began.
+        """Waits until the newest view has ``n`` members that are no observers, at most until ``join_timeout_s`` after
+        the join began.
 
         Raises:
             JoinTimeout: too few members, or this one was excluded.
@@ -386,11 +388,11 @@ class Runner:
         remaining = self.began + self.config.join_timeout_s - time.monotonic()
         with self.changed:
             self._wait(
-                lambda: still_wanted() and (self.over or len(self._names()) >= n),
+                lambda: still_wanted() and (self.over or len(self._voters()) >= n),
                 remaining,
-                lambda: f"join waits for min_members={n} members; there: {', '.join(self._names())}",
+                lambda: f"join waits for min_members={n} members; there: {', '.join(self._voters())}",
             )
-            came = self._names()
+            came = self._voters()
             if len(came) >= n and not self.over:
                 return
             if self.excluded:
@@ -484,6 +486,10 @@ class Runner:
     def _names(self, but: Member | None = None) -> list[str]:
         """Names of the members of the newest view, ``but`` for this one."""
         return [member.name for member in self.view.members if member != but] if self.view else []
+
+    def _voters(self) -> list[str]:
+        """Names of the members of the newest view that are no observers."""
+        return [member.name for member in self.view.members if not member.observer] if self.view else []
 
     def _wait(self, done: Callable[[], bool], timeout_s: float, waits: Callable[[], str] | None) -> bool:
         """Waits under ``changed``, in slices: Python handles a signal that comes just before a wait only afterwards.
@@ -664,7 +670,7 @@ class Runner:
 
     def _tell_alone(self) -> None:
         """No other member was found: correct for the first member, but also the only sign of broken multicast."""
-        if self.config.partition == "primary" and self.config.found == 1:
+        if self.config.partition == "primary" and self.config.found == 1 and not self.config.observer:
             log.warning(codes.FOUNDS_ALONE("%s: founded the group alone; %s"), self.member.name, FOUNDS_ALONE)
         counters = self.engine.counters()
         strange = sum(counters[name] for name in STRANGE)
@@ -696,6 +702,7 @@ class Runner:
             gro=driver.gro,
             sees=self.posting.sees if self.posting.on else None,
             state=self.state,
+            about=self.about,
             membership_policy=timed("membership_policy", self.policies.membership, name),
             sequencer_policy=timed("sequencer_policy", self.policies.sequencer, name),
             **settings,
@@ -742,7 +749,7 @@ def open_driver(
 def warn_of(driver: Driver, cluster: str, config: Config) -> None:
     """Warns the caller of ``join`` of clipped buffers, of sockets that reach this machine only, and of a primary group
     that anybody may found."""
-    if config.partition == "primary" and config.found == 1:
+    if config.partition == "primary" and config.found == 1 and not config.observer:
         warnings.warn(codes.FOUNDS_ALONE(FOUNDS_ALONE), RuntimeWarning, stacklevel=5)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         warnings.warn(codes.CLIPPED_BUFFERS(clipped), ClippedBuffer, stacklevel=5)

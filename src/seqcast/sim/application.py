@@ -30,6 +30,7 @@ from seqcast.core.vocabulary import (
     Minority,
     PauseHeld,
     PauseOver,
+    SetInfo,
     StateHeld,
     StateLost,
     StatePlan,
@@ -187,6 +188,13 @@ class Application:
         if self.view is not None:
             self.waits.begin()
 
+    def say(self, about: str) -> None:
+        if self.can_run and self.record.alive and not self.record.leaving:
+            self.machine.trace(f"says {about}")
+            self.record.about = about
+            self.machine.step(SetInfo(about))
+            self.machine.service()
+
     def leave(self) -> None:
         if not self.record.over and self.can_run and self.record.up:
             self.machine.trace("leaves")
@@ -342,7 +350,7 @@ class Application:
         self.machine.trace(f"runs its block callback, run {run}")
         if rng.random() < 0.15:  # never returns
             return
-        messages = rng.choice((0, 0, 1, 5))
+        messages = rng.choice((0, 0, 1, 5)) if not record.observer else 0
         due = clock.now + rng.choice((0, rng.randrange(20 * MS), rng.randrange(2 * self.block_deadline_ns)))
         clock.at(clock.now, self.callback_sends, run, this, messages, due)
 

@@ -216,6 +216,17 @@ def _slow(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _roles(rng: random.Random) -> Drawn:
+    """Some members only observe, and infos change, while members come and go, and parts of the group."""
+    return calm(
+        members=rng.choice((3, 4, 5)), infos=rng.choice((0, 2, 12)), observers=rng.choice((0.0, 0.4, 0.7)),
+        duration_ns=2 * SECOND, rate=100, rejoins=8, loss=rng.choice((0.0, 0.05, 0.2)), crashes=rng.choice((0, 1, 2)),
+        restarts=rng.choice((0, 1)), leaves=rng.choice((0, 1)), partitions=rng.choice((0, 1, 2)),
+        doubts=rng.choice((0, 4)), ambushes=rng.choice((0, 2)), late=rng.choice((0.0, 0.1)),
+        partition=rng.choice(("merge", "primary")),
+    )  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -238,8 +249,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "islands": _islands,
     "translated": _translated,
     "slow": _slow,
+    "roles": _roles,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow", "roles"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -82,6 +82,7 @@ class Faults:
         self._plan_namesakes()
         self._plan_alone()
         self._plan_islands()
+        self._plan_infos()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -170,6 +171,18 @@ class Faults:
             self.clock.at(begin, self.mute, rng.random(), rng.random() < 0.5)
             if rng.random() < 0.5:
                 self.clock.at(begin + rng.randrange(5 * SECOND), self.network.mute.clear)
+
+    def _plan_infos(self) -> None:
+        """From a random source of its own, too."""
+        rng, options = random.Random(f"infos of {self.options.seed}"), self.options
+        for number in range(options.infos):
+            self.clock.at(rng.randrange(options.duration_ns), self.inform, rng.random(), number + 1)
+
+    def inform(self, which: float, number: int) -> None:
+        """An application gives its member another info."""
+        alive = [node for node in self.nodes if node.alive]
+        if alive:
+            alive[int(which * len(alive))].say(number)
 
     def mute(self, which: float, both: bool) -> None:
         """Unicasts between two processes are lost from now on."""

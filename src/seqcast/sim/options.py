@@ -86,6 +86,8 @@ class Options:
             buffer (UDP_GRO).
         corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
         full: how likely the kernel has no room for the next run of datagrams, so that the rest waits.
+        observers: fraction of the members, but the first, that only receive (the setting ``observer``).
+        infos: how many times an application gives its member another info; see ``Member.info``.
         deaf_applications: fraction of the members that are delivered no messages (``receive=False``).
         without_own: fraction of the members that are not delivered their own messages (``deliver_own=False``).
         suspends: how many times an application pauses the group, for up to a second.
@@ -176,6 +178,8 @@ class Options:
     together: float = 0.0
     corked_ns: int = 0
     full: float = 0.0
+    observers: float = 0.0
+    infos: int = 0
     deaf_applications: float = 0.0
     without_own: float = 0.0
     blocks: float = 0.0
@@ -288,6 +292,8 @@ class Options:
             renewed = random.Random(f"renewed {seed}").random() < 0.3
             drawn["settings"] += (("rekey_s", 1.5),) if drawn["keyed"] and renewed else ()
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
+            drawn["observers"] = random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4))
+            drawn["infos"] = random.Random(f"infos {seed}").choice((0, 0, 0, 4))
             if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
                 way = random.Random(f"transport {seed}").random()
                 own = drawn.get("transport", "multicast")

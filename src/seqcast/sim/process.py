@@ -88,6 +88,11 @@ class Surroundings(Protocol):
     def changed(self, process: Process, old: View, view: View) -> None: ...
 
 
+def said_of(name: str, number: int) -> str:
+    """An info, as JSON."""
+    return f'{{"name":"{name}","number":{number}}}'
+
+
 class Process:
     """One incarnation: it crashes, pauses and stalls, and never comes back under the same id."""
 
@@ -118,6 +123,9 @@ class Process:
             settings = settings.replace(receive=False)
         if random.Random(f"without own {options.seed} {index}").random() < options.without_own:
             settings = settings.replace(deliver_own=False)
+        if index and options.membership == "coordinated" and options.found == 1:
+            observes = random.Random(f"observer {options.seed} {index}").random() < options.observers
+            settings = settings.replace(observer=observes)
         self.orderer: Orderer | None = None
         self.questions = Questions()
         wanted = engine_settings(settings)
@@ -149,6 +157,7 @@ class Process:
                 state=STATE_MERGES if options.merges else int(options.state),
                 first_seqno=options.first_seqno,
                 membership_policy=policy(options.policy, random.Random(f"policy {options.seed} {index}")),
+                about=said_of(name, 0) if options.infos else "",
                 **core,
             ),
         )
@@ -163,6 +172,9 @@ class Process:
         leave_ns = random.Random(f"drain {options.seed} {index}").choice(LEAVES_NS)
         inside = not options.state
         self.record = Record(index, name, self.id, options, leave_ns, inside=inside)
+        self.record.observer = settings.observer
+        self.record.paths["observers"] += settings.observer
+        self.record.about = self.endpoint.context.me.about
         self.record.receives, self.record.receives_own = settings.receive, settings.deliver_own
         self.record.paths["members that receive nothing"] += not settings.receive
         self.record.paths["members without their own messages"] += not settings.deliver_own
@@ -522,6 +534,10 @@ class Process:
 
     def leave(self) -> None:
         self.application.leave()
+
+    def say(self, number: int) -> None:
+        """Its application gives another info."""
+        self.application.say(said_of(self.name, number))
 
     def suspend(self, hold_ns: int) -> None:
         self.application.suspend(hold_ns)

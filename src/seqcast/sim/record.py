@@ -125,6 +125,8 @@ class Record:
         repeated: views that were installed under another attempt than the one that made them.
         error, waiting: why it could not join, or cannot yet.
         leave_ns: patience of the application's ``leave``.
+        about: its info now, as JSON.
+        observer: it only receives, and sends unicasts.
         named: (member, how) of each receiver that its engine has named as one for which senders wait.
         frames_bad: received frames that no member may send.
         packets_sent: datagrams with messages that its process has put on the wire, and
@@ -136,6 +138,8 @@ class Record:
     id: int
     options: Options
     leave_ns: int
+    about: str = ""
+    observer: bool = False
     up: bool = True
     over: bool = False
     slow_until: int = 0

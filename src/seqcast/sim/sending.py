@@ -84,8 +84,9 @@ class Sender:
                 view, to = record.current, 0
                 if view is not None and len(view.members) > 1 and rng.random() < self.options.unicasts:
                     to = rng.choice([member.id for member in view.members if member.id != record.id])
-                record.pending.append((to, length))
-            if self.arrays.random() < self.options.arrays:
+                if to or not record.observer:
+                    record.pending.append((to, length))
+            if not record.observer and self.arrays.random() < self.options.arrays:
                 longest = self.options.bytes_max if self.arrays.random() < 0.05 else 80
                 lengths = [self.arrays.randrange(longest) for _ in range(self.arrays.choice(ARRAYS))]
                 record.pending += [(0, HEAD.size + length) for length in lengths]
@@ -96,14 +97,15 @@ class Sender:
     def say_last(self) -> None:
         """In the liveness phase: one message that must still get through."""
         self.on = False
-        self.record.pending.append((0, HEAD.size))
+        if not self.record.observer:
+            self.record.pending.append((0, HEAD.size))
 
     def send_on(self) -> None:
         """One thread of the application leaves; others have just begun to send, to the group and to single members, and
         continue until they are told that they may not."""
         rng, view, record = random.Random(f"leaver {self.options.seed} {self.record.index}"), None, self.record
         view = record.current
-        if view is None or not record.may_send or not self.on:
+        if view is None or not record.may_send or not self.on or record.observer:
             return
         others = [member.id for member in view.members if member.id != record.id]
         for _ in range(rng.choice((0, 3, 12))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -16,7 +16,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
-from seqcast.sim.checkers import liveness, pauses, primary, rest, safety, secrecy, taken
+from seqcast.sim.checkers import infos, liveness, observers, pauses, primary, rest, safety, secrecy, taken
 from seqcast.sim.checkers.digest import digest
 from seqcast.sim.faults import Faults
 from seqcast.sim.network import Clock, Network
@@ -142,7 +142,7 @@ class World:
         for other in kept:
             if other.alive and not other.leaving and not (out and other.slow_spells):
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
-        same = {member.id for member in old.members} == {member.id for member in view.members}
+        same = {(member.id, member.about) for member in old} == {(member.id, member.about) for member in view}
         renewed = self.options.keyed and "rekey_s" in dict(self.options.settings)
         if same and not self.options.state and not renewed:
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
@@ -216,6 +216,8 @@ class World:
         at_rest = [] if violations else self.rest()
         records = self.records
         violations += first(safety.check_safety(records))
+        violations += first(infos.check_infos(records))
+        violations += first(observers.check_observers(records))
         violations += self.needless[:VIOLATIONS_MAX]
         violations += self.network.repairs.check() if self.network.repairs else ()
         violations += self.sealings.violations[:VIOLATIONS_MAX]
@@ -294,7 +296,7 @@ class World:
         quiet = 0
         while self.clock.now < limit:
             self.clock.run(self.clock.now + 100 * MS)
-            quiet = quiet + 1 if not any(liveness.check_liveness(self.records)) else 0
+            quiet = quiet + 1 if not any(self._unfinished()) else 0
             if quiet == 8:
                 break
             if quiet == 0 and self.options.partition == "primary":
@@ -303,8 +305,12 @@ class World:
                 self.end_one_namesake()
             if primary.lost_majority(self.records) and all(each.over for each in self.operators):
                 self.operators.append(OperatorProcess(self, len(self.operators)))
-        late = first(liveness.check_liveness(self.records))
+        late = first(self._unfinished())
         return late or first(liveness.check_delivered(self.records))
+
+    def _unfinished(self) -> Iterator[str]:
+        yield from liveness.check_liveness(self.records)
+        yield from infos.check_shown(self.records)
 
     def rest(self) -> list[str]:
         """All is right, and nobody sends: a second of rest, then one message of each member, one after the other."""
@@ -323,7 +329,7 @@ class World:
             engine = node.engine
             found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
-        delays = {node.name: self.delay(node, nodes) for node in nodes}
+        delays = {node.name: self.delay(node, nodes) for node in nodes if not node.record.observer}
         if not (self.options.full or self.options.orderer):
             found += rest.check_delays(delays, most_delay(self.options))
         overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full

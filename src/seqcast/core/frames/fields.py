@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from seqcast.arguments import NAME_BYTES_MAX
-from seqcast.core.frames.codec import ADDRESS, FLAG, ID, choice, integer, listed, octets, pair, prose, record, text
+from seqcast.arguments import INFO_BYTES_MAX, NAME_BYTES_MAX
+from seqcast.core.frames.codec import (
+    ADDRESS,
+    FLAG,
+    ID,
+    Schema,
+    choice,
+    integer,
+    listed,
+    need,
+    octets,
+    pair,
+    prose,
+    record,
+    text,
+)
 from seqcast.types import MEMBERS_MAX, Member, ViewId
 
 SEQNO_MAX = 1 << 62
@@ -50,6 +65,20 @@ Attempt = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, _RANK)]
 Promise = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, integer("rank or -1", -1, MEMBERS_MAX - 1))]
 MergeId = Annotated[tuple[int, int], pair(("leader", "number"), ID, COUNT)]
 """Id of one merge: (id of its leader, number). Only the leader makes the id, after the election (E-11)."""
+
+
+def _load_about(value: Any) -> str:
+    about = str(_ABOUT.load(value))
+    try:
+        said = json.loads(about or "{}")
+    except (ValueError, RecursionError):
+        said = None
+    need(isinstance(said, dict), "an object in JSON expected")
+    return about
+
+
+_ABOUT = text(2 * INFO_BYTES_MAX, 0)  # quotation marks count twice in the frame
+About = Annotated[str, Schema(f"{_ABOUT.text}: an object in JSON, or empty", _ABOUT.dump, _load_about)]
 _VIEW_ID = record(ViewId, {"counter": COUNT, "coordinator": ID, "flush": _FLUSH})
 ViewIdField = Annotated[ViewId, _VIEW_ID._replace(text="[counter, coordinator, [attempt, initiator]]")]
 
@@ -67,6 +96,8 @@ class MemberInfo:
         state: 0: no part in state transfer; 1: takes part; 2: it does, and its application merges states.
         blocks: it has a block callback, for which the cut has a round of its own (step 2).
         key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
+        about: the info that its application gave (``Member.info``), as JSON; "": none.
+        observer: it only receives: it is no coordinator, no sequencer, and has no vote.
     """
 
     name: Name
@@ -79,7 +110,9 @@ class MemberInfo:
     state: StateField = 0
     blocks: Flag = False
     key: PublicKey = b""
+    about: About = ""
+    observer: Flag = False
 
     @property
     def member(self) -> Member:
-        return Member(self.name, self.id, self.address)
+        return Member(self.name, self.id, self.address, self.about, self.observer)

@@ -24,7 +24,7 @@ from seqcast.core.frames.view import NewView, ViewFrame
 from seqcast.errors import RemoteProtocolError
 
 FRAME_BYTES_MAX = 60_000
-WRITTEN_BYTES_MAX = 100_000
+WRITTEN_BYTES_MAX = 160_000
 """Of a frame in written form. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
 
 Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking

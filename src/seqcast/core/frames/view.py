@@ -18,6 +18,7 @@ from seqcast.core.frames.codec import (
     schema_of,
 )
 from seqcast.core.frames.fields import (
+    About,
     Attempt,
     Bytes,
     Flag,
@@ -162,6 +163,8 @@ class NewView:
         need(mechanism.allows(self.sequencer, max(count, 1)), f"a sequencer that {mechanism.name} cannot have")
         need(512 <= self.packet_bytes <= 65_000 and self.packet_bytes % 4 == 0, "packet_bytes that no stream can have")
         need(not count or self.view_id.coordinator == self.members[0].id, "the coordinator has not rank 0")
+        need(not count or not self.members[0].observer, "an observer coordinates")
+        need(not 0 <= self.sequencer < count or not self.members[self.sequencer].observer, "an observer orders")
         self._check_state()
         need(self.closes is None or self.closes.counter < self.view_id.counter, "view id does not grow")
         need(len(self.cut) == len(self.table), "cut and received table are not of one view")
@@ -229,4 +232,13 @@ class StateWanted:
     view: Id
 
 
-ViewFrame = NewView | Installed | Declined | StateWanted
+@control("info_told")
+@dataclass(frozen=True, slots=True)
+class InfoTold:
+    """Member to all: my application gives this info now (``MemberInfo.about``). Repeated until a VIEW shows it."""
+
+    view: Id
+    about: About
+
+
+ViewFrame = NewView | Installed | Declined | StateWanted | InfoTold

@@ -428,7 +428,7 @@ class Beacons:
         primary = None
         if self.context.primary:
             doubted = self.initiator.membership.doubted()
-            trusted = [member.id for member in self.context.members if member.id not in doubted]
+            trusted = [member for member in self.context.voters if member not in doubted]
             gated = self.initiator.participant.minority or self.context.founding
             primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
         context, settings = self.context, self.context.settings

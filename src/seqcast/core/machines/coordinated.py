@@ -30,7 +30,7 @@ from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.table import IGNORED, Machine, Table, table
-from seqcast.core.vocabulary import Warn
+from seqcast.core.vocabulary import UNLED, GiveWay, Warn
 from seqcast.types import MEMBERS_MAX
 
 OWN_ADDRESSES = (
@@ -131,6 +131,7 @@ class CoordinatedMembership(Machine):
         self.slow_receivers: set[int] = set()  # senders call them too slow to stay
         self.spared: set[int] = set()  # those of them that stay, as the others are too few, and were warned of
         self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
+        self.told_infos: dict[int, str] = {}  # what members say of themselves now, by id
         self.bundle_due_ns = NEVER
 
     # ---- knowledge
@@ -161,10 +162,10 @@ class CoordinatedMembership(Machine):
 
         A member that could not reach its own cut in time (others may have purged packets that it lacks), or that is to
         be given up for its cut links, yields to the next one, which continues alone. A member that is alone lacks
-        nothing.
+        nothing. Observers never act.
         """
         doubted, me = self.doubted(), self.context.me.id
-        trusted = [member.id for member in self.context.members if member.id not in doubted]
+        trusted = [member for member in self.context.voters if member not in doubted]
         if trusted[1:] and trusted[0] == me and me in self.participant.lapsed | self.severed:
             del trusted[0]
         return trusted[0] if trusted else 0
@@ -380,6 +381,14 @@ class CoordinatedMembership(Machine):
         if member_id in self.context.infos:
             self.wanting.add(member_id)
 
+    def inform(self, member_id: int, about: str) -> None:
+        if member_id in self.context.infos:
+            self.told_infos[member_id] = about
+
+    def informed(self) -> dict[int, str]:
+        infos = self.context.infos
+        return {member: about for member, about in self.told_infos.items() if infos[member].about != about}
+
     def links_changed(self) -> None:
         """The engine reports that the set of cut links changed."""
         now = self.context.now
@@ -478,6 +487,7 @@ class CoordinatedMembership(Machine):
             or bool(self.leaving())
             or bool(self.joiners and self.joining())
             or bool(self.wanting)
+            or bool(self.told_infos and self.informed())
             or self.context.merging
             or self.context.now >= self.rekey_ns
             or self.context.me.address != self.context.infos[self.context.me.id].address
@@ -489,7 +499,7 @@ class CoordinatedMembership(Machine):
     def _can_found(self, doubted: set[int]) -> bool:
         """Are so many members here that a view that they close founds our group?"""
         founding, out = self.context.founding, doubted | self.leavers
-        return founding > 0 and sum(member.id not in out for member in self.context.members) >= founding
+        return founding > 0 and sum(member not in out for member in self.context.voters) >= founding
 
     def _await_others(self, review: Review) -> None:
         """We were too few, and others are back: wait a moment, so that all of them take part in the next attempt."""
@@ -529,6 +539,10 @@ class CoordinatedMembership(Machine):
         return min(self.bundle_due_ns, self.links_ns, self.more_ns, rekey_ns)
 
     # ---- guards
+
+    def is_unled(self, review: Review) -> bool:
+        """This member is an observer, and all members that are none are lost, as far as it knows."""
+        return self.context.me.observer and review.doubted.issuperset(self.context.voters)
 
     def rests(self, review: Review) -> bool:
         """Another member's turn, or we back off, or nothing is to be done."""
@@ -573,10 +587,14 @@ class CoordinatedMembership(Machine):
     def rest(self, *_: object) -> None:
         self.bundle_due_ns = NEVER
 
+    def give_up(self, _review: Review) -> None:
+        self.context.emit(GiveWay(None, UNLED, "unled"))
+
     TABLE: ClassVar[Table] = table(
         "membership",
         S,
         E,
+        (ANY, (E.REVIEW, is_unled), S.QUIET, (rest, give_up), "an observer stays with no others than observers"),
         (S.QUIET, (E.REVIEW, rests), None, IGNORED, "nothing to do, or another member's turn"),
         ((S.BUNDLING, S.CHANGING), (E.REVIEW, rests), S.QUIET, rest, "the reason is gone, or another member's turn"),
         (ANY, (E.REVIEW, must_begin_again), S.CHANGING, initiate, "a survivor is doubted, or more can take part"),

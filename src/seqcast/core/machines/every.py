@@ -3,6 +3,7 @@
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.core.machines.guard import Line
+from seqcast.core.machines.informer import Informer
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.interface import Interface
 from seqcast.core.machines.lifecycle import Lifecycle
@@ -31,6 +32,7 @@ MACHINES: tuple[type[Machine], ...] = (
     PauseMember,
     PauseOwner,
     Merger,
+    Informer,
     PauseRequest,
     StateTaker,
     Transfer,

@@ -8,7 +8,7 @@ majority of the view are blocked until more members can be reached or an operato
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import Enum, auto
 from typing import ClassVar
@@ -316,14 +316,17 @@ class Initiator(Machine):
         assert context.view is not None
         lacking = {context.members[rank].id: ok.lacks for rank, ok in self.oks.items() if ok.lacks is not None}
         leaving, joining = self.membership.leaving(), self.membership.joining()
+        if not self._staying(leaving) and all(info.observer for info in joining):  # observers do not go on alone
+            leaving, joining = leaving | {member.id for member in context.members if member.observer}, []
         if context.primary:  # as many as stay: those are a quorum of the view then, should no joiner ever enter it
-            most = max(len(set(self.survivors) - leaving), 1)
+            most = max(self._staying(leaving), 1)
             if context.entered is not None and context.entered.closes is None:  # those that founded the group with us
                 most = max(most, context.settings.found - 1)
-            joining = joining[:most]
+            voters = [info for info in joining if not info.observer][:most]
+            joining = voters + [info for info in joining if info.observer]
         frame = next_view(
             context.view,
-            context.infos | {context.me.id: context.me},  # which may have another address by now
+            self._infos(),
             self.attempt,
             self.survivors,
             cut,
@@ -336,7 +339,7 @@ class Initiator(Machine):
             self.choose,
             context.settings.first_seqno,
         )
-        before, stay = context.founding, len(set(self.survivors) - leaving)  # joiners may never come
+        before, stay = context.founding, self._staying(leaving)  # joiners may never come
         frame = replace(frame, history=history_of(context), founding=before if stay < before else 0)
         if joining and not context.primary:  # a joiner may later speak for this group in a merge
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
@@ -345,10 +348,21 @@ class Initiator(Machine):
             frame = replace(frame, departed=(*context.departed, *gone)[-DEPARTED_MAX:])
         return context.secrets.given(frame)
 
+    def _infos(self) -> dict[int, MemberInfo]:
+        """The members as they describe themselves now: this one may have another address."""
+        infos = self.context.infos | {self.context.me.id: self.context.me}
+        told = self.membership.informed()
+        return infos | {member: replace(infos[member], about=about) for member, about in told.items()}
+
+    def _staying(self, leaving: Collection[int]) -> int:
+        """How many of those that have a vote survive, and stay."""
+        return sum(member in self.survivors and member not in leaving for member in self.context.voters)
+
     def arrange(self, infos: Sequence[MemberInfo], subgroups: Sequence[Subgroup]) -> list[MemberInfo]:
         members = arranged(self.context, infos, self.survivors, self.membership.leaving(), subgroups)
-        stay = [info for info in members if info.id in self.survivors]
-        if self.context.primary and 2 * len(stay) == len(members):  # enough to continue if a joiner dies
+        voters = [info for info in members if not info.observer]
+        stay = [info for info in voters if info.id in self.survivors]
+        if self.context.primary and 2 * len(stay) == len(voters) > 0:  # enough to continue if a joiner dies
             members = [stay[0], *(info for info in members if info.id != stay[0].id)]
         return members
 

@@ -370,7 +370,8 @@ class Lifecycle(Machine):
         if found == 1 or self.form_ns > max(self.context.now, self.discovered_ns):  # a group was heard
             return ""
         if found == 0:
-            return "no group is heard, and with found=0 this process founds none: start the members of the group"
+            why = "an observer" if self.context.me.observer else "with found=0 this process"
+            return f"no group is heard, and {why} founds none: start the members of the group"
         if self.vote.name and self.vote.name not in self.peers:
             return (
                 f"it has voted that {self.vote.name} founds a group, and no longer hears that process, which may have "

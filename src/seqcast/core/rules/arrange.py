@@ -23,16 +23,17 @@ def arranged(
 ) -> list[MemberInfo]:
     """The members of the next view in the order of the policy; unchanged if there is none or it fails.
 
-    A policy decides the order only, not the membership.
+    A policy decides the order only, not the membership; and observers come last, so that none coordinates.
 
     Args:
         infos: the members, in the order that they have without a policy.
         survivors, leavers: of our view.
         subgroups: in a merge; our own first.
     """
+    infos = sorted(infos, key=lambda info: info.observer)
     policy = context.settings.membership_policy
     if policy is None:
-        return list(infos)
+        return infos
     by_id = {info.id: info for info in infos}
     elsewhere = {member for group in subgroups[1:] for member in group.ids}
     change = MembershipChange(
@@ -49,11 +50,11 @@ def arranged(
     except BaseException as error:  # SystemExit, too, is no reason to end the group
         order, trouble = [], f"raised {error!r}"
     if sorted(order) == sorted(by_id):
-        return [by_id[member] for member in order]
+        return sorted((by_id[member] for member in order), key=lambda info: info.observer)
     context.counters["membership_policy_failed"] += 1
     text = f"membership_policy {trouble}: the view has its members in the order without a policy"
     context.emit(Warn(codes.POLICY_UNUSED(text)))
-    return list(infos)
+    return infos
 
 
 def chosen(context: Context, members: Sequence[Member]) -> int:
@@ -63,9 +64,9 @@ def chosen(context: Context, members: Sequence[Member]) -> int:
         return first(members)
     try:
         sequencer = policy(tuple(members))
-        if sequencer in members:
+        if sequencer in members and not members[members.index(sequencer)].observer:
             return members.index(sequencer)
-        trouble = "did not return one of the members"
+        trouble = "did not return one of the members that are no observers"
     except BaseException as error:  # SystemExit, too, is no reason to end the group
         trouble = f"raised {error!r}"
     context.counters["sequencer_policy_failed"] += 1

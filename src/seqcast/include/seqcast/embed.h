@@ -28,7 +28,8 @@ enum {
     SEQCAST_ALL_BORROWED = -7, /* SEQCAST_ITEMS_MAX items are out: give one back first */
     SEQCAST_NOT_BORROWED = -8, /* the item was given back already, or is not of this member */
     SEQCAST_IN_USE = -9, /* items are still out, or another thread takes: close nothing yet */
-    SEQCAST_FAILED = -10 /* Python raised an exception: see `error` */
+    SEQCAST_FAILED = -10, /* Python raised an exception: see `error` */
+    SEQCAST_OBSERVER = -11 /* an observer sends to single members only */
 };
 
 #define SEQCAST_ITEMS_MAX 64

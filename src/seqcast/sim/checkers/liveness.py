@@ -18,7 +18,8 @@ def check_liveness(records: Sequence[Record]) -> Iterator[str]:
     for record in alive:
         view = record.view
         if view is None:
-            yield f"liveness: {record} is in no view"
+            if not record.observer or any(not other.observer for other in alive):
+                yield f"liveness: {record} is in no view"
             continue
         views[view.view_id] = view
         if not record.inside:
@@ -42,7 +43,7 @@ def check_liveness(records: Sequence[Record]) -> Iterator[str]:
 def check_delivered(records: Sequence[Record]) -> Iterator[str]:
     """At the end: each member delivered all that it sent itself, if it wants that, and members of one view the same."""
     options = records[0].options
-    alive = [record for record in records if record.alive]
+    alive = [record for record in records if record.alive and (record.view or not record.observer)]
     if options.calm:
         # One that closes without leaving, and whose machine is gone with it, may be suspected later than any patience.
         vanish = options.crashes or (options.hasty and options.hosts)

@@ -56,8 +56,9 @@ def check_histories(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _majority(view: View, ids: Collection[int]) -> bool:
-    twice = 2 * sum(member.id in ids for member in view.members)
-    return twice > len(view.members) or (twice == len(view.members) and view.members[0].id in ids)
+    voters = [member.id for member in view.members if not member.observer]
+    twice = 2 * sum(voter in ids for voter in voters)
+    return twice > len(voters) or (twice == len(voters) and voters[0] in ids)
 
 
 def check_sides(records: Sequence[Record], sides: Sequence[Collection[int]]) -> Iterator[str]:

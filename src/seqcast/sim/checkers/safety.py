@@ -155,14 +155,15 @@ def _check_order_of_members(record: Record) -> Iterator[str]:
     """A good policy is followed in each view; after a bad one, members that stay are in front, in their old order."""
     last: View | None = None
     for view in (entry for entry in record.log if isinstance(entry, View)):
-        names = [(member.name, member.id) for member in view.members]
+        voters = [member for member in view.members if not member.observer]  # observers come last
+        names = [(member.name, member.id) for member in voters]
         if record.options.partition == "primary":  # whose first member may have to be one that stays
             names = names[1:]
         if record.options.policy == "by_name" and names != sorted(names):
             yield f"membership policy: {view}, as {record} has it, is not in the order of the names"
         if record.options.policy in BAD and last is not None and not isinstance(view, MergeView):
-            stay = [member for member in last.members if member in view.members]
-            if list(view.members[: len(stay)]) != stay:
+            stay = [member for member in last.members if member in voters]
+            if voters[: len(stay)] != stay:
                 yield f"membership policy: a wrong one has changed {last} to {view}"
         last = view
 

@@ -1,0 +1,84 @@
+"""The info of this member, which its application gives: ``Member.info`` in the views of all.
+
+The JOIN carries the info, and so does each VIEW after that. If the application gives another one, the member tells the
+others until a VIEW has the new one. The member that makes the next VIEW puts the new info there, and makes one for this
+reason alone. So all members see the change at one place among the messages, and a merge keeps the info.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import Enum, auto
+from typing import ClassVar
+
+from seqcast.core.context import Context, Repeat
+from seqcast.core.frames.view import InfoTold
+from seqcast.core.table import ILLEGAL, Machine, Table, table
+
+
+class InformerState(Enum):
+    SAID = auto()
+    TELLING = auto()
+
+
+class InformerEvent(Enum):
+    CHANGED = auto()
+    SHOWN = auto()
+    REPEAT = auto()
+
+
+S, E = InformerState, InformerEvent
+
+
+class Informer(Machine):
+    def __init__(self, context: Context) -> None:
+        super().__init__(S.SAID, context.edges)
+        self.context = context
+        self.repeats = Repeat(context.settings.repeat_ns_min, context.settings.repeat_ns_max)
+
+    # ---- inputs
+
+    def say(self, about: str) -> None:
+        """The application gives another info."""
+        self.context.me = replace(self.context.me, about=about)
+        self._look()
+
+    def installed(self) -> None:
+        """Another view."""
+        self._look()
+
+    def _look(self) -> None:
+        shown = self.context.infos.get(self.context.me.id)
+        self.fire(E.SHOWN if shown is None or shown.about == self.context.me.about else E.CHANGED)
+
+    def due(self) -> int:
+        return self.repeats.due
+
+    def run_timers(self) -> None:
+        if self.repeats.take(self.context.now):
+            self.fire(E.REPEAT)
+
+    # ---- actions
+
+    def begin(self) -> None:
+        self.repeats.start(self.context.now)
+        self.tell()
+
+    def tell(self) -> None:
+        if self.context.view is None:  # excluded, or left, meanwhile: there is nobody to tell
+            self.stop()
+            return
+        self.context.multicast(InfoTold(self.context.tag, self.context.me.about))
+
+    def stop(self) -> None:
+        self.repeats.stop()
+
+    TABLE: ClassVar[Table] = table(
+        "informer",
+        S,
+        E,
+        (None, E.CHANGED, S.TELLING, begin, "the view does not have it: the next one shall"),
+        (None, E.SHOWN, S.SAID, stop, "the view has it; or this member is in none, and its JOIN does"),
+        (S.TELLING, E.REPEAT, None, tell, "no VIEW has it yet"),
+        (S.SAID, E.REPEAT, None, ILLEGAL, "the timer does not run"),
+    )
