@@ -226,7 +226,7 @@ cdef class Receiver(Sender):
     cdef public object _end  # not None: the last event of the stream, which was taken
     cdef public object _journal
     cdef public list _seekers  # calls of `deliver` that wait for their message
-    cdef list _again  # taken by Python, and still due to a program in C: the view, the rest of a batch; None: no program
+    cdef list _again  # taken by Python, still due to a program in C: the view, the rest of a batch; None: no program
     cdef public bint _embedded  # a program in C takes, by embed.pxi
     # Set under `taking` and read without it: all messages of this batch but the last are taken without the lock.
     cdef public Batch _begun
