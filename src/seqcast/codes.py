@@ -524,6 +524,24 @@ KEY_FILE = _code(
     "The key file of a member that runs has changed, and is no key file now: the member goes on with the keys before.",
     "Mend the file, as the message says; it is read again when it changes.",
 )
+UNPROVEN = _code(
+    5003,
+    "Somebody with the key shows no identity that may be a member",
+    "Frames come that are sealed with the key, and that nobody on the list of members (`authorized=`) has signed.",
+    "If it should be a member, give it `identity=`, and all members the line of that; else look who has the key file.",
+)
+MEMBERS_LIST = _code(
+    5004,
+    "The list of members cannot be read again",
+    "The file of `authorized=` has changed, and is no list now: the member goes on with the list before.",
+    "Mend the file, as the message says; it is read again when it changes.",
+)
+COMPANY = _code(
+    5005,
+    "A view has a member that our list does not have",
+    "The other members have taken in somebody who is not on this member's list (`authorized=`), so it leaves them.",
+    "Give all members the same list: first a new line everywhere, then the new member.",
+)
 JOURNAL_FAILED = _code(
     6001,
     "A file cannot be written",

@@ -44,8 +44,9 @@ class Excluded:
     Args:
         view_id: id of the view with which the others continued.
         reason: why, as text for people, with the remedy.
-        cause: "slow": too slow in taking messages (the setting ``slow``), and was delivered all that was agreed on
-            before; "unled": an observer with which no other members are left; "": any other.
+        cause: "slow": too slow in taking messages (the setting ``slow``); "identity": no longer on the list of members
+            (the setting ``authorized``); both were delivered all that was agreed on before; "unled": an observer with
+            which no other members are left; "": any other.
     """
 
     view_id: ViewId

@@ -33,6 +33,8 @@ def changed(field):
         return config.replace(**{field.name: "0"})
     if field.name == "seeds":
         return config.replace(transport="unicast", seeds="a.example")
+    if field.name in ("identity", "authorized"):
+        return config.replace(key="key", identity="identity", authorized="list")
     if isinstance(value, str):
         return config.replace(**{field.name: "239.1.2.3"})
     low, high = field.metadata["low"], field.metadata["high"]

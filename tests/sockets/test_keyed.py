@@ -277,7 +277,7 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
     new = keys.Key((old.number + 1) % keys.IDS, new.secret)
     for path in paths:
         written(path, old)
-    name, stop = cluster(), threading.Event()
+    name, stop, sent_all = cluster(), threading.Event(), threading.Event()
     groups = [join(name, member, key=path) for member, path in zip("abc", paths, strict=True)]
     wait_until(lambda: all(len(group.view.members) == 3 for group in groups))
     sent, got = [0] * 3, [[] for _ in groups]
@@ -289,7 +289,7 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
             time.sleep(0.001)
 
     def take(number):
-        while not stop.is_set() or len(got[number]) < sum(sent):
+        while not sent_all.is_set() or len(got[number]) < sum(sent):
             item = groups[number].recv_batch(timeout=0.1)
             if isinstance(item, seqcast.Batch):
                 got[number] += [payload[:-500] for payload in item.tolist()]
@@ -305,7 +305,10 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
         late = join(name, "late", key=paths[step - 1])  # datagrams outside views, and a new view
         late.leave()
     stop.set()
-    for each in threads:
+    for each in threads[:3]:
+        each.join(LIMIT_S)
+    sent_all.set()
+    for each in threads[3:]:
         each.join(LIMIT_S)
     assert [len(each) for each in got] == [sum(sent)] * 3 and sum(sent) > 300
     wanted = sorted(b"%d %d" % (number, each) for number in range(3) for each in range(sent[number]))

@@ -58,7 +58,7 @@ OWN = {
     "timeline": {"cli.timeline", *BOARD},
     "demo": {"cli.demo"},
     "perf": {"journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},
-    "keygen": {"cli.keygen", "config.keys", "files"},
+    "keygen": {"cli.keygen", "config.identities", "config.keys", "files"},
     "replay": {"cli.replay", "cli.send"},
     "report": {"spark", "spark.command", "spark.report_command"},
     "send": {"cli.send"},

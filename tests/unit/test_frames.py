@@ -59,6 +59,7 @@ from seqcast.core.frames.view import (
     StateWanted,
     Subgroup,
 )
+from seqcast.core.identities import LISTED_MAX
 from seqcast.core.rules.cut import first_view
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import MEMBERS_MAX
@@ -351,6 +352,22 @@ def test_the_largest_frames_stay_within_the_limit():
         wraps=tuple(rng.randbytes(48) for _ in infos),
         proof=rng.randbytes(16),
     )
+    listed = replace(
+        keyed,
+        members=tuple(
+            replace(info, identity=rng.randbytes(32), signature=rng.randbytes(64), cookie=TOP - rank)
+            for rank, info in enumerate(keyed.members[:LISTED_MAX])
+        ),
+        labels=keyed.labels[:LISTED_MAX],
+        merged_into=keyed.merged_into[:LISTED_MAX],
+        providers=keyed.providers[: LISTED_MAX - 1],
+        base=top[:LISTED_MAX],
+        origin_base=top[:LISTED_MAX],
+        wraps=keyed.wraps[:LISTED_MAX],
+        maker_identity=rng.randbytes(32),
+        signature=rng.randbytes(64),
+    )
+    frames += [listed, MergeGo((TOP, 1 << 52), listed), Propose(TOP, (9999, 127), listed)]
     frames += [keyed, MergeGo((TOP, 1 << 52), keyed), Propose(TOP, (9999, 127), keyed)]
     assert all(len(dump(frame)) <= FRAME_BYTES_MAX for frame in frames)
     assert isinstance(load(dump(full)), NewView)

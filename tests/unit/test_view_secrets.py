@@ -15,6 +15,7 @@ from seqcast._native.engine import Engine
 from seqcast.core import orders
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import NewView
+from seqcast.core.identities import Identities
 from seqcast.core.rules.cut import first_view
 from seqcast.core.secrets import Exchange, Secrets
 from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
@@ -219,12 +220,17 @@ def test_a_public_key_that_is_none_gets_a_secret_that_nobody_can_read():
         assert reader.unwrap(wrong, b"view", maker.wrap(reader.public, b"view", secret)) is None
 
 
+def nobody() -> Identities:
+    """There are no identities."""
+    return Identities(None, (), "cluster")
+
+
 class Party:
     """Members a, b and c, who are in a view; and d, which joins."""
 
     def __init__(self) -> None:
         self.pairs = {number: SimulatedExchange(random.Random(number)) for number in range(1, 5)}
-        self.secrets = {number: Secrets(pair, number) for number, pair in self.pairs.items()}
+        self.secrets = {number: Secrets(pair, number, nobody()) for number, pair in self.pairs.items()}
         self.infos = {
             number: MemberInfo(f"m{number}", number, bytes([number]), 1 << 20, 1472, 1 << 20, key=pair.public)
             for number, pair in self.pairs.items()
@@ -264,7 +270,7 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
     second = party.made(2, (1, 3, 4))
     stranger = Party()
     stranger.pairs[1] = SimulatedExchange(random.Random(99))
-    stranger.secrets[1] = Secrets(stranger.pairs[1], 1)
+    stranger.secrets[1] = Secrets(stranger.pairs[1], 1, nobody())
     forged = stranger.made(2, (1, 3, 4))  # in the name of a
     b, c = party.secrets[2], party.secrets[3]
     for secrets in (b, c):
@@ -281,7 +287,7 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
 
 def test_without_a_key_there_are_no_secrets():
     party = Party()
-    none = Secrets(None, 1)
+    none = Secrets(None, 1, nobody())
     plain = first_view([party.infos[1]], "total", orders.resolve("total"), 1)
     assert none.given(plain) == none.proven(plain) == plain
     assert none.of(plain) == b"" and none.fault(plain, {}) == "" and none.public == b""

@@ -115,6 +115,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "control_frames_received": "Control frames received.",
         "control_frames_bad": "Control frames that were refused, as a field cannot be right.",
         "control_frames_unsent": "Control frames that were not sent, as the queue was full; they are repeated.",
+        "control_frames_unproven": "Control frames by somebody who shows no identity that is on the list of members.",
         "control_asks_too_soon": "Questions of members (`seqcast probe --all`) that came too soon: not answered.",
         "control_members_lost": "Members that failed, were excluded, or were cut off.",
         "control_members_slow": "Members that held up the others for long: without room, or with places unused.",
@@ -131,6 +132,10 @@ COUNTERS: dict[str, dict[str, str]] = {
         "key_id": "Now: id of the key with which this member seals what it says outside views: the first of its file.",
         "key_reads": "Times that the file was read again, as it had other keys.",
         "key_errors": "Times that it had changed, and could not be read: the keys before stayed.",
+    },
+    "List of members (`authorized=`)": {
+        "list_reads": "Times that the list became another one: it was read again, or a line ran out.",
+        "list_errors": "Times that it had changed, and could not be read: the list before stayed.",
     },
     "Guard connections (`guard=True`)": {
         "guard_connections": "Now: connections that are open.",

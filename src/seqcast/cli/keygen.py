@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import secrets
 from collections.abc import Sequence
 
 from seqcast.cli import complain
 from seqcast.commandline import Parser
-from seqcast.config import keys
+from seqcast.config import identities, keys
 
 NEEDS = ()
 
@@ -15,6 +16,8 @@ NEEDS = ()
 def main(arguments: argparse.Namespace) -> int:
     """Writes the file."""
     try:
+        if arguments.identity:
+            return _identity(arguments.file)
         if arguments.add:
             number = keys.add(arguments.file)
             print(f"{arguments.file}: key {number} is its last of {len(keys.read(arguments.file))}")
@@ -31,6 +34,19 @@ def main(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _identity(path: str) -> int:
+    from seqcast.net.secure import Ed25519
+
+    seed = secrets.token_bytes(identities.SEED_BYTES)
+    public = Ed25519(seed).public
+    identities.make(path, seed)
+    print(
+        f"{path}: copy it nowhere else; every member's list (authorized=) needs a line with the names that it may have:"
+    )
+    print(f"{identities.described(public)} NAMES")
+    return 0
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     result = Parser(
@@ -41,5 +57,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "exit status: 0 if it is written; 2 if not\nexample: seqcast keygen orders.key",
     )
     result.add_argument("file", metavar="FILE", help="the file to write, which must not exist yet without --add")
-    result.add_argument("--add", action="store_true", help="add a new key to the file, as its last one")
+    kinds = result.add_mutually_exclusive_group()
+    kinds.add_argument("--add", action="store_true", help="add a new key to the file, as its last one")
+    kinds.add_argument(
+        "--identity",
+        action="store_true",
+        help="make the identity of one process instead, and print its line of the list of members (authorized=)",
+    )
     return result.parse_args(argv)

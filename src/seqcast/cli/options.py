@@ -93,6 +93,8 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--ttl", type=lambda text: whole(text, 0, 255), metavar="N", help="networks to cross (1)")
     target.add_argument("--key", metavar="FILE", help="key file of the group, made by `seqcast keygen` (none)")
+    target.add_argument("--identity", metavar="FILE", help="with it: file with the identity of this process (none)")
+    target.add_argument("--authorized", metavar="FILE", help="with it: list of those who may be members (none)")
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def clashes(config: Any) -> None:
         )
     if config.journal and not config.receive:
         raise ConfigError("journal= needs receive=True: a member that receives no messages has nothing to journal")
+    _identities(config)
     if config.key and config.guard:
         raise ConfigError("guard=True has no meaning with key=: guard connections are not sealed; leave one out")
     if config.unicast_port in (config.port, config.port + 1):
@@ -95,6 +96,16 @@ def clashes(config: Any) -> None:
             raise ConfigError(
                 f"address={config.address} names another interface than interface={config.interface}: leave one out"
             )
+
+
+def _identities(config: Any) -> None:
+    if bool(config.identity) != bool(config.authorized):
+        raise ConfigError(
+            "identity= and authorized= go together: the one shows others who this process is, and by the other it "
+            "knows who they may be; `seqcast keygen FILE --identity` makes the first, and prints a line of the second"
+        )
+    if config.identity and not config.key:
+        raise ConfigError("identity= and authorized= need key=: without a key nothing shows who sends a datagram")
 
 
 def cores(name: str, text: str) -> frozenset[int]:

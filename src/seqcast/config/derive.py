@@ -29,8 +29,12 @@ DRIVER = (
     "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
     "packet_bytes", "gso", "gro", "mmsg", "busy_poll_s", "flush_bytes", "flush_s_min", "flush_s_max", "nap_s",
 )  # fmt: skip
-NETWORK = ("interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range", "key")
-"""Settings that decide whom a member, or a command, can reach; all but the first are the same at all members."""
+NETWORK = (
+    "interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range", "key", "identity",
+    "authorized",
+)  # fmt: skip
+"""Settings that decide whom a member, or a command, can reach; all but ``interface`` and ``identity`` are the same at
+all members."""
 SHARED = (
     "heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability", "transport",
     "slow", "slow_s",
@@ -93,7 +97,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "unicast": config.transport == "unicast",
             "book": config.transport != "multicast",
             "advertised": bool(config.advertise),
-            "shared": tuple((name, str(getattr(config, name))) for name in SHARED),
+            "shared": tuple((name, str(getattr(config, name))) for name in SHARED) + _listed(config),
             "verify_ns": 2 * nanoseconds(config.heartbeat_s),
             "link_ns": 2 * nanoseconds(config.suspect_s),
             "blocks": blocks,
@@ -102,6 +106,11 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
         }
     )
+
+
+def _listed(config: Config) -> tuple[tuple[str, str], ...]:
+    """That there is a list of members: its content may differ for a while."""
+    return (("authorized", "a list"),) if config.authorized else ()
 
 
 def reach(config: Config) -> str:

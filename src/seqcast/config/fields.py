@@ -196,6 +196,19 @@ class Config:
         "only who has the file can join, read or send ([security](security.md)). Empty: no key, and whoever reaches "
         "the network can do all that. The same on every member. Needs PyNaCl.",
     )
+    identity: str = _knob(
+        "",
+        "file",
+        "With `key`: the file with the identity of this process, as `seqcast keygen FILE --identity` makes it. It "
+        "shows other members who this one is ([security](security.md#identities)). Empty: none.",
+    )
+    authorized: str = _knob(
+        "",
+        "file",
+        "With `identity`: the file that lists the identities that may be members, and under which names. Who is not on "
+        "it is not taken in, and a member whose line goes is put out. It is read again when it changes. The same on "
+        "every member.",
+    )
     rekey_s: float = _knob(
         3600.0,
         "s",

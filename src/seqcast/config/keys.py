@@ -94,6 +94,16 @@ def make(path: str) -> int:
         "# The key of a seqcast group: whoever has it can join, and read and send what members do.\n"
         f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n"
     )
+    written(path, text)
+    return number
+
+
+def written(path: str, text: str) -> None:
+    """Writes a new file with a secret, for its owner alone.
+
+    Raises:
+        OSError: it exists already, or cannot be written.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -103,7 +113,6 @@ def make(path: str) -> int:
     except BaseException:
         os.unlink(path)
         raise
-    return number
 
 
 def add(path: str) -> int:

@@ -28,6 +28,8 @@ class Settings(TypedDict, total=False):
     ttl: int
     dscp: int
     key: str
+    identity: str
+    authorized: str
     rekey_s: float
     deliver_own: bool
     receive: bool

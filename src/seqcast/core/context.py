@@ -12,6 +12,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView, Provision
+from seqcast.core.identities import Allowed, Identities, Signer
 from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
 from seqcast.core.rules.hosts import host_of
@@ -31,6 +32,7 @@ COUNTERS = (
     "frames_bad",
     "frames_received",
     "frames_sent",
+    "frames_unproven",
     "frames_unsent",
     "gossips_forged",
     "joiners_declined",
@@ -66,6 +68,7 @@ class EndpointSettings:
         nonce: 64 random bits that answers to this member's JOINs must carry.
         cookie_secrets: with a key: of the cookies that joiners bring back, the first of those that are given.
         exchange: with a key: this member's own key pair.
+        signer, allowed: with identities: this member's own, and the list of those who may be members.
         capacity, packet_bytes, window_bytes, gro, state, about, observer: see ``MemberInfo``.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
@@ -132,6 +135,8 @@ class EndpointSettings:
     nonce: int = 1
     cookie_secrets: tuple[bytes, ...] = field(default=(), repr=False)
     exchange: Exchange | None = field(default=None, repr=False)
+    signer: Signer | None = field(default=None, repr=False)
+    allowed: tuple[Allowed, ...] = ()
     capacity: int
     packet_bytes: int
     window_bytes: int
@@ -218,6 +223,7 @@ class Context:
     settings: EndpointSettings
     plane: EnginePort
     secrets: Secrets
+    identities: Identities
     now: int = 0  # endpoint.py: of this step
     view: View | None = None  # installer.py
     infos: dict[int, MemberInfo] = field(default_factory=dict)  # installer.py: of the view's members, by id

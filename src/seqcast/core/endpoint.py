@@ -20,6 +20,7 @@ from seqcast.core.frames.kinds import Frame, dump, load_from
 from seqcast.core.frames.traits import TRAITS
 from seqcast.core.frames.view import NewView
 from seqcast.core.holdups import Holdups
+from seqcast.core.identities import Identities, Signed, taken_apart
 from seqcast.core.installer import Installer
 from seqcast.core.log import LogLines
 from seqcast.core.machines.book import BOOK_MAX
@@ -46,6 +47,7 @@ from seqcast.core.vocabulary import (
     KeysRead,
     LeaveGroup,
     LinksChanged,
+    ListRead,
     Meaning,
     MemberAlive,
     MemberStarved,
@@ -100,7 +102,8 @@ class Endpoint:
     """
 
     def __init__(self, engine: EnginePort, me: Member, cluster: str, settings: EndpointSettings) -> None:
-        secrets = Secrets(settings.exchange, me.id)
+        identities = Identities(settings.signer, settings.allowed, cluster)
+        secrets = Secrets(settings.exchange, me.id, identities)
         info = MemberInfo(
             me.name,
             me.id,
@@ -115,11 +118,12 @@ class Endpoint:
             settings.about,
             settings.observer,
         )
-        self.context = Context(info, cluster, settings, engine, secrets)
+        self.context = Context(identities.signed(info), cluster, settings, engine, secrets, identities)
         self.context.cookie_secrets = settings.cookie_secrets
         self.counters = self.context.counters
         """``COUNTERS``, all from the start: frames_received, frames_sent, frames_bad (dropped), frames_unsent (the
-        engine's queue was full), callbacks_failed (raised), callbacks_late (returned after their deadline),
+        engine's queue was full), frames_unproven (by somebody who does not show an identity that is on the
+        list), callbacks_failed (raised), callbacks_late (returned after their deadline),
         members_slow (members excluded because they had no room for received packets, or kept places unused),
         members_lost (members that did not continue into the next view), membership_policy_failed (its order was not
         used), sequencer_policy_failed (its choice was not used), links_cut (links that carry no multicast and were
@@ -250,6 +254,9 @@ class Endpoint:
     def _keys_read(self, read: KeysRead) -> None:
         self.context.cookie_secrets = read.cookie_secrets
 
+    def _list_read(self, read: ListRead) -> None:
+        self.context.identities.read(read.allowed)
+
     def _pause_group(self, pause: PauseGroup) -> None:
         if self.context.view is None:
             self.context.emit(PauseOver(pause.request, "this member is in no view"))
@@ -261,16 +268,28 @@ class Endpoint:
     def _frame_received(self, received: FrameReceived) -> None:
         self.context.counters["frames_received"] += 1
         try:
-            frame, at = load_from(received.payload)
+            came = taken_apart(received.payload)
+            frame, at = load_from(came.payload)
             if received.outside and not TRAITS[type(frame)].outside:
                 raise RemoteProtocolError("a frame of a view, by somebody who does not show that it is in one")
             # Whoever has the key may say where it is: what it sends comes from elsewhere if addresses are translated.
             known = at if at and self.context.settings.exchange is not None else received.address
-            if self.context.view is None and received.sender != self.context.me.id and len(self.answered) < BOOK_MAX:
-                self.answered[known] = None
-            self._router.route(frame, received.sender, known)
+            if self._is_proven(frame, received, came):
+                context = self.context
+                if context.view is None and received.sender != context.me.id and len(self.answered) < BOOK_MAX:
+                    self.answered[known] = None
+                self._router.route(frame, received.sender, known)
         except RemoteProtocolError:
             self.context.counters["frames_bad"] += 1
+
+    def _is_proven(self, frame: Frame, received: FrameReceived, came: Signed) -> bool:
+        """Does the sender of a frame show its identity, if there are any and the frame needs one?"""
+        context = self.context
+        doubt = context.identities.doubt(frame, received.sender, came, context.infos) if _signed(frame) else ""
+        if doubt:
+            context.counters["frames_unproven"] += 1
+            self.machines.lifecycle.heard_unproven(received.address, doubt)
+        return not doubt
 
     def _member_suspected(self, report: MemberSuspected) -> None:
         why = EVIDENCE[report.evidence]
@@ -383,7 +402,11 @@ class Endpoint:
         assert address or not traits.to_one, "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(dump(frame, self._at()), address, traits.outside))
+        self.context.effects.append(Send(self._written(frame), address, traits.outside))
+
+    def _written(self, frame: Frame) -> bytes:
+        payload = dump(frame, self._at())
+        return self.context.identities.with_signature(self.context.me.id, payload) if _signed(frame) else payload
 
     def _at(self) -> bytes:
         """What our frames say about our address; nothing where they come from it, or would not be believed."""
@@ -395,9 +418,13 @@ class Endpoint:
         if what.frame is not None:
             context.counters["frames_sent"] += 1
             self.log.sent(what.frame, b"")
-            payload = dump(what.frame, self._at())
+            payload = self._written(what.frame)
         if not context.plane.stand(payload, what.every_ns, what.times, context.now):
             context.counters["frames_unsent"] += 1
+
+
+def _signed(frame: Frame) -> bool:
+    return TRAITS[type(frame)].signed
 
 
 _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
@@ -414,6 +441,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     InterfaceSeen: lambda e, each: e.machines.interface.look(each),
     SocketsMended: Endpoint._sockets_mended,
     KeysRead: Endpoint._keys_read,
+    ListRead: Endpoint._list_read,
     SeedsFound: lambda e, each: e.machines.book.seeds(each.addresses, e.context.now),
     FrameReceived: Endpoint._frame_received,
     MemberSuspected: Endpoint._member_suspected,

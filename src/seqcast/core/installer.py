@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from seqcast.core.context import Context
 from seqcast.core.frames.view import NewView
@@ -35,6 +36,19 @@ SLOW = (
     "slow: the application of this member took messages much slower than most others, and held senders up for slow_s; "
     "the group continued as [{}]: take messages faster (recv_batch), and join again"
 )
+
+
+UNLISTED = (
+    "identity: the line for this member's identity is gone from the list of members (authorized=), or has run out; the "
+    "group continued as [{}]"
+)
+
+
+class Out(NamedTuple):
+    """Why the others put this member out: for people, with room for their names, and for programs."""
+
+    text: str
+    cause: str
 
 
 class Installer:
@@ -156,11 +170,21 @@ class Installer:
             self._exclude(
                 view.view_id, UNLED, lost, "unled", frame if machines.participant.may_install(frame) else None
             )
-        elif self.context.me.id in frame.survivors and self.context.settings.puts_out:
+        elif out := self._why_out(frame):
             whole = machines.participant.may_install(frame)
-            self._exclude(view.view_id, SLOW.format(names), lost, "slow", frame if whole else None)
+            self._exclude(view.view_id, out.text.format(names), lost, out.cause, frame if whole else None)
         else:
             self._exclude(view.view_id, f"the group continued as [{names}]: join again", lost)
+
+    def _why_out(self, frame: NewView) -> Out | None:
+        """Why we survive the cut of a VIEW that does not have us, without having asked to leave; None: that is not
+        so."""
+        context, me = self.context, self.context.me.id
+        if me not in frame.survivors or frame.has(me):
+            return None
+        if context.settings.puts_out and not context.identities.bars(context.me):
+            return Out(SLOW, "slow")
+        return Out(UNLISTED, "identity") if context.identities.used else None
 
     def _give_way(self, view_id: ViewId | None, reason: str, cause: str) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.GIVE_WAY, reason)

@@ -274,6 +274,20 @@ class Router:
         """its sender gives up"""
         return frame.withdrawn
 
+    def is_unproven(self, frame: Join, _sender: int, _address: bytes) -> bool:
+        """shows no identity that may be a member, and we are in no view, or withdraws a joiner"""
+        return (self.context.view is None or frame.withdrawn) and bool(self.context.identities.fault(frame.info))
+
+    def is_barred(self, frame: Join, _sender: int, _address: bytes) -> bool:
+        """shows no identity that may be a member"""
+        return bool(self._barred(frame))
+
+    def _barred(self, frame: Join) -> str:
+        identities = self.context.identities
+        if (fault := identities.fault(frame.info)) or not identities.used or frame.cookie == frame.info.cookie:
+            return fault
+        return f"{frame.info.name} brings back a number that it has not signed"
+
     def is_outside(self, _frame: Join, _sender: int, _address: bytes) -> bool:
         """we are in no view"""
         return self.context.view is None
@@ -350,6 +364,11 @@ class Router:
 
     def note_and_answer(self, frame: Join, _sender: int, _address: bytes) -> None:
         ANSWER.take(self, self.context.edges, frame, self.machines.membership.join(frame))
+
+    def bar(self, frame: Join, _sender: int, _address: bytes) -> None:
+        ANSWER.take(
+            self, self.context.edges, frame, Refused(clipped(self._barred(frame), 1000), "identity", frame.nonce)
+        )
 
     def ask_back(self, frame: Join, _sender: int, _address: bytes) -> None:
         ANSWER.take(self, self.context.edges, frame, None)
@@ -514,7 +533,12 @@ class Router:
     def joining_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """we seek a group, and it has us"""
         named = self.machines.lifecycle.seeking and frame.has(self.context.me.id)
-        return named and self.context.secrets.of(frame) is not None
+        return named and self.context.secrets.of(frame) is not None and not self._unfit(frame)
+
+    def _unfit(self, frame: NewView) -> str:
+        """Why we cannot be in this view, as far as identities are concerned."""
+        identities, known = self.context.identities, self.context.infos
+        return identities.forged(frame, known.values()) or identities.strangers(frame, known)
 
     def joining(self, _frame: NewView | Beacon, _sender: int, _address: bytes) -> bool:
         """we seek a group"""
@@ -546,6 +570,10 @@ class Router:
             return "the cut is not by rank of the view it closes"
         return context.secrets.fault(frame, context.infos)
 
+    def has_strangers(self, frame: NewView, _sender: int, _address: bytes) -> bool:
+        """has a member that our list of those who may be members does not have"""
+        return bool(self.context.identities.strangers(frame, self.context.infos))
+
     def answers_this_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
         """in a primary partition it answers our newest attempt, has us, and we lack a part of its cut"""
         return frame.answers == self.machines.initiator.attempt and self.answers_and_lacking(frame, sender, address)
@@ -564,11 +592,12 @@ class Router:
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
     def put_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we survive its cut, it does not have us, we did not ask to leave, and we observe, or slow ones are put out"""
+        """we survive its cut, it does not have us, we did not ask to leave, and we observe, or slow ones are put out,
+        or those who are no longer on the list of members"""
         context, me = self.context, self.context.me.id
         out = me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
         unled = context.me.observer and not frame.members
-        return out and (unled or context.settings.puts_out)
+        return out and (unled or context.settings.puts_out or context.identities.used)
 
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
         """it does not have us, and either we asked to leave, and are no survivor, or only a majority continues"""
@@ -621,6 +650,10 @@ class Router:
         self.note_sender_gone(frame, sender, address)
         self.machines.initiator.newer(frame)
 
+    def leave_strangers(self, frame: NewView, _sender: int, _address: bytes) -> None:
+        self.context.emit(Warn(codes.COMPANY(self.context.identities.strangers(frame, self.context.infos))))
+        self.machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
+
     def go_out(self, frame: NewView, sender: int, address: bytes) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.EXCLUDED, frame)
         self.context.send(Installed(frame.view_id.tag), sender, address)
@@ -647,11 +680,13 @@ JOIN: DecisionTable = decision(
     (R.is_own_outside, IGNORED, "we hear our own multicasts"),
     (R.is_to_be_told, R.say_seen, "its address is translated on the way, or forged: nobody else can tell it"),
     (R.names_another_address, IGNORED, "answers would not reach its sender"),
+    (R.is_unproven, IGNORED, "it has no part in who founds the group"),
     (R.is_withdrawn, R.forget_joiner, "it founds nothing, and a view need not take it in"),
     (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps we"),
     (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
     (R.is_member, IGNORED, "another member sends it our VIEW"),
     (R.lacks_cookie, R.ask_back, "somebody may have recorded it, and its sender may be gone"),
+    (R.is_barred, R.bar, "its identity is not on the list of those who may be members, or not its own"),
     (None, R.note_and_answer, "it asks our group"),
 )
 PEER: DecisionTable = decision(
@@ -688,7 +723,8 @@ VIEW: DecisionTable = decision(
     (R.elsewhere_and_named, R.decline, "two groups admitted us"),
     (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
     (R.invalid, R.reject, "nobody may send it"),
-    (R.put_out, R.go_out, "the others put us out, as we receive too slowly: after its cut"),
+    (R.put_out, R.go_out, "the others put us out, as we are too slow, or not on their list: after its cut"),
+    (R.has_strangers, R.leave_strangers, "its members took in somebody whom we may not be with"),
     (R.answers_this_and_lacking, R.be_excluded, "decided without us, and what we lack is with those who decided"),
     (R.answers_and_lacking, IGNORED, "a newer attempt of ours may still end well"),
     (R.answers_and_named, R.adopt, "a survivor has left the view: its VIEW takes the place of our proposal (step 1)"),

@@ -19,6 +19,7 @@ from typing import Protocol
 
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import PROOF_BYTES, NewView
+from seqcast.core.identities import Identities
 
 
 class Exchange(Protocol):
@@ -43,10 +44,11 @@ class Secrets:
     Args:
         exchange: None: there is no key, and nothing has a secret.
         me: id of the member.
+        identities: with which it signs the VIEWs that it makes, if the group has any.
     """
 
-    def __init__(self, exchange: Exchange | None, me: int) -> None:
-        self._exchange, self._me = exchange, me
+    def __init__(self, exchange: Exchange | None, me: int, identities: Identities) -> None:
+        self._exchange, self._me, self._identities = exchange, me, identities
         self._current = b""  # of the view that we are in
 
     @property
@@ -54,14 +56,14 @@ class Secrets:
         return self._exchange.public if self._exchange is not None else b""
 
     def given(self, frame: NewView) -> NewView:
-        """A VIEW of ours, with a new secret."""
+        """A VIEW of ours, with a new secret, and our signature."""
         if self._exchange is None:
             return frame
         frame = replace(frame, maker_key=self._exchange.public)
         said = about(frame)
         secret = self._exchange.draw(said)
         wraps = [self._exchange.wrap(info.key, said, secret) for info in frame.members]
-        return self.proven(replace(frame, wraps=tuple(wraps)))
+        return self.proven(self._identities.made(replace(frame, wraps=tuple(wraps))))
 
     def proven(self, frame: NewView) -> NewView:
         """A VIEW that closes our view, with the proof that a member of that serves it."""
@@ -89,7 +91,9 @@ class Secrets:
         maker = known.get(frame.view_id.flush[1])
         if maker is not None and maker.key != frame.maker_key:
             return "it has another key than the member that made it"
-        return "it has no secret for us" if frame.has(self._me) and self.of(frame) is None else ""
+        if frame.has(self._me) and self.of(frame) is None:
+            return "it has no secret for us"
+        return self._identities.forged(frame, known.values())
 
     def entered(self, secret: bytes) -> None:
         """We are in the view with this secret."""

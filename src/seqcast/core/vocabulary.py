@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
+from seqcast.core.identities import Allowed
 from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Unblocked
 from seqcast.types import View, ViewId
 
@@ -139,6 +140,13 @@ class KeysRead:
     """The key file has other keys now: with these cookies are computed, the first of those that are given."""
 
     cookie_secrets: tuple[bytes, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ListRead:
+    """The list of those who may be members has changed, or one of its lines has run out."""
+
+    allowed: tuple[Allowed, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +340,7 @@ Input = (
     | SocketsMended
     | SeedsFound
     | KeysRead
+    | ListRead
     | Report
 )
 """Inputs of a step."""
@@ -368,7 +377,8 @@ class JoinFailed:
 
     Args:
         error: why, and the remedy.
-        cause: "name", "settings", "version" or "full"; "key": others use the cluster with another key, or without;
+        cause: "name", "settings", "version", "full" or "identity"; "key": others use the cluster with another key, or
+            without;
             "address": this member has lost the one that it joined with; or "incarnation": a new one (a new endpoint
             and engine) can join at once.
     """

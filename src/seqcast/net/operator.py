@@ -10,13 +10,15 @@ from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings, nanoseconds
 from seqcast.core.frames.kinds import dump
+from seqcast.core.identities import Identities, taken_apart
 from seqcast.core.machines.lifecycle import KEYS
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived, OtherKey
+from seqcast.errors import RemoteProtocolError
 from seqcast.net.discovery import Discovery
 from seqcast.net.runner import group_tag, open_driver, warn_of
-from seqcast.net.secure import seal_of
+from seqcast.net.secure import identity_of, seal_of
 
 SLICE_NS = 100_000_000
 """The longest single wait, ns: the machine may have no timer any more, and Python handles signals between waits."""
@@ -35,7 +37,9 @@ class OperatorRunner:
     """
 
     def __init__(self, cluster: str, config: Config, ask_s: float, allow_s: float) -> None:
-        member_id = secrets.randbits(63) | 1
+        member_id = self._id = secrets.randbits(63) | 1
+        signer, listed = identity_of(config, "") or (None, None)
+        self._identities = Identities(signer, listed.allowed if listed is not None else (), cluster)
         self.engine = Engine(
             member_id=member_id,
             group_tag=group_tag(cluster),
@@ -73,14 +77,22 @@ class OperatorRunner:
         while not self.operator.over:
             self._round()
 
+    def _heard(self, report: FrameReceived) -> None:
+        try:
+            came = taken_apart(report.payload)
+        except RemoteProtocolError:
+            return
+        if not self._identities.doubt(None, report.sender, came, {}):
+            self.operator.heard(came.payload)
+
     def _round(self) -> None:
         for frame in self.operator.run_timers(now_ns()):
             for address in self.audience:
-                self.engine.control_send(dump(frame), address)
+                self.engine.control_send(self._identities.with_signature(self._id, dump(frame)), address)
             self.driver.poke()
         self.driver.wait_control(min(self.operator.due(), now_ns() + SLICE_NS))
         for report in reports(self.engine.events(), describe_address):
             if isinstance(report, FrameReceived):
-                self.operator.heard(report.payload)
+                self._heard(report)
             elif isinstance(report, OtherKey) and report.sure:
                 self.operator.strange = KEYS[report.how].format(report.where)

@@ -49,6 +49,7 @@ from seqcast.core.vocabulary import (
     KeysRead,
     LeaveGroup,
     Left,
+    ListRead,
     Log,
     MemberTold,
     MendSockets,
@@ -74,7 +75,7 @@ from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
-from seqcast.net.secure import KeyFile, KeyPair, seal_of
+from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, identity_of, seal_of
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
@@ -175,6 +176,11 @@ class Runner:
         seal = seal_of(config, cluster)
         self.key_file = KeyFile(config.key, cluster, seal.secrets) if seal is not None else None
         self._cookie_secrets = cookie_secrets(seal.secrets) if seal is not None else ()
+        identity = identity_of(config, name)
+        self._signer: Ed25519 | None = None
+        self.list_file: ListFile | None = None
+        if identity is not None:
+            self._signer, self.list_file = identity
         self.engine = Engine(
             member_id=member_id,
             group_tag=self._tag,
@@ -553,6 +559,7 @@ class Runner:
                 self._post()
                 self.questions.look(now_ns(), self._others)
                 self._look_at_keys()
+                self._look_at_list()
                 if self._segments and not self.driver.gso:
                     self._segments = False
                     self._warn(codes.NO_GSO(NO_SEGMENTS))
@@ -573,7 +580,7 @@ class Runner:
         return {member.id for member in members} - {self.member.id}
 
     def _keys_due(self) -> int:
-        return self.key_file.due_ns if self.key_file is not None else NEVER
+        return min((each.due_ns for each in (self.key_file, self.list_file) if each is not None), default=NEVER)
 
     def _look_at_keys(self) -> None:
         if self.key_file is None or now_ns() < self.key_file.due_ns:
@@ -589,6 +596,18 @@ class Runner:
             ids = ", ".join(str(number) for number, _ in secrets)
             self._warn(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
 
+    def _look_at_list(self) -> None:
+        if self.list_file is None or now_ns() < self.list_file.due_ns:
+            return
+        try:
+            allowed = self.list_file.look(now_ns())
+        except ConfigError as error:
+            self._warn(codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {error}"))
+            return
+        if allowed is not None:
+            self._requests.append(ListRead(allowed))
+            self._warn(f"the list of members has changed: it has {len(allowed)} lines that count", logging.INFO)
+
     def _post(self) -> None:
         status = self.status
         self.posting.post(self.view, status, status.reason, self.python_counters)
@@ -600,6 +619,8 @@ class Runner:
             counters |= {f"guard_{key}": value for key, value in self.guard.counters.items()}
         if self.key_file is not None:
             counters |= self.key_file.counters
+        if self.list_file is not None:
+            counters |= self.list_file.counters
         return counters
 
     def _warn(self, text: str, level: int = logging.WARNING) -> None:
@@ -698,6 +719,8 @@ class Runner:
             nonce=secrets.randbits(63) | 1,
             cookie_secrets=self._cookie_secrets,
             exchange=KeyPair() if self.key_file is not None else None,
+            signer=self._signer,
+            allowed=self.list_file.allowed if self.list_file is not None else (),
             vote=_votes.get(self._key, NO_VOTE),
             gro=driver.gro,
             sees=self.posting.sees if self.posting.on else None,

@@ -10,11 +10,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import time
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from seqcast.config import Config
+from seqcast.config.identities import described, read_identity, read_list
 from seqcast.config.keys import SECRET_BYTES, Seal, cluster_secret, read
+from seqcast.core.frames.fields import SIGNATURE_BYTES
+from seqcast.core.identities import Allowed
 from seqcast.errors import ConfigError
 from seqcast.types import MEMBERS_MAX
 
@@ -54,6 +59,24 @@ LOOK_NS = 1_000_000_000
 """Between two looks at the key file."""
 
 
+class Watched:
+    """A file that is looked at again and again."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen: tuple[int, ...] = ()
+
+    def changed(self) -> bool:
+        """Is the file another one than at the last look, or is this the first?"""
+        try:
+            at = os.stat(self.path)
+            seen: tuple[int, ...] = (at.st_mtime_ns, at.st_ino, at.st_dev, at.st_size, at.st_mode)
+        except OSError:
+            seen = (0,)
+        changed, self._seen = seen != self._seen, seen
+        return changed
+
+
 class KeyFile:
     """The key file of a member that runs: read again after changes.
 
@@ -64,8 +87,7 @@ class KeyFile:
     """
 
     def __init__(self, path: str, cluster: str, secrets: Sequence[tuple[int, bytes]]) -> None:
-        self.path, self._cluster, self._secrets = path, cluster, tuple(secrets)
-        self._seen: tuple[int, ...] = ()
+        self._file, self._cluster, self._secrets = Watched(path), cluster, tuple(secrets)
         self.due_ns = 0  # time of the next look
         self.counters = {"key_id": self._secrets[0][0], "key_reads": 0, "key_errors": 0}
         """Of ``Group.counters``."""
@@ -77,16 +99,10 @@ class KeyFile:
             ConfigError: the file has changed, and is no key file: the keys before stay.
         """
         self.due_ns = now_ns + LOOK_NS
-        try:
-            at = os.stat(self.path)
-            seen: tuple[int, ...] = (at.st_mtime_ns, at.st_ino, at.st_dev, at.st_size, at.st_mode)
-        except OSError:
-            seen = (0,)
-        if seen == self._seen:
+        if not self._file.changed():
             return None
-        self._seen = seen
         try:
-            secrets = _secrets(self.path, self._cluster)
+            secrets = _secrets(self._file.path, self._cluster)
         except ConfigError:
             self.counters["key_errors"] += 1
             raise
@@ -96,6 +112,98 @@ class KeyFile:
         self.counters["key_reads"] += 1
         self.counters["key_id"] = secrets[0][0]
         return secrets
+
+
+class ListFile:
+    """The list of those who may be members, of a member that runs: read again after changes, and lines run out.
+
+    Args:
+        path: of the file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._file = Watched(path)
+        self._file.changed()
+        self._lines = read_list(path)
+        self._told = self._now()
+        self.due_ns = 0  # when to look at it next
+        self.counters = {"list_reads": 0, "list_errors": 0}
+        """Of ``Group.counters``."""
+
+    @property
+    def allowed(self) -> tuple[Allowed, ...]:
+        """Those who may be members, as ``look`` said last."""
+        return self._told
+
+    def look(self, now_ns: int) -> tuple[Allowed, ...] | None:
+        """Those who may be members, if they are others now.
+
+        Raises:
+            ConfigError: the file has changed, and is no list: the lines before stay.
+        """
+        self.due_ns = now_ns + LOOK_NS
+        if self._file.changed():
+            try:
+                self._lines = read_list(self._file.path)
+            except ConfigError:
+                self.counters["list_errors"] += 1
+                raise
+        before, self._told = self._told, self._now()
+        if self._told == before:
+            return None
+        self.counters["list_reads"] += 1
+        return self._told
+
+    def _now(self) -> tuple[Allowed, ...]:
+        now_s = time.time()
+        return tuple(Allowed(each.public, each.names, each.operator) for each in self._lines if each.until_s > now_s)
+
+
+def identity_of(config: Config, name: str) -> tuple[Ed25519, ListFile] | None:
+    """Who this process is, and the list of members; None: members have no identities.
+
+    Args:
+        name: of the member to be; "": joins nothing.
+
+    Raises:
+        ConfigError: a file is none, or the list does not have this identity under that name.
+    """
+    if not config.identity:
+        return None
+    signer, listed = Ed25519(read_identity(config.identity)), ListFile(config.authorized)
+    own = [each for each in listed.allowed if each.public == signer.public]
+    if name and not any(fnmatchcase(name, each.names) for each in own):
+        what = "has no line for this identity" if not own else f"does not give this identity the name {name!r}"
+        raise ConfigError(
+            f"authorized={config.authorized!r} {what}: add the line `{described(signer.public)} {name}` to it, on "
+            "every member"
+        )
+    return signer, listed
+
+
+class Ed25519:
+    """``core.identities.Signer``.
+
+    Args:
+        seed: of an identity file.
+    """
+
+    def __init__(self, seed: bytes) -> None:
+        _sodium()
+        self._calls: Any = importlib.import_module("nacl.bindings")
+        self.public, self._secret = self._calls.crypto_sign_seed_keypair(seed)
+        failure: type[Exception] = importlib.import_module("nacl.exceptions").CryptoError
+        self._failures = failure, ValueError, TypeError, RuntimeError
+
+    def sign(self, said: bytes) -> bytes:
+        return bytes(self._calls.crypto_sign(said, self._secret)[:SIGNATURE_BYTES])
+
+    def proves(self, public: bytes, said: bytes, signature: bytes) -> bool:
+        try:
+            self._calls.crypto_sign_open(signature + said, public)
+        except self._failures:
+            return False
+        return len(signature) == SIGNATURE_BYTES
 
 
 class KeyPair:

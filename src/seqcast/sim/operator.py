@@ -9,13 +9,14 @@ from typing import Any, Protocol
 from seqcast._native.engine import Engine
 from seqcast.config.derive import engine_settings
 from seqcast.core.frames.kinds import dump
+from seqcast.core.identities import Identities, taken_apart
 from seqcast.core.machines.operator import Operator
 from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import SeqcastError
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS, Options
-from seqcast.sim.seal import Sealings, simulated_seal
+from seqcast.sim.seal import FIRST_DESK, Sealings, SimulatedSigner, simulated_list, simulated_seal
 from seqcast.sim.settings import config
 
 ASK_NS = 300 * MS
@@ -45,7 +46,7 @@ class OperatorProcess:
     up = True
 
     def __init__(self, world: World, number: int) -> None:
-        self.world, self.index, self.address = world, 1000 + number, b"oper" + number.to_bytes(2, "big")
+        self.world, self.index, self.address = world, FIRST_DESK + number, b"oper" + number.to_bytes(2, "big")
         self.rng = random.Random(f"desk {world.options.seed} {number}")
         own, settings = self.rng.getrandbits(63) | 1, engine_settings(config(world.options))
         if world.options.keyed:
@@ -53,6 +54,8 @@ class OperatorProcess:
                 random.Random(f"seal of desk {world.options.seed} {number}"), owner=own, sealings=world.sealings
             )
         self.engine = Engine(member_id=own, group_tag=1, seed=1, **settings)
+        signer = SimulatedSigner(world.options.seed, self.index) if world.options.identities else None
+        self.id, self.identities = own, Identities(signer, simulated_list(world.options.seed) if signer else (), "sim")
         self.operator = Operator("sim", self.rng.getrandbits(32), ASK_NS, ALLOW_NS, world.clock.now)
         self.unicast = world.options.transport == "unicast"
         self.over = False
@@ -72,7 +75,7 @@ class OperatorProcess:
             frames += operator.run_timers(now)
         for frame in frames:
             for address in self._audience():
-                self.engine.control_send(dump(frame), address)
+                self.engine.control_send(self.identities.with_signature(self.id, dump(frame)), address)
         for _, to, datagram in self.engine.transmit(now):
             if to:
                 world.unicast(self, to, datagram)
@@ -106,7 +109,9 @@ class OperatorProcess:
         self.engine.receive(datagram, address, self.world.clock.now)
         for report in reports(self.engine.events()):
             if isinstance(report, FrameReceived):
-                self.operator.heard(report.payload)
+                came = taken_apart(report.payload)
+                if not self.identities.doubt(None, report.sender, came, {}):
+                    self.operator.heard(came.payload)
         self.over = self.over or self.operator.over
 
     def receive_unicast(self, datagram: bytes, address: bytes) -> None:

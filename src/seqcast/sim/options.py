@@ -108,6 +108,7 @@ class Options:
         membership, partition: see ``EndpointSettings``.
         reliability: "nak" or "gossip".
         keyed: datagrams are sealed.
+        identities: with it: members have identities, and a list of those who may be members.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
         translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", anew
@@ -212,6 +213,7 @@ class Options:
     falling_leader: bool = False
     transport: str = "multicast"
     keyed: bool = False
+    identities: bool = False
     translated: str = ""
     family: str = ""
     filtered: str = ""
@@ -290,6 +292,7 @@ class Options:
         if seed > PINNED:
             drawn["keyed"] = random.Random(f"keyed {seed}").random() < 1 / 3
             renewed = random.Random(f"renewed {seed}").random() < 0.3
+            drawn["identities"] = drawn["keyed"] and random.Random(f"identities {seed}").random() < 0.5
             drawn["settings"] += (("rekey_s", 1.5),) if drawn["keyed"] and renewed else ()
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             drawn["observers"] = random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4))

@@ -51,7 +51,7 @@ from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
-from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
+from seqcast.sim.seal import Sealings, SimulatedExchange, SimulatedSigner, simulated_list, simulated_seal
 from seqcast.sim.settings import MTU, config
 from seqcast.sim.sockets import Sockets
 from seqcast.sim.wire import MESSAGES, is_sealed_inside, kind
@@ -153,6 +153,8 @@ class Process:
                 ),
                 cookie_secrets=cookie_secrets(wanted["seal"].secrets) if options.keyed else (),
                 exchange=self.exchange,
+                signer=SimulatedSigner(options.seed, index) if options.identities else None,
+                allowed=simulated_list(options.seed) if options.identities else (),
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
                 state=STATE_MERGES if options.merges else int(options.state),
                 first_seqno=options.first_seqno,

@@ -7,16 +7,22 @@ Keys and nonces are those of production, so that their checks (``Sealings``) hol
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import random
 from typing import Any, NamedTuple
 
 from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
 from seqcast.core.frames.view import WRAP_BYTES
+from seqcast.core.identities import Allowed
 
 HEADER = 40
 """The part that stays readable: the common header of native/wire/wire.h."""
 TAG = 32
+FIRST_DESK = 1000
+"""Number of the first operator's desk."""
+MEMBERS_MOST, OPERATORS_MOST = 200, 20
+"""Processes, and operators, of a run that have identities."""
 _BYTES = ctypes.c_void_p
 _LONG = ctypes.c_ulonglong
 _SEAL = ctypes.CFUNCTYPE(ctypes.c_int, _BYTES, _BYTES, _BYTES, _LONG, _BYTES, _LONG, _BYTES, _BYTES, _BYTES)
@@ -140,6 +146,46 @@ class SimulatedExchange:
             shared = pow(int.from_bytes(other, "little"), self._private, _PRIME)
             self._shared[other] = shared.to_bytes(32, "little")
         return self._shared[other]
+
+
+class SimulatedSigner:
+    """An identity (``core.identities.Signer``): a signature shows that its maker knows a number, which all who check it
+    look up.
+
+    Args:
+        who: the number of its process.
+        seed: of the run.
+    """
+
+    def __init__(self, seed: int, who: int) -> None:
+        self._seed, self._secret = seed, _identity_secret(seed, who)
+        self.public = _identity(seed, who)
+
+    def sign(self, said: bytes) -> bytes:
+        return hashlib.blake2b(said, key=self._secret).digest()
+
+    def proves(self, public: bytes, said: bytes, signature: bytes) -> bool:
+        who = int.from_bytes(public[:4], "little")
+        if _identity(self._seed, who) != public:
+            return False
+        return hashlib.blake2b(said, key=_identity_secret(self._seed, who)).digest() == signature
+
+
+def _identity_secret(seed: int, who: int) -> bytes:
+    return hashlib.blake2b(f"identity {seed} {who}".encode(), digest_size=32).digest()
+
+
+def _identity(seed: int, who: int) -> bytes:
+    secret = _identity_secret(seed, who)
+    return who.to_bytes(4, "little") + hashlib.blake2b(secret, digest_size=28).digest()
+
+
+@functools.cache
+def simulated_list(seed: int) -> tuple[Allowed, ...]:
+    """The list of members of a run: all that a run can have."""
+    members = tuple(Allowed(_identity(seed, who), "*") for who in range(MEMBERS_MOST))
+    desks = range(FIRST_DESK, FIRST_DESK + OPERATORS_MOST)
+    return members + tuple(Allowed(_identity(seed, who), "*", operator=True) for who in desks)
 
 
 class Origin(NamedTuple):

@@ -6,6 +6,7 @@ import struct
 from typing import NamedTuple
 
 from seqcast.core.frames.kinds import Frame, load
+from seqcast.core.identities import taken_apart
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim.seal import HEADER, Sealings
 
@@ -59,6 +60,6 @@ def frame(datagram: bytes, sealings: Sealings) -> Frame | None:
         return None
     plain = sealings.opened(datagram) if header(datagram).key_id else datagram
     try:
-        return load(plain[HEADER:])
+        return load(taken_apart(plain[HEADER:]).payload)
     except RemoteProtocolError:
         return None

@@ -59,6 +59,9 @@ HistoryField = Annotated[int, integer("0, 1 or 2", 0, 2)]
 Phase = Annotated[str, choice("block", "stop", "hold")]
 Reason = Annotated[str, prose(1000)]
 PublicKey = Annotated[bytes, octets(32)]
+IDENTITY_BYTES, SIGNATURE_BYTES = 32, 64
+"""Of Ed25519."""
+Signature = Annotated[bytes, octets(SIGNATURE_BYTES)]
 Shared = Annotated[tuple[tuple[str, str], ...], listed(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
 Attempt = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, _RANK)]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
@@ -98,6 +101,8 @@ class MemberInfo:
         key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
         about: the info that its application gave (``Member.info``), as JSON; "": none.
         observer: it only receives: it is no coordinator, no sequencer, and has no vote.
+        identity: with identities: its own. ``cookie``: of the JOIN with which it was taken in. ``signature``: that it
+            has said all this; see ``core/identities.py``.
     """
 
     name: Name
@@ -112,6 +117,9 @@ class MemberInfo:
     key: PublicKey = b""
     about: About = ""
     observer: Flag = False
+    identity: PublicKey = b""
+    cookie: Id = 1
+    signature: Signature = b""
 
     @property
     def member(self) -> Member:

@@ -25,7 +25,7 @@ from seqcast.core.rules.cookies import NO_COOKIE
 
 PROTOCOL_VERSION = 12
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
-REFUSALS = ("name", "settings", "version", "full", "incarnation")
+REFUSALS = ("name", "settings", "version", "full", "incarnation", "identity")
 """Causes of a refusal; see ``Refused``."""
 WAIT_BYTES_MAX = 1000
 MECHANISMS_MAX = 64
@@ -75,7 +75,7 @@ class OtherVersion:
     nonce: int = 1
 
 
-@control("wait", outside=True)
+@control("wait", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Wait:
     """Member to joiner: a group exists, do not form one.
@@ -95,7 +95,7 @@ class Wait:
     seen: Address = b"\0"
 
 
-@control("seen", outside=True, to_one=True)
+@control("seen", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Seen:
     """To whom sent a JOIN or a BEACON: the frame came from this address, names another one, and does not count."""
@@ -104,13 +104,14 @@ class Seen:
     nonce: Id = 1
 
 
-@control("refused", outside=True, to_one=True)
+@control("refused", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Refused:
     """Coordinator to joiner: you are refused, and why; ``cause``: the same for programs. In all versions.
 
-    Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", or "incarnation"
-    (it lost a view before it was in: a new one can join at once).
+    Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", "incarnation"
+    (it lost a view before it was in: a new one can join at once), or "identity" (the list of those who may be members
+    does not have it).
     """
 
     reason: Reason

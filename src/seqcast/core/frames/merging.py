@@ -22,7 +22,7 @@ from seqcast.core.frames.view import Nested, Shortfalls
 from seqcast.types import MEMBERS_MAX
 
 
-@control("beacon", "merge", outside=True)
+@control("beacon", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Beacon:
     """Acting coordinator to all, periodically: this view is alive. Separate views discover each other by it.
@@ -46,7 +46,7 @@ class Beacon:
     nonce: Id = 1
 
 
-@control("met", outside=True)
+@control("met", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Met:
     """Member to one heard by it, or to its own view, without multicast: there are processes of this cluster at these
@@ -55,7 +55,7 @@ class Met:
     members: Addresses
 
 
-@control("merge_ask", "merge", outside=True)
+@control("merge_ask", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeAsk:
     """Leader of a merge to another coordinator: make your cut and hold it. Repeated; also renews the lease."""
@@ -64,7 +64,7 @@ class MergeAsk:
     view: Id
 
 
-@control("merge_refused", "merge", outside=True)
+@control("merge_refused", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeRefused:
     """Coordinator to leader: not now (another merge is under way, or I am no longer a coordinator)."""
@@ -72,7 +72,7 @@ class MergeRefused:
     merge: MergeId
 
 
-@control("merge_ready", "merge", outside=True)
+@control("merge_ready", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeReady:
     """Coordinator to leader: my subgroup has made and holds its cut; ``view`` is its own VIEW if alone."""
@@ -82,7 +82,7 @@ class MergeReady:
     shortfalls: Shortfalls
 
 
-@control("merge_go", "merge", outside=True)
+@control("merge_go", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeGo:
     """Leader to each coordinator that is ready: the merged view, without the fields that close your subgroup's view."""
@@ -91,7 +91,7 @@ class MergeGo:
     view: Nested
 
 
-@control("merge_taken", "merge", outside=True)
+@control("merge_taken", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeTaken:
     """Coordinator to leader: the merged view is being installed in my subgroup."""
@@ -99,7 +99,7 @@ class MergeTaken:
     merge: MergeId
 
 
-@control("merge_cancel", "merge", outside=True)
+@control("merge_cancel", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeCancel:
     """Leader to coordinator: no merge; continue alone. ``reason`` is empty if there is nothing to fix."""

@@ -18,16 +18,21 @@ class Traits(NamedTuple):
     the secret of the key's file, and all others with that of the view."""
     to_one: bool
     """An answer to one member, and so never sent to all."""
+    signed: bool
+    """Where members have identities, the signature of the sender goes before such a frame; see ``core/identities.py``.
+    (JOIN and VIEW have signatures within, and INSTALLED may come from a member whose line is gone.)"""
 
 
 TRAITS: dict[type[Any], Traits] = {}
 
 
-def control(kind: str, part: str = "membership", *, outside: bool = False, to_one: bool = False) -> Callable[[T], T]:
+def control(
+    kind: str, part: str = "membership", *, outside: bool = False, to_one: bool = False, signed: bool = False
+) -> Callable[[T], T]:
     """A class of control frames."""
 
     def note(frame: T) -> T:
-        TRAITS[frame] = Traits(kind, part, outside, to_one)
+        TRAITS[frame] = Traits(kind, part, outside, to_one, signed)
         return frame
 
     return note

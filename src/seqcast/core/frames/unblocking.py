@@ -16,7 +16,7 @@ class Side(NamedTuple):
     attempt: Attempt
 
 
-@control("unblock", outside=True)
+@control("unblock", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Unblock:
     """Operator to all: which members are blocked as a minority? With ``side``: these continue without the others."""
@@ -26,7 +26,7 @@ class Unblock:
     side: Side | None
 
 
-@control("blocked", outside=True, to_one=True)
+@control("blocked", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class BlockedSide:
     """Blocked member to operator: I (``name``) am on this side; the names of its members, and of the missing ones.

@@ -32,6 +32,7 @@ from seqcast.core.frames.fields import (
     PublicKey,
     Seqno,
     Seqnos,
+    Signature,
     ViewIdField,
 )
 from seqcast.core.frames.traits import control
@@ -111,6 +112,7 @@ class NewView:
         maker_key: with a key: public half of the key pair of the member that made the view (``view_id``'s initiator).
         wraps: with a key, by rank: the secret of the new view; see ``core/secrets.py``.
         proof: with a key, of a VIEW that closes a view: that its sender was in that.
+        maker_identity, signature: with identities, of the member that made the view; see ``core/identities.py``.
     """
 
     closes: ViewIdField | None
@@ -146,6 +148,8 @@ class NewView:
     maker_key: PublicKey = b""
     wraps: Annotated[tuple[bytes, ...], listed(octets(WRAP_BYTES), MEMBERS_MAX)] = ()
     proof: Annotated[bytes, octets(PROOF_BYTES)] = b""
+    maker_identity: PublicKey = b""
+    signature: Signature = b""
 
     def has(self, member_id: int) -> bool:
         return any(info.id == member_id for info in self.members)
@@ -216,7 +220,7 @@ class Installed:
     view: Id
 
 
-@control("declined", outside=True, to_one=True)
+@control("declined", outside=True, to_one=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Declined:
     """Joiner to the sender of a VIEW: I entered a view of another group, and will not enter ``view`` (its tag)."""

@@ -130,6 +130,7 @@ class CoordinatedMembership(Machine):
         self.leavers: set[int] = before.leavers if before else set()
         self.slow_receivers: set[int] = set()  # senders call them too slow to stay
         self.spared: set[int] = set()  # those of them that stay, as the others are too few, and were warned of
+        self.unlisted: dict[int, int] = {}  # members that are no longer on the list: since when
         self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
         self.told_infos: dict[int, str] = {}  # what members say of themselves now, by id
         self.bundle_due_ns = NEVER
@@ -138,7 +139,9 @@ class CoordinatedMembership(Machine):
 
     def doubted(self) -> set[int]:
         slow = self.slow if self._few_are_slow() else set()  # else not their fault
-        return (set(self.suspected) | slow | self.severed | self.participant.lapsed | self.gone) - {self.context.me.id}
+        doubted = set(self.suspected) | slow | self.severed | self.participant.lapsed | self.gone
+        long = self.context.now - self.context.settings.flush_deadline_ns
+        return (doubted | {member for member, since in self.unlisted.items() if since <= long}) - {self.context.me.id}
 
     def _few_are_slow(self) -> bool:
         return 2 * len(self.slow) < len(self.context.members)
@@ -152,6 +155,7 @@ class CoordinatedMembership(Machine):
         why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
         why |= dict.fromkeys(mute, "unicast datagrams to or from it are lost")
         why |= {self.put_out(): "it receives too slowly"}
+        why |= dict.fromkeys(self.unlisted, "it is no longer on the list of members")
         return why | self.suspected
 
     def acting(self) -> bool:
@@ -170,8 +174,14 @@ class CoordinatedMembership(Machine):
             del trusted[0]
         return trusted[0] if trusted else 0
 
+    def _barred(self) -> set[int]:
+        """Members that are no longer on the list. The one whose turn it is puts itself out; if its list is an old one,
+        it is doubted after a while, and the next one continues without it."""
+        identities = self.context.identities
+        return {info.id for info in self.context.infos.values() if identities.bars(info)} if identities.used else set()
+
     def leaving(self) -> set[int]:
-        out = self.leavers | {self.put_out()}
+        out = self.leavers | self.unlisted.keys() | {self.put_out()}
         return {member.id for member in self.context.members if member.id in out}
 
     def put_out(self) -> int:
@@ -204,10 +214,11 @@ class CoordinatedMembership(Machine):
             in_vain = (context.lost and joiner.info.state) or joiner.first_ns > patient
             is_new = joiner.info.name not in names and joiner.info.address not in addresses
             must_wait = context.founding > 0 and not joiner.founds
-            if joiner.last_ns > stale and is_new and not (in_vain or must_wait):
+            barred = context.identities.bars(joiner.info)  # since it asked
+            if joiner.last_ns > stale and is_new and not (in_vain or must_wait or barred):
                 names.add(joiner.info.name)
                 result.append(joiner.info)
-        return result[: MEMBERS_MAX - len(context.members)]
+        return result[: context.identities.most - len(context.members)]
 
     # ---- inputs
 
@@ -241,11 +252,11 @@ class CoordinatedMembership(Machine):
         before = [each for each, one in self.joiners.items() if each != info.id and one.info.address == info.address]
         for each in before:
             del self.joiners[each]
-        known = self.joiners.get(info.id)
+        known, most = self.joiners.get(info.id), context.identities.most
         if known is None and len(self.joiners) >= MEMBERS_MAX:
             self._forget_stale()
-        if known is None and (len(self.joiners) >= MEMBERS_MAX or len(context.members) >= MEMBERS_MAX):
-            reason = f"the group is full: it has {len(context.members)} members, and at most {MEMBERS_MAX}"
+        if known is None and (len(self.joiners) >= MEMBERS_MAX or len(context.members) >= most):
+            reason = f"the group is full: it has {len(context.members)} members, and at most {most}"
             return Refused(reason, "full", frame.nonce)
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
         joiner.info, joiner.last_ns, joiner.founds = info, context.now, theirs > 0
@@ -405,6 +416,7 @@ class CoordinatedMembership(Machine):
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Review:
         """Decides at the end of each step whether to close the view; see ``Review``."""
         self._settle_links()
+        self.unlisted = {member: self.unlisted.get(member, self.context.now) for member in self._barred()}
         review = Review(self.doubted(), self.acting(), runs, backing_off, too_few, survivors)
         self._await_others(review)
         self.fire(E.REVIEW, review)
@@ -536,7 +548,10 @@ class CoordinatedMembership(Machine):
 
     def due(self) -> int:
         rekey_ns = self.rekey_ns if self.context.now < self.rekey_ns else NEVER  # then each step looks
-        return min(self.bundle_due_ns, self.links_ns, self.more_ns, rekey_ns)
+        doubt_ns = [since + self.context.settings.flush_deadline_ns for since in self.unlisted.values()]
+        return min(
+            self.bundle_due_ns, self.links_ns, self.more_ns, rekey_ns, *(d for d in doubt_ns if d > self.context.now)
+        )
 
     # ---- guards
 

@@ -60,6 +60,7 @@ class LifecycleEvent(Enum):
     GROUP = auto()
     FOREIGN = auto()
     OTHER_KEY = auto()
+    UNPROVEN = auto()
     PLACE = auto()
     JOIN_AGAIN = auto()
     REFUSED = auto()
@@ -127,6 +128,7 @@ class Lifecycle(Machine):
         self.tries = 0
         self.refusal: Refused | None = None
         self.cookie = NO_COOKIE  # of the last WAIT
+        self.unproven: dict[str, None] = {}  # hosts that were warned of, as they show no identity
         self.told = ""  # why the group that we want to join admits nobody now
         self.foreign = 0  # datagrams of another wire version that were received
         self.doubtful = False  # a datagram came that is not sealed as ours are, or was damaged
@@ -176,7 +178,17 @@ class Lifecycle(Machine):
         """Of a WAIT: JOINs count that bring it back, so the first one that can comes at once."""
         if self.seeking and self.cookie == NO_COOKIE != cookie:
             self.joins.due = min(self.joins.due, self.context.now)
+        if self.seeking and self.context.identities.used and cookie != self.cookie:
+            self._sign(replace(self.context.me, cookie=cookie))
         self.cookie = cookie
+
+    def _sign(self, info: MemberInfo) -> None:
+        """This is what we say of ourselves from now on."""
+        self.context.me = self.context.identities.signed(info)
+
+    def heard_unproven(self, address: bytes, doubt: str) -> None:
+        """A frame that its sender had to sign, and did not."""
+        self.fire(E.UNPROVEN, address, doubt)
 
     def heard_place(self, address: bytes) -> None:
         """Somebody sees us at this address."""
@@ -294,11 +306,13 @@ class Lifecycle(Machine):
     def adopt(self) -> None:
         """Addresses are translated one to one on the way to others, so from now on ours is the one that they see."""
         (place,) = self.places
-        self.context.me, self.adopted, self.places = replace(self.context.me, address=place), True, {}
+        self._sign(replace(self.context.me, address=place))
+        self.adopted, self.places = True, {}
         self.form_ns = max(self.form_ns, self.context.now + self.context.settings.discovery_ns)  # nobody knew of us
 
     def take_place(self, place: bytes) -> None:
-        self.context.me, self.adopted = replace(self.context.me, address=place), True
+        self._sign(replace(self.context.me, address=place))
+        self.adopted = True
 
     def note_place(self, address: bytes) -> None:
         if address in self.places or len(self.places) < PLACES_MAX:
@@ -418,6 +432,14 @@ class Lifecycle(Machine):
 
     def note_foreign(self) -> None:
         self.foreign += 1
+
+    def warn_of_unproven(self, address: bytes, doubt: str) -> None:
+        """Once for each host, so that a stranger does not fill the log."""
+        where = host_of(address) or "somebody"
+        if where not in self.unproven and len(self.unproven) < PLACES_MAX:
+            self.unproven[where] = None
+            text = f"{where} has the key of this cluster, and is not heard: {doubt} (authorized=)"
+            self.context.emit(Warn(codes.UNPROVEN(text)))
 
     def warn_of_key(self, report: OtherKey) -> None:
         if report.sure:
@@ -552,6 +574,8 @@ class Lifecycle(Machine):
         ((S.OUT, S.SEEKING), E.OTHER_KEY, None, note_key, "somebody uses this cluster with another key, or without"),
         (S.OVER, E.OTHER_KEY, None, IGNORED, "we have no part in this cluster any more"),
         (None, E.OTHER_KEY, None, warn_of_key, "our group has its key: whoever has another will not join it"),
+        (S.OVER, E.UNPROVEN, None, IGNORED, "we have no part in this cluster any more"),
+        (None, E.UNPROVEN, None, warn_of_unproven, "somebody has the key, and is not on the list of members"),
         (S.SEEKING, (E.JOIN_AGAIN, is_on_another_host), None, (adopt, ask), "our host has another address on the way"),
         (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, (ask, warn_of_place), "JOIN is not answered yet"),
         (

@@ -135,6 +135,10 @@ class Merger(Machine):
                 self.context.send(MergeTaken(frame.merge), sender, address)
             case MergeGo() if ours and by_leader:
                 follows = self._holds() and self.said == self.initiator.attempt
+                strangers = self.context.identities.strangers(frame.view, self.context.infos)
+                if follows and strangers:
+                    self.beacons.turned_away(sender, strangers)
+                follows = follows and not strangers
                 opens = self.context.secrets.of(frame.view) is not None
                 if follows and opens and continues(frame.view, self._own(), me):
                     self.fire(E.GO, checked(frame.view, self._own(), me))
@@ -236,7 +240,7 @@ class Merger(Machine):
     def does_not_fit(self, frame: MergeReady, sender: int, _address: bytes) -> bool:
         """Cannot be in one view with ours, or another coordinator is ready with the same view."""
         closed = [ready.view.closes for member, ready in self.ready.items() if member != sender]
-        return bool(why_apart(self.context.members, frame.view)) or frame.view.closes in closed
+        return bool(self._why_apart(frame.view)) or frame.view.closes in closed
 
     def has_the_merged_cut(self, frame: MergeReady, sender: int, _address: bytes) -> bool:
         """Its cut is the one that the merged view continues."""
@@ -314,7 +318,7 @@ class Merger(Machine):
 
     def turn_away(self, frame: MergeReady, sender: int, _address: bytes) -> None:
         """Its subgroup cannot join in."""
-        reason = why_apart(self.context.members, frame.view)
+        reason = self._why_apart(frame.view)
         self._cancel(sender, reason)
         if reason:
             self.beacons.stay_apart(frame.view, reason)
@@ -328,6 +332,11 @@ class Merger(Machine):
         self.ready[sender] = frame
         self.context.merging = True  # so that our own cut is made, and held
 
+    def _why_apart(self, view: NewView) -> str:
+        """Why the members of another subgroup cannot be in one view with ours; "": they can."""
+        strangers = self.context.identities.strangers(view, self.context.infos)
+        return why_apart(self.context.members, view, self.context.identities.most) or strangers
+
     def drop_unfit(self) -> None:
         for member, reason in self._unfit().items():
             self._cancel(member, reason)
@@ -337,7 +346,7 @@ class Merger(Machine):
         members, unfit = list(self.context.members), {}
         for member in sorted(self.ready):
             view = self.ready[member].view
-            if reason := why_apart(members, view):
+            if reason := why_apart(members, view, self.context.identities.most):
                 unfit[member] = reason
             else:
                 members += [info.member for info in view.members]

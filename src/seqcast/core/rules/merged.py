@@ -21,14 +21,14 @@ NUMBERS_AHEAD_MAX = 1 << 20
 then."""
 
 
-def why_apart(members: Sequence[Member], part: NewView) -> str:
+def why_apart(members: Sequence[Member], part: NewView, most: int = MEMBERS_MAX) -> str:
     """Why the members of ``part`` cannot be in one view with ``members``; "" if they can."""
     names = {member.name: member.id for member in members}
     for info in part.members:
         if names.get(info.name, info.id) != info.id:
             return f"a member of the same name, {info.name!r}: end one of the two, or give it another name"
-    if len(names.keys() | {info.name for info in part.members}) > MEMBERS_MAX:
-        return f"so many members that the two have more than {MEMBERS_MAX} together: stop some"
+    if len(names.keys() | {info.name for info in part.members}) > most:
+        return f"so many members that the two have more than {most} together: stop some"
     return ""
 
 
