@@ -242,6 +242,7 @@ static void say_heartbeat(sc_engine *e, const sc_address *to, const sc_peer *onl
     sc_put_heartbeat_n(p, e->view.n);
     sc_put_heartbeat_awaits(p, (uint16_t)sc_holdup_says(e));
     sc_put_heartbeat_gives_up(p, (uint16_t)e->slow.gives_up);
+    sc_put_heartbeat_path(p, (uint16_t)sc_size_says(e));
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_rx_stream *rx = &e->peers[r]->group;
         int own = r == e->view.rank;
@@ -278,6 +279,7 @@ static void heartbeat(sc_engine *e, int64_t now) {
     e->detect.stuck = is_starved(e, now) && e->detect.progress == before;
     sc_holdup_look(e, now);
     sc_slow_look(e, now);
+    sc_size_look(e, now);
     say_heartbeat(e, NULL, NULL);
     int worried = is_worried(e, now);
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -383,10 +385,14 @@ void sc_on_heartbeat(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now)
     sc_rtt_heard(e, peer, p, now);
     judge_starved(e, peer, sc_get_flags(p) & SC_FLAG_STARVED, now);
     sc_holdup_heard(e, peer, sc_get_heartbeat_awaits(p), now);
+    sc_size_heard(peer, sc_get_heartbeat_path(p));
     sc_slow_heard(e, peer, sc_get_heartbeat_gives_up(p), (sc_get_flags(p) & SC_FLAG_LOADS) != 0);
     heard_links(e, peer, p, now);
     if (e->cut.set || peer->cut.lost) return;
-    if (!peer->detect.present) sc_probe_entered(e, peer);
+    if (!peer->detect.present) {
+        sc_probe_entered(e, peer);
+        sc_size_entered(e, peer, now);
+    }
     peer->detect.present = 1;
     peer->detect.beat = now;
     sc_flow_claim(&peer->group, sc_get_claim(p));

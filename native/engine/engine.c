@@ -40,6 +40,7 @@ void sc_engine_free(sc_engine *e) {
     sc_tx_spent_free(e);
     sc_engine_blocked_end(e);
     sc_out_free(e);
+    sc_pieces_free(&e->pieces.strangers);
     sc_events_free(e);
     sc_slab_pool_free(e->pool);
     sc_own_free(e);
@@ -123,6 +124,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_detect_tick(e, now);
         sc_taken_tick(e, now);
         sc_stand_tick(e, now);
+        sc_size_tick(e, now);
         sc_posts_tick(e, now);
         if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are members */
         if (order_deadline(e) <= now) sc_settle(e, now);
@@ -132,9 +134,10 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
 int64_t sc_engine_deadline(const sc_engine *e) {
     if (!e->in_view) return SC_NEVER;
     int64_t due = sc_rx_deadline(e), flow = sc_flow_deadline(e), detect = sc_detect_deadline(e);
-    int64_t order = order_deadline(e), stand = sc_stand_deadline(e);
+    int64_t order = order_deadline(e), stand = sc_stand_deadline(e), size = sc_size_deadline(e);
     if (order < due) due = order;
     if (stand < due) due = stand;
+    if (size < due) due = size;
     if (flow < due) due = flow;
     if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;

@@ -33,6 +33,7 @@ typedef struct {
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
     uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
+    uint32_t piece_bytes; /* larger datagrams without messages leave in pieces of so many bytes; 0: they leave as they are */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
@@ -109,6 +110,7 @@ enum {
 #define SC_TX_SEGMENTS 44
 typedef struct {
     int lane;
+    int whole; /* 1: it must not be fragmented */
     sc_address to;
     uint32_t n;
     uint32_t segment;
@@ -130,6 +132,10 @@ uint64_t sc_engine_stamped(const sc_engine *e);
 uint64_t sc_engine_window(const sc_engine *e);
 uint32_t
 sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view on the wire; 0: there is none yet */
+/* Bytes of the largest packet that reaches each member from each, as far as is known; 0: nothing is. */
+uint32_t sc_engine_path_bytes(const sc_engine *e);
+/* Paths may carry less than before: measures them at once. */
+void sc_engine_measure(sc_engine *e, int64_t now);
 /* 1 if control datagrams (acks, NAKs, control frames ...) or retransmissions are waiting to be sent. */
 int sc_engine_urgent(const sc_engine *e);
 
@@ -357,7 +363,8 @@ enum {
     SC_EVENT_TOO_SLOW = 13, /* a result of sc_engine_too_slow has changed */
     SC_EVENT_WAY = 14, /* the way to `sender` is another one: evidence */
     SC_EVENT_STRANGER = 15, /* heartbeats of another view have come from `from` for long */
-    SC_EVENT_LOST = 16 /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
+    SC_EVENT_LOST = 16, /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
+    SC_EVENT_SIZE = 17 /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3
@@ -465,6 +472,7 @@ typedef struct {
     uint64_t unicast_window_bytes; /* of each unicast stream */
     uint64_t state_window_bytes; /* of each stream of state */
     uint32_t packet_bytes; /* size of a full packet, before sealing */
+    uint32_t path_bytes; /* of the largest that this member could send; 0: what paths carry is not measured */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
     uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */
@@ -544,6 +552,9 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(packets_received)                                                                                                \
     X(packets_duplicate)                                                                                               \
     X(packets_retransmitted)                                                                                           \
+    X(sent_in_pieces)                                                                                                  \
+    X(pieces_dropped)                                                                                                  \
+    X(sizes_asked)                                                                                                     \
     X(packets_delivered)                                                                                               \
     X(messages_sent)                                                                                                   \
     X(messages_delivered)                                                                                              \

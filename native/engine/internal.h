@@ -27,8 +27,10 @@
 #include "streams/holdup.h"
 #include "streams/slow.h"
 #include "streams/own.h"
+#include "streams/pieces.h"
 #include "streams/reliability.h"
 #include "streams/rx.h"
+#include "streams/sizes.h"
 #include "streams/state.h"
 #include "streams/transmit.h"
 #include "streams/tx.h"
@@ -48,6 +50,8 @@ typedef struct sc_peer {
     uint32_t awaits; /* streams/holdup.c: as its last heartbeat says */
     sc_peer_slow slow; /* streams/slow.c */
     sc_peer_again again; /* streams/retransmit.c */
+    sc_peer_size size; /* streams/sizes.c */
+    sc_peer_pieces pieces; /* streams/pieces.c */
     sc_peer_state reading; /* streams/state.c */
     sc_peer_taken taken; /* delivery/taken.c */
     sc_peer_cut cut; /* view/cut.c */
@@ -90,6 +94,8 @@ struct sc_engine {
     sc_holdup holdup; /* streams/holdup.c */
     sc_slow slow; /* streams/slow.c */
     sc_again_queue again; /* streams/retransmit.c */
+    sc_sizes sizes; /* streams/sizes.c */
+    sc_pieces pieces; /* streams/pieces.c */
     int state_void; /* streams/state.c: state is wanted from no member */
     int loads; /* streams/state.c: wanted from some, and not all here */
     sc_delivery_queue queue; /* delivery/queue.c */

@@ -174,7 +174,7 @@ static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t
     if (peer && !sc_same_address(from, &peer->address) &&
         ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, from)))
         return drop(&e->counters->drop_address);
-    int limited = type == SC_TYPE_CONTROL || (type == SC_TYPE_PING && !peer);
+    int limited = type == SC_TYPE_CONTROL || (!peer && (type == SC_TYPE_PING || type == SC_TYPE_PIECE));
     return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters->drop_rate) : 1;
 }
 
@@ -198,6 +198,8 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     case SC_TYPE_HEARTBEAT: sc_on_heartbeat(e, peer, p, now); return 1;
     case SC_TYPE_ASK: sc_on_ask(e, peer, p); return 1;
     case SC_TYPE_TAKEN: sc_on_taken(e, peer, p); return 1;
+    case SC_TYPE_SIZE: sc_on_size(e, peer, p); return 1;
+    case SC_TYPE_SIZED: sc_on_sized(e, peer, p, now); return 1;
     case SC_TYPE_TOTAL:
     case SC_TYPE_WANT:
     case SC_TYPE_GRANT: return hear(e, peer, p, now);
@@ -277,6 +279,7 @@ static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
 static int fits_outside(const uint8_t *p, const sc_peer *peer) {
     switch (sc_get_type(p)) {
     case SC_TYPE_CONTROL:
+    case SC_TYPE_PIECE:
     case SC_TYPE_PING: return 1;
     case SC_TYPE_PONG: return !peer || !peer->detect.present;
     default: return 0;
@@ -324,6 +327,30 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     return sc_numbers_take(numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }
 
+/* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet that the sender
+ * repeats for another member. Those outside the view say no more so than they may say in one. */
+static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const sc_address *from, int64_t now) {
+    int whole = sc_wire_begins(p, len, e->config.group) == SC_WIRE_OK && sc_wire_check(p, len) == SC_WIRE_OK;
+    uint8_t type = sc_get_type(p);
+    if (!whole || type == SC_TYPE_PIECE || type == SC_TYPE_SIZE) return drop(&e->counters->drop_field);
+    int own = sc_get_sender(p) == sc_get_sender(piece), repeat = stream_of(type) == SC_STREAM_GROUP && sc_has_seqno(p);
+    if (!own && !repeat) return drop(&e->counters->drop_field);
+    sc_peer *peer = sc_find_peer(e, sc_get_sender(p));
+    if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
+    sc_put_key_id(p, sc_get_key_id(piece));
+    if (!is_for_group(piece) && !sc_has_seqno(p)) sc_put_flags(p, sc_get_flags(p) & (uint8_t)~SC_FLAG_GROUP);
+    if (is_from_outside(e, p) && type != SC_TYPE_CONTROL) return drop(&e->counters->drop_field);
+    return may_send(e, peer, from, type, len, now) && receive_valid(e, peer, NULL, p, len, from, now);
+}
+
+static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from, int64_t now) {
+    uint32_t total = 0;
+    uint8_t *whole = sc_pieces_take(e, peer, p, len, &total);
+    int accepted = !whole || receive_whole(e, p, whole, total, from, now);
+    free(whole);
+    return accepted;
+}
+
 static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from, int64_t now) {
     e->counters->datagrams_received++;
     e->counters->bytes_received += len;
@@ -335,6 +362,7 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);
     if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
+    if (sc_get_type(p) == SC_TYPE_PIECE) return receive_piece(e, peer, p, len, from, now);
     return receive_valid(e, peer, slab, p, len, from, now);
 }
 

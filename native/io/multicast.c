@@ -4,6 +4,7 @@
 
 /* Each datagram that has left looks for threads that sleep on its socket, where there may be room again; on `out` nobody does. */
 static sc_fd socket_of(const sc_io *io, const sc_tx *run) {
+    if (run->whole && io->whole != SC_NO_FD) return io->whole;
     return run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];
 }
 

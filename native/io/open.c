@@ -2,6 +2,9 @@
 #include "io/transport.h"
 
 #define CONTROL_RCVBUF (1 << 20)
+#define PMTUDISC_DONT 0 /* of IP and IPv6; C libraries lack some of them */
+#define PMTUDISC_PROBE 3
+#define PMTUDISC_OMIT 5
 
 static sc_address group_address(const sc_io_config *config, unsigned port) {
     sc_address out = {.len = config->family == 4 ? 7 : 19};
@@ -79,9 +82,23 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     return sc_set_nonblocking(fd);
 }
 
+/* Datagrams of the protocol do not forbid fragments, whatever an ICMP message, which anybody can forge, says of the path: what is
+ * too large for it comes in fragments, where routers make them, until packets are smaller (streams/sizes.c). */
+static void set_fragments(const sc_io *io, sc_fd fd, int forbidden) {
+#if defined(__linux__)
+    int v4 = io->config.family == 4, level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
+    int option = v4 ? IP_MTU_DISCOVER : IPV6_MTU_DISCOVER;
+    if (sc_io_set_int(fd, level, option, forbidden ? PMTUDISC_PROBE : PMTUDISC_OMIT) != 0 && !forbidden)
+        sc_io_set_int(fd, level, option, PMTUDISC_DONT); /* before Linux 3.15 */
+#else
+    (void)io, (void)fd, (void)forbidden;
+#endif
+}
+
 /* Options of a socket that sends, */
 static void set_sending(sc_io *io, sc_fd fd) {
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
+    set_fragments(io, fd, 0);
     if (io->config.family == 4) sc_io_set_int(fd, IPPROTO_IP, IP_TOS, io->config.dscp << 2);
 #if !defined(_WIN32)
     else
@@ -137,28 +154,53 @@ int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned
     }
 }
 
-/* A socket with our address that is connected to the group: the kernel looks for a route once, and not for each
- * multicast. This one receives nothing, as nobody sends from a group's address, so that no thread sleeps on it. Both
- * sockets have one address while SO_REUSEADDR is set for both; after that no other socket can. Without one, everything
- * leaves by the unicast socket. */
-static void open_out(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
+/* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can have it. It
+ * is not to receive anything, so `finish` connects it to an address from which nobody sends. SC_NO_FD, or it. */
+static sc_fd open_beside(sc_io *io, const sc_sockaddr *own, int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
     sc_io_error error;
-    sc_fd unicast = io->fd[SC_LANE_UNICAST], fd = open_udp(io->config.family, &error);
+    sc_fd fd = open_udp(io->config.family, &error), all[] = {io->fd[SC_LANE_UNICAST], io->out, io->whole, fd};
     sc_sockaddr bound;
     socklen_t len = sc_address_to(io, &io->address, &bound);
-    if (fd == SC_NO_FD) return;
-    sc_io_set_int(unicast, SOL_SOCKET, SO_REUSEADDR, 1);
-    sc_io_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (fd == SC_NO_FD) return SC_NO_FD;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] != SC_NO_FD) sc_io_set_int(all[i], SOL_SOCKET, SO_REUSEADDR, 1);
     set_sending(io, fd);
-    int failed = bind(fd, &bound.any, len) != 0 || set_multicast(io, fd, own) != 0 || sc_io_connect_out(io, fd) != 0 ||
-                 sc_set_nonblocking(fd) != 0;
-    sc_io_set_int(unicast, SOL_SOCKET, SO_REUSEADDR, 0);
-    sc_io_set_int(fd, SOL_SOCKET, SO_REUSEADDR, 0);
-    if (failed)
-        sc_close_fd(fd);
-    else
-        io->out = fd;
+    int failed = bind(fd, &bound.any, len) != 0 || finish(io, fd, own) != 0 || sc_set_nonblocking(fd) != 0;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (all[i] != SC_NO_FD) sc_io_set_int(all[i], SOL_SOCKET, SO_REUSEADDR, 0);
+    if (!failed) return fd;
+    sc_close_fd(fd);
+    return SC_NO_FD;
+}
+
+static int finish_out(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    return set_multicast(io, fd, own) != 0 || sc_io_connect_out(io, fd) != 0;
+}
+
+static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    sc_sockaddr to; /* itself: each datagram names its address */
+    (void)own;
+    set_fragments(io, fd, 1);
+    return connect(fd, &to.any, sc_address_to(io, &io->address, &to)) != 0;
+}
+#endif
+
+/* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread sleeps on it.
+ * Without it, everything leaves by the unicast socket. */
+static void open_out(sc_io *io, const sc_sockaddr *own) {
+#if defined(__linux__)
+    io->out = open_beside(io, own, finish_out);
+#else
+    (void)io, (void)own;
+#endif
+}
+
+/* A socket whose datagrams arrive in one piece, or not at all. Where there is none, questions about sizes go in fragments, and find
+ * only paths that lose what is large in any case. */
+static void open_whole(sc_io *io, const sc_sockaddr *own) {
+#if defined(__linux__)
+    io->whole = open_beside(io, own, finish_whole);
 #else
     (void)io, (void)own;
 #endif
@@ -198,7 +240,7 @@ int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
 static void begin(sc_io *io, const sc_io_config *config) {
     memset(io, 0, sizeof *io);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
-    io->wake[0] = io->wake[1] = io->out = SC_NO_FD;
+    io->wake[0] = io->wake[1] = io->out = io->whole = SC_NO_FD;
     io->config = *config;
     if (!config->transport) io->config.transport = &sc_transport_multicast;
     io->lane[SC_LANE_DATA] = group_address(config, config->port);
@@ -221,6 +263,7 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
         sc_io_close(io);
         return -1;
     }
+    open_whole(io, &own);
     use_offloads(io);
     return 0;
 }
@@ -253,11 +296,14 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
         return -1;
     sc_io_filter_own(second, SC_LANE_DATA);
     sc_io_filter_own(second, SC_LANE_CONTROL);
+    /* They and the second ones have our address for a moment. */
+    if (io->whole != SC_NO_FD) sc_io_set_int(io->whole, SOL_SOCKET, SO_REUSEADDR, 1);
     if (io->out != SC_NO_FD) {
-        sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1); /* two sockets have our address for a moment */
+        sc_io_set_int(io->out, SOL_SOCKET, SO_REUSEADDR, 1);
         open_out(second, own);
         if (second->out == SC_NO_FD) return sc_io_fail(error, "socket", errno);
     }
+    if (io->whole != SC_NO_FD) open_whole(second, own);
     use_offloads(second);
     return 0;
 }
@@ -278,6 +324,8 @@ static int open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_e
     if (!local) second.fd[SC_LANE_UNICAST] = SC_NO_FD;
     for (int i = 0; i < SC_IO_SOCKETS && failed == 0; i++) failed = take_place(second.fd[i], io->fd[i], error);
     if (failed == 0) failed = take_place(second.out, io->out, error);
+    if (failed == 0) failed = take_place(second.whole, io->whole, error);
+    if (io->whole != SC_NO_FD) sc_io_set_int(io->whole, SOL_SOCKET, SO_REUSEADDR, 0);
     sc_io_close(&second);
     return failed;
 }
@@ -287,7 +335,8 @@ void sc_io_close(sc_io *io) {
     for (int i = 0; i < SC_IO_SOCKETS; i++)
         if (io->fd[i] != SC_NO_FD) sc_close_fd(io->fd[i]);
     if (io->out != SC_NO_FD) sc_close_fd(io->out);
-    io->out = SC_NO_FD;
+    if (io->whole != SC_NO_FD) sc_close_fd(io->whole);
+    io->out = io->whole = SC_NO_FD;
     sc_signal_close(io->wake);
     for (int i = 0; i < SC_IO_SOCKETS; i++) io->fd[i] = SC_NO_FD;
 #if defined(_WIN32)

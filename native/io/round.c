@@ -6,9 +6,17 @@
 #define REFUSALS 16
 #define LATE_NS 1000000
 
-/* Refused ports, which suggest that members were killed. */
+static void measure_paths(sc_driver *d, int64_t now) {
+    sc_mutex_lock(d->lock);
+    sc_engine_measure(d->engine, now);
+    d->round.deadline = sc_engine_deadline(d->engine);
+    sc_mutex_unlock(d->lock);
+}
+
+/* Refused ports, which suggest that members were killed; and refused runs: our interface may carry less than before. */
 static void take_refusals(sc_driver *d, int64_t now) {
     sc_address to[REFUSALS];
+    if (sc_load(&d->io.narrowed) && sc_exchange(&d->io.narrowed, 0)) measure_paths(d, now);
     if (!sc_load(&d->io.troubled)) return;
     int n = sc_io_refused(&d->io, to, REFUSALS);
     sc_mutex_lock(d->lock);

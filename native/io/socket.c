@@ -249,6 +249,9 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
 
 /* ---- sending ------------------------------------------------------------------------------------------------ */
 
+#define REFUSED_RUNS 256 /* sent one by one until UDP_SEGMENT is tried again; twice as many each time, */
+#define REFUSED_RUNS_MAX 65536 /* up to this */
+
 /* After a failed send: 1 to retry (the buffer was full and has room now), 0 to drop this datagram. */
 static int send_again(sc_io *io, sc_fd by, int code) {
 #if defined(_WIN32)
@@ -320,6 +323,37 @@ typedef struct {
     sc_fd by; /* all of them leave by this socket */
 } sc_sending;
 
+/* A path whose runs the kernel refused with UDP_SEGMENT, as it leaves by a device that cannot, or that carries less. */
+static sc_refusing *refusing(sc_io *io, const sc_address *to) {
+    static const sc_address group;
+    if (!to) to = &group;
+    for (int i = 0; i < SC_IO_REFUSING; i++) {
+        sc_refusing *at = &io->refusing[i];
+        if (at->wait && at->to.len == to->len && !memcmp(at->to.bytes, to->bytes, to->len)) return at;
+    }
+    return NULL;
+}
+
+/* Is a run on this path to be sent one by one? In the end it is tried again: the path may be another one by then. */
+static int is_refused(sc_io *io, const sc_address *to) {
+    if (!io->n_refusing) return 0;
+    sc_refusing *at = refusing(io, to);
+    return at && at->left && at->left--;
+}
+
+static void note_refusal(sc_io *io, const sc_address *to) {
+    sc_refusing *at = refusing(io, to);
+    sc_count(&io->counters->gso_refused, 1);
+    sc_store(&io->narrowed, 1);
+    if (!at) { /* of too many paths, the oldest is forgotten, and refuses again */
+        at = &io->refusing[io->n_refusing++ % SC_IO_REFUSING];
+        *at = (sc_refusing){.wait = REFUSED_RUNS / 2};
+        if (to) at->to = *to;
+    }
+    if (at->wait < REFUSED_RUNS_MAX) at->wait *= 2;
+    at->left = at->wait;
+}
+
 static int is_gso_refusal(int code) { return code == EINVAL || code == EIO || code == EMSGSIZE || code == ENOPROTOOPT; }
 
 static void flush_messages(sc_io *io, sc_sending *out) {
@@ -335,8 +369,8 @@ static void flush_messages(sc_io *io, sc_sending *out) {
         int code = errno;
         struct msghdr *first = &out->messages[done].msg_hdr;
         if (first->msg_controllen != 0 && is_gso_refusal(code)) {
-            sc_count(&io->counters->gso_refused, 1);
-            if (io->counters->gso_refused >= 8) sc_store(&io->gso, 0); /* not this path, this device or this kernel */
+            note_refusal(io, out->aimed[done]->to);
+            if (code == ENOPROTOOPT) sc_store(&io->gso, 0); /* not this kernel */
             send_one_by_one(io, out->aimed[done]);
             done++;
         } else if (code == ENOSYS) {
@@ -407,9 +441,10 @@ __attribute__((noinline)) static void send_messages(sc_io *io, const sc_aimed *a
     out.by = SC_NO_FD;
     for (int i = 0; i < n; i++) {
         const sc_tx *run = aimed[i].run;
-        if (!sc_load(&io->mmsg) && (run->n == 1 || !sc_load(&io->gso)))
+        int gso = run->n > 1 && sc_load(&io->gso) && !is_refused(io, aimed[i].to);
+        if (!sc_load(&io->mmsg) && !gso)
             send_one_by_one(io, &aimed[i]);
-        else if (sc_load(&io->gso) || run->n == 1)
+        else if (gso || run->n == 1)
             add_message(io, &out, &aimed[i], 0, run->n);
         else
             for (uint32_t k = 0; k < run->n; k++) add_message(io, &out, &aimed[i], k, 1);

@@ -71,10 +71,18 @@ typedef struct {
     uint64_t refused; /* unicasts that met a closed port, according to ICMP */
 } sc_io_counters; /* written by the sending, or receiving, thread */
 
+#define SC_IO_REFUSING 16
+/* A path on which the kernel refused UDP_SEGMENT. */
+typedef struct {
+    sc_address to; /* len 0: to the group */
+    uint32_t left, wait; /* runs that are sent one by one before it is tried again: still, and in all; 0: no path is here */
+} sc_refusing;
+
 typedef struct sc_io {
     sc_io_config config;
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
     sc_fd out; /* has the address of the unicast socket, and is connected to the data group; SC_NO_FD: there is none */
+    sc_fd whole; /* has that address too: what it sends is not fragmented; SC_NO_FD: there is none */
     sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
     sc_atomic woken; /* for a thread that spins: `wake` was written, unseen by sc_io_poll */
     sc_atomic index; /* of the interface; sc_io_mend sets this while other threads send */
@@ -90,6 +98,9 @@ typedef struct sc_io {
     sc_address lane[2]; /* data and control group addresses */
     uint32_t turn; /* of the sending thread: the target that a transport sends to first */
     const sc_targets *targets; /* whom the group's datagrams are for; NULL: nobody yet. Of the sending thread */
+    sc_refusing refusing[SC_IO_REFUSING]; /* of the sending thread */
+    uint32_t n_refusing; /* how many there ever were */
+    sc_atomic narrowed; /* UDP_SEGMENT was refused: paths may carry less than before */
     sc_atomic last_code; /* of the last send error */
     sc_atomic troubled; /* an error about an earlier datagram was reported: sc_io_refused tells more */
     sc_io_counters *counters; /* on the board, or `uncovered` */

@@ -13,7 +13,8 @@
  *                   JOIN, WAIT, REFUSED, VIEW, INSTALLED, DECLINED, BEACON, MET, MERGE_*, UNBLOCK, BLOCKED), a PING to
  *                   a member that has not shown itself in the view, and whatever a process sends that is in no view: PONG
  *     of a view     all else: packets of all streams, whether they belong to the view or to a pair of members, repairs by
- *                   holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, and the other frames
+ *                   holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, SIZE,
+ *                   SIZED, PIECE, and the other frames
  *
  * The secret of a view is new with each, so outsiders can read nothing of a view, and say nothing there. The secret
  * opens from its arrival, seals while this member is in the view, and opens for a while after: members enter a view one

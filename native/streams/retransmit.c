@@ -42,7 +42,7 @@ static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
 
 /* Does a multicast reach all that may lack a packet of this stream? */
 static int is_shared(const sc_engine *e, int stream) {
-    return stream == SC_STREAM_GROUP && !e->config.unicast && !e->detect.deaf;
+    return stream == SC_STREAM_GROUP && !e->config.unicast && !e->detect.deaf && !e->sizes.narrow;
 }
 
 /* An own packet; NULL if not to be sent now, or ever again. */
@@ -104,6 +104,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     const sc_rx_packet *held = own ? NULL : held_packet(e, owner, stream, seqno);
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
+    if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
     if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
         e->counters->retransmit_limited++;
         return 0;

@@ -28,6 +28,7 @@ static int slab_room(const sc_engine *e) { return e->lent.n_slabs < SC_SPENT_SLA
 
 static void run_start(sc_tx *run, int lane, const sc_address *to) {
     run->lane = lane;
+    run->whole = 0;
     if (to)
         run->to = *to;
     else
@@ -66,9 +67,14 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
     int k = 0;
     while (e->out.first && k < max) {
         sc_out *o = sc_out_pop(e);
+        if (sc_pieces_instead(e, o)) {
+            free(o);
+            continue;
+        }
         if (!o->to.len && e->detect.deaf) copy_to_deaf(e, o);
         if (!e->seal) sc_seal_crc(o->p, o->len);
         run_start(&out[k], o->to.len ? SC_LANE_UNICAST : SC_LANE_CONTROL, &o->to);
+        out[k].whole = sc_get_type(o->p) == SC_TYPE_SIZE;
         run_add(&out[k], o->p, o->len + e->seal_room);
         count_run(e, &out[k++]);
         o->next = e->lent.spent;
@@ -110,12 +116,16 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
             e->counters->retransmit_missing++;
             continue;
         }
+        e->counters->packets_retransmitted++;
+        if (!sc_size_fits(e->peers[a->requester], len)) {
+            sc_pieces_say(e, e->peers[a->requester], p, len);
+            continue;
+        }
         int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
         const sc_address *to = a->multicast ? NULL : &e->peers[a->requester]->address;
         int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
         if (!joins || !run_fits(&out[k - 1], len + e->seal_room)) run_start(&out[k++], lane, to);
         run_add(&out[k - 1], p, len + e->seal_room);
-        e->counters->packets_retransmitted++;
     }
     sc_again_pop(e, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
@@ -203,6 +213,7 @@ static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     int k = transmit_out(e, out, max);
     if (!e->in_view) return k;
     k += transmit_again(e, out + k, max - k, now);
+    k += transmit_out(e, out + k, max - k); /* packets in pieces */
     k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
     if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);

@@ -18,6 +18,7 @@ static int is_valid(const sc_engine *e, const sc_view *view) {
     if (!view->n || view->n > SC_MEMBERS_MAX || view->rank >= view->n) return 0;
     if (view->ids[view->rank] != e->config.member || view->apart[view->rank]) return 0;
     if (view->packet_bytes < 512 || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4) return 0;
+    if (view->path_bytes > SC_PACKET_MAX || view->path_bytes % 4) return 0;
     const sc_order_ops *ops = sc_order_of(view->mechanism);
     return ops && (!ops->fits || ops->fits(view));
 }
@@ -55,6 +56,7 @@ static void finish_view(sc_engine *e, const uint64_t *cut, const uint8_t *fell, 
 }
 
 static void peer_free(sc_engine *e, sc_peer *peer) {
+    sc_pieces_free(&peer->pieces);
     sc_rx_free(e, &peer->group);
     sc_rx_free(e, &peer->unicast);
     sc_rx_free(e, &peer->forward);
@@ -108,6 +110,7 @@ static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) 
     peer->rank = rank;
     sc_cut_peer_begin(peer);
     sc_again_peer_begin(e, peer, now);
+    sc_size_peer_begin(peer);
     sc_detect_peer_begin(e, peer, now);
     sc_credit_peer_begin(e, peer, e->view.base[e->view.rank]);
     sc_rx_reset(e, &peer->group, e->view.base[rank]);
@@ -214,6 +217,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     if (streams_begin(e, &new->resend)) return -1;
     sc_credit_begin(e, view->base[view->rank]);
     sc_holdup_begin(e, now);
+    sc_size_begin(e);
     sc_slow_begin(e, lost_one, now);
     sc_own_reset(e, sc_number_base(e, view->rank));
     sc_large_done(e);

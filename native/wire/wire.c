@@ -76,7 +76,7 @@ static sc_wire_result check_heartbeat(const uint8_t *p, size_t len) {
     if (len != SC_HEARTBEAT_LEN(n)) return SC_WIRE_SHORT;
     int valid = is_seqno(sc_get_heartbeat_highest(p)) && is_seqno(sc_get_heartbeat_stable(p));
     valid &= sc_get_heartbeat_awaits(p) <= n && sc_get_heartbeat_gives_up(p) <= n;
-    valid &= sc_get_heartbeat_echoes(p) <= n && sc_get_heartbeat_reserved(p) == 0;
+    valid &= sc_get_heartbeat_echoes(p) <= n && sc_get_heartbeat_path(p) <= SC_PACKET_MAX;
     for (uint32_t r = n; r < SC_MEMBERS_MAX; r++)
         valid &= !((sc_get_heartbeat_unheard(p)[r / 8] | sc_get_heartbeat_mute(p)[r / 8]) >> r % 8 & 1);
     for (uint32_t r = 0; r < n; r++)
@@ -108,6 +108,21 @@ static sc_wire_result check_grant(const uint8_t *p, size_t len) {
                    granted == (sc_get_grant_place(p) != 0));
 }
 
+static sc_wire_result check_size(const uint8_t *p, size_t len) {
+    int asks = sc_get_type(p) == SC_TYPE_SIZE;
+    if (!asks && len != SC_SIZE_LEN) return SC_WIRE_SHORT;
+    uint32_t bytes = sc_get_size_bytes(p);
+    int fits = asks ? bytes == len : bytes >= SC_SIZE_LEN && bytes <= SC_PACKET_MAX;
+    return verdict(fits && sc_get_size_number(p) && !sc_get_size_reserved(p));
+}
+
+static sc_wire_result check_piece(const uint8_t *p, size_t len) {
+    uint32_t total = sc_get_piece_total(p), each = sc_get_piece_each(p), at = each * sc_get_piece_index(p);
+    if (!each || total < SC_COMMON_HEADER || total > SC_PACKET_MAX || at >= total) return SC_WIRE_FIELD_BAD;
+    if (total > each * SC_PIECES_MAX || !sc_get_piece_number(p)) return SC_WIRE_FIELD_BAD;
+    return len == SC_PIECE_HEADER + (total - at < each ? total - at : each) ? SC_WIRE_OK : SC_WIRE_SHORT;
+}
+
 static sc_wire_result check_nothing(const uint8_t *p, size_t len) {
     (void)p, (void)len;
     return SC_WIRE_OK;
@@ -133,6 +148,9 @@ static const struct {
     [SC_TYPE_TAKEN] = {SC_TAKEN_LEN, SC_TAKEN_LEN, check_taken},
     [SC_TYPE_RECORD] = {SC_DATA_HEADER, 0, check_record},
     [SC_TYPE_TOTAL] = {SC_TOTAL_LEN, SC_TOTAL_LEN, check_total},
+    [SC_TYPE_SIZE] = {SC_SIZE_LEN, 0, check_size},
+    [SC_TYPE_SIZED] = {SC_SIZE_LEN, SC_SIZE_LEN, check_size},
+    [SC_TYPE_PIECE] = {SC_PIECE_HEADER + 1, 0, check_piece},
     [SC_TYPE_WANT] = {SC_GRANT_LEN, SC_GRANT_LEN, check_grant},
     [SC_TYPE_GRANT] = {SC_GRANT_LEN, SC_GRANT_LEN, check_grant},
 };

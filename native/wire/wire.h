@@ -44,6 +44,9 @@ enum {
     SC_TYPE_TAKEN = 13, /* this much */
     SC_TYPE_RECORD = 14, /* packet of a group stream that holds no messages, but statements of the order */
     SC_TYPE_TOTAL = 15, /* a header of the TOTAL protocol (S1) that no other type carries */
+    SC_TYPE_SIZE = 16, /* does a datagram of this size arrive? */
+    SC_TYPE_SIZED = 17, /* it does */
+    SC_TYPE_PIECE = 18, /* part of a packet that is too large for the path to this member */
     SC_TYPE_WANT = 20, /* give me places for my packets (SEQ-01) */
     SC_TYPE_GRANT = 21 /* these are yours */
 };
@@ -188,7 +191,7 @@ SC_FIELD(96, 64, heartbeat_sent); /* by a clock of the sender's, in ns, which on
 SC_FIELD(104, 64, heartbeat_echo); /* `sent` of the last heartbeat of one member, */
 SC_FIELD(112, 32, heartbeat_held); /* ns from its arrival to this heartbeat, */
 SC_FIELD(116, 16, heartbeat_echoes); /* and 1 + rank of that member; 0: of none */
-SC_FIELD(118, 16, heartbeat_reserved); /* zero */
+SC_FIELD(118, 16, heartbeat_path); /* bytes of the largest packet that reaches each member from the sender; 0: unknown */
 SC_ENTRIES(120, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
 SC_ENTRIES(128, 16, 64, heartbeat_received); /* by rank: the highest seqno received of that stream */
 #define SC_HEARTBEAT_LEN(n) (120 + 16 * (size_t)(n))
@@ -220,6 +223,20 @@ SC_FIELD(48, 64, grant_place); /* of GRANT: the first of the places; of WANT: 0 
 SC_FIELD(56, 32, grant_count); /* of the places that are wanted, or granted; at least 1 */
 SC_FIELD(60, 32, grant_reserved); /* zero */
 #define SC_GRANT_LEN 64
+
+/* Body of SIZE, after which zeros follow, and of SIZED, which is as long as the shortest SIZE. */
+SC_FIELD(40, 64, size_number); /* of the question; its answer has the same */
+SC_FIELD(48, 32, size_bytes); /* of the question, before it is sealed */
+SC_FIELD(52, 32, size_reserved); /* zero */
+#define SC_SIZE_LEN 56
+
+/* Body of PIECE: bytes of a whole packet, with its headers, in the order of their places. */
+SC_FIELD(40, 64, piece_number); /* of this sending of the packet */
+SC_FIELD(48, 32, piece_total); /* bytes of the packet */
+SC_FIELD(52, 16, piece_each); /* bytes of every piece but the last, which may be shorter */
+SC_FIELD(54, 16, piece_index); /* of this one, from 0 on */
+#define SC_PIECE_HEADER 56
+#define SC_PIECES_MAX 256 /* of a packet */
 
 /* The verdicts on a datagram. */
 typedef enum {

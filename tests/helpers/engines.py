@@ -37,7 +37,7 @@ class Net:
 
     def __init__(
         self, n: int, *, sequencer: int = -1, mechanism: int | None = None, window: int = 1 << 20, share: int = 0,
-        room: int = 0, packet: int = 1472, safe: bool = False, **settings: object,
+        room: int = 0, packet: int = 1472, path: int = 0, safe: bool = False, **settings: object,
     ) -> None:  # fmt: skip
         self.now, self.mixed = 0, bool(settings.get("mixed"))
         self.drop: Callable[[int, int, int, bytes], bool] = lambda src, dst, lane, datagram: False
@@ -49,7 +49,7 @@ class Net:
         self.markers: list[list[int]] = [[] for _ in range(n)]
         self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
         self.window, self.share, self.room = window, share, room
-        self.packet, self.mechanism, self.safe = packet, mechanism, safe
+        self.packet, self.path, self.mechanism, self.safe = packet, path, mechanism, safe
         self.sealed = "seal" in settings
         self.install(list(range(n)), sequencer=sequencer, tag=1, marker=1)
 
@@ -88,6 +88,7 @@ class Net:
                 unicast_window_bytes=self.window,
                 state_window_bytes=self.window,
                 packet_bytes=self.packet,
+                path_bytes=self.path,
                 base=base or [0] * len(members),
                 origin_base=origin or [0] * len(members),
                 cut=(cuts or {}).get(i),

@@ -36,6 +36,7 @@ class Handler(logging.Handler):
 
 logging.getLogger("seqcast").addHandler(Handler())
 logging.getLogger("seqcast").setLevel(settings.pop("level", "WARNING"))
+large = bytes(settings.pop("bytes", 0))
 group = seqcast.join(cluster, name=name, interface=interface, **settings)
 
 def listen():
@@ -56,7 +57,7 @@ def listen():
 def talk():
     while True:
         try:
-            group.send(name.encode(), timeout=0.5)
+            group.send(name.encode() + large, timeout=0.5)
         except seqcast.SendTimeout as error:
             say(kind="SendTimeout", text=str(error))
         except seqcast.SeqcastError as error:

@@ -113,6 +113,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_WAY
         SC_EVENT_STRANGER
         SC_EVENT_LOST
+        SC_EVENT_SIZE
 
     enum:
         SC_WAY_MULTICAST
@@ -132,6 +133,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t unicast
         uint32_t mixed
         uint32_t pulled
+        uint32_t piece_bytes
         uint32_t slabs_max
         uint64_t ring_bytes
         uint64_t unicast_bytes
@@ -255,6 +257,7 @@ cdef extern from "engine/engine.h" nogil:
         uint64_t unicast_window_bytes
         uint64_t state_window_bytes
         uint32_t packet_bytes
+        uint32_t path_bytes
         uint32_t safe
         uint32_t merge
         uint8_t *apart
@@ -355,6 +358,8 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_event(sc_engine *e, sc_event *out)
     size_t sc_engine_doubted(const sc_engine *e, uint64_t *ids)
     size_t sc_engine_links(sc_engine *e, bint unicast, uint64_t *pairs, size_t max)
+    uint32_t sc_engine_path_bytes(const sc_engine *e)
+    void sc_engine_measure(sc_engine *e, int64_t now)
     size_t sc_engine_strangers(const sc_engine *e, uint64_t tag)
     void sc_engine_show(sc_engine *e, const sc_address *to)
     void sc_engine_beat(sc_engine *e, int64_t now)

@@ -142,6 +142,7 @@ class Engine:
         unicast: bool,
         mixed: bool,
         pulled: bool,
+        piece_bytes: int,
         slabs_max: int,
         ring_bytes: int,
         unicast_bytes: int,
@@ -222,7 +223,8 @@ class Engine:
         ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
         for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as
         ``vocabulary.SendersHeld``, ("key", address, how, sure): datagrams from there are not sealed as ours are, see
-        ``vocabulary.OtherKey``, ("too_slow",): ``too_slow()`` has changed, ("foreign",): a datagram of another wire
+        ``vocabulary.OtherKey``, ("size", id, bytes): as ``vocabulary.PathsMeasured``,
+        ("too_slow",): ``too_slow()`` has changed, ("foreign",): a datagram of another wire
         version was dropped, for the first time, ("drained",): see ``end_sends``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:
@@ -238,6 +240,10 @@ class Engine:
         ``unicast``: the speaker is heard, but none of its unicasts."""
     def too_slow(self) -> list[int]:
         """Ids of the members, also this one, that a sender calls too slow to stay."""
+    def path_bytes(self) -> int:
+        """Size of the largest packet that reaches each member from each, as far as is known; 0: nothing is."""
+    def measure(self, now_ns: int) -> None:
+        """Asks at once how large packets may be on the way to each member."""
     def strangers(self, tag: int) -> int:
         """Number of addresses from which heartbeats of the view with this tag came within the last suspicion time."""
     def greet(self, member: int, address: bytes) -> None:
@@ -303,6 +309,7 @@ class Engine:
         share_bytes: int = 0,
         room_bytes: int = 0,
         safe: bool = False,
+        path_bytes: int = 0,
     ) -> None:
         """Installs a view.
 
@@ -313,6 +320,7 @@ class Engine:
             mechanism: number of the order of `core/orders`.
             fell: by rank in the view that is closed: the member did not survive it.
             safe: messages are delivered when all members have them in order, or the view ends.
+            path_bytes: size of the largest packet that paths are asked for; 0: they are not.
             sequencer: rank of the member that orders messages, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """

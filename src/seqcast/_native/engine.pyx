@@ -337,6 +337,8 @@ cdef class Engine:
                 out.append(("way", event.sender, event.evidence == SC_WAY_MULTICAST))
             elif event.kind == SC_EVENT_LOST:
                 out.append(("lost", event.sender, event.rate, event.took))
+            elif event.kind == SC_EVENT_SIZE:
+                out.append(("size", event.sender, event.rate))
             elif event.kind == SC_EVENT_STRANGER:
                 out.append(("stranger", event.view_tag, get_address(&event.from_)))
             elif event.kind == SC_EVENT_DRAINED:
@@ -408,6 +410,17 @@ cdef class Engine:
         n = sc_engine_links(self.e, unicast, pairs, LINKS_MAX)
         sc_mutex_unlock(&self.lock)
         return [(pairs[2 * i], pairs[2 * i + 1]) for i in range(n)]
+
+    def path_bytes(self):
+        sc_mutex_lock(&self.lock)
+        cdef uint32_t n = sc_engine_path_bytes(self.e)
+        sc_mutex_unlock(&self.lock)
+        return n
+
+    def measure(self, int64_t now_ns):
+        sc_mutex_lock(&self.lock)
+        sc_engine_measure(self.e, now_ns)
+        sc_mutex_unlock(&self.lock)
 
     def strangers(self, uint64_t tag):
         sc_mutex_lock(&self.lock)
@@ -569,6 +582,7 @@ cdef class Engine:
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
         uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
         apart=None, fell=None, uint64_t share_bytes=0, uint64_t room_bytes=0, bint safe=False,
+        uint32_t path_bytes=0,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view
@@ -608,6 +622,7 @@ cdef class Engine:
             view.unicast_window_bytes = unicast_window_bytes
             view.state_window_bytes = state_window_bytes
             view.packet_bytes = packet_bytes
+            view.path_bytes = path_bytes
             view.safe = safe
             for i in range(n):
                 view.ids[i] = ids[i]

@@ -54,6 +54,10 @@ GOSSIPS_PER_S = 2000
 """Gossips that a member of a group handles per second, and a tenth of it at once: of most of them it has seen another
 copy, and Python reads one in about 0.1 ms. Those that come faster wait, which is the load that the policy measures."""
 ETHERNET_MTU = 1500
+PIECE_BYTES = 1232
+"""Each path carries UDP payloads of this size: what IPv6 guarantees."""
+JUMBO_BYTES = 9216
+"""Larger packets travel within one machine, on paths that are not measured."""
 SECONDS = re.compile(r"(?<!_per)_s(?=$|_min$|_max$)")
 
 
@@ -68,6 +72,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "unicast": config.transport == "unicast",
         "mixed": config.transport == "auto",
         "pulled": config.reliability == "gossip",
+        "piece_bytes": PIECE_BYTES,
         "slabs_max": config.slabs_max + 2 * config.receive_batch,  # the driver's buffers are slabs, or lie in others
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
@@ -86,13 +91,15 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         blocks: the application has a block callback.
         room: bytes by which sealing makes each datagram longer; 0: there is no key.
     """
+    largest = max(PACKET_BYTES_MIN, packet_bytes(config, mtu, rcvbuf) - room)
     return (
         _named(config, CORE)
         | _meeting_times(config)
         | {
             "found": 0 if config.observer else config.found,
             "capacity": capacity(config, rcvbuf),
-            "packet_bytes": max(PACKET_BYTES_MIN, packet_bytes(config, mtu, rcvbuf) - room),
+            "packet_bytes": largest,
+            "path_bytes": largest if largest <= JUMBO_BYTES else 0,
             "reach": reach(config),
             "unicast": config.transport == "unicast",
             "book": config.transport != "multicast",

@@ -70,6 +70,7 @@ class EndpointSettings:
         exchange: with a key: this member's own key pair.
         signer, allowed: with identities: this member's own, and the list of those who may be members.
         capacity, packet_bytes, window_bytes, gro, state, about, observer: see ``MemberInfo``.
+        path_bytes: size of the largest packet that the paths to other members are measured with; 0: they are not.
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of the settings that must be equal on all members of a group.
@@ -139,6 +140,7 @@ class EndpointSettings:
     allowed: tuple[Allowed, ...] = ()
     capacity: int
     packet_bytes: int
+    path_bytes: int = 0
     window_bytes: int
     gro: bool = False
     state: int = 0

@@ -56,6 +56,7 @@ from seqcast.core.vocabulary import (
     OpenPause,
     OtherKey,
     PacketsLost,
+    PathsMeasured,
     PauseGroup,
     PauseOver,
     ResumeGroup,
@@ -307,6 +308,11 @@ class Endpoint:
         if not report.multicast:
             context.alone[report.member] = None
 
+    def _paths_measured(self, report: PathsMeasured) -> None:
+        entered = self.context.entered
+        if entered is not None and self.machines.membership.resize():
+            self.log.path_measured(report.member, report.size, entered.packet_bytes)
+
     def _stranger_heard(self, report: StrangerHeard) -> None:
         if report.tag not in self.machines.lineage.closed:
             self.machines.merger.beacons.meet_stranger(report.address)
@@ -450,6 +456,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     WayChanged: Endpoint._way_changed,
     StrangerHeard: Endpoint._stranger_heard,
     PacketsLost: lambda e, each: e.log.packets_lost(each.member, each.size, each.took_ns),
+    PathsMeasured: Endpoint._paths_measured,
     SlowChanged: lambda e, _: e.machines.membership.slow_changed(),
     SlabsExhausted: lambda e, _: e.context.emit(Warn(codes.STARVED(STARVED))),
     SendersHeld: lambda e, each: e.holdups.heard(each),

@@ -90,7 +90,7 @@ class Installer:
         machines.taker.view(frame)
         self._install_engine(frame, view, first, marker)
         context.view, context.allowed, context.history = view, None, frame.history
-        context.entered = frame
+        before, context.entered = context.entered, frame
         self._note_departed(frame)
         if context.settings.book:
             gone = [info for info in context.infos.values() if not frame.has(info.id)]
@@ -100,6 +100,8 @@ class Installer:
         self._renew_machines(frame, old)
         context.effects.append(ViewInstalled(view, frame.founding > 0))
         self.log.installed(old, view, frame, why)
+        if before is not None and before.packet_bytes != frame.packet_bytes:
+            self.log.resized(frame.packet_bytes, before.packet_bytes)
         machines.blocker.opened()
         machines.pause_owner.view()
 
@@ -122,6 +124,7 @@ class Installer:
             unicast_window_bytes=frame.unicast_window,
             state_window_bytes=frame.state_window,
             packet_bytes=frame.packet_bytes,
+            path_bytes=self.context.settings.path_bytes,
             base=frame.base,
             origin_base=frame.origin_base,
             cut=None if first else frame.cut,

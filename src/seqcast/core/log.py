@@ -99,6 +99,16 @@ class LogLines:
         self.warn("detector", codes.PATH_TOO_NARROW(text), self.context.me.name, size, self.name(member_id),
                   took_ns / 1e9, smaller)  # fmt: skip
 
+    def resized(self, size: int, before: int) -> None:
+        self.say("membership", "%s: packets have %d bytes from now on, instead of %d", self.context.me.name, size, before)
+
+    def path_measured(self, member_id: int, size: int, before: int) -> None:
+        text = (
+            "%s: packets of %d bytes reach all members, and on the path to or from %s no larger ones pass: a view with "
+            "such packets, instead of %d bytes, follows"
+        )
+        self.say("detector", codes.PACKETS_RESIZED(text), self.context.me.name, size, self.name(member_id), before)
+
     def token_remade(self, generation: int) -> None:
         text = "%s: the token is late, or the member that had it is lost: sends another one, generation %d"
         self.say("ring", text, self.context.me.name, generation)

@@ -142,6 +142,9 @@ class Membership(Protocol):
     def slow_changed(self) -> None:
         """The set of receivers that senders call too slow to stay has changed."""
 
+    def resize(self) -> bool:
+        """Packets of another size than the view's reach all members. Does the view change for that, which was not known?"""
+
     def links_changed(self) -> None:
         """The set of links that carry no multicast, or no unicast, has changed."""
 

@@ -19,6 +19,7 @@ from seqcast.core.vocabulary import (
     MemberSuspected,
     OtherKey,
     PacketsLost,
+    PathsMeasured,
     Report,
     Send,
     SendersHeld,
@@ -39,6 +40,7 @@ _REPORTS: dict[str, Callable[..., Report]] = {
     "way": WayChanged,
     "stranger": StrangerHeard,
     "lost": PacketsLost,
+    "size": PathsMeasured,
     "starved": SlabsExhausted,
     "slow": MemberStarved,
     "too_slow": SlowChanged,
@@ -82,6 +84,7 @@ class EnginePort(Protocol):
     def links(self, unicast: bool = False) -> list[tuple[int, int]]: ...
     def too_slow(self) -> list[int]: ...
     def strangers(self, tag: int) -> int: ...
+    def path_bytes(self) -> int: ...
     # Whom it pings at once.
     def greet(self, member: int, address: bytes) -> None: ...
     def beat(self, now_ns: int) -> None: ...
@@ -149,5 +152,6 @@ class EnginePort(Protocol):
         share_bytes: int = 0,
         room_bytes: int = 0,
         safe: bool = False,
+        path_bytes: int = 0,
     ) -> None: ...
     def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...

@@ -242,6 +242,19 @@ class PacketsLost:
 
 
 @dataclass(frozen=True, slots=True)
+class PathsMeasured:
+    """Packets of another size than the view's reach all members: the view's are too large, or could be larger.
+
+    Args:
+        member: to or from which no larger ones pass.
+        size: of those packets, in bytes.
+    """
+
+    member: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class SlabsExhausted:
     """This member drops datagrams because all its receive buffers are in use."""
 
@@ -314,6 +327,7 @@ Report = (
     | WayChanged
     | StrangerHeard
     | PacketsLost
+    | PathsMeasured
     | SlabsExhausted
     | MemberStarved
     | SendersHeld

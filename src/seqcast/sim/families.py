@@ -205,6 +205,17 @@ def _translated(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _paths(rng: random.Random) -> Drawn:
+    """Paths drop what is too large for them without a word, and other paths do as time goes by."""
+    return calm(
+        narrows=rng.choice((1, 1, 2, 3)), members=rng.choice((2, 3, 3, 4, 5)), packet_bytes=rng.choice((1472, 8968)),
+        duration_ns=rng.choice((1, 2, 4)) * SECOND, rate=rng.choice((100, 400)), bytes_max=rng.choice((3000, 30_000)),
+        spread_ns=rng.choice((0, 500 * MS)), loss=rng.choice((0.0, 0.02, 0.05)), crashes=rng.choice((0, 0, 1)),
+        restarts=rng.choice((0, 1)), leaves=rng.choice((0, 1)), partition=rng.choice(("merge", "primary")), split=0,
+        state=rng.random() < 0.3, transport=rng.choice(("multicast", "auto", "unicast")), unicasts=0.1,
+    )  # fmt: skip
+
+
 def _slow(rng: random.Random) -> Drawn:
     """Applications take nothing for a while, half of them for longer than senders wait for them."""
     return calm(
@@ -250,8 +261,9 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "translated": _translated,
     "slow": _slow,
     "roles": _roles,
+    "paths": _paths,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow", "roles"}
+BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow", "roles", "paths"}
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

@@ -21,6 +21,8 @@ HOUR = 3600 * SECOND
 BROKEN_NS_MAX = 3 * SECOND
 """An interface comes back after so long at most; one whose address was replaced may keep the other one."""
 
+NARROW_BYTES = (1240, 1372, 1422, 1472)
+"""The largest UDP payloads of narrow paths."""
 ISLANDS_MAX = 32
 """Processes of a run that may not hear each other's multicasts."""
 NAMESAKE_NS_MAX = 2 * SECOND
@@ -83,6 +85,7 @@ class Faults:
         self._plan_alone()
         self._plan_islands()
         self._plan_infos()
+        self._plan_narrows()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -225,6 +228,27 @@ class Faults:
         names = [node.name for node in self.nodes]
         deaf = [f"{names[one]} to {names[other]}" for one, other in pairs if max(one, other) < len(names)]
         self.trace(None, f"passes no multicast from {', '.join(sorted(deaf))}")
+
+    def _plan_narrows(self) -> None:
+        """Paths that carry less from the start on, or from then on, perhaps in the middle of a view change."""
+        options = self.options
+        rng = random.Random(f"narrows {options.seed}")
+        for number in range(options.narrows):
+            begin = rng.randrange(options.duration_ns) if number or rng.random() < 0.5 else 0
+            self.clock.at(begin, self.narrow_paths, rng.choice((0.2, 0.5, 1.0)), rng.random())
+            if rng.random() < 0.5:  # the view changes at the same moment
+                self.clock.at(begin, self.world.start_node, f"n{number}")
+
+    def narrow_paths(self, share: float, which: float) -> None:
+        """From now on so many pairs of processes, also of such as are to come, pass only smaller datagrams, and some
+        that did pass more again."""
+        rng, most = random.Random(which), range(ISLANDS_MAX)
+        pairs = {(one, other) for one in most for other in most if one != other and rng.random() < share}
+        self.network.narrow = {pair: rng.choice(NARROW_BYTES) for pair in sorted(pairs)}
+        names = [node.name for node in self.nodes]
+        told = [f"{names[a]} to {names[b]} {size}" for (a, b), size in self.network.narrow.items()
+                if max(a, b) < len(names)]  # fmt: skip
+        self.trace(None, f"passes datagrams of so many bytes at most: {', '.join(told)}")
 
     def _connect(self) -> None:
         """Who neither hears anybody's multicasts nor is heard by anybody could not be found."""

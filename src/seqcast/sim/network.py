@@ -92,6 +92,7 @@ class Network:
         self.off: set[int] = set()  # nothing comes to these or leaves them: their interfaces are broken
         self.mute: set[tuple[int, int]] = set()  # (from, to): no unicast comes through, as by a firewall
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
+        self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
@@ -101,7 +102,7 @@ class Network:
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
         options, random_ = self.options, self.rng.random
-        if not self.connects(source, target):
+        if not self.connects(source, target) or self.vanishes(source, target, datagram):
             return
         copies = 1
         delay = options.delay_ns
@@ -144,6 +145,10 @@ class Network:
         if self.off and (source in self.off or target in self.off):
             return False
         return not self.cut or (source, target) not in self.cut
+
+    def vanishes(self, source: int, target: int, datagram: bytes) -> bool:
+        """Is it too large for the path, which says nothing?"""
+        return bool(self.narrow) and len(datagram) > self.narrow.get((source, target), len(datagram))
 
     def multicasts(self, source: int, target: int) -> bool:
         """Do filters, and the kernels' group memberships, let a multicast through from one to the other?"""

@@ -43,6 +43,7 @@ class Options:
         mutes: how many times unicasts, and no multicasts, between two members are lost, in one direction or in both.
         interfaces: how many times the network interface of a member breaks, see ``interface.KINDS``; members look at
             theirs periodically.
+        narrows: how many times other paths than before carry only small datagrams, and lose the others.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         namesakes: how many times two processes have one name: a member is killed, and starts again while all others are
             stopped, which have its old incarnation in their view; or, while the network is cut in two, a process starts
@@ -145,6 +146,7 @@ class Options:
     interfaces: int = 0
     mutes: int = 0
     islands: int = 0
+    narrows: int = 0
     crashes: int = 0
     restarts: int = 0
     namesakes: int = 0
@@ -231,7 +233,7 @@ class Options:
     @property
     def none_is_slow(self) -> bool:
         """No application, disk or link keeps a living receiver behind the others."""
-        return self.calm and not (self.slow_disks or self.state or self.full or self.crashes or self.hasty)
+        return self.calm and not (self.slow_disks or self.state or self.full or self.crashes or self.hasty or self.narrows)
 
     @property
     def watches_repairs(self) -> bool:
@@ -241,7 +243,7 @@ class Options:
         limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
         hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # overtaken packets are requested at once
         quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
-        return quiet and not (others or limited or hasty or self.islands)
+        return quiet and not (others or limited or hasty or self.islands or self.narrows)
 
     @staticmethod
     def draw(

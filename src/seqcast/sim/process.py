@@ -129,6 +129,7 @@ class Process:
         self.orderer: Orderer | None = None
         self.questions = Questions()
         wanted = engine_settings(settings)
+        wanted["piece_bytes"] *= bool(options.narrows)  # else the runs of before would change
         if options.orderer:
             self.orderer = Orderer(options.orderer, random.Random(f"orderer {options.seed} {index}"))
             wanted["policy_ns"] = nanoseconds(self.orderer.limit_s)
@@ -140,6 +141,7 @@ class Process:
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
         core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks, room=room)
         core["advertised"] = options.translated == "ports" and bool(index % 2)
+        core["path_bytes"] *= bool(options.narrows)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
         self.endpoint = make_endpoint(
             self.engine,

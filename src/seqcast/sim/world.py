@@ -144,7 +144,7 @@ class World:
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
         same = {(member.id, member.about) for member in old} == {(member.id, member.about) for member in view}
         renewed = self.options.keyed and "rekey_s" in dict(self.options.settings)
-        if same and not self.options.state and not renewed:
+        if same and not (self.options.state or renewed or self.options.narrows):
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
 
     def held(self, node: Process) -> None:

@@ -28,6 +28,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
+from seqcast.core.rules.cut import order_of, windows
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import UNLED, GiveWay, Warn
@@ -117,6 +118,7 @@ class CoordinatedMembership(Machine):
         self.links: dict[tuple[int, int], int] = {}  # (listener, unheard speaker): since when
         self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone
         self.warned: set[int] = set()  # members already named in a warning about their links
+        self.resizes = False  # packets of another size pass on all paths
         self.rekey_ns = NEVER  # when the secret of the view is old
         self.told: set[str] = before.told if before else set()  # warnings that are not repeated in each view
         self.verified_ns = NEVER  # no view change waits longer for verifications
@@ -336,6 +338,14 @@ class CoordinatedMembership(Machine):
         text = f"{self.context.infos[member].name} {TOO_SLOW}, and {follows}"
         self.context.emit(Warn(codes.TOO_SLOW(text)))
 
+    def resize(self) -> bool:
+        context, entered, before = self.context, self.context.entered, self.resizes
+        assert entered is not None
+        multicasters = order_of(entered).multicasters(len(entered.members))
+        sizes = windows(entered.members, multicasters, context.plane.path_bytes())
+        self.resizes = sizes.packet_bytes != entered.packet_bytes
+        return self.resizes and not before
+
     def suspect(self, member_id: int, why: str) -> None:
         """The engine suspects a member, after verification."""
         self.suspected[member_id] = why
@@ -501,6 +511,7 @@ class CoordinatedMembership(Machine):
             or bool(self.wanting)
             or bool(self.told_infos and self.informed())
             or self.context.merging
+            or self.resizes
             or self.context.now >= self.rekey_ns
             or self.context.me.address != self.context.infos[self.context.me.id].address
             or self._called(doubted)
@@ -536,6 +547,7 @@ class CoordinatedMembership(Machine):
         """A new view: answered requests are forgotten, suspicion begins anew with the engine's."""
         members = {member.id for member in self.context.members}
         self.suspected.clear()
+        self.resizes = False
         self.links.clear()
         self.mute.clear()
         self.leavers &= members

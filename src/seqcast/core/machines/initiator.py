@@ -338,6 +338,7 @@ class Initiator(Machine):
             self.arrange,
             self.choose,
             context.settings.first_seqno,
+            context.plane.path_bytes(),
         )
         before, stay = context.founding, self._staying(leaving)  # joiners may never come
         frame = replace(frame, history=history_of(context), founding=before if stay < before else 0)

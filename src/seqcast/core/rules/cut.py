@@ -129,7 +129,7 @@ def _charge_most(packet_bytes: int) -> int:
     return max(_charge_full(packet_bytes), 256 + (1 << (min(packet_bytes, 32_768) + 398).bit_length()))
 
 
-def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
+def windows(infos: Sequence[MemberInfo], multicasters: int, path_bytes: int = 0) -> Windows:
     """The windows of a view.
 
     Group-stream data in flight to one receiver (its room) fills at most 11/16 of its receive buffer, so that data never
@@ -147,8 +147,10 @@ def windows(infos: Sequence[MemberInfo], multicasters: int) -> Windows:
 
     Args:
         multicasters: how many of the members multicast messages.
+        path_bytes: size of the largest packet that reaches all from all, as far as is known; 0: nothing is.
     """
-    packet_bytes = min(info.packet_bytes for info in infos) & ~3  # offsets are aligned
+    packet_bytes = min(info.packet_bytes for info in infos)
+    packet_bytes = min(packet_bytes, path_bytes or packet_bytes) & ~3  # offsets are aligned
     others = max(len(infos) - 1, 1)
     heard = min(multicasters, others)
     room = min(info.capacity for info in infos) * 11 // 16
@@ -185,6 +187,7 @@ def next_view(
     arrange: Arrange = as_they_are,
     choose: Choose = first,
     first_seqno: int = 1,
+    path_bytes: int = 0,
 ) -> NewView:
     """The VIEW frame that closes ``view``: survivors without leavers in their old order, then the joiners by id.
 
@@ -195,6 +198,7 @@ def next_view(
         arrange: gives the members another order.
         choose: the sequencer.
         first_seqno: of the joiners' streams.
+        path_bytes: see ``windows``.
     """
     members = [infos[member] for member in survivors if member not in leavers]
     members += sorted(joiners, key=lambda info: info.id)[: MEMBERS_MAX - len(members)]
@@ -202,7 +206,8 @@ def next_view(
     initiator = view.members[attempt[1]].id
     ranks = [view.rank(info.id) for info in members]
     order = by_name(view.mechanism)
-    frame = first_view(members or [infos[initiator]], view.order, order, initiator, choose if members else first)
+    frame = first_view(members or [infos[initiator]], view.order, order, initiator, choose if members else first,
+                       path_bytes=path_bytes)  # fmt: skip
     view_id = ViewId(
         view.view_id.counter + attempt[0], members[0].id if members else initiator, (attempt[0], initiator)
     )
@@ -273,6 +278,7 @@ def first_view(
     initiator: int,
     choose: Choose = first,
     first_seqno: int = 1,
+    path_bytes: int = 0,
 ) -> NewView:
     """The VIEW frame of a group's first view.
 
@@ -282,10 +288,11 @@ def first_view(
         initiator: id of the member that makes the view.
         choose: the sequencer.
         first_seqno: of every stream.
+        path_bytes: see ``windows``.
     """
     sequencer = mechanism.sequencer([info.member for info in members], choose)
     assert mechanism.allows(sequencer, len(members)), f"{mechanism.name} cannot have sequencer {sequencer}"
-    sizes = windows(members, mechanism.multicasters(len(members)))
+    sizes = windows(members, mechanism.multicasters(len(members)), path_bytes)
     before = (first_seqno - 1,) * len(members)
     labels = tuple(WHOLE if info.state else NONE for info in members)
     return NewView(

@@ -1,0 +1,154 @@
+"""How large packets may be on the way to each member: in the engine, with time by hand."""
+
+from __future__ import annotations
+
+import pytest
+from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages
+
+SIZE, SIZED, PIECE = 16, 17, 18
+KNOWN_MS = 12 * HEARTBEAT_MS
+"""By then each member has asked each other one for the largest size and, in vain, for all smaller ones."""
+
+
+class Paths(Net):
+    """Members on paths of which some lose large datagrams."""
+
+    def __init__(self, n: int = 3, **settings: object) -> None:
+        super().__init__(n, **{"path": 1472, **settings})
+        self.most: dict[tuple[int, int], int] = {}  # by (from, to)
+        self.asked: list[tuple[int, int, int]] = []
+        self.drop = self.carry
+
+    def carry(self, src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if datagram[2] == SIZE:
+            self.asked.append((src, dst, len(datagram)))
+        return len(datagram) > self.most.get((src, dst), 65_000)
+
+    def sizes(self, i: int) -> list[tuple[int, int]]:
+        return [tuple(event[1:]) for event in self.engines[i].events() if event[0] == "size"]
+
+
+def test_a_path_that_carries_full_packets_is_asked_once_and_again_each_minute():
+    net = Paths(2)
+    net.run(KNOWN_MS)
+    assert sorted(net.asked) == [(0, 1, 1472), (1, 0, 1472)]
+    assert [engine.path_bytes() for engine in net.engines] == [1472, 1472] and not net.sizes(0)
+    net.run(59, ns=1000 * MS)
+    assert len(net.asked) == 2
+    net.run(3, ns=1000 * MS)
+    assert len(net.asked) == 4
+
+
+def test_the_largest_size_that_passes_is_known_to_all_members_and_reported_once_it_lasts():
+    net = Paths()
+    net.most = {(0, 2): 1400}
+    net.run(KNOWN_MS)
+    assert {engine.path_bytes() for engine in net.engines} == {1392}
+    for i, about in ((0, 102), (1, 100), (2, 100)):
+        assert set(net.sizes(i)) == {(about, 1392)}
+    largest = [each for each in net.asked if each == (0, 2, 1472)]
+    assert len(largest) == 3, "chance loses datagrams too"
+
+
+def test_who_answers_nothing_says_nothing_about_its_path():
+    net = Paths()
+    net.run(KNOWN_MS)
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == SIZED
+    net.engines[0].measure(net.now)
+    net.run(KNOWN_MS)
+    assert net.engines[0].path_bytes() == 1472
+
+
+@pytest.mark.parametrize("stream", ["group", "unicast", "forward"])
+def test_packets_that_do_not_pass_come_in_pieces(stream):
+    net = Paths(3, sequencer=1 if stream == "forward" else -1)
+    net.run(KNOWN_MS)
+    net.most = {(0, 1): 1400, (0, 2): 1300}
+    sent = messages(1, 40)
+    for payload in sent:
+        assert net.engines[0].send(payload, to=101 if stream == "unicast" else 0) == 0
+    net.run(1500)
+    got = [payload for sender, payload in net.got[1] if sender == 100]
+    assert got == sent
+    counters = net.engines[0].counters()
+    assert counters["sent_in_pieces"] > 0 and net.engines[0].path_bytes() in (1232, 1392)
+
+
+def test_what_is_packed_for_a_wider_path_does_not_hold_up_the_view_with_smaller_packets():
+    """The packets of the closed view are fetched in pieces; those of the next one are smaller, for one member too."""
+    net = Paths()
+    net.run(KNOWN_MS)
+    net.most = dict.fromkeys([(0, 2), (1, 2)], 1400)
+    sent = messages(2, 30)
+    for payload in sent:
+        net.engines[0].send(payload)
+    net.engines[0].send(bytes(20_000), to=102)
+    net.run(300)
+    net.packet = 1392
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=-1, tag=2, steps=2000)
+    net.run(100)
+    before = net.engines[0].counters()["sent_in_pieces"]
+    feed(net, {0: [bytes(20_000)]})
+    net.engines[0].send(bytes(20_000), to=102)
+    net.run(200)
+    assert [len(payload) for _, payload in net.got[2]].count(20_000) == 3
+    assert [payload for _, payload in net.got[2] if len(payload) != 20_000] == sent
+    assert net.engines[0].counters()["sent_in_pieces"] == before, "they pass whole"
+
+
+def test_packets_grow_again_when_all_paths_have_carried_larger_ones_for_a_minute():
+    net = Paths(path=8968)
+    net.run(KNOWN_MS)
+    assert net.engines[0].path_bytes() == 8968 and not net.sizes(0)
+    net.run(59, ns=1000 * MS)
+    assert not net.sizes(0)
+    net.run(3, ns=1000 * MS)
+    assert net.sizes(0) == [(101, 8968)]
+
+
+def test_isolated_loss_asks_for_no_sizes():
+    net = Paths()
+    net.run(KNOWN_MS)
+    net.asked.clear()
+    lost = {7, 19, 40}
+    seen = 0
+
+    def drop(src, dst, lane, datagram):
+        nonlocal seen
+        seen += datagram[2] == 1
+        return net.carry(src, dst, lane, datagram) or (datagram[2] == 1 and seen in lost)
+
+    net.drop = drop
+    feed(net, {0: messages(3, 60)})
+    assert net.engines[0].counters()["packets_retransmitted"] and not net.asked
+
+
+def test_large_control_frames_leave_in_pieces_to_all_and_to_strangers():
+    """They pass where nothing is known of the path, and arrive as they were."""
+    net = Net(3, piece_bytes=1232)
+    net.drop = lambda src, dst, lane, datagram: len(datagram) > 1232
+    frame = bytes(range(256)) * 20
+    net.engines[0].control_send(frame)
+    net.engines[0].control_send(frame, b"\2")
+    net.run(3)
+    assert [event[4] for event in net.engines[1].events() if event[0] == "control"] == [frame, frame]
+    assert [event[4] for event in net.engines[2].events() if event[0] == "control"] == [frame]
+
+
+def test_a_datagram_whose_pieces_are_mixed_with_others_arrives_and_old_ones_are_forgotten():
+    net = Net(2, piece_bytes=1232)
+    held = []
+    net.drop = lambda src, dst, lane, datagram: datagram[2] == PIECE and not held.append(datagram)
+    frames = [bytes([i]) * 3000 for i in range(12)]
+    for frame in frames:
+        net.engines[0].control_send(frame, b"\2")
+    net.run(3)
+    third = [held[i::3] for i in range(3)]
+    for part in third[:2]:
+        for piece in part:
+            net.engines[1].receive(piece, b"\1", net.now)
+    for piece in (*third[2], *held):
+        net.engines[1].receive(piece, b"\1", net.now)
+    got = [event[4] for event in net.engines[1].events() if event[0] == "control"]
+    assert sorted(set(got)) == frames, "the first four had to make room, and come when they are sent again"
+    assert net.engines[1].counters()["pieces_dropped"] >= 4
