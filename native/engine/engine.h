@@ -33,7 +33,8 @@ typedef struct {
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
     uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
-    uint32_t piece_bytes; /* larger datagrams without messages leave in pieces of so many bytes; 0: they leave as they are */
+    uint32_t
+        piece_bytes; /* larger datagrams without messages leave in pieces of so many bytes; 0: they leave as they are */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
@@ -364,7 +365,8 @@ enum {
     SC_EVENT_WAY = 14, /* the way to `sender` is another one: evidence */
     SC_EVENT_STRANGER = 15, /* heartbeats of another view have come from `from` for long */
     SC_EVENT_LOST = 16, /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
-    SC_EVENT_SIZE = 17 /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
+    SC_EVENT_SIZE =
+        17 /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3

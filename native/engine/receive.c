@@ -329,7 +329,8 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
 
 /* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet that the sender
  * repeats for another member. Those outside the view say no more so than they may say in one. */
-static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const sc_address *from, int64_t now) {
+static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const sc_address *from,
+                         int64_t now) {
     int whole = sc_wire_begins(p, len, e->config.group) == SC_WIRE_OK && sc_wire_check(p, len) == SC_WIRE_OK;
     uint8_t type = sc_get_type(p);
     if (!whole || type == SC_TYPE_PIECE || type == SC_TYPE_SIZE) return drop(&e->counters->drop_field);
@@ -343,7 +344,8 @@ static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_
     return may_send(e, peer, from, type, len, now) && receive_valid(e, peer, NULL, p, len, from, now);
 }
 
-static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from, int64_t now) {
+static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
+                         int64_t now) {
     uint32_t total = 0;
     uint8_t *whole = sc_pieces_take(e, peer, p, len, &total);
     int accepted = !whole || receive_whole(e, p, whole, total, from, now);

@@ -157,7 +157,8 @@ int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned
 #if defined(__linux__)
 /* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can have it. It
  * is not to receive anything, so `finish` connects it to an address from which nobody sends. SC_NO_FD, or it. */
-static sc_fd open_beside(sc_io *io, const sc_sockaddr *own, int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
+static sc_fd open_beside(sc_io *io, const sc_sockaddr *own,
+                         int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
     sc_io_error error;
     sc_fd fd = open_udp(io->config.family, &error), all[] = {io->fd[SC_LANE_UNICAST], io->out, io->whole, fd};
     sc_sockaddr bound;

@@ -5,7 +5,8 @@
 #include "engine/internal.h"
 
 /* Cuts `p[0..len)` into pieces of `each` bytes. `like`: they have its view's tag, and are for those that it is for. */
-static void say(sc_engine *e, const sc_address *to, const uint8_t *like, const uint8_t *p, uint32_t len, uint32_t each) {
+static void say(sc_engine *e, const sc_address *to, const uint8_t *like, const uint8_t *p, uint32_t len,
+                uint32_t each) {
     uint32_t n = (len + each - 1) / each;
     if (n > SC_PIECES_MAX || e->out.bytes + len + n * SC_PIECE_HEADER > e->config.control_bytes_max) {
         e->counters->drop_control_full++;
@@ -70,7 +71,8 @@ uint8_t *sc_pieces_take(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t le
     sc_partly *at = find(e, peer ? &peer->pieces : &e->pieces.strangers, p);
     uint32_t i = sc_get_piece_index(p);
     int fits = at && at->lacks && at->total == sc_get_piece_total(p) && at->each == sc_get_piece_each(p);
-    if (!fits || at->came[i / 64] >> i % 64 & 1) return NULL; /* of one that is complete, or other than before; or twice */
+    if (!fits || at->came[i / 64] >> i % 64 & 1)
+        return NULL; /* of one that is complete, or other than before; or twice */
     at->came[i / 64] |= (uint64_t)1 << i % 64;
     memcpy(at->p + (size_t)i * at->each, p + SC_PIECE_HEADER, len - SC_PIECE_HEADER);
     if (--at->lacks) return NULL;

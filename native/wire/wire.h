@@ -191,7 +191,7 @@ SC_FIELD(96, 64, heartbeat_sent); /* by a clock of the sender's, in ns, which on
 SC_FIELD(104, 64, heartbeat_echo); /* `sent` of the last heartbeat of one member, */
 SC_FIELD(112, 32, heartbeat_held); /* ns from its arrival to this heartbeat, */
 SC_FIELD(116, 16, heartbeat_echoes); /* and 1 + rank of that member; 0: of none */
-SC_FIELD(118, 16, heartbeat_path); /* bytes of the largest packet that reaches each member from the sender; 0: unknown */
+SC_FIELD(118, 16, heartbeat_path); /* bytes of the largest packet that passes to each member; 0: unknown */
 SC_ENTRIES(120, 16, 64, heartbeat_delivered); /* by rank: how far the sender has each member's group stream, in order */
 SC_ENTRIES(128, 16, 64, heartbeat_received); /* by rank: the highest seqno received of that stream */
 #define SC_HEARTBEAT_LEN(n) (120 + 16 * (size_t)(n))

@@ -509,13 +509,13 @@ TRANSLATED = _code(
 PATH_TOO_NARROW = _code(
     4306,
     "Packets do not pass on the way to a member",
-    "The path carries smaller packets than the interfaces at its ends, as a tunnel does, and drops others silently.",
+    "The path drops all large datagrams, those too that would measure it; or packets have more than 9216 bytes.",
     "Set packet_bytes= on all members to the size that the text names, or to a smaller one.",
 )
 PACKETS_RESIZED = _code(
     4307,
     "Packets get another size",
-    "A path between two members carries less than their interfaces, or less than before; or all carry more than before.",
+    "A path between two members carries less than their interfaces, or than before; or all carry more than before.",
     "None is needed. The text names the member; look for a tunnel, or a switch without jumbo frames, on the way to it.",
 )
 OTHER_KEY = _code(

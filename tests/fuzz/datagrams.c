@@ -334,10 +334,23 @@ static size_t small_ack(script *s, uint8_t *p) {
     return SC_ACK_LEN;
 }
 
+/* A piece of a datagram of rubbish. */
+static size_t small_piece(script *s, uint8_t *p) {
+    uint32_t each = 1 + (uint32_t)take(s, 1) % 32, total = SC_COMMON_HEADER + (uint32_t)take(s, 1) % 64;
+    uint32_t i = (uint32_t)take(s, 1) % ((total + each - 1) / each), at = i * each;
+    uint32_t part = total - at < each ? total - at : each;
+    sc_put_piece_number(p, 1 + take(s, 1) % 4);
+    sc_put_piece_total(p, total);
+    sc_put_piece_each(p, (uint16_t)each);
+    sc_put_piece_index(p, (uint16_t)i);
+    for (uint32_t k = 0; k < part; k++) p[SC_PIECE_HEADER + k] = (uint8_t)take(s, 1);
+    return SC_PIECE_HEADER + part;
+}
+
 size_t small_word(world *w, script *s, uint8_t *p, uint64_t sender) {
-    static const uint8_t words[] = {SC_TYPE_ACK,    SC_TYPE_NAK,  SC_TYPE_PROBE, SC_TYPE_HEARTBEAT,
-                                    SC_TYPE_PING,   SC_TYPE_PONG, SC_TYPE_TAKEN, SC_TYPE_ASK,
-                                    SC_TYPE_RECORD, SC_TYPE_WANT, SC_TYPE_GRANT, SC_TYPE_TOTAL};
+    static const uint8_t words[] = {SC_TYPE_ACK,   SC_TYPE_NAK,   SC_TYPE_PROBE, SC_TYPE_HEARTBEAT, SC_TYPE_PING,
+                                    SC_TYPE_PONG,  SC_TYPE_TAKEN, SC_TYPE_ASK,   SC_TYPE_RECORD,    SC_TYPE_WANT,
+                                    SC_TYPE_GRANT, SC_TYPE_TOTAL, SC_TYPE_SIZE,  SC_TYPE_SIZED,     SC_TYPE_PIECE};
     memset(p, 0, SC_HEARTBEAT_LEN(4));
     sc_put_type(p, words[take(s, 1) % sizeof words]);
     switch (sc_get_type(p)) {
@@ -355,6 +368,12 @@ size_t small_word(world *w, script *s, uint8_t *p, uint64_t sender) {
         return repair(w, p, SC_TOTAL_LEN, sender);
     case SC_TYPE_TAKEN:
     case SC_TYPE_ASK: sc_put_taken_seqno(p, take(s, 1)); return repair(w, p, SC_TAKEN_LEN, sender);
+    case SC_TYPE_SIZE:
+    case SC_TYPE_SIZED:
+        sc_put_size_number(p, take(s, 1));
+        sc_put_size_bytes(p, SC_SIZE_LEN);
+        return repair(w, p, SC_SIZE_LEN, sender);
+    case SC_TYPE_PIECE: return repair(w, p, small_piece(s, p), sender);
     default:
         sc_put_probe_stream(p, take(s, 1) % 4);
         sc_put_probe_highest(p, take(s, 1));

@@ -615,9 +615,8 @@ class Config:
     packet_bytes: int = _knob(
         0,
         "bytes",
-        "Payload of a full datagram. 0: derived from the interface's MTU. A value above the path's MTU causes IP "
-        "fragmentation, where the loss of one fragment loses the datagram. A view uses the smallest value of its "
-        "members.",
+        "Payload of a full datagram, at most. 0: derived from the interface's MTU. A view uses the smallest value of "
+        "its members, or less: up to 9216 bytes, members measure how much the paths between them carry.",
         low=0,
         high=PACKET_BYTES_MAX,
     )

@@ -100,7 +100,9 @@ class LogLines:
                   took_ns / 1e9, smaller)  # fmt: skip
 
     def resized(self, size: int, before: int) -> None:
-        self.say("membership", "%s: packets have %d bytes from now on, instead of %d", self.context.me.name, size, before)
+        self.say(
+            "membership", "%s: packets have %d bytes from now on, instead of %d", self.context.me.name, size, before
+        )
 
     def path_measured(self, member_id: int, size: int, before: int) -> None:
         text = (

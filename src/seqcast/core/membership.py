@@ -143,7 +143,7 @@ class Membership(Protocol):
         """The set of receivers that senders call too slow to stay has changed."""
 
     def resize(self) -> bool:
-        """Packets of another size than the view's reach all members. Does the view change for that, which was not known?"""
+        """Packets of another size than the view's reach all. Will the view change for that, which was not known yet?"""
 
     def links_changed(self) -> None:
         """The set of links that carry no multicast, or no unicast, has changed."""

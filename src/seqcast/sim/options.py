@@ -233,7 +233,9 @@ class Options:
     @property
     def none_is_slow(self) -> bool:
         """No application, disk or link keeps a living receiver behind the others."""
-        return self.calm and not (self.slow_disks or self.state or self.full or self.crashes or self.hasty or self.narrows)
+        return self.calm and not (
+            self.slow_disks or self.state or self.full or self.crashes or self.hasty or self.narrows
+        )
 
     @property
     def watches_repairs(self) -> bool:

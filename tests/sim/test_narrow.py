@@ -25,7 +25,9 @@ def test_a_view_with_smaller_packets_follows_and_costs_nobody_its_membership(mem
     assert [len(node.view.members) for node in world.nodes] == [4] * 4
     world.network.narrow = {}
     world.clock.run(4 * SECOND)
-    assert {node.endpoint.context.entered.packet_bytes for node in world.nodes} == {1372}, "a small gain is not worth it"
+    assert {node.endpoint.context.entered.packet_bytes for node in world.nodes} == {1372}, (
+        "a small gain is not worth it"
+    )
     assert not world.settle() and not list(check_safety(world.records))
 
 

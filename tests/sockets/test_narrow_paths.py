@@ -1,4 +1,4 @@
-"""Paths that carry smaller packets than the interfaces at their ends, in network namespaces; nothing tells the senders."""
+"""Paths that carry smaller packets than the interfaces at their ends, and tell nobody, in network namespaces."""
 
 from __future__ import annotations
 
