@@ -133,7 +133,8 @@ void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
     for (int i = 0; i < 2; i++) {
         sc_tx_stream *tx = streams[i];
         if (!tx || !tx->packets) continue;
-        if (e->view.packet_bytes < tx->packet_bytes || tx->ring_bytes >= 16 * (uint64_t)e->view.packet_bytes) {
+        int fits = e->view.packet_bytes < tx->packet_bytes || tx->ring_bytes >= 16 * (uint64_t)e->view.packet_bytes;
+        if (fits && e->view.packet_bytes != tx->packet_bytes) {
             sc_tx_close(e, tx); /* a packet that is open may be larger already */
             tx->open = NULL;
             tx->packet_bytes = e->view.packet_bytes;
