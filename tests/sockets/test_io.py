@@ -516,7 +516,7 @@ def test_a_path_that_refuses_segments_falls_back_to_single_datagrams(lonely):  #
     process = script(TWO, "lo", "{'packet_bytes': 1472}", prefix=lonely.prefix)
     out, err = process.communicate(timeout=LIMIT_S)
     size, _, refused, gso = out.split()
-    assert size == "1472" and int(refused) > 0 and gso == "False"
+    assert size == "1472" and 0 < int(refused) < 20 and gso == "True", "smaller packets follow, which it takes"
     assert err.count("a: the kernel or the network device does not support UDP_SEGMENT") == 1
 
 
