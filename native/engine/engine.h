@@ -474,7 +474,7 @@ typedef struct {
     uint64_t unicast_window_bytes; /* of each unicast stream */
     uint64_t state_window_bytes; /* of each stream of state */
     uint32_t packet_bytes; /* size of a full packet, before sealing */
-    uint32_t path_bytes; /* of the largest that this member could send; 0: what paths carry is not measured */
+    uint32_t path_bytes; /* of the largest that this member could send; 0: paths are not measured */
     uint64_t ids[SC_MEMBERS_MAX];
     sc_address addresses[SC_MEMBERS_MAX];
     uint32_t safe; /* 1: messages to the group are delivered when all members have them in order, or the view ends */

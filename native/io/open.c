@@ -82,8 +82,8 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     return sc_set_nonblocking(fd);
 }
 
-/* Datagrams of the protocol do not forbid fragments, whatever an ICMP message, which anybody can forge, says of the path: what is
- * too large for it comes in fragments, where routers make them, until packets are smaller (streams/sizes.c). */
+/* Datagrams of the protocol do not forbid fragments, whatever an ICMP message, which anybody can forge, says of the path: large
+ * ones come in fragments, if routers make them, until packets are smaller (streams/sizes.c). */
 static void set_fragments(const sc_io *io, sc_fd fd, int forbidden) {
 #if defined(__linux__)
     int v4 = io->config.family == 4, level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
@@ -198,7 +198,7 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
 }
 
 /* A socket whose datagrams arrive in one piece, or not at all. Where there is none, questions about sizes go in fragments, and find
- * only paths that lose what is large in any case. */
+ * only paths that lose all large datagrams. */
 static void open_whole(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->whole = open_beside(io, own, finish_whole);

@@ -83,7 +83,7 @@ typedef struct sc_io {
     sc_io_config config;
     sc_fd fd[SC_IO_SOCKETS]; /* by SC_LANE_* */
     sc_fd out; /* has the address of the unicast socket, and is connected to the data group; SC_NO_FD: there is none */
-    sc_fd whole; /* has that address too: what it sends is not fragmented; SC_NO_FD: there is none */
+    sc_fd whole; /* has that address too: its datagrams are not fragmented; SC_NO_FD: there is none */
     sc_fd wake[2]; /* to be written, to be polled; on Linux one eventfd */
     sc_atomic woken; /* for a thread that spins: `wake` was written, unseen by sc_io_poll */
     sc_atomic index; /* of the interface; sc_io_mend sets this while other threads send */

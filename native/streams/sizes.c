@@ -1,4 +1,4 @@
-/* How large packets may be on the way to each member. What a path carries is asked with datagrams of that size that must not be
+/* How large packets may be on the way to each member. The size that a path carries is asked for with datagrams of that size that must not be
  * fragmented (SIZE), and counts once an answer of few bytes (SIZED) has come: nothing is inferred from packets that are lost, or
  * from ICMP messages. The answer is made from the question alone, and is never larger.
  *
@@ -6,7 +6,7 @@
  * and when the system refuses runs (the MTU of our interface was lowered). It asks for the largest size that our interface carries; if
  * that does not arrive, for all smaller ones at once. Each is asked TRIES times, as chance loses datagrams, too.
  *
- * Heartbeats say what arrives at all members. A smaller size than that of the view's packets that lasts for FEWER heartbeats, or one
+ * Heartbeats say which size arrives at all members. A smaller size than that of the view's packets that lasts for FEWER heartbeats, or one
  * that is larger by a fifth for LARGER_NS, is reported to the core, where the first member makes a view with packets of that size. In
  * the meantime packets that do not pass are repeated in pieces (streams/pieces.c). */
 #include "engine/internal.h"
@@ -20,7 +20,7 @@
 
 enum { SC_SIZE_RESTS, SC_SIZE_LARGEST, SC_SIZE_SMALLER };
 
-/* UDP payloads of usual paths: the least of IPv4; the least of IPv6, less what tunnels take; tunnels in an Ethernet; VXLAN; Ethernet;
+/* UDP payloads of usual paths: the least of IPv4; the least of IPv6, less the headers of tunnels; tunnels in an Ethernet; VXLAN; Ethernet;
  * between clouds; jumbo frames, in tunnels and plain. */
 static const uint16_t usual[] = {548, 1232, 1372, 1392, 1422, 1432, 1472, 8472, 8868, 8972};
 #define N_USUAL (sizeof usual / sizeof *usual)
@@ -34,7 +34,7 @@ static int is_asked(const sc_engine *e, const sc_peer *peer) {
     return peer->rank != e->view.rank && peer->detect.present && !peer->cut.lost;
 }
 
-/* ---- what is known --------------------------------------------------------------------------------------------- */
+/* ---- knowledge ----------------------------------------------------------------------------------------------- */
 
 int sc_size_fits(const sc_peer *peer, uint32_t len) { return !peer->size.bytes || len <= peer->size.bytes; }
 
@@ -182,7 +182,7 @@ void sc_size_entered(sc_engine *e, sc_peer *peer, int64_t now) {
     if (measures(e) && !peer->size.ended) peer->size.due = now;
 }
 
-/* What is known of the path between two members that stay stays known; a round that runs begins anew. */
+/* The path between two members that stay is known from before; a round that runs begins anew. */
 void sc_size_peer_begin(sc_peer *peer) {
     if (!peer->size.ended) peer->size.due = SC_NEVER;
     if (peer->size.stage != SC_SIZE_RESTS) peer->size.due = peer->size.ended ? 0 : SC_NEVER;
