@@ -111,7 +111,7 @@ enum {
 #define SC_TX_SEGMENTS 44
 typedef struct {
     int lane;
-    int whole; /* 1: it must not be fragmented */
+    int whole; /* 1: no fragments */
     sc_address to;
     uint32_t n;
     uint32_t segment;

@@ -155,8 +155,8 @@ int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned
 }
 
 #if defined(__linux__)
-/* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can have it. It
- * is not to receive anything, so `finish` connects it to an address from which nobody sends. SC_NO_FD, or it. */
+/* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can. Nothing is to
+ * come to this one, so `finish` connects the socket to an address from which nobody sends. SC_NO_FD on failure. */
 static sc_fd open_beside(sc_io *io, const sc_sockaddr *own,
                          int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
     sc_io_error error;
@@ -188,7 +188,8 @@ static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
 #endif
 
 /* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread sleeps on it.
- * Without it, everything leaves by the unicast socket. */
+ * Without one, everything leaves by the unicast
+ * socket. */
 static void open_out(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->out = open_beside(io, own, finish_out);

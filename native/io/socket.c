@@ -323,7 +323,7 @@ typedef struct {
     sc_fd by; /* all of them leave by this socket */
 } sc_sending;
 
-/* A path whose runs the kernel refused with UDP_SEGMENT, as it leaves by a device that cannot, or that carries less. */
+/* A path whose runs the kernel refused with UDP_SEGMENT, by a device that cannot, or that carries less. */
 static sc_refusing *refusing(sc_io *io, const sc_address *to) {
     static const sc_address group;
     if (!to) to = &group;
@@ -334,7 +334,7 @@ static sc_refusing *refusing(sc_io *io, const sc_address *to) {
     return NULL;
 }
 
-/* Is a run on this path to be sent one by one? In the end it is tried again: the path may be another one by then. */
+/* Is a run on this path to be sent one by one? In the end a run is tried: the path may be another one by then. */
 static int is_refused(sc_io *io, const sc_address *to) {
     if (!io->n_refusing) return 0;
     sc_refusing *at = refusing(io, to);

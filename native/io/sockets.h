@@ -75,8 +75,7 @@ typedef struct {
 /* A path on which the kernel refused UDP_SEGMENT. */
 typedef struct {
     sc_address to; /* len 0: to the group */
-    uint32_t left,
-        wait; /* runs that are sent one by one before it is tried again: still, and in all; 0: no path is here */
+    uint32_t left, wait; /* runs that are sent one by one before the next try: still, and in all; 0: no path is here */
 } sc_refusing;
 
 typedef struct sc_io {

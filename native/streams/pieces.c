@@ -1,10 +1,9 @@
-/* Datagrams in pieces. A packet that is too large for the path to a member is sent again so, and nothing waits for it: it cannot be
- * packed anew, as its number stands for its messages at all members. Large frames of the control plane always leave so, as they
- * go to those about whom nothing is known, and make the view in which packets are smaller. A lost piece is not asked for: the
- * datagram is, as a whole. */
+/* Datagrams in pieces. A packet that is too large for the path to a member is sent again so, and nothing waits for long: no packet can
+ * be packed anew, as the number stands for its messages at all members. Large frames of the control plane always leave so, as they
+ * go to those about whom nothing is known, and make the view in which packets are smaller. Members ask again for datagrams, not for pieces. */
 #include "engine/internal.h"
 
-/* Cuts `p[0..len)` into pieces of `each` bytes. `like`: they have its view's tag, and are for those that it is for. */
+/* Cuts `p[0..len)` into pieces of `each` bytes. `like`: a datagram whose view's tag and readers are theirs. */
 static void say(sc_engine *e, const sc_address *to, const uint8_t *like, const uint8_t *p, uint32_t len,
                 uint32_t each) {
     uint32_t n = (len + each - 1) / each;

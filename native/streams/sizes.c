@@ -2,8 +2,8 @@
  * fragmented (SIZE), and counts once an answer of few bytes (SIZED) has come: nothing is inferred from packets that are lost, or
  * from ICMP messages. The answer is made from the question alone, and is never larger.
  *
- * A round of questions runs when a member has entered the view, every minute after that, when packets are repeated for it in vain,
- * and when the system refuses runs (the MTU of our interface was lowered). It asks for the largest size that our interface carries; if
+ * A round of questions runs when a member has entered the view, every minute after that, when packets are repeated in vain,
+ * and when the system refuses runs (the MTU of our interface was lowered). The first question is for the largest size that our interface carries; if
  * that does not arrive, for all smaller ones at once. Each is asked TRIES times, as chance loses datagrams, too.
  *
  * Heartbeats say which size arrives at all members. A smaller size than that of the view's packets that lasts for FEWER heartbeats, or one
@@ -61,7 +61,7 @@ uint32_t sc_engine_path_bytes(const sc_engine *e) {
     return least;
 }
 
-/* The member on whose path no more than `path` bytes pass, to it or from it. */
+/* The member on whose path no more than `path` bytes pass, one way or the other. */
 static uint64_t narrowest(const sc_engine *e, uint32_t path) {
     for (uint32_t r = 0; r < e->view.n; r++)
         if (r != e->view.rank && e->peers[r]->size.bytes == path) return e->peers[r]->id;
@@ -106,7 +106,7 @@ static void ask_all(sc_engine *e, const sc_peer *peer) {
         if (packet_of(e, i) < e->view.path_bytes && packet_of(e, i) > peer->size.passed) ask(e, peer, packet_of(e, i));
 }
 
-/* Nothing has arrived: it may be gone, and nothing is known. */
+/* Nothing has arrived: the member may be gone, and nothing is known. */
 static void end(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_peer_size *at = &peer->size;
     at->stage = SC_SIZE_RESTS;

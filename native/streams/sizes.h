@@ -8,15 +8,15 @@ struct sc_peer;
 
 /* Of each member. */
 typedef struct {
-    uint32_t bytes; /* of the largest packet that reaches it whole, as far as is known; 0: never measured */
-    uint32_t theirs; /* of the largest that reaches all from it, as its last heartbeat says; 0: unknown */
+    uint32_t bytes; /* of the largest packet that arrives whole, as far as is known; 0: never measured */
+    uint32_t theirs; /* of the largest that reaches all others, as its last heartbeat says; 0: unknown */
     int stage; /* of the round of questions that runs: SC_SIZE_... */
     uint32_t tries; /* of this stage */
     uint64_t number; /* of the last round */
     uint32_t passed; /* in this round, at least so much arrived */
     uint32_t doubts; /* packets that were repeated in vain since the last round */
     int64_t ended; /* the last round; 0: there was none */
-    int64_t due; /* the next question, or the next round; SC_NEVER: it has not entered the view */
+    int64_t due; /* the next question, or the next round; SC_NEVER: not before the member enters the view */
 } sc_peer_size;
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
     int64_t since;
 } sc_sizes;
 
-/* A member may be asked from now on: it has shown itself in this view. */
+/* A member has shown itself in this view, and may be asked from now on. */
 void sc_size_entered(sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_size_peer_begin(struct sc_peer *peer);
 void sc_size_begin(sc_engine *e);

@@ -45,7 +45,7 @@ enum {
     SC_TYPE_RECORD = 14, /* packet of a group stream that holds no messages, but statements of the order */
     SC_TYPE_TOTAL = 15, /* a header of the TOTAL protocol (S1) that no other type carries */
     SC_TYPE_SIZE = 16, /* does a datagram of this size arrive? */
-    SC_TYPE_SIZED = 17, /* it does */
+    SC_TYPE_SIZED = 17, /* yes */
     SC_TYPE_PIECE = 18, /* part of a packet that is too large for the path to this member */
     SC_TYPE_WANT = 20, /* give me places for my packets (SEQ-01) */
     SC_TYPE_GRANT = 21 /* these are yours */
@@ -226,7 +226,7 @@ SC_FIELD(60, 32, grant_reserved); /* zero */
 
 /* Body of SIZE, after which zeros follow, and of SIZED, which is as long as the shortest SIZE. */
 SC_FIELD(40, 64, size_number); /* of the question; its answer has the same */
-SC_FIELD(48, 32, size_bytes); /* of the question, before it is sealed */
+SC_FIELD(48, 32, size_bytes); /* of the question, before sealing */
 SC_FIELD(52, 32, size_reserved); /* zero */
 #define SC_SIZE_LEN 56
 
