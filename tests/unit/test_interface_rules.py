@@ -2,6 +2,7 @@
 
 from seqcast import codes
 from seqcast.core.context import Context
+from seqcast.core.identities import Identities
 from seqcast.core.machines.interface import OFFER, PATIENCE, Interface
 from seqcast.core.secrets import Secrets
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
@@ -16,7 +17,8 @@ class Looked(Interface):
     """An interface that is looked at, and the machine's requests."""
 
     def __init__(self):
-        super().__init__(Context(None, "group", None, None, Secrets(None, 0)))
+        nobody = Identities(None, (), "group")
+        super().__init__(Context(None, "group", None, None, Secrets(None, 0, nobody), nobody))
 
     def sees(self, **what):
         self.look(InterfaceSeen(name="eth0", address="10.0.0.1", **what))
