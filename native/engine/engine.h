@@ -148,8 +148,7 @@ enum {
     SC_NO_VIEW = 2, /* not in a view (not yet, or no longer) */
     SC_NO_MEMBER = 3, /* the destination is not in the view */
     SC_TOO_LARGE = 4,
-    SC_ENDED =
-        5, /* sc_engine_end_sends was called first; no part of the message is delivered, unless it was `packed` */
+    SC_ENDED = 5, /* sc_engine_end_sends was called first; no part of it is delivered, unless it was `packed` */
     SC_OBSERVER = 6 /* an observer sends to single members only */
 };
 
