@@ -317,7 +317,7 @@ class Drawer:
             "counter": self.count,
             "hops": self.count,
             "digest": self._digest,
-            "seen": self.ranks,
+            "seen": lambda: self.known.infos[0].address if kind in ("wait", "seen") else self.ranks(),
             "not_seen": self.ranks,
             "round": self.count,
             "counted": self.ranks,

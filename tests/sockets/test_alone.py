@@ -117,7 +117,7 @@ def test_a_joiner_that_is_excluded_while_it_waits_for_members_says_so():
     reason = "another group of this cluster is larger: join again"
     cut_off = SimpleNamespace(began=0.0, config=seqcast.Config(), changed=threading.Condition(), error=None)
     cut_off.over, cut_off.excluded = True, reason
-    cut_off._wait, cut_off._names = lambda *given: None, lambda: ["c"]
+    cut_off._wait, cut_off._voters = lambda *given: None, lambda: ["c"]
     with pytest.raises(JoinTimeout, match=f"was excluded while it waited for min_members=2: {reason}"):
         runner.Runner.wait_members(cut_off, 2)
 

@@ -140,7 +140,7 @@ def test_one_line_names_the_seeds_that_answer_and_those_that_do_not_within_two_s
     name, port = cluster(), free_port()
     seeds = [f"127.0.0.1:{port}", "127.0.0.1:9", "no-such-host.invalid"]
     lone = [sys.executable, "-c", MEMBER, name, "b", str(port), "127.0.0.1:9"]
-    with subprocess.Popen(lone, env={**environment(), "SEQCAST_FOUND": "2"}, stderr=subprocess.DEVNULL) as b:
+    with subprocess.Popen(lone, env={**environment(), "SEQCAST_FOUND": "3"}, stderr=subprocess.DEVNULL) as b:
         try:
             wait_until(lambda: is_bound(port))
             began = time.monotonic()
