@@ -62,7 +62,11 @@ def test_a_master_that_does_not_answer_is_told_at_once_and_one_of_several_is_eno
 @pytest.mark.parametrize(
     ("prints", "says"),
     [
-        ("3.7", r"is Python 3\.7, and this is 3\.\d+: both must be the same; unset PYSPARK_PYTHON, or"),
+        (
+            "3.7",
+            r"is Python 3\.7, and this is 3\.\d+: both must be the same; unset PYSPARK_PYTHON, or set "
+            r"it to a Python 3\.\d+ with pyarrow, numpy and pandas",
+        ),
         ("{}.{} numpy".format(*sys.version_info), "has no numpy: unset PYSPARK_PYTHON"),
         ("", "does not run"),
     ],

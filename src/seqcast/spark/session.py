@@ -191,7 +191,7 @@ def _check_python(python: str) -> None:
     if python == sys.executable:
         return
     ours = ".".join(map(str, sys.version_info[:2]))
-    cure = f"unset PYSPARK_PYTHON, or set it to a Python {ours} that has them"
+    cure = f"unset PYSPARK_PYTHON, or set it to a Python {ours} with pyarrow, numpy and pandas"
     try:
         told = subprocess.run([python, "-c", _TELL], capture_output=True, text=True, timeout=30, check=True).stdout
         version, *missing = told.split()
