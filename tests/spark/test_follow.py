@@ -1026,6 +1026,16 @@ def test_a_group_that_is_started_again_is_told(
     assert query.rows == ALL[:300]
 
 
+@pytest.mark.parametrize("incarnations", [(2, 3), (3, 2)])
+def test_a_new_stream_begins_with_the_group_that_was_first(tmp_path: Path, incarnations: tuple[int, int]) -> None:
+    """Names and ids of the members do not tell which one that was."""
+    first, again = incarnations
+    restarted(tmp_path, 0, first, "first", closed="leave")
+    restarted(tmp_path, 1, again, "again", closed="leave")
+    texts = [text.split()[0] for text in Query(Folders([str(tmp_path)]), on_new_group="continue").run()]
+    assert texts == [b"first"] * 50 + [b"again"] * 50
+
+
 @pytest.mark.parametrize("rows_max", [0, 20])
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_query_can_go_on_with_a_group_that_is_started_again(tmp_path: Path, gone: bool, rows_max: int) -> None:

@@ -208,10 +208,11 @@ class Follower:
                 "each of these members lacks its own messages (deliver_own=False): none can replace another; load one"
             )
 
-        def rank(each: Found) -> tuple[int, bool, int, str]:
-            counter = each.journal.views[0].view_id.counter if each.journal.views else 1 << 62
+        def rank(each: Found) -> tuple[int, bool, int, int, str]:
+            first = each.journal.views[0] if each.journal.views else None
+            counter, at_ns = (first.view_id.counter, first.at_ns) if first else (1 << 62, 0)
             newest = _newest_ns(each) if latest else 0
-            return -newest, each.ended and latest, counter, each.journal.member.name
+            return -newest, each.ended and latest, counter, at_ns, each.journal.member.name
 
         best = min(complete or found, key=rank)
         if latest and best.journal.views:  # by clocks that differ: of the same view one may have more rows
