@@ -231,3 +231,15 @@ def test_a_stream_of_some_rows_gives_those_of_the_other_side_too(tmp_path: Path,
     views, senders = options.get("view", "1,2,5").split(","), options.get("sender", "a,b,c").split(",")
     wanted = [row for row in given(Wanted()) if str(row[0]) in views and row[1] in senders]
     assert wanted and given(Wanted.of(options)) == wanted
+
+
+def test_of_several_groups_the_first_one_with_rows_of_the_time_begins_the_stream(tmp_path: Path) -> None:
+    for group in range(3):
+        who = [member(name, 2 + group) for name in "abc"]
+        founded = view(1, who, attempt=1 + group)
+        for each in who:
+            part = (group * 100.0, rows(f"group {group}", 10, who))
+            timed(tmp_path, each, [(founded, group * 100.0, [part])])
+    query = Query(Folders([str(tmp_path)]), since_ns=NOON_NS + 50 * SECOND_NS, on_new_group="continue")
+    texts = [text.split()[1] for text in query.run()]
+    assert texts == [b"1"] * 10 + [b"2"] * 10

@@ -189,14 +189,17 @@ class Follower:
             self._pause(began)
         return self._behind
 
-    def first(self, *, latest: bool) -> Found:
+    def first(self, *, latest: bool, of: Sequence[Found] | None = None) -> Found:
         """The journal that a new stream begins with: the one with the longest history, or for the latest rows the one
         with the newest of all. (Whether it is still written does not show: a member that crashed leaves no record.)
+
+        Args:
+            of: these journals, by default all.
 
         Raises:
             UsageError: there is none, they are of several groups, or they cannot stand for one another.
         """
-        found = self.all()
+        found = self.all() if of is None else of
         if not found:
             raise UsageError("no journal can be read there: give a member's journal, or a directory of journals")
         clusters = sorted({each.journal.cluster for each in found})

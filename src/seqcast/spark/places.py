@@ -8,6 +8,7 @@ from typing import Any
 from seqcast.errors import UsageError
 from seqcast.journal.schema import JournalError
 from seqcast.spark.follow import Follower, NotYet, branches_left
+from seqcast.spark.groups import groups_of
 from seqcast.spark.stores import Found
 
 
@@ -36,7 +37,8 @@ def check_start(follower: Follower, offset: dict[str, Any]) -> None:
 
 def since(follower: Follower, time_ns: int) -> tuple[Found, int]:
     """A journal for a stream that begins with the first row delivered at a time or later, and that row's position: of
-    the journal with the longest history, or if that one has none, of the one with the newest row.
+    the journal with the longest history, or if that one has none, of the one with the newest row; of several groups the
+    first one that has rows of that time.
 
     Args:
         time_ns: since 1970.
@@ -46,9 +48,15 @@ def since(follower: Follower, time_ns: int) -> tuple[Found, int]:
     """
     found = follower.first(latest=False)
     at = first_since(found, time_ns)
-    if at == found.journal.end_idx and (newest := follower.first(latest=True)).id != found.id:
-        return newest, first_since(newest, time_ns)
-    return found, at
+    if at < found.journal.end_idx:
+        return found, at
+    for group in sorted(groups_of(follower.all()), key=lambda group: group[0].journal.views[0].at_ns):
+        for latest in False, True:
+            each = follower.first(latest=latest, of=group)
+            if (first := first_since(each, time_ns)) < each.journal.end_idx:
+                return each, first
+    newest = follower.first(latest=True)
+    return newest, newest.journal.end_idx
 
 
 def first_since(found: Found, time_ns: int) -> int:
