@@ -16,7 +16,7 @@ sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
     if (!spare) return NULL;
     spare->sender = sender;
     spare->unicast = unicast;
-    spare->active = spare->skip = 0;
+    spare->active = spare->skip = spare->owed = 0;
     spare->len = 0;
     e->assembly.last = (uint32_t)(spare - e->assembly.of);
     return spare;
@@ -24,7 +24,8 @@ sc_assembly *sc_assembly_of(sc_engine *e, uint64_t sender, int unicast) {
 
 void sc_assembly_close(sc_engine *e, sc_assembly *a) {
     e->assembly.active -= (uint32_t)a->active;
-    a->active = a->skip = 0;
+    e->assembly.owed -= (uint32_t)a->owed;
+    a->active = a->skip = a->owed = 0;
 }
 
 /* Pieces that follow each other often lie in one slab, which is borrowed once. */
@@ -110,6 +111,14 @@ void sc_assembly_open(sc_engine *e, sc_assembly *a) {
     a->active = 1;
     a->skip = 0;
     a->len = 0;
+}
+
+void sc_assembly_miss(sc_engine *e, sc_assembly *a, int owed) {
+    sc_assembly_close(e, a);
+    sc_assembly_open(e, a);
+    a->skip = 1;
+    a->owed = owed;
+    e->assembly.owed += (uint32_t)owed;
 }
 
 /* A message ends in the view of its beginning, or never. One to a single member may end later, as long as both are

@@ -339,17 +339,64 @@ static sc_delivery *first_of(const sc_engine *e) {
     return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;
 }
 
+/* Does a message that began before the packet end in it? */
+static int ends_message(const uint8_t *p) {
+    uint8_t flags = sc_get_flags(p);
+    return (flags & SC_FLAG_CONT_IN) && sc_get_pieces(p) > (flags & SC_FLAG_CONT_OUT ? 1u : 0u);
+}
+
+/* The message that this packet ends is missed, and nobody was told so. */
+static sc_assembly *owed_by(sc_engine *e, const sc_delivery *d) {
+    if (!e->assembly.owed || d->stream != SC_STREAM_GROUP || !ends_message(d->p)) return NULL;
+    sc_assembly *a = sc_assembly_of(e, d->sender, 0);
+    return a && a->owed ? a : NULL;
+}
+
+static int tell_skipped(sc_engine *e, sc_skipped *out, uint64_t sender, uint64_t first, uint64_t last, uint64_t n) {
+    *out = (sc_skipped){sender, first, last, n};
+    e->counters->messages_skipped += n;
+    return SC_DELIVER_SKIPPED;
+}
+
+/* The application has come to a gap. A message that goes on behind the gap is missed, too, if an end comes: known now, or told then
+ * (`owed`), once, however many gaps the message is in. 0: no message ends here. */
+static int pass_gap(sc_engine *e, const sc_delivery *gap, sc_skipped *out) {
+    const sc_delivery *behind = gap->open ? sc_queue_behind(e, gap) : NULL;
+    int ends = behind && ends_message(behind->p), abandoned = behind && !(sc_get_flags(behind->p) & SC_FLAG_CONT_IN);
+    uint64_t messages = gap->ends + (uint64_t)ends, last = ends ? behind->number : gap->number;
+    sc_assembly *a = sc_assembly_of(e, gap->sender, 0);
+    sc_taken_hand(e, gap, 0);
+    if (a && a->active) {
+        messages -= a->skip && !a->owed && gap->continues && messages;
+        sc_assembly_close(e, a);
+        sc_assembly_release(e, a);
+    }
+    if (a && gap->open && !abandoned) sc_assembly_miss(e, a, !ends);
+    return messages ? tell_skipped(e, out, gap->sender, gap->seqno, last, messages) : 0;
+}
+
 int sc_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now) {
     tail t = {0};
     sc_delivery *d;
     sc_engine_give_back(e, batch);
     batch->n = batch->n_copied = batch->n_runs = batch->n_pieces = 0;
     batch->data_len = batch->borrowed_bytes = 0;
-    while ((d = first_of(e)) && d->p && add(e, batch, d, &t, bytes_max)) sc_queue_pop(e, now);
+    sc_assembly *owed = NULL;
+    while ((d = first_of(e)) && d->p && !(owed = owed_by(e, d)) && add(e, batch, d, &t, bytes_max))
+        sc_queue_pop(e, now);
     tail_spill(e, batch, &t, 1);
     if (batch->n) return SC_DELIVER_BATCH;
     sc_engine_give_back(e, batch);
+    if (owed) {
+        sc_assembly_miss(e, owed, 0);
+        return tell_skipped(e, &batch->skipped, d->sender, d->number, d->number, 1);
+    }
     if (!d || d->p) return SC_DELIVER_NONE;
+    if (d->gap) {
+        int told = pass_gap(e, d, &batch->skipped);
+        sc_queue_pop(e, now);
+        return told ? told : sc_deliver(e, batch, bytes_max, marker, now);
+    }
     *marker = d->number;
     if (!d->inside) sc_assembly_view_ends(e, d->epoch + 1 == e->epoch);
     sc_queue_pop(e, now);

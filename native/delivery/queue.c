@@ -3,6 +3,9 @@
 #include "engine/internal.h"
 
 #define QUEUE_FIRST 256u
+#define WAITS 4 /* this part of a sender's share may wait for an application that skips; */
+#define KEEPS 8 /* this part is left then */
+#define CHARGE_MOST(bytes, packets) (2 * (bytes) + 1056 * (packets)) /* the most that sc_charge makes of them */
 
 static sc_delivery *at(const sc_engine *e, uint64_t position) {
     return &e->queue.entries[position & (e->queue.cap - 1)];
@@ -140,6 +143,7 @@ static int admit(sc_engine *e, const sc_delivery *d, uint64_t pair) {
     place->rank = d->rank;
     place->stream = d->stream;
     place->inside = 0;
+    place->gap = 0;
     place->own = d->own;
     place->transitional = e->queue.transitional && d->global != 0;
     if (!held) e->queue.bytes += d->len;
@@ -203,6 +207,109 @@ int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
     return 0;
 }
 
+/* ---- skipped packets: streams/slow.c has the rule --------------------------------------------------------------------- */
+
+static int is_gap_of(const sc_engine *e, const sc_delivery *d, const sc_peer *peer) {
+    return d->gap && d->epoch == e->epoch && d->carrier == peer->rank;
+}
+
+static int is_packet_of(const sc_engine *e, const sc_delivery *d, const sc_peer *peer) {
+    return d->p && d->stream == SC_STREAM_GROUP && d->epoch == e->epoch && d->carrier == peer->rank;
+}
+
+/* The packet joins the gap before, or becomes one (NULL). */
+static void skip(sc_engine *e, sc_delivery *d, sc_delivery *gap, int64_t now) {
+    uint8_t flags = sc_get_flags(d->p);
+    sc_delivery packet = *d;
+    if (!gap) {
+        gap = d;
+        gap->gap = 1;
+        gap->ends = 0;
+        gap->continues = (flags & SC_FLAG_CONT_IN) != 0;
+        e->queue.markers++;
+    }
+    gap->number = packet.number;
+    gap->ends += sc_get_pieces(packet.p) - (flags & SC_FLAG_CONT_OUT ? 1u : 0u);
+    gap->open = (flags & SC_FLAG_CONT_OUT) != 0;
+    gap->p = NULL;
+    gap->slab = NULL;
+    credit(e, &packet, now);
+    e->queue.bytes -= packet.len;
+    e->counters->packets_skipped++;
+    sc_slab_unref(packet.slab);
+}
+
+/* Does more wait for the application than a part of the sender's share, or of the places for packets? */
+static int waits_more(const sc_engine *e, const sc_rx_stream *rx, uint64_t part) {
+    uint64_t packets = sc_rx_delivered(rx) - rx->consumed;
+    return CHARGE_MOST(rx->queue_bytes, packets) > e->view.share_bytes / part ||
+           packets > e->config.ring_packets / part / 2;
+}
+
+/* All other entries move up, so the queue stays small however long an application takes nothing. */
+static void skip_oldest(sc_engine *e, sc_peer *peer, int64_t now) {
+    sc_delivery *gap = NULL;
+    uint64_t to = e->queue.head;
+    for (uint64_t from = e->queue.head; from < e->queue.tail; from++) {
+        sc_delivery *d = at(e, from);
+        int found = is_gap_of(e, d, peer);
+        if (is_packet_of(e, d, peer) && waits_more(e, &peer->group, KEEPS)) {
+            found = !gap;
+            skip(e, d, gap, now);
+            if (!found) continue;
+        }
+        sc_delivery *place = at(e, to++);
+        if (place != d) *place = *d;
+        if (found) gap = place;
+    }
+    e->queue.tail = to;
+}
+
+static void skip_now(sc_engine *e, sc_peer *peer, int64_t now) {
+    sc_rx_stream *rx = &peer->group;
+    if (now < peer->skip.patient || !waits_more(e, rx, WAITS)) return;
+    peer->skip.skips = now + e->config.slow_ns;
+    peer->skip.mark = sc_rx_delivered(rx);
+    skip_oldest(e, peer, now);
+    peer->skip.emptied = !rx->queue_bytes;
+}
+
+static void skip_queued(sc_engine *e, sc_peer *peer, int64_t now) {
+    sc_peer_skip *skip = &peer->skip;
+    if (!skip->skips) return;
+    int first = sc_rx_delivered(&peer->group) - peer->group.consumed == 1;
+    if (first && !skip->emptied) skip->patient = now + e->config.heartbeat_ns; /* the application had taken all */
+    skip->emptied = 0;
+    skip_now(e, peer, now);
+}
+
+/* A sender out of credit sends no more packets to trigger this, so time does, too. */
+void sc_skip_look(sc_engine *e, int64_t now) {
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer *peer = e->peers[r];
+        if (peer->skip.skips && now >= peer->skip.skips && peer->group.consumed >= peer->skip.mark)
+            peer->skip.skips = 0;
+        if (peer->skip.skips) skip_now(e, peer, now);
+    }
+}
+
+void sc_skip_heard(sc_engine *e, sc_peer *peer, int64_t now) {
+    if (!e->config.skips || peer->slow.gives_up != e->view.rank + 1) return;
+    peer->skip.skips = now + e->config.slow_ns;
+    skip_now(e, peer, now);
+}
+
+/* A view begins. */
+void sc_skip_begin(sc_peer *peer) { peer->skip = (sc_peer_skip){.skips = peer->skip.skips}; }
+
+const sc_delivery *sc_queue_behind(const sc_engine *e, const sc_delivery *gap) {
+    for (uint64_t i = e->queue.head + 1; i < e->queue.tail; i++) {
+        const sc_delivery *d = at(e, i);
+        if (d->p && d->stream == SC_STREAM_GROUP && d->epoch == gap->epoch && d->carrier == gap->carrier) return d;
+    }
+    return NULL;
+}
+
 /* ---- from the receive rings ---------------------------------------------------------------------------------- */
 
 static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint64_t number, uint64_t global) {
@@ -220,7 +327,9 @@ static int deliver(sc_engine *e, sc_peer *peer, int stream, uint32_t rank, uint6
                                            .global = global}))
         return 0;
     rx->queued++;
-    if (e->view.safe && stream == SC_STREAM_GROUP) sc_flow_ordered(e, peer);
+    if (stream != SC_STREAM_GROUP) return 1;
+    if (e->view.safe) sc_flow_ordered(e, peer);
+    skip_queued(e, peer, e->now);
     return 1;
 }
 
@@ -238,6 +347,8 @@ void sc_queue_unicasts(sc_engine *e, sc_peer *peer) {
     while (rx->queued < rx->next && deliver(e, peer, SC_STREAM_UNICAST, peer->rank, rx->queued, 0))
         sc_rx_release(e, rx);
 }
+
+/* ---- out of the queue ------------------------------------------------------------------------------------------ */
 
 /* The first entry was taken by the application. */
 void sc_queue_pop(sc_engine *e, int64_t now) {

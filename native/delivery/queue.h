@@ -6,13 +6,14 @@
 /* Delivery queue. */
 
 typedef struct {
-    uint8_t *p; /* NULL: a marker */
+    uint8_t *p; /* NULL: a marker, or a gap */
     sc_slab *slab;
     uint64_t sender;
-    uint64_t seqno; /* of the carrying stream, for credit */
-    uint64_t number; /* of the packet in the numbering of `sender`; or a marker's value */
+    uint64_t seqno; /* of the carrying stream, for credit; of a gap the first */
+    uint64_t number; /* of the packet in the numbering of `sender`; of a gap the last; or a marker's value */
     uint64_t global; /* global seqno of the first message that ends there; 0: no total order */
     uint64_t pair; /* of a unicast: sc_peer.pair on arrival */
+    uint64_t ends; /* of a gap: messages that end in its packets */
     uint64_t view_tag;
     uint64_t epoch;
     uint32_t len;
@@ -21,6 +22,9 @@ typedef struct {
     uint8_t stream; /* SC_STREAM_* */
     uint8_t inside; /* the marker is inside a view: open messages continue afterwards */
     uint8_t own; /* a copy of an own packet, which the pool does not bound */
+    uint8_t gap; /* packets of `sender` that this member skips: one for each sender and view */
+    uint8_t continues; /* the first packet of the gap continues a message, */
+    uint8_t open; /* a message continues behind its last one */
     uint8_t transitional; /* members that fell may have delivered something else in its place, or (safe) nothing */
 } sc_delivery;
 
@@ -40,6 +44,16 @@ typedef struct {
     uint64_t head, tail, cap; /* monotonic; cap a power of two */
 } sc_gate;
 
+/* Skipping, where an application is too slow. */
+
+/* Of each member, as a sender. */
+typedef struct {
+    int64_t skips; /* messages of its stream are skipped, at least until then; 0: none are */
+    uint64_t mark; /* and until the application has taken this packet */
+    int64_t patient; /* until then nothing is skipped: the application keeps up */
+    int emptied; /* the packets that waited last were skipped, not taken */
+} sc_peer_skip;
+
 struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
@@ -52,6 +66,12 @@ int sc_queue_marker(sc_engine *e, uint64_t marker, int inside);
 void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, uint64_t number, uint64_t global);
 void sc_queue_unicasts(sc_engine *e, struct sc_peer *peer);
 void sc_queue_pop(sc_engine *e, int64_t now);
+void sc_skip_begin(struct sc_peer *peer);
+/* Its heartbeat came. */
+void sc_skip_heard(sc_engine *e, struct sc_peer *peer, int64_t now);
+void sc_skip_look(sc_engine *e, int64_t now);
+/* The packet that follows a gap, which is the first entry, in its stream; NULL: none has come yet. */
+const sc_delivery *sc_queue_behind(const sc_engine *e, const sc_delivery *gap);
 void sc_queue_closed(sc_engine *e);
 /* Only survivors of this view know the order from here on. */
 void sc_queue_transitional(sc_engine *e);

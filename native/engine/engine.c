@@ -123,6 +123,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_flow_tick(e, now);
         sc_detect_tick(e, now);
         sc_taken_tick(e, now);
+        if (e->config.skips) sc_skip_look(e, now);
         sc_stand_tick(e, now);
         sc_size_tick(e, now);
         sc_posts_tick(e, now);

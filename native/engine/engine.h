@@ -56,6 +56,7 @@ typedef struct {
     int64_t
         install_ns; /* for this long after a view, a member still in the previous one, or in none, counts as alive */
     int64_t slow_ns; /* a receiver that holds senders up for so long is reported as too slow; 0: none is */
+    uint32_t skips; /* 1: such a receiver stays in the group, and skips messages instead */
     int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
     uint64_t seed; /* of the jitter */
 } sc_config;
@@ -276,6 +277,11 @@ typedef struct {
     sc_wholes wholes; /* the others, there */
 } sc_place;
 
+/* Messages of one sender that this member skips: they end in its packets `first` to `last`, all those of the packets between. */
+typedef struct {
+    uint64_t sender, first, last, messages;
+} sc_skipped;
+
 #define SC_BORROWED_MAX 64 /* slabs, by all batches and open messages together */
 
 /* Large packets are not copied: a batch borrows their memory, until passed to the next sc_engine_deliver or
@@ -293,13 +299,15 @@ typedef struct {
     sc_slab *slabs[SC_BORROWED_MAX]; /* borrowed */
     uint64_t borrowed_bytes; /* of messages that lie in packets */
     uint64_t view_tag;
+    sc_skipped skipped;
 } sc_batch;
 
-enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2 };
+enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2, SC_DELIVER_SKIPPED = 3 };
 
 /* The next item for the application: a batch of at most about `bytes_max` bytes (one message may be larger), all of one
- * view, or the marker that a view call put between two messages. The batch's buffers grow as needed and belong to the
- * caller, which frees them with sc_batch_clear after sc_engine_give_back. */
+ * view, the marker that a view call put between two messages, or, in `skipped`, the messages missed in this place. The
+ * batch's buffers grow as needed and belong to the caller, which frees them with sc_batch_clear after
+ * sc_engine_give_back. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
 /* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate call,
  * because a caller may hand out the messages of a batch one by one. */
@@ -558,8 +566,10 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(pieces_dropped)                                                                                                  \
     X(sizes_asked)                                                                                                     \
     X(packets_delivered)                                                                                               \
+    X(packets_skipped)                                                                                                 \
     X(messages_sent)                                                                                                   \
     X(messages_delivered)                                                                                              \
+    X(messages_skipped)                                                                                                \
     X(state_bytes_sent)                                                                                                \
     X(state_bytes_read)                                                                                                \
     X(naks_sent)                                                                                                       \

@@ -49,6 +49,7 @@ typedef struct sc_peer {
     sc_peer_credit credit; /* streams/credit.c */
     uint32_t awaits; /* streams/holdup.c: as its last heartbeat says */
     sc_peer_slow slow; /* streams/slow.c */
+    sc_peer_skip skip; /* delivery/queue.c */
     sc_peer_again again; /* streams/retransmit.c */
     sc_peer_size size; /* streams/sizes.c */
     sc_peer_pieces pieces; /* streams/pieces.c */

@@ -195,7 +195,10 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
         if (!peer->cut.lost) sc_on_nak(e, peer, p, now);
         return 1;
     case SC_TYPE_PROBE: sc_on_probe(e, peer, p, now); return 1;
-    case SC_TYPE_HEARTBEAT: sc_on_heartbeat(e, peer, p, now); return 1;
+    case SC_TYPE_HEARTBEAT:
+        sc_on_heartbeat(e, peer, p, now);
+        sc_skip_heard(e, peer, now);
+        return 1;
     case SC_TYPE_ASK: sc_on_ask(e, peer, p); return 1;
     case SC_TYPE_TAKEN: sc_on_taken(e, peer, p); return 1;
     case SC_TYPE_SIZE: sc_on_size(e, peer, p); return 1;

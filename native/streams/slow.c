@@ -7,7 +7,14 @@
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes over the
  *              state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member begins
- *              with no evidence: a network that makes all receivers slow in turn does not empty the group. */
+ *              with no evidence: a network that makes all receivers slow in turn does not empty the group.
+ *
+ * The consequence is the core's decision, or else (`skips`) the receiver's own. It stays, and drops of this sender's
+ * stream the oldest packets that its application has not taken, whenever more than a part of the sender's share waits:
+ * they count as taken, and the sender never waits for this application again. The member receives and keeps every packet
+ * as before, so stability, the cut and repairs do not change. An application that has taken everything has a heartbeat's
+ * time before more is dropped, so one that keeps up again misses nothing. Skipping ends when nothing was dropped for
+ * slow_ns and the packets that waited then are taken: else each stop would cost its senders slow_ns again. */
 #include "engine/internal.h"
 
 #define BUSY 16 /* busy: in one of so many looks, */
@@ -76,7 +83,11 @@ static uint32_t judge(const sc_engine *e) {
     return worst;
 }
 
-static void changed(sc_engine *e) { sc_push_event(e, SC_EVENT_TOO_SLOW, 0, e->view.tag, NULL, NULL, 0); }
+static void changed(sc_engine *e) {
+    if (!e->config.skips) sc_push_event(e, SC_EVENT_TOO_SLOW, 0, e->view.tag, NULL, NULL, 0);
+}
+
+/* ---- looks and heartbeats -------------------------------------------------------------------------------------- */
 
 void sc_slow_look(sc_engine *e, int64_t now) {
     sc_slow *s = &e->slow;

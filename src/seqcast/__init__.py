@@ -36,7 +36,16 @@ if TYPE_CHECKING:
         Undecided,
         UsageError,
     )
-    from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Rejoined, Unblocked
+    from seqcast.events import (
+        Blocked,
+        CoordinatorChanged,
+        Excluded,
+        InterfaceChanged,
+        Lost,
+        Rejoined,
+        Skipped,
+        Unblocked,
+    )
     from seqcast.net.runner import ClippedBuffer
     from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
@@ -96,6 +105,7 @@ __all__ = [
     "SendWouldBlock",
     "SeqcastError",
     "SequencerPolicy",
+    "Skipped",
     "StateHandler",
     "Status",
     "SubgroupState",
@@ -125,7 +135,7 @@ _NAMES = {
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError MachineError NameTaken "
     "NotInView NotMember NotReady RemoteProtocolError SendTimeout SendWouldBlock SeqcastError SuspendTimeout "
     "Undecided UsageError",
-    "seqcast.events": "Blocked CoordinatorChanged Excluded InterfaceChanged Lost Rejoined Unblocked",
+    "seqcast.events": "Blocked CoordinatorChanged Excluded InterfaceChanged Lost Rejoined Skipped Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",
     "seqcast.net.runner": "ClippedBuffer",

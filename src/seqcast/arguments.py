@@ -70,6 +70,17 @@ def check_threads() -> None:
         )
 
 
+def check_skip(order: str, state: object, *, ordered: bool) -> None:
+    """
+    Raises:
+        ConfigError: the group relies on it that each member gets all messages, so with these arguments none may skip.
+    """
+    if ordered:
+        raise ConfigError(f'slow="skip" needs order="fifo": with order={order!r} all members deliver the same messages')
+    if state is not None:
+        raise ConfigError('slow="skip" does not go with state=: a member that missed messages has another state')
+
+
 def check_min_members(n: object) -> None:
     if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= MEMBERS_MAX:
         raise ConfigError(f"min_members={n!r} must be a whole number from 1 to {MEMBERS_MAX}")

@@ -30,6 +30,7 @@ cdef extern from "seqcast/embed.h":
         SEQCAST_EXCLUDED
         SEQCAST_LEFT
         SEQCAST_COORDINATOR_CHANGED
+        SEQCAST_SKIPPED
         SEQCAST_UNICAST
         SEQCAST_TRANSITIONAL
 

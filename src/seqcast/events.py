@@ -157,3 +157,23 @@ class Lost:
             f"lost: {most}{self.messages} messages in packets {self.first_seqno} to {self.last_seqno} of view "
             f"{self.view_id.counter} did not reach {by}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """With ``slow="skip"``: this member took messages too slowly, and missed some of one sender, in this place of the
+    stream. All other messages of this sender are delivered.
+
+    Args:
+        sender: whose messages they are.
+        first, last: they end in these of its packets, both inclusive (``Message.seqno``).
+        messages: how many they are.
+    """
+
+    sender: Member
+    first: int
+    last: int
+    messages: int
+
+    def __str__(self) -> str:
+        return f"skipped: {self.messages} messages of {self.sender.name}, in its packets {self.first} to {self.last}"

@@ -13,6 +13,7 @@ from seqcast.sim.record import Delivered
 from seqcast.types import View
 
 SLOW = (("slow", "exclude"), ("slow_s", 0.4), ("window_bytes", 64 << 10))
+SKIPS = (2, 4)
 FAST = Options(members=4, order="total", spread_ns=0, duration_ns=3 * SECOND, rate=400, bytes_max=5000, unicasts=0.0)
 
 
@@ -86,3 +87,24 @@ def test_storms_of_slow_receivers_keep_all_guarantees_and_put_out_nobody_else():
         assert not result.violations, result.violations[0]
         out += sum(node.record.put_out_ns > 0 for node in world.nodes)
     assert out > 0, "nobody was put out: draw other seeds"
+
+
+def test_a_member_that_takes_nothing_skips_messages_and_stays():
+    """All that it is told to have missed, and nothing else, the others have: the checkers compare it."""
+    options = replace(FAST, order="fifo", settings=(("slow", "skip"),))
+    world, result = run(options, lambda world: world.nodes[2].slow_disk(world.clock.now + 2000 * MS))
+    wrong = [text for text in result.violations if not text.startswith("needless: m2 is told that senders wait")]
+    assert not wrong, wrong[0]
+    told = [len(node.record.skips_ns) for node in world.nodes]
+    assert told[2] > 0 and told == [0, 0, told[2], 0]
+    assert len(world.nodes[2].record.view) == 4
+
+
+def test_storms_of_slow_receivers_that_skip_keep_all_guarantees():
+    skipped = 0
+    for seed in SKIPS:
+        world = World(Options.draw(seed, family="skip"))
+        result = world.run()
+        assert not result.violations, result.violations[0]
+        skipped += sum(node.engine.counters()["messages_skipped"] for node in world.nodes)
+    assert skipped > 0, "nobody skips: draw other seeds"

@@ -31,6 +31,7 @@ from embedding import (
     NONE,
     NOT_BORROWED,
     OK,
+    SKIPPED,
     TABLE,
     TOO_LARGE,
     VIEW,
@@ -39,7 +40,7 @@ from embedding import (
     Message,
     Table,
 )
-from members import LIMIT_S, LOOPBACK, cluster, join
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join
 
 import seqcast
 import seqcast.aio
@@ -109,6 +110,33 @@ def test_the_next_coordinator_is_told_with_the_one_before():
         assert told.text == b"b coordinates instead of a: a is not in the view"
         assert told.view == b.view.view_id.counter and handle.give_back(item) == OK
         b.leave()
+        assert handle.close() == OK
+
+
+def test_a_gap_says_whose_messages_are_missed():
+    """Of four members the second takes nothing at first."""
+    with group_of(4, order="fifo", slow="skip", slow_s=0.3, preset="fast") as (a, b, c, d):
+        handle = Handle(b)
+        over = threading.Event()
+
+        def take(group):
+            while not over.is_set():
+                group.recv_batch(0.05)
+
+        takers = [threading.Thread(target=take, args=(group,), daemon=True) for group in (a, c, d)]
+        for taker in takers:
+            taker.start()
+        end = time.monotonic() + LIMIT_S
+        while b.counters()["packets_skipped"] == 0 and time.monotonic() < end:
+            with contextlib.suppress(seqcast.SendTimeout):
+                a.send(bytes(10_000), timeout=0.05)
+        item = handle.until(SKIPPED)
+        told = item.contents
+        assert (told.n, told.ids[0], told.names[0]) == (1, a.member.id, b"a")
+        assert told.text.startswith(b"skipped: ") and handle.give_back(item) == OK
+        over.set()
+        for taker in takers:
+            taker.join(LIMIT_S)
         assert handle.close() == OK
 
 

@@ -88,5 +88,82 @@ def test_members_with_another_setting_are_refused():
     with group_of(1, slow="exclude", **SOON) as (a,):
         with pytest.raises(seqcast.JoinRefused, match="slow=exclude, not block"):
             join(a.cluster, "b", **{**SOON, "slow": "block"})
-        with pytest.raises(seqcast.ConfigError, match="must be one of 'block', 'exclude'"):
-            join(a.cluster, "b", slow="skip")
+        with pytest.raises(seqcast.ConfigError, match="must be one of 'block', 'exclude', 'skip'"):
+            join(a.cluster, "b", slow="drop")
+
+
+def skipped_and_got(events, sender):
+    """Takes messages of ``sender``, each with its number, and the gaps, up to the one that says "end"; returns
+    the ``Skipped``, and how many messages were delivered. Each is in its place."""
+    told, place, got = [], 0, 0
+    for event in events:
+        if isinstance(event, seqcast.Skipped):
+            assert event.sender == sender and event.first <= event.last and event.messages > 0
+            told.append(event)
+            place += event.messages
+        elif isinstance(event, seqcast.Message):
+            if event.payload == b"end":
+                return told, place, got
+            assert int.from_bytes(event.payload[:8], "little") == place
+            place += 1
+            got += 1
+    raise AssertionError("it ended early")
+
+
+def test_with_skip_a_member_that_takes_nothing_stays_and_nobody_waits():
+    with group_of(4, order="fifo", slow="skip", **SOON) as (a, b, c, d):
+        flood = Numbers(a, (a, b, d))
+        wait_until(lambda: c.counters()["packets_skipped"] > 0)
+        sent = flood.sent
+        wait_until(lambda: flood.sent > sent + 5000)  # nobody waits any more
+        assert len(a.view) == 4 and c.counters()["messages_delivered"] == 0
+        flood.over = True
+        flood.threads[-1].join(LIMIT_S)
+        a.send(b"end")
+        told, place, got = skipped_and_got(c.events(), a.member)
+        assert place == flood.sent and told and got < flood.sent
+        assert sum(each.messages for each in told) == c.counters()["messages_skipped"] == place - got
+        assert str(told[0]).startswith(f"skipped: {told[0].messages} messages of a")
+        assert all(each.counters()["packets_skipped"] == 0 for each in (a, b, d))
+        flood.end()
+
+
+class Numbers(Flood):
+    """The messages are numbered, and of different lengths."""
+
+    def send(self, group):
+        while not self.over:
+            try:
+                group.send(self.sent.to_bytes(8, "little") + bytes(self.sent * 997 % 3000), timeout=0.1)
+                self.sent += 1
+            except seqcast.SendTimeout:
+                pass
+
+
+def test_a_loop_over_messages_that_passes_over_a_gap_is_warned(caplog):
+    with group_of(4, order="fifo", slow="skip", **SOON) as (a, b, c, d):
+        flood = Flood(a, (a, b, d))
+        wait_until(lambda: c.counters()["packets_skipped"] > 0)
+        flood.end()
+        while c.recv_batch(0.2) is not None:
+            pass
+        assert "c: a loop over messages passed over skipped: " in caplog.text
+
+
+class Nothing:
+    """A state."""
+
+    def get_state(self, write): ...
+    def set_state(self, read): ...
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [({"order": "total"}, 'needs order="fifo"'), ({"order": "causal"}, 'needs order="fifo"'),
+     ({"safe": True}, "does not go with safe=True"), ({"journal": "x"}, "does not go with journal="),
+     ({"state": Nothing()}, "does not go with state=")],
+    ids=["total", "causal", "safe", "journal", "state"],
+)  # fmt: skip
+def test_skip_is_refused_where_others_rely_on_the_messages_of_all(settings, why):
+    with pytest.raises(seqcast.ConfigError, match=why):
+        join("refused", "a", slow="skip", **{"order": "fifo", **settings})

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from typing_extensions import Buffer
 
 from seqcast._native.engine import Batch, Engine, Message
+from seqcast.events import Skipped
 from seqcast.types import Member, View
 
 SENT: int
@@ -163,9 +164,11 @@ class Driver:
     def send_many(
         self, messages: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None
     ) -> None: ...
-    def deliver(self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False) -> Batch | int | None:
-        """The next batch or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped. ``view``
-        is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken yet."""
+    def deliver(
+        self, bytes_max: int, timeout_ns: int, view: View | None, later: bool = False
+    ) -> Batch | Skipped | int | None:
+        """The next batch, gap or marker, waiting ``timeout_ns`` (< 0: without limit); None: nothing, or stopped.
+        ``view`` is that of the last marker, to which a batch belongs. ``later``: the batch does not count as taken."""
     def taken(self) -> None:
         """The application has received everything that ``deliver`` returned; a batch of one message needs no call."""
     def wait_taken(self, timeout_ns: int) -> bool:

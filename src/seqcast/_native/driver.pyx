@@ -20,11 +20,11 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from seqcast._native.engine cimport (
-    SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE, SC_ENDED,
-    SC_OBSERVER,
+    SC_AGAIN, SC_DELIVER_BATCH, SC_DELIVER_MARKER, SC_DELIVER_SKIPPED, SC_NO_MEMBER, SC_NO_VIEW, SC_SENT, SC_TOO_LARGE,
+    SC_ENDED, SC_OBSERVER,
     sc_batch_clear, sc_batch_flatten, sc_batch_message, sc_engine_give_back, sc_engine_sendable, sc_engine_unsent,
     sc_mutex_lock,
-    sc_mutex_unlock, sc_run,
+    sc_mutex_unlock, sc_run, sc_skipped,
     sc_taking_begin, sc_taking_end,
 )
 
@@ -33,7 +33,7 @@ from seqcast.embed cimport (
     SEQCAST_ENDED,
     SEQCAST_EXCLUDED, SEQCAST_FAILED, SEQCAST_HOLDS_GIL, SEQCAST_IN_USE, SEQCAST_INTERFACE_CHANGED, SEQCAST_LEFT,
     SEQCAST_LOST, SEQCAST_MERGE_VIEW, SEQCAST_MESSAGES, SEQCAST_NO_MEMBER, SEQCAST_NONE, SEQCAST_NOT_BORROWED,
-    SEQCAST_OBSERVER,
+    SEQCAST_OBSERVER, SEQCAST_SKIPPED,
     SEQCAST_OK, SEQCAST_TOO_LARGE, SEQCAST_TRANSITIONAL, SEQCAST_UNBLOCKED, SEQCAST_UNICAST, SEQCAST_UNORDERED,
     SEQCAST_UNSURE, SEQCAST_VIEW, seqcast_item, seqcast_member, seqcast_message, seqcast_table,
 )
@@ -41,6 +41,7 @@ from seqcast.embed cimport (
 from seqcast.abandoned import is_abandoned
 from seqcast.arguments import id_of, nanoseconds
 from seqcast.errors import NotMember, UsageError
+from seqcast.events import Skipped
 
 DEF SLICE_NS = 100_000_000  # how long a wait runs between checks for signals
 DEF WATCH_NS = 5_000_000  # the same of a sender that looks for messages that it must receive
@@ -62,6 +63,12 @@ class Refused(Exception):
 
 def now_ns():
     return sc_now()
+
+
+cdef object skipped_in(object view, const sc_skipped *gap):
+    """The gap as an event; its sender is a member of ``view``."""
+    sender = next(member for member in view.members if member.id == gap.sender)
+    return Skipped(sender, gap.first, gap.last, gap.messages)
 
 
 cdef inline int64_t time_after(int64_t now, int64_t timeout_ns) noexcept nogil:
@@ -501,6 +508,8 @@ cdef class Driver:
                 return batch
             if result == SC_DELIVER_MARKER:
                 return marker
+            if result == SC_DELIVER_SKIPPED:
+                return skipped_in(view, &batch.b.skipped)
             PyErr_CheckSignals()
             now = sc_now()
             if over or now >= deadline:

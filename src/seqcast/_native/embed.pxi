@@ -10,6 +10,7 @@ KINDS = {
     "View": SEQCAST_VIEW, "MergeView": SEQCAST_MERGE_VIEW, "Lost": SEQCAST_LOST, "Blocked": SEQCAST_BLOCKED,
     "Unblocked": SEQCAST_UNBLOCKED, "InterfaceChanged": SEQCAST_INTERFACE_CHANGED, "Excluded": SEQCAST_EXCLUDED,
     "Left": SEQCAST_LEFT, "CoordinatorChanged": SEQCAST_COORDINATOR_CHANGED,
+    "Skipped": SEQCAST_SKIPPED,
 }
 
 
@@ -242,7 +243,7 @@ cdef int embed_poll(seqcast_member *member, uint64_t budget, int64_t timeout_ns,
     if item == NULL:
         result = SEQCAST_ALL_BORROWED
     elif h.by_python:
-        result = take_by_python(h, item, 0, timeout_ns)
+        result = take_by_python(h, item, 0, NULL, timeout_ns)
     else:
         result = take(h, item, budget, timeout_ns)
     if result == SEQCAST_OK:
@@ -280,9 +281,11 @@ cdef int take(handle *h, lent_item *item, uint64_t budget, int64_t timeout_ns) n
         if result == SC_DELIVER_BATCH:
             break
         if result == SC_DELIVER_MARKER:
-            return take_by_python(h, item, marker, timeout_ns)
+            return take_by_python(h, item, marker, NULL, timeout_ns)
+        if result == SC_DELIVER_SKIPPED:
+            return take_by_python(h, item, 0, &item.batch.skipped, timeout_ns)
         if sc_load(&h.d.stop):  # another thread leaves: Python knows when nothing comes any more
-            result = take_by_python(h, item, 0, 0)
+            result = take_by_python(h, item, 0, NULL, 0)
             if result != SEQCAST_NONE:
                 return result
         now = sc_now()
@@ -305,14 +308,19 @@ cdef inline void hand_out(lent_item *item, const sc_batch *batch, uint32_t first
     item.at = first
 
 
-cdef int take_by_python(handle *h, lent_item *item, uint64_t marker, int64_t timeout_ns) noexcept with gil:
-    """As the classes do, from what they keep, or with what a marker of the stream means. Under `taking`."""
+cdef int take_by_python(
+    handle *h, lent_item *item, uint64_t marker, const sc_skipped *skipped, int64_t timeout_ns
+) noexcept with gil:
+    """As the classes do, from kept items, or with the meaning of a marker of the stream or of a gap. Under
+    `taking`."""
     cdef Receiver receiver = <Receiver>h.receiver
     try:
         if receiver._again:
             next_one = receiver._again.pop(0)
         elif marker:
             next_one = receiver._marked(marker, timeout_ns)
+        elif skipped != NULL:
+            next_one = receiver._reached(skipped_in(receiver._delivered_view, skipped), timeout_ns)
         else:
             next_one = receiver.next_item(timeout_ns)
         if receiver._untaken:
@@ -352,6 +360,8 @@ cdef int lend_event(lent_item *item, event, Receiver receiver) except -1:
     members = event.members if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW) else ()
     if kind == SEQCAST_COORDINATOR_CHANGED:
         members = (event.coordinator, event.previous)
+    elif kind == SEQCAST_SKIPPED:
+        members = (event.sender,)
     if members:
         it.n = len(members)
         ids = PyBytes_FromStringAndSize(NULL, it.n * sizeof(uint64_t))
@@ -364,7 +374,8 @@ cdef int lend_event(lent_item *item, event, Receiver receiver) except -1:
             (<const char **>PyBytes_AS_STRING(names))[i] = PyBytes_AS_STRING(name)
         it.ids = <const uint64_t *>PyBytes_AS_STRING(ids)
         it.names = <const char *const *>PyBytes_AS_STRING(names)
-        it.view = event.view_id.counter
+        if kind != SEQCAST_SKIPPED:
+            it.view = event.view_id.counter
     if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW):
         it.rank = event.rank(receiver._driver.d.io.config.member)
         it.sequencer = event.sequencer

@@ -97,6 +97,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_DELIVER_NONE
         SC_DELIVER_BATCH
         SC_DELIVER_MARKER
+        SC_DELIVER_SKIPPED
         SC_EVENT_CONTROL
         SC_EVENT_SUSPECT
         SC_EVENT_ALIVE
@@ -156,6 +157,7 @@ cdef extern from "engine/engine.h" nogil:
         int64_t suspect_ns_max
         int64_t install_ns
         int64_t slow_ns
+        uint32_t skips
         int64_t policy_ns
         uint64_t seed
 
@@ -217,6 +219,12 @@ cdef extern from "engine/engine.h" nogil:
         const uint8_t *data
         sc_wholes wholes
 
+    ctypedef struct sc_skipped:
+        uint64_t sender
+        uint64_t first
+        uint64_t last
+        uint64_t messages
+
     ctypedef struct sc_batch:
         uint8_t *data
         uint64_t data_len
@@ -232,6 +240,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t n_slabs
         uint64_t borrowed_bytes
         uint64_t view_tag
+        sc_skipped skipped
 
     ctypedef struct sc_event:
         int kind

@@ -165,6 +165,7 @@ class Engine:
         suspect_ns_max: int,
         install_ns: int,
         slow_ns: int,
+        skips: bool,
         policy_ns: int,
         seed: int,
         seal: Seal | None = None,
@@ -329,8 +330,11 @@ class Engine:
     def send(self, payload: bytes, *, to: int = 0, wall_ns: int = 0, ordered: bool = True) -> int:
         """Packs one message that fits the credit; SENT, AGAIN (nothing is packed in part: the caller repeats the whole
         call), NO_VIEW, NO_MEMBER, ENDED or TOO_LARGE. For the simulator and tests; the driver streams large ones."""
-    def deliver(self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0) -> Batch | int | None:
-        """The next batch, the next marker (an int), or None."""
+    def deliver(
+        self, bytes_max: int = 1 << 20, now_ns: int = 0, wall_ns: int = 0
+    ) -> Batch | tuple[int, int, int, int] | int | None:
+        """The next batch, the next marker (an int), None; or a gap: its sender, the first and the last
+        of its packets, and the number of its messages that are missed."""
     # State for a joiner.
     def state_send(self, payload: bytes, to: int, wall_ns: int = 0) -> tuple[int, int]:
         """(SENT, AGAIN, NO_VIEW or NO_MEMBER; how many bytes were packed)."""

@@ -690,6 +690,8 @@ cdef class Engine:
         if result == SC_DELIVER_BATCH:
             batch.delivered_ns = wall_ns
             return batch
+        if result == SC_DELIVER_SKIPPED:
+            return batch.b.skipped.sender, batch.b.skipped.first, batch.b.skipped.last, batch.b.skipped.messages
         return marker if result == SC_DELIVER_MARKER else None
 
     def state_send(self, bytes payload, uint64_t to, int64_t wall_ns=0):

@@ -26,6 +26,7 @@ from seqcast.arguments import (
     check_name,
     check_policy,
     check_sequencer_policy,
+    check_skip,
     check_threads,
     nanoseconds,
 )
@@ -142,6 +143,8 @@ def join(
         check_handler(state)
         if not config.receive:
             raise ConfigError("state= needs receive=True: a member that receives no messages has no state to give")
+    if config.slow == "skip":
+        check_skip(order, state, ordered=resolve(order).total or resolve(order).causal)
     check_policy(membership_policy)
     check_sequencer_policy(sequencer_policy, order, any_member=resolve(order).allows(1, 2))
     check_min_members(min_members)

@@ -96,7 +96,7 @@ class Keeping(Receiving):
             self._append(item)
             self._saw_batch(item)
             return True
-        meanings = self._runner.endpoint.marker(item)
+        meanings = self._runner.endpoint.marker(item) if isinstance(item, int) else (item,)
         for each in meanings:
             self._append(each)
         self._saw(meanings)

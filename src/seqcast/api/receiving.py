@@ -23,7 +23,7 @@ from seqcast.core.orders import by_name
 from seqcast.core.state.backlog import Item
 from seqcast.core.vocabulary import Left, Meaning
 from seqcast.errors import JournalWriteError, UsageError
-from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Rejoined, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Rejoined, Skipped, Unblocked
 from seqcast.net.runner import Runner
 from seqcast.net.state import StateHandler
 from seqcast.net.state_merge import StateKeeper
@@ -37,7 +37,18 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 """Groups of this process with a journal."""
 log = logging.getLogger("seqcast")
 
-Event = Message | View | Lost | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Rejoined
+Event = (
+    Message
+    | View
+    | Lost
+    | Skipped
+    | Blocked
+    | Unblocked
+    | CoordinatorChanged
+    | InterfaceChanged
+    | Excluded
+    | Rejoined
+)
 """The items of ``Group.events``."""
 
 
@@ -75,9 +86,10 @@ class Receiving(driver.Receiver, GroupBase):
                 raise
 
     def events(self) -> Iterator[Event]:
-        """Everything in its true order: messages, views, ``Lost``, and, with ``block_events=True``, ``Blocked`` and
-        ``Unblocked``, with ``coordinator_events=True`` ``CoordinatorChanged``. Ends when this member has left, or after
-        ``Excluded``; with ``rejoin=True``, ``Rejoined`` follows that.
+        """Everything in its true order: messages, views, ``Lost``, with ``slow="skip"`` ``Skipped``, with
+        ``block_events=True`` ``Blocked`` and ``Unblocked``, and with ``coordinator_events=True``
+        ``CoordinatorChanged``. Ends when this member has left, or after ``Excluded``; with ``rejoin=True``,
+        ``Rejoined`` follows that.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -149,7 +161,7 @@ class Receiving(driver.Receiver, GroupBase):
         """A call for messages passes over an event: warns of one that the application has no other way to see. Under
         the stream's lock."""
         merged = isinstance(event, MergeView) and self._runner.callbacks is None
-        if self._sees_events or not (isinstance(event, Lost) or (merged and not self._reconciles)):
+        if self._sees_events or not (isinstance(event, Lost | Skipped) or (merged and not self._reconciles)):
             return
         log.warning(
             codes.PASSED_OVER("%s: a loop over messages passed over %s; `for event in group.events()` yields it, too"),

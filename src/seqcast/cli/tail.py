@@ -142,6 +142,14 @@ def as_json(event: object) -> bytes:
             }
         case seqcast.InterfaceChanged():
             row = {"event": "interface_changed", "interface": event.interface, "reason": event.reason}
+        case seqcast.Skipped():
+            row = {
+                "event": "skipped",
+                "sender": event.sender.name,
+                "first": event.first,
+                "last": event.last,
+                "messages": event.messages,
+            }
         case seqcast.Lost():
             row = {
                 "event": "lost",

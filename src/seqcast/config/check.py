@@ -59,6 +59,8 @@ def clashes(config: Any) -> None:
         raise ConfigError("safe=True needs reliability='nak': with gossip no member knows the positions of all others")
     if config.observer and config.membership == "token-ring":
         raise ConfigError("observer=True needs membership='coordinated': in a ring each member passes the token on")
+    if config.slow == "skip":
+        _skip(config)
     if config.suspect_s < 4 * config.heartbeat_s:
         raise ConfigError(
             f"suspect_s={config.suspect_s} must be at least 4 times heartbeat_s={config.heartbeat_s}: otherwise "
@@ -106,6 +108,16 @@ def _identities(config: Any) -> None:
         )
     if config.identity and not config.key:
         raise ConfigError("identity= and authorized= need key=: without a key nothing shows who sends a datagram")
+
+
+def _skip(config: Any) -> None:
+    """Who relies on the messages of all members cannot miss some."""
+    if config.safe:
+        raise ConfigError('slow="skip" does not go with safe=True: no member may skip messages that all deliver')
+    if config.journal:
+        raise ConfigError(
+            'slow="skip" does not go with journal=: an audit takes a gap in a journal for a broken guarantee'
+        )
 
 
 def cores(name: str, text: str) -> frozenset[int]:

@@ -77,7 +77,8 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
         "policy_ns": 0,
-        "slow_ns": nanoseconds(config.slow_s) if config.slow == "exclude" else 0,
+        "slow_ns": nanoseconds(config.slow_s) if config.slow != "block" else 0,
+        "skips": config.slow == "skip",
     }
 
 

@@ -38,7 +38,7 @@ SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 MEMBERSHIPS = ("coordinated", "token-ring")
 RELIABILITIES = ("nak", "gossip")
-SLOWS = ("block", "exclude")
+SLOWS = ("block", "exclude", "skip")
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
 
@@ -454,14 +454,16 @@ class Config:
         "log names it. exclude: once it has held a sender at its limit for `slow_s`, while most members take what "
         "comes at least 16 times as fast, it is put out of the group: it is delivered what was agreed on until then, "
         'and then `Excluded` with the cause "slow". One member at a time; never where half of the members are as slow, '
-        'so not in a group of two; and with `partition="primary"` not if the others were no majority. It must be the '
-        "same on every member.",
+        'so not in a group of two; and with `partition="primary"` not if the others were no majority. skip: under '
+        "the same conditions it stays, and from then on misses the messages that its application does not take in "
+        'time, told by `Skipped` in their place, so that no sender waits for it: for `order="fifo"` alone. It must be '
+        "the same on every member.",
         among=SLOWS,
     )
     slow_s: float = _by_preset(
         "s",
-        'With `slow="exclude"`: for how long a receiver may hold a sender at its limit. Longer than the pauses of a '
-        "healthy application, such as for garbage collection. It must be the same on every member.",
+        'With `slow="exclude"` and `slow="skip"`: for how long a receiver may hold a sender at its limit. Longer than '
+        "the pauses of a healthy application, such as for garbage collection. It must be the same on every member.",
         lan=10.0,
         wan=30.0,
         low=0.1,

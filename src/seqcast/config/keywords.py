@@ -59,7 +59,7 @@ class Settings(TypedDict, total=False):
     heartbeat_s: float
     suspect_s: float
     suspect_s_max: float
-    slow: Literal["block", "exclude"]
+    slow: Literal["block", "exclude", "skip"]
     slow_s: float
     name_taken_s: float
     lease_s: float

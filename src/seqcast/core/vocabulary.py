@@ -14,7 +14,7 @@ from typing import Any, Literal
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Allowed
-from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Skipped, Unblocked
 from seqcast.types import View, ViewId
 
 # ---- inputs: the application -------------------------------------------------------------------------------------
@@ -582,8 +582,8 @@ Effect = (
 )
 """Effects that the runner carries out, or reports to the application, in order."""
 
-Meaning = View | Lost | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Left
-"""The meaning of a marker in the delivery stream."""
+Meaning = View | Lost | Skipped | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Left
+"""The meaning of a marker in the delivery stream, or of a gap (``Skipped``)."""
 
 # ---- commands to the core itself ---------------------------------------------------------------------------------
 

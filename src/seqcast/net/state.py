@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 import seqcast.codes as codes
 from seqcast._native.driver import Refused, now_ns
-from seqcast._native.engine import Batch
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
 from seqcast.config.derive import nanoseconds
@@ -342,7 +341,7 @@ class _Receiver:
                 if runner.over and not runner.engine.deliverable():
                     return
                 continue
-            for each in (item,) if isinstance(item, Batch) else runner.endpoint.marker(item):
+            for each in runner.endpoint.marker(item) if isinstance(item, int) else (item,):
                 if isinstance(each, View):
                     view = each
                 self._feed(self._transfer.delivered, each)

@@ -39,15 +39,16 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
-from seqcast.events import Blocked, CoordinatorChanged, InterfaceChanged, Lost, Unblocked
+from seqcast.events import Blocked, CoordinatorChanged, InterfaceChanged, Lost, Skipped, Unblocked
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
 from seqcast.sim.sending import HEAD, Sender, filler
 from seqcast.sim.settings import config
+from seqcast.sim.skips import Skips
 from seqcast.sim.state import StateKeeper
 from seqcast.sim.taken import Waits
-from seqcast.types import MergeView, View
+from seqcast.types import Member, MergeView, View
 
 PAUSE_TIMEOUT_NS = 3000 * MS
 
@@ -81,6 +82,7 @@ class Machine(Protocol):
     def service(self) -> None: ...
     def trace(self, text: str) -> None: ...
     def name_of(self, member_id: int) -> str: ...
+    def record_of(self, member_id: int) -> Record: ...
     def start_again(self) -> None:
         """Another process of its kind tries again."""
 
@@ -113,6 +115,7 @@ class Application:
         self.chain = record.chain
         self.chain.padding = self.options.state_bytes
         self.pause = PauseRequest(machine.endpoint.edges)
+        self.skips = Skips(machine.record_of)
         self.keeper = StateKeeper(machine, record, self)
         self.backlog: deque[Item] = deque()  # to be taken before the engine's deliveries
         self.loads = random.Random(f"loads {self.options.seed} {record.index}")
@@ -231,7 +234,7 @@ class Application:
             item = machine.engine.deliver(1 << 20, machine.now, machine.wall)
             if item is None:
                 break
-            each = machine.endpoint.marker(item) if isinstance(item, int) else (item,)
+            each = machine.endpoint.marker(item) if isinstance(item, int) else (self._gap(item),)
             if self.record.inside:
                 self.backlog.extend(each)
             else:
@@ -239,14 +242,27 @@ class Application:
                     keeper.delivered(one)
         if self.record.inside and not self.backlog:
             machine.engine.taken()
+            self._take_all(self.skips.settle())
+
+    def _gap(self, item: Batch | tuple[int, int, int, int]) -> Batch | Skipped:
+        if isinstance(item, Batch):
+            return item
+        sender, first, last, messages = item
+        self.record.skips_ns.append(self.machine.clock.now)
+        return Skipped(Member(self.machine.name_of(sender), sender), first, last, messages)
 
     def accept(self, item: Item) -> None:
         """It is delivered an item."""
         if isinstance(item, Batch):
             for entry in self._read(item, self.tag):
+                self._take_all(self.skips.delivered(entry))
                 self.take(entry)
         else:
             self._reach(item)
+
+    def _take_all(self, missed: Iterator[Delivered]) -> None:
+        for entry in missed:
+            self.take(entry)
 
     def _reach(self, meaning: Meaning) -> None:
         record = self.record
@@ -262,11 +278,15 @@ class Application:
             record.blocked = None
         elif isinstance(meaning, Lost):
             self.take(meaning)
+        elif isinstance(meaning, Skipped):
+            self.machine.trace(f"is told: {meaning}")
+            self.skips.missed(meaning)
         elif isinstance(meaning, CoordinatorChanged):
             record.coordinators.append(meaning)
         elif not isinstance(meaning, InterfaceChanged):
             record.gate.append(meaning)
             record.coordinators.append(meaning)
+            self._take_all(self.skips.enter(meaning if isinstance(meaning, View) else None))
             self.tag = meaning.view_id.tag if isinstance(meaning, View) else 0
             self.take(meaning)
 

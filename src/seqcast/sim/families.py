@@ -238,6 +238,14 @@ def _roles(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _skip(rng: random.Random) -> Drawn:
+    """The same, where applications that take nothing skip messages."""
+    drawn = _slow(rng)
+    settings = (*drawn["settings"], ("slow", "skip"))  # the last one counts
+    return drawn | {"order": "fifo", "safe": False, "state": False, "slow_disks": rng.choice((1, 2, 4)),
+                    "pause_ns": rng.choice((300 * MS, 4 * SECOND, 4 * SECOND)), "settings": settings}  # fmt: skip
+
+
 FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "storm": _storm,
     "turnover": _turnover,
@@ -262,8 +270,11 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "slow": _slow,
     "roles": _roles,
     "paths": _paths,
+    "skip": _skip,
 }
-BY_NAME = {"interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow", "roles", "paths"}
+BY_NAME = {
+    "interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow", "roles", "paths", "skip",
+}  # fmt: skip
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 
 

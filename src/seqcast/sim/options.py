@@ -288,7 +288,7 @@ class Options:
         drawn["membership"] = random.Random(f"membership {seed}").choice(("coordinated",) * 3 + ("token-ring",))
         drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
         if (reliability or drawn["reliability"]) != "gossip":
-            drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3
+            drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3 and family != "skip"
         if not drawn.get("state"):  # which is all that a member is delivered
             drawn["without_own"] = random.Random(f"without own {seed}").choice((0.0, 0.0, 0.3, 1.0))
         if "doubts" in drawn and not stormy:  # a member may look dead anyway

@@ -87,6 +87,7 @@ class Record:
         over: the membership is over, and the application was told so, or ended it itself.
         slow_until: the application takes no deliveries before this virtual time.
         slow_spells: (begin, end) of all times in which it took none.
+        skips_ns: when it was told that it missed messages.
         put_out_ns: when it was told that it was put out as too slow; 0: it was not.
         view: the newest view that was installed.
         log: deliveries and events, in order.
@@ -144,6 +145,7 @@ class Record:
     over: bool = False
     slow_until: int = 0
     slow_spells: list[tuple[int, int]] = field(default_factory=list)
+    skips_ns: list[int] = field(default_factory=list)
     put_out_ns: int = 0
     view: View | None = None
     log: list[Entry] = field(default_factory=list)

@@ -119,6 +119,9 @@ class World:
     def name(self, member_id: int) -> str:
         return next((node.name for node in self.nodes if node.id == member_id), "a stranger")
 
+    def record(self, member_id: int) -> Record:
+        return next(node.record for node in self.nodes if node.id == member_id)
+
     # ---- reports of processes
 
     def told(self, node: Process, effect: Effect) -> None:

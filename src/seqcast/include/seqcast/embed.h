@@ -46,7 +46,9 @@ enum {
     SEQCAST_INTERFACE_CHANGED = 7,
     SEQCAST_EXCLUDED = 8, /* the last item */
     SEQCAST_LEFT = 9, /* the last item */
-    SEQCAST_COORDINATOR_CHANGED = 10 /* with coordinator_events=True; `ids`: of the new one, and of the previous */
+    SEQCAST_COORDINATOR_CHANGED = 10, /* with coordinator_events=True; `ids`: of the new one, and of the previous */
+    SEQCAST_SKIPPED =
+        11 /* with slow="skip": this member missed messages of the member in `ids`; `text` says how many */
 };
 
 /* Flags of messages. */

@@ -1,4 +1,5 @@
-"""Members are put out as too slow only by the setting ``slow``, and only after they took nothing for long."""
+"""Members are put out as too slow, or skip messages, only by the setting ``slow``, and only after they took nothing
+for long."""
 
 from __future__ import annotations
 
@@ -15,13 +16,23 @@ and evidence of before counts for a while."""
 
 def check_slow(record: Record) -> Iterator[str]:
     """Each violation, in words."""
-    settings, end = config(record.options), record.put_out_ns
-    if not end:
-        return
-    if settings.slow != "exclude":
-        yield f"slow: {record} was put out with slow={settings.slow}"
+    settings = config(record.options)
     limit_ns = nanoseconds(settings.slow_s)
-    begin = end - 2 * limit_ns
-    idle_ns = sum(max(0, min(to, end) - max(since, begin)) for since, to in record.slow_spells)
-    if idle_ns < PART * limit_ns:
-        yield f"slow: {record} was put out, and took nothing for {idle_ns / 1e6:.0f} ms only"
+    if end := record.put_out_ns:
+        if settings.slow != "exclude":
+            yield f"slow: {record} was put out with slow={settings.slow}"
+        idle_ns = _idle_ns(record, end - 2 * limit_ns, end)
+        if idle_ns < PART * limit_ns:
+            yield f"slow: {record} was put out, and took nothing for {idle_ns / 1e6:.0f} ms only"
+    if record.skips_ns:
+        if settings.slow != "skip":
+            yield f"slow: {record} skips messages with slow={settings.slow}"
+        # It is told when it takes again, of messages that it missed long before.
+        idle_ns = _idle_ns(record, 0, record.skips_ns[0])
+        if idle_ns < PART * limit_ns:
+            yield f"slow: {record} skips messages, and took nothing for {idle_ns / 1e6:.0f} ms only"
+
+
+def _idle_ns(record: Record, begin: int, end: int) -> int:
+    """For how long its application took nothing, in this time."""
+    return sum(max(0, min(to, end) - max(since, begin)) for since, to in record.slow_spells)
