@@ -1,4 +1,4 @@
-"""What it costs to reach members by unicast, and to be ready for that: ratios of throughput to multicast alone.
+"""The cost of reaching members by unicast, and of being ready to: ratios of throughput to multicast alone.
 
     python bench/transports.py --pairs 7 --seconds 0.5
 

@@ -324,8 +324,8 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
     *by = sealer;
     if (!peer) return 1;
-    /* Who has the key file alone can send high numbers in the name of a member: those say nothing about the text
-     * inside. */
+    /* A process with the key file alone can send high numbers in the name of a member: they say nothing about its numbers
+     * inside the view. */
     sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
     return sc_numbers_take(numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }

@@ -3,7 +3,7 @@
  *
  * A receiver is slow if, for ENOUGH, the member was one of the few (less than half of the members) that had taken less
  * than half of the bytes in flight, each time that our senders were out of credit. If half of the members are as slow,
- * nobody is: the sender is fast. A receiver is stuck if nothing at all was taken for PATIENCE. Its heartbeats tell a
+ * none is: the sender is fast. A receiver is stuck if it has taken nothing for PATIENCE. Its heartbeats tell a
  * member that a sender waits, and so a member whose messages go by way of the sequencer learns for whom that one
  * waits. */
 #include "engine/internal.h"

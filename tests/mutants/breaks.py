@@ -1645,7 +1645,7 @@ BREAKS = (
     _one("a line counts for ever", "src/seqcast/net/secure.py",
          "if each.until_s > now_s)", "if each)",
          tests="tests/unit/test_identities.py", why=FILES),
-    _one("others may write the list", "src/seqcast/config/identities.py",
+    _one("others may write the list", "src/seqcast/config/keys.py",
          "stat.S_IWGRP | stat.S_IWOTH", "0",
          tests="tests/unit/test_identities.py", why=FILES),
     _one("packets that do not pass are sent again as they are", "native/streams/sizes.c",

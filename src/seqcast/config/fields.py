@@ -205,9 +205,9 @@ class Config:
     authorized: str = _knob(
         "",
         "file",
-        "With `identity`: the file that lists the identities that may be members, and under which names. Who is not on "
-        "it is not taken in, and a member whose line goes is put out. It is read again when it changes. The same on "
-        "every member.",
+        "With `identity`: the file that lists the identities that may be members, and under which names. The group "
+        "refuses a process without a line, and excludes a member whose line is removed. It is read again when it "
+        "changes. The same on every member.",
     )
     rekey_s: float = _knob(
         3600.0,

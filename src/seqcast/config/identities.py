@@ -13,16 +13,11 @@ time, UTC. Lines that begin with ``#`` are comments. Nobody but its owner may wr
 from __future__ import annotations
 
 import base64
-import binascii
-import os
-import stat
-import sys
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from seqcast.config.keys import written
+from seqcast.config.keys import OWNER_ALONE, OWNER_WRITES, Guarded, decoded, lines_of, written
 from seqcast.errors import ConfigError
-from seqcast.files import open_file
 
 SEED_BYTES = 32
 PUBLIC_BYTES = 32
@@ -31,6 +26,11 @@ LIST_BYTES_MAX = 1 << 20
 KIND = "ed25519"
 FOREVER = float("inf")
 _MADE = "`seqcast keygen FILE --identity` makes one"
+_HOW = f"lines are `{KIND}:PUBLIC NAMES [operator] [until=TIME]`"
+_MAY_USE = "may use this file (mode {mode}): chmod 600 the file"
+_MAY_WRITE = "may write this file (mode {mode}): chmod go-w the file"
+_IDENTITY = Guarded("identity", 4096, "utf-8", OWNER_ALONE, _MAY_USE, "is too large", "is no text", _MADE)
+_LIST = Guarded("authorized", LIST_BYTES_MAX, "utf-8", OWNER_WRITES, _MAY_WRITE, "is too large", "is no text", _HOW)
 
 
 class Line(NamedTuple):
@@ -73,9 +73,9 @@ def read_identity(path: str) -> bytes:
     Raises:
         ConfigError: others may read the file, or it holds no identity.
     """
-    lines = _lines("identity", path, 4096, stat.S_IRWXG | stat.S_IRWXO, "use", _MADE)
+    lines = lines_of(_IDENTITY, path)
     kind, _, seed64 = lines[0].partition(" ") if len(lines) == 1 else ("", "", "")
-    seed = _decoded(seed64.strip())
+    seed = decoded(seed64.strip())
     if kind != KIND or len(seed) != SEED_BYTES or len(set(seed)) < 8:
         raise ConfigError(f"identity={path!r} has no line `{KIND} SECRET`, with 32 random bytes in base64; {_MADE}")
     return seed
@@ -87,19 +87,18 @@ def read_list(path: str) -> tuple[Line, ...]:
     Raises:
         ConfigError: others than its owner may write the file, or a line is none.
     """
-    how = f"lines are `{KIND}:PUBLIC NAMES [operator] [until=TIME]`"
-    lines = _lines("authorized", path, LIST_BYTES_MAX, stat.S_IWGRP | stat.S_IWOTH, "write", how)
+    lines = lines_of(_LIST, path)
     if not 1 <= len(lines) <= LINES_MAX:
-        raise ConfigError(f"authorized={path!r}: a list has 1 to {LINES_MAX} lines, this one {len(lines)}; {how}")
-    return tuple(_line(path, text, how) for text in lines)
+        raise ConfigError(f"authorized={path!r}: a list has 1 to {LINES_MAX} lines, this one {len(lines)}; {_HOW}")
+    return tuple(_line(path, text) for text in lines)
 
 
-def _line(path: str, text: str, how: str) -> Line:
+def _line(path: str, text: str) -> Line:
     words = text.split()
     kind, _, public64 = words[0].partition(":")
-    public = _decoded(public64)
+    public = decoded(public64)
     if kind != KIND or len(public) != PUBLIC_BYTES or len(words) < 2 or words[1] == "operator" or "=" in words[1]:
-        raise ConfigError(f"authorized={path!r}: {text!r} is no line of a list: {how}")
+        raise ConfigError(f"authorized={path!r}: {text!r} is no line of a list: {_HOW}")
     operator, until = False, FOREVER
     for word in words[2:]:
         name, _, value = word.partition("=")
@@ -108,7 +107,7 @@ def _line(path: str, text: str, how: str) -> Line:
         elif name == "until":
             until = _time(path, text, value)
         else:
-            raise ConfigError(f"authorized={path!r}: {word!r} in {text!r} has no meaning: {how}")
+            raise ConfigError(f"authorized={path!r}: {word!r} in {text!r} has no meaning: {_HOW}")
     return Line(public, words[1], operator, until)
 
 
@@ -121,32 +120,3 @@ def _time(path: str, text: str, value: str) -> float:
             f"authorized={path!r}: {value!r} in {text!r} is no time: write until=2027-01-31 or until=2027-01-31T12:00 "
             "(UTC)"
         ) from None
-
-
-def _decoded(text: str) -> bytes:
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        return b""
-
-
-def _lines(setting: str, path: str, most: int, forbidden: int, verb: str, how: str) -> list[str]:
-    """The lines of a file, without comments."""
-    try:
-        with open_file(path, links=True) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if sys.platform != "win32" and mode & forbidden:
-                raise ConfigError(
-                    f"{setting}={path!r}: others than its owner may {verb} this file (mode {stat.S_IMODE(mode):04o}): "
-                    f"chmod {'600' if verb == 'use' else 'go-w'} the file"
-                )
-            content = file.read(most + 1)
-    except OSError as error:
-        raise ConfigError(f"{setting}={path!r} cannot be read: {error.strerror}; {how}") from None
-    if len(content) > most:
-        raise ConfigError(f"{setting}={path!r} is too large; {how}")
-    try:
-        lines = content.decode("utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{setting}={path!r} is no text; {how}") from None
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]

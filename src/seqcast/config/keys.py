@@ -16,7 +16,7 @@ import stat
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from seqcast.errors import ConfigError
 from seqcast.files import open_file
@@ -28,6 +28,44 @@ IDS = 32
 KEYS_MAX = 4
 FILE_BYTES_MAX = 4096
 _MADE = "`seqcast keygen FILE` makes one"
+OWNER_ALONE = stat.S_IRWXG | stat.S_IRWXO
+OWNER_WRITES = stat.S_IWGRP | stat.S_IWOTH
+
+
+class Guarded(NamedTuple):
+    """A kind of files that only the owner may read, or write.
+
+    Args:
+        setting: that names the file.
+        bytes_max: of its content.
+        encoding: of its content.
+        forbidden: bits that its mode must not have.
+        others: the right that others have by those bits, and the remedy; ``{mode}`` stands for the mode.
+        large: for a file that is too large.
+        binary: for one that is no text.
+        remedy: the end of each error.
+    """
+
+    setting: str
+    bytes_max: int
+    encoding: str
+    forbidden: int
+    others: str
+    large: str
+    binary: str
+    remedy: str
+
+
+_GUARDED = Guarded(
+    "key",
+    FILE_BYTES_MAX,
+    "ascii",
+    OWNER_ALONE,
+    "may use this file (mode {mode}): chmod 600 the file, and if others may have read the key, make a new one",
+    "is too large for a key file",
+    "is no key file, but binary",
+    _MADE,
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +182,7 @@ def read(path: str) -> tuple[Key, ...]:
             "key= is the name of a file, and this looks like a key itself, which other programs and users can see in "
             "the environment and among arguments: make a new one with `seqcast keygen FILE`, and give the file's name"
         )
-    lines = [text for text in _content(path).splitlines() if text.strip() and not text.startswith("#")]
+    lines = lines_of(_GUARDED, path)
     if not 1 <= len(lines) <= KEYS_MAX:
         raise ConfigError(f"key={path!r}: a key file has 1 to {KEYS_MAX} keys, a line each; this one has {len(lines)}")
     found = tuple(_key(path, text) for text in lines)
@@ -154,11 +192,8 @@ def read(path: str) -> tuple[Key, ...]:
 
 
 def _key(path: str, text: str) -> Key:
-    number, _, secret64 = text.strip().partition(" ")
-    try:
-        secret = base64.b64decode(secret64.strip(), validate=True)
-    except (binascii.Error, ValueError):
-        secret = b""
+    number, _, secret64 = text.partition(" ")
+    secret = decoded(secret64.strip())
     if not (number.isascii() and number.isdigit() and len(number) < 3 and int(number) < IDS) or not secret:
         raise ConfigError(f"key={path!r}: a line is not `ID SECRET`, a number below {IDS} and base64; {_MADE}")
     if len(secret) != SECRET_BYTES:
@@ -166,26 +201,6 @@ def _key(path: str, text: str) -> Key:
     if len(set(secret)) < 8:
         raise ConfigError(f"key={path!r}: its bytes are not random; {_MADE}")
     return Key(int(number), secret)
-
-
-def _content(path: str) -> str:
-    try:
-        with open_file(path, links=True) as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if sys.platform != "win32" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-                raise ConfigError(
-                    f"key={path!r}: others than its owner may use this file (mode {stat.S_IMODE(mode):04o}): chmod 600 "
-                    "the file, and if others may have read the key, make a new one"
-                )
-            content = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigError(f"key={path!r} cannot be read: {error.strerror}; {_MADE}") from None
-    if len(content) > FILE_BYTES_MAX:
-        raise ConfigError(f"key={path!r} is too large for a key file; {_MADE}")
-    try:
-        return content.decode("ascii")
-    except UnicodeDecodeError:
-        raise ConfigError(f"key={path!r} is no key file, but binary; {_MADE}") from None
 
 
 def _is_secret(text: str) -> bool:
@@ -199,3 +214,36 @@ def _is_secret(text: str) -> bool:
         return len(base64.b64decode(last, validate=True)) == SECRET_BYTES
     except (binascii.Error, ValueError):
         return False
+
+
+def lines_of(kind: Guarded, path: str) -> list[str]:
+    """The lines of a file, without comments and empty ones.
+
+    Raises:
+        ConfigError: others have a right that is the owner's alone, or the file cannot be read, or is no text.
+    """
+    named = f"{kind.setting}={path!r}"
+    try:
+        with open_file(path, links=True) as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if sys.platform != "win32" and mode & kind.forbidden:
+                others = kind.others.format(mode=f"{stat.S_IMODE(mode):04o}")
+                raise ConfigError(f"{named}: others than its owner {others}")
+            content = file.read(kind.bytes_max + 1)
+    except OSError as error:
+        raise ConfigError(f"{named} cannot be read: {error.strerror}; {kind.remedy}") from None
+    if len(content) > kind.bytes_max:
+        raise ConfigError(f"{named} {kind.large}; {kind.remedy}")
+    try:
+        lines = content.decode(kind.encoding).splitlines()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{named} {kind.binary}; {kind.remedy}") from None
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def decoded(text: str) -> bytes:
+    """Bytes from base64; empty for a text that is none."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return b""

@@ -64,7 +64,7 @@ class Allowed(NamedTuple):
 
 
 class Identities:
-    """What one member knows of identities.
+    """The identities that one member knows, and its own.
 
     Args:
         signer: its own; None: the group has none, and nothing is signed or checked.
