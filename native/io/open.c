@@ -188,8 +188,7 @@ static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
 #endif
 
 /* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread sleeps on it.
- * Without one, everything leaves by the unicast
- * socket. */
+ * Without one, everything leaves by the unicast socket. */
 static void open_out(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->out = open_beside(io, own, finish_out);

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import seqcast.codes as codes
 from seqcast._native.driver import Driver, describe_address, now_ns
@@ -75,13 +75,14 @@ from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
-from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, identity_of, seal_of
+from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, Reread, identity_of, seal_of
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 log = logging.getLogger("seqcast")
 
 
+T = TypeVar("T")
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout, "key": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
@@ -582,14 +583,20 @@ class Runner:
     def _keys_due(self) -> int:
         return min((each.due_ns for each in (self.key_file, self.list_file) if each is not None), default=NEVER)
 
-    def _look_at_keys(self) -> None:
-        if self.key_file is None or now_ns() < self.key_file.due_ns:
-            return
+    def _reread(self, file: Reread[T] | None, spoilt: Callable[[ConfigError], str]) -> T | None:
+        """The content of a file that was due and has another one; ``spoilt``: the warning if the file holds none."""
+        if file is None or now_ns() < file.due_ns:
+            return None
         try:
-            secrets = self.key_file.look(now_ns())
+            return file.look(now_ns())
         except ConfigError as error:
-            self._warn(codes.KEY_FILE(f"the key file has changed, and the keys before stay: {error}"))
-            return
+            self._warn(spoilt(error))
+            return None
+
+    def _look_at_keys(self) -> None:
+        secrets = self._reread(
+            self.key_file, lambda error: codes.KEY_FILE(f"the key file has changed, and the keys before stay: {error}")
+        )
         if secrets is not None:
             self.engine.refile(secrets)
             self._requests.append(KeysRead(cookie_secrets(secrets)))
@@ -597,13 +604,10 @@ class Runner:
             self._warn(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
 
     def _look_at_list(self) -> None:
-        if self.list_file is None or now_ns() < self.list_file.due_ns:
-            return
-        try:
-            allowed = self.list_file.look(now_ns())
-        except ConfigError as error:
-            self._warn(codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {error}"))
-            return
+        allowed = self._reread(
+            self.list_file,
+            lambda error: codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {error}"),
+        )
         if allowed is not None:
             self._requests.append(ListRead(allowed))
             self._warn(f"the list of members has changed: it has {len(allowed)} lines that count", logging.INFO)

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from seqcast.config import Config
 from seqcast.config.identities import described, read_identity, read_list
@@ -75,6 +75,17 @@ class Watched:
             seen = (0,)
         changed, self._seen = seen != self._seen, seen
         return changed
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Reread(Protocol[T_co]):
+    """A file of a member that runs: read again after changes."""
+
+    due_ns: int
+
+    def look(self, now_ns: int) -> T_co | None: ...
 
 
 class KeyFile:

@@ -38,7 +38,7 @@ class Skips:
         self._open.setdefault(skipped.sender.id, []).append(skipped)
 
     def settle(self) -> Iterator[Delivered]:
-        """Nothing is there behind the gaps: all that was missed follows what was delivered."""
+        """Nothing follows the gaps: the missed messages stand behind the delivered ones."""
         for sender in list(self._open):
             yield from self._name(sender, self._first_after(sender))
 

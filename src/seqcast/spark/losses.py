@@ -1,4 +1,4 @@
-"""Which members went without leaving, and which views fell apart, as the journals of a group tell together."""
+"""The members that went without leaving, and the views that fell apart, as the journals of a group tell together."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def losses(journals: Sequence[Journal], names: Names) -> list[Loss]:
 
 
 def _how(journal: Journal | None, *, gone: bool) -> str:
-    """How a member went; empty: it left, or goes on.
+    """How a member went; empty: it left, or is still a member.
 
     Args:
-        gone: others have gone on without it.
+        gone: others have excluded it.
     """
     if journal is None:
         return "its journal is not here to say how" if gone else ""
