@@ -175,6 +175,12 @@ def test_members_that_crash_together_make_one_view(seed):
     assert sizes[-2:] == [5, 2], f"seed {seed}: {sizes}"
 
 
+def test_founders_that_take_each_other_in_keep_two_groups_which_is_no_needless_change():
+    """Anybody may found this primary group, and two do so at one moment."""
+    result = simulate(Options.draw(146, family="skip"))
+    assert not result.violations, result.violations[0]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(seed):
     world = World(Options(seed=seed, members=5, spread_ns=0, loss=0.05))

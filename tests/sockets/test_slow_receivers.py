@@ -1,11 +1,13 @@
 """Receivers that are too slow, on real sockets: senders wait for them, or the group continues without them."""
 
+import asyncio
 import threading
 
 import pytest
-from members import LIMIT_S, group_of, join, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, group_of, join, wait_until
 
 import seqcast
+import seqcast.aio
 
 SOON = {"slow_s": 0.5, "preset": "fast"}
 
@@ -140,14 +142,28 @@ class Numbers(Flood):
                 pass
 
 
-def test_a_loop_over_messages_that_passes_over_a_gap_is_warned(caplog):
-    with group_of(4, order="fifo", slow="skip", **SOON) as (a, b, c, d):
-        flood = Flood(a, (a, b, d))
-        wait_until(lambda: c.counters()["packets_skipped"] > 0)
-        flood.end()
-        while c.recv_batch(0.2) is not None:
-            pass
-        assert "c: a loop over messages passed over skipped: " in caplog.text
+def test_in_asyncio_a_loop_that_passes_over_a_gap_is_warned_and_events_tell_the_next_one(caplog):
+    async def main():
+        settings = {"order": "fifo", "slow": "skip", **SOON}
+        with group_of(3, **settings) as (a, b, c):
+            async with seqcast.aio.join(a.cluster, name="d", interface=LOOPBACK, **PATIENT_JOINER, **settings) as d:
+                flood = Flood(a, (a, b, c))
+                await more_skipped(d)
+                while "d: a loop over messages passed over skipped: " not in caplog.text:
+                    await d.recv_batch(0.2)
+                await more_skipped(d)
+                flood.end()
+                async for event in d.events():
+                    if isinstance(event, seqcast.Skipped):
+                        break
+                assert event.sender == a.member and event.messages > 0
+
+    async def more_skipped(group):
+        before = group.counters()["packets_skipped"]
+        while group.counters()["packets_skipped"] == before:
+            await asyncio.sleep(0.02)
+
+    asyncio.run(asyncio.wait_for(main(), 2 * LIMIT_S))
 
 
 class Nothing:

@@ -44,9 +44,10 @@ class Group:
         self.length = self.rng.choice(self.lengths)
         return True
 
-    def take(self, i: int) -> None:
+    def take(self, i: int, most: int = 1 << 30) -> None:
         engine = self.net.engines[i]
-        while (item := engine.deliver(1 << 16)) is not None:
+        while most and (item := engine.deliver(1 << 16)) is not None:
+            most -= 1
             self.net.stirred.add(i)
             if isinstance(item, Batch):
                 for run in item.runs:
@@ -73,6 +74,8 @@ class Group:
 
 
 MIXED = (0, 20, 100, 1000, 1300, 5000, 20_000)
+SPLIT = (1600, 2900)
+"""Most packets end a message that began in the one before."""
 
 
 @pytest.mark.parametrize("lengths", [(1000,), (60,), MIXED, (40_000,)], ids=["1 KB", "small", "mixed", "large"])
@@ -138,6 +141,17 @@ def test_two_of_six_skip_one_after_the_other():
     group = Group(6)
     group.run(2 * SECOND, stopped=(2, 4))
     assert [engine.counters()["packets_skipped"] > 0 for engine in group.net.engines] == [i in (2, 4) for i in range(6)]
+
+
+def test_a_message_between_two_gaps_that_its_application_takes_one_by_one_is_told_once():
+    group = Group(lengths=SPLIT)
+    group.run(SECOND, stopped=(2,))
+    for _ in range(20):
+        group.take(2, 1)
+        group.run(40, stopped=(2,))
+    group.run(SECOND // 5)
+    group.run(SECOND // 5, sends=False)
+    assert group.check(2) > 0 and len(group.told[2]) > 5
 
 
 def test_nobody_is_called_too_slow_to_stay():

@@ -139,7 +139,7 @@ class World:
             return
         by_id = {record.id: record for record in self.records}
         kept = [by_id[member.id] for member in old.members if view.rank(member.id) < 0 and member.id in by_id]
-        if self.options.islands:  # two groups may take in one joiner, which declines one of them
+        if self.options.islands or len(self._founders()) > 1:  # two groups may take in one, who declines one of them
             kept = [each for each in kept if old in [stay.view for stay in stays(each)]]
         out = dict(self.options.settings).get("slow") == "exclude"  # those that took nothing for a while
         for other in kept:
@@ -149,6 +149,10 @@ class World:
         renewed = self.options.keyed and "rekey_s" in dict(self.options.settings)
         if same and not (self.options.state or renewed or self.options.narrows):
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
+
+    def _founders(self) -> list[Record]:
+        """Whoever founded a group alone."""
+        return [record for record in self.records for stay in stays(record)[:1] if len(stay.view.members) == 1]
 
     def held(self, node: Process) -> None:
         """A pause is held."""
