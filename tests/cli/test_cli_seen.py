@@ -65,6 +65,11 @@ def test_a_readiness_check_says_in_one_line_why_not(capsys):
         assert run(capsys, "probe", a.cluster, "--ready", "--members", "2")[:2] == (0, "ready\n")
         status, out, _ = run(capsys, "probe", a.cluster, "--ready", "--members", "3")
         assert (status, out) == (1, "not ready: the view of a has 2 of 3 members: a, b\n")
+    with group_of(2, seeds="127.0.0.1,127.0.0.9,no-such-host.invalid") as (a, _):
+        wait_until(seen(a, 2))
+        status, out, _ = run(capsys, "probe", a.cluster, "--ready", "--members", "3")
+        seeds = ", 1 does not answer: 127.0.0.9; no-such-host.invalid cannot be resolved\n"
+        assert status == 1 and "2 of 3 members: a, b; discovery gave 2 addresses" + seeds in out
     status, out, _ = run(capsys, "probe", "no-such-group", "--ready", "--json")
     assert status == 1 and json.loads(out) == {"ready": False, "why": "no member runs on this machine"}
     status, _, err = run(capsys, "probe", "no-such-group")

@@ -48,7 +48,7 @@ def listen():
             if got[event.sender.name] % 20 == 0:
                 say(kind="got", sender=event.sender.name, n=got[event.sender.name])
         elif isinstance(event, seqcast.View):
-            say(kind="view", members=[member.name for member in event.members])
+            say(kind="view", members=[member.name for member in event.members], address=group.member.address.hex())
         elif event is not None:
             say(kind=type(event).__name__, text=str(event))
             if isinstance(event, seqcast.Excluded):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from dataclasses import replace
 
 import pytest
 from members import LIMIT_S, cluster
 from netns import network, python  # noqa: F401
 from talkers import Talker, await_
+
+from seqcast.board.read import boards
 
 pytestmark = pytest.mark.netns
 
@@ -100,3 +103,7 @@ def test_with_a_key_a_member_is_at_its_stated_address_from_any_source_of_its_dat
 def test_a_member_takes_the_address_at_which_others_see_it_if_hosts_are_translated(network):  # noqa: F811
     with translated(network[0], KEPT), pair(network) as (a, b):
         meet(a, b)
+        own = a.of("view")[-1]["address"]
+        assert bytes.fromhex(own) == b"\x04" + (47310).to_bytes(2, "big") + socket.inet_aton(OUTSIDE)
+        (board,) = (board for board in boards(a.cluster) if board.name == "a")
+        assert board.about["address"] == f"{OUTSIDE}:47310"

@@ -130,6 +130,8 @@ def test_a_name_without_a_port_means_all_its_addresses_at_all_ports(monkeypatch)
     assert made.said() == "nobody answers at one:7, many; gone cannot be resolved (Name or service not known)"
     heard = made.said([made.found["one:7"][0], b"another"])
     assert heard.startswith("somebody answers at one:7; nobody answers at many; gone cannot be resolved")
+    fate = made.fate([made.found["one:7"][0], made.found["many"][-1]])
+    assert fate == {"addresses": 3, "silent": 1, "first": ["10.0.0.1"], "unresolved": ["gone"]}
     hosts["gone"], hosts["many"] = ["10.0.0.9"], ["10.0.0.3"]
     del hosts["one"]
     made.look()

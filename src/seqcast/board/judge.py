@@ -104,10 +104,24 @@ def readiness(found: Sequence[Board], members: int, stall_s: float) -> str:
     for board in living:
         status, view = board.about["status"], board.about["view"]
         if status["name"] != "member":
-            return f"{board.name} is {status['name']}" + (f": {status['reason']}" if status["reason"] else "")
+            reason = f": {status['reason']}" if status["reason"] else ""
+            return f"{board.name} is {status['name']}{reason}{_silent_seeds(board)}"
         if len(view["members"]) < members:
             there = ", ".join(each["name"] for each in view["members"])
-            return f"the view of {board.name} has {len(view['members'])} of {members} members: {there}"
+            few = f"the view of {board.name} has {len(view['members'])} of {members} members: {there}"
+            return few + _silent_seeds(board)
         if wrong := [each for each in troubles(board, stall_s) if each.code is not codes.DEAF_TO_MULTICAST]:
             return f"{wrong[0].fact} ({wrong[0].code.number})"
     return ""
+
+
+def _silent_seeds(board: Board) -> str:
+    """The addresses that discovery gave and at which nobody answers, and the seeds without any."""
+    seeds = board.about["seeds"]
+    lost = f"; {', '.join(seeds['unresolved'])} cannot be resolved" if seeds["unresolved"] else ""
+    if not seeds["silent"]:
+        return lost
+    gave = f"discovery gave {seeds['addresses']} address{'es' if seeds['addresses'] != 1 else ''}"
+    more = ", …" if seeds["silent"] > len(seeds["first"]) else ""
+    silent = f"{seeds['silent']} {'do' if seeds['silent'] != 1 else 'does'} not answer"
+    return f"; {gave}, {silent}: {', '.join(seeds['first'])}{more}{lost}"

@@ -272,6 +272,9 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     about["counters"] = {_plain(name): value for name, value in counters.items() if type(value) is int}
     members = view.get("members")
     members = [each for each in members if isinstance(each, dict)] if isinstance(members, list) else []
+    seeds = _object(said, "seeds")
+    about["seeds"] = {name: _number(seeds, name) for name in ("addresses", "silent")}
+    about["seeds"] |= {name: _texts(seeds, name) for name in ("first", "unresolved")}
     about["view"] = {
         "counter": _number(view, "counter"),
         "coordinator": _text(view, "coordinator"),
@@ -295,6 +298,11 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
 def _text(of: dict[str, Any], name: str) -> str:
     value = of.get(name)
     return _plain(value) if isinstance(value, str) else ""
+
+
+def _texts(of: dict[str, Any], name: str) -> list[str]:
+    value = of.get(name)
+    return [_plain(each) for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def _number(of: dict[str, Any], name: str) -> int:

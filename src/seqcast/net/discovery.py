@@ -23,6 +23,8 @@ FIRST_S = 2.0
 """So long a member waits for the first answer before opening its socket, whose interface the seeds decide."""
 FAILURES_TOLD = 3
 """A seed that could not be resolved so many times in a row is told, once."""
+NAMED_MAX = 8
+"""Addresses and seeds that a board names."""
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}
 """Addresses that nobody has: by which interface would a datagram to the world leave?"""
 LOOPBACK = {4: "127.0.0.1", 6: "::1"}
@@ -52,6 +54,8 @@ class Discovery:
         self.found: dict[str, tuple[bytes, ...]] = {}  # by host: its last addresses
         self.failed: dict[str, tuple[int, str]] = {}  # by seed or host: the number of failures in a row, and why
         self.addresses: tuple[bytes, ...] = ()
+        self.places: tuple[tuple[str, frozenset[bytes]], ...] = ()
+        """By address of a host, in words: where a member may be there; replaced as a whole."""
         self._looked, self._stopped = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"seqcast-seeds-{name}", daemon=True)
 
@@ -74,6 +78,13 @@ class Discovery:
         for host in wanted:
             self._try(host, self.found, partial(_resolved, host, self.config))
         self.addresses = tuple(sorted({address for each in self.found.values() for address in each}))
+        places: dict[str, set[bytes]] = {}
+        for host, found in self.found.items():
+            port = split_seed(host)[1]
+            for each in found:
+                ip = str(ipaddress.ip_address(each[3:]))
+                places.setdefault(_joined(ip, port), set()).add(each)
+        self.places = tuple((name, frozenset(each)) for name, each in sorted(places.items()))
 
     def _try(self, seed: str, known: dict[str, T], look: Callable[[], T]) -> None:
         try:
@@ -101,6 +112,14 @@ class Discovery:
         said = [f"somebody answers at {', '.join(some)}"] if some else []
         said += [f"nobody answers at {', '.join(silent)}"] if silent else []
         return "; ".join([*said, *lost])
+
+    def fate(self, answered: Iterable[bytes]) -> dict[str, Any]:
+        """The same for a board: how many addresses there are, how many are silent, the first ones of these, and seeds that
+        cannot be resolved."""
+        heard, places = set(answered), self.places
+        silent = [name for name, each in places if heard.isdisjoint(each)]
+        lost = [seed for seed in list(self.failed) if not self._known(seed)][:NAMED_MAX]
+        return {"addresses": len(places), "silent": len(silent), "first": silent[:NAMED_MAX], "unresolved": lost}
 
     def _known(self, seed: str) -> bool:
         return seed in self.found or (seed in self.hosts and seed not in self.hosts[seed])
@@ -161,6 +180,10 @@ def _located(host: str, ports: Iterable[int], config: Config) -> tuple[bytes, ..
     packed = [ipaddress.ip_address(str(each).partition("%")[0]).packed for each in found]
     version = bytes([config.ip_version])
     return tuple(sorted({version + each.to_bytes(2, "big") + address for address in packed for each in ports}))
+
+
+def _joined(host: str, port: int) -> str:
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}") if port else host
 
 
 def _source(host: str, version: int) -> str:

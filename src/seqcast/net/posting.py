@@ -77,8 +77,8 @@ class Posting:
             return
         driver.use_board()
         self._about |= {
-            **about, "interface": driver.interface, "address": describe_address(driver.address), "mtu": driver.mtu,
-            "gso": driver.gso, "gro": driver.gro, "rcvbuf": driver.rcvbuf_granted,
+            **about, "interface": driver.interface, "mtu": driver.mtu, "gso": driver.gso, "gro": driver.gro,
+            "rcvbuf": driver.rcvbuf_granted,
         }  # fmt: skip
 
     def note(self, text: str, member: int = 0) -> None:
@@ -86,8 +86,21 @@ class Posting:
         if self._made is not None:
             self._engine.board_note(text.encode("utf-8", "replace"), member, now_ns())
 
-    def post(self, view: View | None, status: str, reason: str, counters: Callable[[], Mapping[str, int]]) -> None:
-        """Writes the text, at its time, or after a change."""
+    def post(
+        self,
+        view: View | None,
+        status: str,
+        reason: str,
+        address: bytes,
+        counters: Callable[[], Mapping[str, int]],
+        seeds: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        """Writes the text, at its time, or after a change.
+
+        Args:
+            address: of this member, for others.
+            seeds: how they fare; see ``Discovery.fate``.
+        """
         now, shown = now_ns(), (view, status, reason)
         if self._made is None or (shown == self._posted and now < self.due):
             return
@@ -97,9 +110,11 @@ class Posting:
             self._made.touch()
         about = self._about | {
             "updated": now,
+            "address": describe_address(address),
             "status": {"name": status, "reason": reason},
             "view": _of(view),
             "counters": dict(counters()),
+            "seeds": dict(seeds()),
         }
         if not self._engine.board_about(_text(about)):  # the members say too much of themselves
             for each in about["view"]["members"]:

@@ -20,7 +20,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import seqcast.codes as codes
 from seqcast._native.driver import Driver, describe_address, now_ns
@@ -310,6 +310,7 @@ class Runner:
         with self.changed:
             if self.view is None or self.view.view_id.counter < view.view_id.counter:
                 self.view = view
+                self.member = next((each for each in view.members if each == self.member), self.member)
                 for gone in self.giving.keys() - {member.id for member in view.members}:
                     self.giving.pop(gone, None)
                 self.changed.notify_all()
@@ -614,7 +615,15 @@ class Runner:
 
     def _post(self) -> None:
         status = self.status
-        self.posting.post(self.view, status, status.reason, self.python_counters)
+        address = self.endpoint.context.me.address
+        self.posting.post(self.view, status, status.reason, address, self.python_counters, self._seeds_fare)
+
+    def _seeds_fare(self) -> dict[str, Any]:
+        """Which addresses of the seeds are those of members, or have answered."""
+        if self.discovery is None:
+            return {}
+        members = [member.address for member in self.view.members] if self.view is not None else []
+        return self.discovery.fate([*self.endpoint.answered, *members, self.endpoint.context.me.address])
 
     def python_counters(self) -> dict[str, int]:
         """Counters of the control plane and, if there are any, of guard connections and of the key file."""
