@@ -213,17 +213,23 @@ def test_alerts_and_dashboard_name_metrics_that_there_are(page):
 
 def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(capsys, tmp_path):
     archive = tmp_path / "out.tar.gz"
-    with group_of(2) as (a, b):
-        wait_until(seen(a, 2))
-        wait_until(seen(b, 2))
-        assert run(capsys, "debug", a.cluster, str(archive))[0] == 0
+    with group_of(2) as (a, b), join(a.cluster, "c", board=False) as c:
+        wait_until(lambda: len(c.view) == 3)
+        wait_until(seen(a, 3))
+        wait_until(seen(b, 3))
+        b.board.unlink()  # as if b were on another machine
+        status, out, _ = run(capsys, "debug", a.cluster, str(archive))
+        assert status == 0 and "2 boards, 1 of them of other machines" in out
+        assert out.splitlines()[1:] == ["c has not answered a, or has no board: run this on its machine, too"]
         status, _, err = run(capsys, "debug", a.cluster, str(archive))
         assert status == 2 and "File exists" in err
     with tarfile.open(archive) as made:
         parts = {f"boards/{i}.{end}" for i in "01" for end in ("json", "board")}
         assert {entry.name for entry in made} == parts | {"doctor.json", "versions.json"}
         said = json.loads(made.extractfile("boards/1.json").read())
-    assert said["about"]["name"] == "b" and said["findings"] == []
+        settings = json.loads(made.extractfile("boards/0.json").read())["settings"]
+    assert said["about"]["name"] == "b" and said["findings"] == [] and said["settings"].keys() == settings.keys()
+    assert settings["slow"] == "block" and settings["interface"] == said["settings"]["interface"] == LOOPBACK
     status, out, err = run(capsys, "timeline", str(archive))
     assert status == 0 and not err
     told = [line.split("  ", 1)[1] for line in out.splitlines() if "view 2 [a, b]" in line]

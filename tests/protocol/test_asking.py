@@ -14,7 +14,7 @@ from seqcast.sim.options import MS, SECOND
 
 
 def ask(node, request):
-    node.step(AskMembers(request))
+    node.step(AskMembers(request, 0))
     node.service()
 
 
@@ -60,7 +60,7 @@ def test_nobody_but_a_member_of_the_view_is_answered(how):
     view = {"another view": tag ^ 1, "no view": 1}.get(how, tag)
     sender = {"a stranger": 77, "itself": a.id}.get(how, b.id)
     for request in range(10):
-        a.step(FrameReceived(sender, b"elsewhere", dump(Ask(view, request))))
+        a.step(FrameReceived(sender, b"elsewhere", dump(Ask(view, request, 0))))
         a.service()
     stage.until(1100)
     assert not told
@@ -70,17 +70,17 @@ def test_an_answer_goes_to_the_address_in_the_view_whoever_asked():
     stage, (a, b) = group("a", "b")
     sent = []
     stage.refuse = lambda source, node, frame: bool(isinstance(frame, Told) and sent.append((source, node)))
-    b.endpoint.machines.asking.ask(3)
+    b.endpoint.machines.asking.ask(3, 2)
     b.endpoint.context.emitted.clear()  # so that b waits for it
-    a.step(FrameReceived(b.id, b"elsewhere", dump(Ask(a.endpoint.context.tag, 3))))
+    a.step(FrameReceived(b.id, b"elsewhere", dump(Ask(a.endpoint.context.tag, 3, 2))))
     a.service()
     stage.until(1100)
-    assert sent == [(a, b)] and heard(b) == [(a.id, 3)]
+    assert sent == [(a, b)] and heard(b) == [(a.id, 3)] and b.record.told[0].pages == 2
 
 
 def test_an_answer_to_nothing_that_was_asked_is_not_told():
     _, (a, b) = group("a", "b")
-    a.step(FrameReceived(b.id, b.address, dump(Told(a.endpoint.context.tag, 5, "x"))))
+    a.step(FrameReceived(b.id, b.address, dump(Told(a.endpoint.context.tag, 5, 0, "x"))))
     assert heard(a) == []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import os
 import random
@@ -12,18 +14,21 @@ import stat
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hostile.forge import CONTROL, Forger
 from members import LOOPBACK, cluster, group_of, join, script, wait_until
 
-from seqcast.board.place import socket_of
+from seqcast.board.place import BYTES, socket_of
 from seqcast.board.read import BoardError, read
-from seqcast.board.told import heard, said
+from seqcast.board.told import cut, heard, joined, said
 from seqcast.cli import seen_all
-from seqcast.core.frames.asking import Ask
+from seqcast.core.frames.asking import PAGES_MAX, SEES_BYTES_MAX, Ask
 from seqcast.core.frames.kinds import dump
+from seqcast.net.questions import Questions
 from seqcast.net.runner import group_tag
 
 
@@ -131,12 +136,12 @@ def test_a_stranger_a_former_member_and_one_of_another_view_get_silence():
         before = a.counters()["control_frames_sent"]
         for sender, view in [(77, tag), (77, 0), (b.member.id, tag ^ 1), (b.member.id, 0)]:
             for number in range(20):
-                ask = forger.datagram(CONTROL, sender, view, dump(Ask(view or 1, number)))
+                ask = forger.datagram(CONTROL, sender, view, dump(Ask(view or 1, number, number % 2)))
                 stranger.sendto(ask, (host, int(port)))
         with pytest.raises(TimeoutError):
             stranger.recvfrom(65536)
         assert a.counters()["control_frames_sent"] - before < 5, "beacons"
-        forged = forger.datagram(CONTROL, b.member.id, tag, dump(Ask(tag, 1)))
+        forged = forger.datagram(CONTROL, b.member.id, tag, dump(Ask(tag, 1, 0)))
         stranger.sendto(forged, (host, int(port)))  # the answer goes to b, if to anybody
         with pytest.raises(TimeoutError):
             stranger.recvfrom(65536)
@@ -156,3 +161,30 @@ def test_a_members_frames_are_checked():
         for wrong in ("", "[]", "[" * 100_000, "{}", "nan"):
             with pytest.raises(BoardError):
                 heard(wrong)
+
+
+@pytest.mark.parametrize("question", [b"{}\n", b"[]\n", b'{"page": 17}\n', b'{"page": true}\n', b"x" * 200, b"\xff\n"])
+def test_a_question_that_is_none_has_no_answer(question):
+    asks, posting = [], SimpleNamespace(path=None)
+    ours, theirs = socket.socketpair()
+    served = Questions(1, posting, lambda *asked: asks.append(asked))
+    ours.setblocking(False)
+    served._client, served._question, served._until = ours, b"", 10**9
+    theirs.sendall(question)
+    served.look(0, set)
+    theirs.settimeout(5)
+    with contextlib.suppress(ConnectionResetError):  # it did not read all
+        assert theirs.recv(1) == b""
+    assert not asks
+    theirs.close()
+
+
+def test_a_whole_board_goes_in_pages_and_others_are_refused():
+    known, board = {"settings": {"slow": "block"}}, random.Random(1).randbytes(BYTES)
+    pages = cut(known, board)
+    assert 5 < len(pages) <= PAGES_MAX and all(2 * len(page) <= SEES_BYTES_MAX for page in pages)
+    assert joined(pages) == (known, board)
+    bomb = base64.b64encode(zlib.compress(bytes(1 << 24))).decode()
+    for wrong in (pages[:-1], pages[1:], [*pages[:2], *pages], [], ["-"], [bomb]):
+        with pytest.raises(BoardError):
+            joined(wrong)

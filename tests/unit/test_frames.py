@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from seqcast._native import engine
 from seqcast.arguments import INFO_BYTES_MAX
 from seqcast.core import orders
-from seqcast.core.frames.asking import SEES_BYTES_MAX, Ask, Told
+from seqcast.core.frames.asking import PAGES_MAX, SEES_BYTES_MAX, Ask, Told
 from seqcast.core.frames.closing import (
     FETCH_MAX,
     RANGES_ALL_MAX,
@@ -126,8 +126,8 @@ FRAMES = [
     Confirmed(TOP, "commit", 7),
     Confirmed(TOP, "prepare", 7, True),
     Unconfirmed(TOP, 7, 9, (1, 2, 3)),
-    Ask(TOP, 7),
-    Told(TOP, 7, '{"at":1}'),
+    Ask(TOP, 7, 0),
+    Told(TOP, 7, 2, '{"at":1}'),
     Gossip(TOP, 127, 1, 0, (), (127,), (0, 1), 0, (), (), ()),
     Gossip(
         1,
@@ -333,7 +333,7 @@ def test_the_largest_frames_stay_within_the_limit():
         Accepted(TOP, (9999, 127), (9998, 127), proposal),
         BlockedSide(1 << 52, Side(TOP, (9999, 127)), names[0], names, names, True),
         Token(TOP, 1 << 52, TOP, TOP, ids, ids, ids, infos[:TOKEN_JOINERS_MAX], True),
-        Told(TOP, 1 << 52, '"' * (SEES_BYTES_MAX // 2)),
+        Told(TOP, 1 << 52, PAGES_MAX, '"' * (SEES_BYTES_MAX // 2)),
         Gossip(TOP, 127, 1 << 52, 127, has, ranks, ranks, 1 << 52, ranks, least, least),
     ]
     rng = random.Random(1)

@@ -10,6 +10,8 @@ from seqcast.codes import Finding, finding
 
 LATE_NS = 3 * 10**9
 """A control thread, or an engine, that has written nothing for so long does not run."""
+STALL_S = 1.0
+"""Senders may wait so long for one member, unless a command is told otherwise."""
 BITS = 64
 
 

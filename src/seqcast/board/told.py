@@ -1,17 +1,23 @@
-"""A member tells others of its board in a text; reading one checks everything, as another member wrote this."""
+"""A member tells others of its board in a text, in short or the whole board in pages; reading one checks everything, as
+another member wrote this."""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from seqcast.board.judge import way
+from seqcast.board.place import BYTES
 from seqcast.board.read import Board, BoardError
 
 COUNTED = ("messages_sent", "messages_delivered", "packets_retransmitted")
 REASON_MAX = 200
+PAGE_BYTES = 24_000
+KNOWN_BYTES_MAX = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,35 @@ def heard(text: str) -> Told:
     rows = [[_number(dict(enumerate(row)), i) for i in range(5)] for row in peers if isinstance(row, list)]
     counted = {name: _number(counters, name) for name in COUNTED}
     return Told(at, age, status, reason, held_by, held, counted, hears, {row[0]: Peer(*row[1:]) for row in rows})
+
+
+def cut(known: Mapping[str, Any], board: bytes) -> list[str]:
+    """The pages of a whole board.
+
+    Args:
+        known: what the member knows besides, as an object of JSON.
+        board: its bytes.
+    """
+    whole = zlib.compress(json.dumps(known).encode() + b"\n" + board)
+    text = base64.b64encode(whole).decode()
+    return [text[at : at + PAGE_BYTES] for at in range(0, len(text), PAGE_BYTES)]
+
+
+def joined(pages: Sequence[str]) -> tuple[dict[str, Any], bytes]:
+    """The knowledge and the board of which these are all pages.
+
+    Raises:
+        BoardError: no member of this release cut these, or not at one time.
+    """
+    unpacked = zlib.decompressobj()
+    try:
+        whole = unpacked.decompress(base64.b64decode("".join(pages), validate=True), KNOWN_BYTES_MAX + BYTES)
+        known = json.loads(whole[:-BYTES])
+    except (ValueError, RecursionError, zlib.error):
+        known = None
+    if not isinstance(known, dict) or not unpacked.eof:
+        raise BoardError("the pages are not those of one board")
+    return known, whole[-BYTES:]
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:

@@ -1,4 +1,4 @@
-"""``seqcast debug``: one archive with all that a report of trouble with a group needs."""
+"""``seqcast debug``: one archive with all that a report of trouble with a group needs, of all its members."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import platform
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
-from seqcast.board.judge import troubles
+from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.place import BYTES
-from seqcast.board.read import boards
-from seqcast.cli import complain
-from seqcast.cli.seen import STALL_S, sketch
+from seqcast.board.read import Board, BoardError, boards, kept
+from seqcast.cli import complain, seen_all
+from seqcast.cli.seen import sketch
 from seqcast.commandline import Parser
 from seqcast.files import read_file
 
@@ -29,29 +30,60 @@ def main(arguments: argparse.Namespace) -> int:
     found = boards(arguments.cluster)
     if not found:
         return complain(f"no board of {arguments.cluster!r} on this machine: there is nothing to collect", 1)
+    others, silent = _of_others(found)
     path = Path(arguments.archive)
     try:
         with tarfile.open(path, "x:gz") as archive:
-            for name, data in _files(arguments.cluster):
+            for name, data in _files(found, others, silent):
                 entry = tarfile.TarInfo(name)
                 entry.size, entry.mtime = len(data), int(time.time())
                 archive.addfile(entry, io.BytesIO(data))
     except OSError as error:
         return complain(f"cannot write {path}: {error.strerror}")
-    print(f"{path}: {len(found)} boards, the doctor's look at this machine, versions; no messages, no keys")
+    here = {board.about["id"] for board in found}
+    far = len(others.keys() - here)
+    collected = f"{len(found) + far} boards, {far} of them of other machines"
+    print(f"{path}: {collected}, the doctor's look at this one, versions; no messages, no keys")
+    for each in silent:
+        print(each)
     return 0
 
 
-def _files(cluster: str) -> Iterator[tuple[str, bytes]]:
+Whole = tuple[dict[str, Any], bytes]
+
+
+def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
+    """The knowledge and the boards of members of the view, asked by one on this machine, and a line for each that is
+    missing."""
+    board = next((board for board in found if board.alive and board.about["view"]["members"]), None)
+    if board is None:
+        return {}, ["no member runs here, so none on another machine was asked"]
+    try:
+        told = seen_all.whole(board)
+    except seen_all.NotAsked as error:
+        return {}, [f"no other member was asked: {error}"]
+    names = [board.name_of(each) for each, whole in told.items() if whole is None]
+    return {each: whole for each, whole in told.items() if whole is not None}, [
+        f"{name} has not answered {board.name}, or has no board: run this on its machine, too" for name in names
+    ]
+
+
+def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     from seqcast.config import Config
     from seqcast.doctor.local import look
 
-    found = boards(cluster)
+    here = {board.about["id"] for board in found}
     for number, board in enumerate(found):
-        name = f"boards/{number}"
+        known, _ = others.get(board.about["id"], ({}, b""))
         said = sketch(board, found, {}, troubles(board, STALL_S))
-        yield f"{name}.board", read_file(board.path, BYTES)
-        yield f"{name}.json", json.dumps(said, indent=1).encode()
+        yield from _pair(number, read_file(board.path, BYTES), {**said, "settings": known.get("settings")})
+    for number, (known, data) in enumerate((others[each] for each in others if each not in here), len(found)):
+        try:
+            said = sketch(kept(Path(f"{number}.board"), data), (), {}, ())
+        except BoardError as error:
+            said = {"unreadable": str(error)}
+        own = {name: known.get(name) for name in ("settings", "findings")}
+        yield from _pair(number, data, {**said, **own, "alive": True})
     lines = [line.item() for line in look(Config.from_environment())]
     yield "doctor.json", json.dumps(lines, indent=1).encode()
     versions = {
@@ -60,18 +92,25 @@ def _files(cluster: str) -> Iterator[tuple[str, bytes]]:
         "system": platform.platform(),
         "machine": platform.machine(),
         "host": platform.node(),
+        "missing": list(silent),
     }
     yield "versions.json", json.dumps(versions, indent=1).encode()
+
+
+def _pair(number: int, data: bytes, said: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
+    yield f"boards/{number}.board", data
+    yield f"boards/{number}.json", json.dumps(said, indent=1).encode()
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     result = Parser(
         "debug",
-        "Collect in one archive all that a report of trouble with a group needs: the boards of its members on this\n"
-        "machine (also of those that hang or were killed), what `seqcast doctor` says of the machine, and versions.\n"
-        "It has no messages and no keys, but names, addresses and log lines. Run it on each machine.",
-        "example: seqcast debug orders orders-$(hostname).tar.gz; seqcast timeline orders-*.tar.gz",
+        "Collect in one archive all that a report of trouble with a group needs: the boards and the settings of its\n"
+        "members, those on this machine (also if they hang or were killed) and those on others, which one here asks;\n"
+        "what `seqcast doctor` says of this machine; and versions. It has no messages and no keys, but names,\n"
+        "addresses and log lines. It names who does not answer: run it there, too.",
+        "example: seqcast debug orders orders.tar.gz; seqcast timeline orders.tar.gz",
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
     result.add_argument("archive", metavar="OUT.tar.gz", help="file to write, which must not exist")

@@ -14,7 +14,6 @@ from seqcast.codes import Finding
 MATRIX_MAX = 24
 """Columns of the matrix of who hears whom; of more members only the rows with trouble are named."""
 HISTORY = 8
-STALL_S = 1.0
 RATES = (("sent/s", "messages_sent"), ("got/s", "messages_delivered"), ("resent/s", "packets_retransmitted"))
 
 

@@ -12,13 +12,15 @@ import seqcast.codes as codes
 from seqcast.board.judge import way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError
-from seqcast.board.told import Told, heard, said
+from seqcast.board.told import Told, heard, joined
 from seqcast.cli.seen import MATRIX_MAX, RATES, short, summary
 from seqcast.codes import Finding, finding
-from seqcast.core.frames.asking import NO_BOARD
+from seqcast.core.frames.asking import NO_BOARD, PAGES_MAX
 
 WAIT_S = 5.0
 ANSWER_MAX = 16 << 20
+TRIES = 3
+"""Questions for one page, if answers are missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,47 @@ class NotAsked(Exception):
 
 
 def ask(board: Board) -> dict[int, Seen]:
-    """By id: the reports of the other members of the view, asked by the board's owner, which adds its own.
+    """By id: the reports of the members of the view, asked by the board's owner, which adds its own.
+
+    Raises:
+        NotAsked: this member itself did not answer.
+    """
+    found = {each["id"]: Seen(0, None) for each in board.about["view"]["members"]}
+    for member, (age, _, text) in _asked(board, 0).items():
+        try:
+            found[member] = Seen(age, heard(text))
+        except BoardError:
+            found[member] = Seen(age, None, text == NO_BOARD)
+    return found
+
+
+def whole(board: Board) -> dict[int, tuple[dict[str, Any], bytes] | None]:
+    """By id: the knowledge of each member of the view, and its board; None: it does not answer, or has none.
+
+    Raises:
+        NotAsked: this member itself did not answer.
+    """
+    pages: dict[int, list[str]] = {each["id"]: [] for each in board.about["view"]["members"]}
+    most = dict.fromkeys(pages, 1)
+    for page in range(1, PAGES_MAX + 1):
+        for _ in range(TRIES):
+            wanted = {each for each in pages if len(pages[each]) == page - 1 < most[each]}
+            told = _asked(board, page) if wanted else {}
+            for each in wanted & told.keys():
+                _, most[each], text = told[each]
+                pages[each] += [text] * (most[each] >= page)
+    return {each: _joined(pages[each]) for each in pages}
+
+
+def _joined(pages: Sequence[str]) -> tuple[dict[str, Any], bytes] | None:
+    try:
+        return joined(pages)
+    except BoardError:
+        return None
+
+
+def _asked(board: Board, page: int) -> dict[int, tuple[int, int, str]]:
+    """By id: the age of an answer in ns, the number of pages, and the text.
 
     Raises:
         NotAsked: this member itself did not answer.
@@ -51,21 +93,15 @@ def ask(board: Board) -> dict[int, Seen]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
             asked.settimeout(WAIT_S)
             asked.connect(str(path))
+            asked.sendall(json.dumps({"page": page}).encode() + b"\n")
             with asked.makefile("rb") as answer:
                 told = json.loads(answer.readline(ANSWER_MAX))["told"]
-    except (OSError, ValueError, KeyError, AttributeError) as error:
+                return {int(member): (int(age), int(pages), str(text)) for member, (age, pages, text) in told.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotAsked(
             f"{board.name} (process {board.about['pid']}) does not answer on {path}: {error}. `seqcast probe "
             f"{board.cluster}` without --all shows its board"
         ) from None
-    found = {each["id"]: Seen(0, None) for each in board.about["view"]["members"]}
-    for member, (age, text) in told.items():
-        try:
-            found[int(member)] = Seen(int(age), heard(text))
-        except BoardError:
-            found[int(member)] = Seen(int(age), None, text == NO_BOARD)
-    found[board.about["id"]] = Seen(0, heard(said(board)))
-    return found
 
 
 def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Finding]:

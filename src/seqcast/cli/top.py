@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from seqcast.board.judge import troubles
+from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.read import Board, boards
-from seqcast.cli.seen import STALL_S, history, of_groups, table
+from seqcast.cli.seen import history, of_groups, table
 from seqcast.commandline import Parser, positive, seconds
 
 NEEDS = ()

@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from seqcast.api.counters import COUNTERS
-from seqcast.board.judge import troubles
+from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.read import Board, boards
-from seqcast.cli.seen import STALL_S, headings, history, of_groups, rows, summary
+from seqcast.cli.seen import headings, history, of_groups, rows, summary
 
 EVENTS = 40
 HELP = "q quit   e events   m counters of the next member"

@@ -104,7 +104,8 @@ class EndpointSettings:
         block_events: the application is told when the gate closes and opens.
         coordinator_events: the application is told who coordinates.
         membership_policy: gives the order of the next view's members; None: see ``MembershipChange.members``.
-        sees: text for members that ask for this one's board, printable and at most 25,000 bytes; None: without a board.
+        sees: gives a page of this one's board to members that ask, or by 0 the board in short: how many pages there
+            are, and the text, printable and at most 25,000 bytes; None: without a board.
         sequencer_policy: gives the sequencer of the next view, where the mechanism allows any; None: the coordinator.
         membership: "coordinated": the first member that nobody doubts closes views; "token-ring": the members agree on
             the next view by a token first. The same on every member.
@@ -173,7 +174,7 @@ class EndpointSettings:
     pause_ns_max: int
     membership_policy: MembershipPolicy | None = None
     sequencer_policy: SequencerPolicy | None = None
-    sees: Callable[[], str] | None = None
+    sees: Callable[[int], tuple[int, str]] | None = None
     flush_unicasts: bool
     membership: str
     safe: bool = False

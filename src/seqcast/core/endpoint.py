@@ -439,7 +439,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     LeaveGroup: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.LEAVE, each.timeout_ns),
     SetInfo: lambda e, each: e.machines.informer.say(each.about),
     PauseGroup: Endpoint._pause_group,
-    AskMembers: lambda e, each: e.machines.asking.ask(each.request),
+    AskMembers: lambda e, each: e.machines.asking.ask(each.request, each.page),
     ResumeGroup: lambda e, each: e.machines.pause_owner.resume(each.request),
     CallbackReturned: lambda e, each: e.machines.blocker.returned(each.run, each.trouble),
     StateArrived: lambda e, each: e.machines.taker.arrived(each.boundary),

@@ -66,9 +66,14 @@ class ResumeGroup:
 
 @dataclass(frozen=True, slots=True)
 class AskMembers:
-    """Somebody on this machine asks for the others' boards. ``MemberTold`` follows for each that answers."""
+    """Somebody on this machine asks for the others' boards. ``MemberTold`` follows for each that answers.
+
+    Args:
+        page: of the whole board, or 0: the board in short.
+    """
 
     request: int
+    page: int
 
 
 # ---- inputs: the runner ------------------------------------------------------------------------------------------
@@ -526,11 +531,13 @@ class MemberTold:
     Args:
         member: its id.
         request: of the ``AskMembers`` that it answers.
+        pages: of its whole board; 0: it tells its board in short, or has none.
         sees: text made by the member, and not checked.
     """
 
     member: int
     request: int
+    pages: int
     sees: str
 
 

@@ -114,8 +114,8 @@ class Discovery:
         return "; ".join([*said, *lost])
 
     def fate(self, answered: Iterable[bytes]) -> dict[str, Any]:
-        """The same for a board: how many addresses there are, how many are silent, the first ones of these, and seeds that
-        cannot be resolved."""
+        """The same for a board: how many addresses there are, how many are silent, the first ones of these, and seeds
+        that cannot be resolved."""
         heard, places = set(answered), self.places
         silent = [name for name, each in places if heard.isdisjoint(each)]
         lost = [seed for seed in list(self.failed) if not self._known(seed)][:NAMED_MAX]

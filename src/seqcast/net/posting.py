@@ -8,37 +8,43 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
+from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.place import TOUCH_NS, Made, make
 from seqcast.board.read import kept, pid_namespace, started
-from seqcast.board.told import said
+from seqcast.board.told import cut, said
+from seqcast.config import Config
+from seqcast.core.frames.asking import NO_BOARD
 from seqcast.types import Member, View
 
 log = logging.getLogger("seqcast")
 EVERY_NS = 10**9
 """How often the text is written if nothing but counters changes."""
+PAGES_NS = 2 * 10**9
+"""So long the pages of a whole board are those of one moment, for all that ask."""
 
 
 class Posting:
     """A member's board; does nothing if there is none.
 
     Args:
-        board: setting ``board``.
-        counters: those of Python, by name.
+        config: its settings, of which ``board`` says whether there is one.
     """
 
-    def __init__(self, board: bool, cluster: str, member: int, name: str, engine: Engine) -> None:
+    def __init__(self, config: Config, cluster: str, member: int, name: str, engine: Engine) -> None:
         self._made: Made | None = None
         self._engine = engine
         self._about: dict[str, Any] = {}
         self._posted: tuple[object, ...] = ()
+        self._config, self._pages, self._paged = config, list[str](), 0
         self._touch_due = 0
         self.due = 2**63 - 1  # monotonic ns, when the text is written again
-        if not board:
+        if not config.board:
             return
         try:
             self._made = make(cluster, name, member)
@@ -62,10 +68,19 @@ class Posting:
         """There is a board."""
         return self._made is not None
 
-    def sees(self) -> str:
-        """This member's answer to others; only with a board."""
+    def sees(self, page: int) -> tuple[int, str]:
+        """This member's answer to others, only with a board: the number of pages of the whole board, and this one of
+        them; or by page 0 none, and the board in short."""
         assert self._made is not None
-        return said(kept(self._made.path, bytes(self._made.memory)))
+        if page > 1 or (page and self._pages and now_ns() - self._paged < PAGES_NS):
+            return (len(self._pages), self._pages[page - 1]) if page <= len(self._pages) else (0, NO_BOARD)
+        data = bytes(self._made.memory)
+        board = kept(self._made.path, data)
+        if not page:
+            return 0, said(board)
+        known = {"settings": _settings(self._config), "findings": [each.sketch() for each in troubles(board, STALL_S)]}
+        self._pages, self._paged = cut(known, data), now_ns()
+        return len(self._pages), self._pages[0]
 
     def opened(self, driver: Driver, **about: object) -> None:
         """The sockets are open.
@@ -125,6 +140,12 @@ class Posting:
         """The member has left: nobody looks at its board any more."""
         if self._made is not None:
             self._made.remove()
+
+
+def _settings(config: Config) -> dict[str, Any]:
+    """The settings in use; of keys they have the paths only."""
+    values = {each.name: getattr(config, each.name) for each in fields(config)}
+    return {name: value if isinstance(value, (str, int, float)) else repr(value) for name, value in values.items()}
 
 
 def _text(about: dict[str, Any]) -> bytes:

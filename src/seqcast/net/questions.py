@@ -1,9 +1,9 @@
-"""Answers ``seqcast probe --all``: asks the other members of the view for their boards, and gives those to a process of
-the same user on this machine.
+"""Answers ``seqcast probe --all`` and ``seqcast debug``: asks the other members of the view for their boards, and gives
+those to a process of the same user on this machine.
 
-The question is a connection to the socket beside the board, and the answer one object of JSON. All this runs on the
-control thread, which looks here each time: once a second if nothing else happens. One process is served at a time;
-others wait in the socket's queue.
+The question, a page of the whole boards or 0 for the boards in short, and the answer are a line of JSON each, on the
+socket beside the board. All this runs on the control thread, which looks here each time: once a second if nothing else
+happens. One process is served at a time; others wait in the socket's queue.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import os
 import socket
 import struct
 from collections.abc import Callable
-from pathlib import Path
 
 from seqcast.board.place import socket_of
 from seqcast.core.context import NEVER
+from seqcast.core.frames.asking import PAGES_MAX
+from seqcast.core.vocabulary import MemberTold
+from seqcast.net.posting import Posting
 
 log = logging.getLogger("seqcast")
 LOOK_NS = 10_000_000
@@ -27,8 +29,13 @@ ANSWERS_NS = 500_000_000
 """How long answers of members are awaited."""
 SERVED_NS = 2_000_000_000
 """How long a process may take to read its answer."""
+ASKED_NS = 300_000_000
+"""How long one may take to ask."""
+QUESTION_BYTES = 100
 REST_NS = 250_000_000
 """From one question to the next: members answer no faster."""
+SOON_NS = 1_000_000_000
+"""After a question the next one, for the next page, is awaited so long."""
 QUEUE = 4
 
 
@@ -36,19 +43,22 @@ class Questions:
     """Of one member.
 
     Args:
-        board: path of the board; None: without one nobody can ask.
-        ask: asks the other members; ``told`` is called with each answer.
+        member: its id.
+        posting: its board; without one nobody can ask.
+        ask: asks the other members for a page; ``told`` is called with each answer.
     """
 
-    def __init__(self, board: Path | None, ask: Callable[[int], None]) -> None:
-        self._ask, self._request = ask, 0
-        self._told: dict[int, tuple[int, str]] = {}  # member -> (time, text), by the last request or an earlier one
+    def __init__(self, member: int, posting: Posting, ask: Callable[[int, int], None]) -> None:
+        self._member, self._posting, self._ask = member, posting, ask
+        self._request = self._page = 0
+        self._told: dict[int, tuple[int, int, str]] = {}  # member -> (time, pages, text), perhaps by an earlier request
         self._awaited: set[int] = set()
         self._client: socket.socket | None = None
+        self._question: bytes | None = None  # the bytes read, as long as these are not all
         self._answer = b""  # the bytes left to write
         self._until = self._next = 0
         self._listener: socket.socket | None = None
-        self._path = socket_of(board) if board is not None and hasattr(socket, "AF_UNIX") else None
+        self._path = socket_of(posting.path) if posting.path is not None and hasattr(socket, "AF_UNIX") else None
         if self._path is None:
             return
         try:
@@ -63,26 +73,29 @@ class Questions:
 
     def due(self, now: int) -> int:
         """When to look next."""
-        return now + LOOK_NS if self._client is not None else NEVER
+        return now + LOOK_NS if self._client is not None or now < self._next + SOON_NS else NEVER
 
     def look(self, now: int, others: Callable[[], set[int]]) -> None:
         """Serves whoever asks. ``others`` gives the ids of the other members of the view."""
         if self._client is None and self._listener is not None and now >= self._next:
-            self._accept(now, others)
-        if self._client is None:
+            self._accept(now)
+        if self._question is not None:
+            self._read(now, others)
+        if self._client is None or self._question is not None:
             return
         if not self._answer and (not self._awaited or now >= self._until):
             known = others()
-            told = {str(each): [now - at, what] for each, (at, what) in self._told.items() if each in known}
+            told = {str(each): [now - at, *what] for each, (at, *what) in self._told.items() if each in known}
+            told[str(self._member)] = [0, *self._posting.sees(self._page)]
             self._answer, self._until = json.dumps({"told": told}).encode() + b"\n", now + SERVED_NS
         if self._answer:
             self._write(now)
 
-    def told(self, member: int, request: int, sees: str, now: int) -> None:
+    def told(self, answer: MemberTold, now: int) -> None:
         """A member has answered."""
-        if request == self._request:
-            self._awaited.discard(member)
-            self._told[member] = (now, sees)
+        if answer.request == self._request:
+            self._awaited.discard(answer.member)
+            self._told[answer.member] = (now, answer.pages, answer.sees)
 
     def close(self) -> None:
         """Nobody can ask any more."""
@@ -94,7 +107,7 @@ class Questions:
                 assert self._path is not None
                 self._path.unlink()
 
-    def _accept(self, now: int, others: Callable[[], set[int]]) -> None:
+    def _accept(self, now: int) -> None:
         assert self._listener is not None
         try:
             client, _ = self._listener.accept()
@@ -104,12 +117,33 @@ class Questions:
         if not _trusted(client):
             client.close()
             return
-        self._client = client
+        self._client, self._question, self._until = client, b"", now + ASKED_NS
+
+    def _read(self, now: int, others: Callable[[], set[int]]) -> None:
+        """Reads the question, and asks the others once it is there."""
+        assert self._client is not None and self._question is not None
+        try:
+            came = self._client.recv(QUESTION_BYTES)
+            self._question += came
+            if came and not self._question.endswith(b"\n") and len(self._question) < QUESTION_BYTES:
+                return
+            page = json.loads(self._question)["page"]
+        except BlockingIOError:
+            if now >= self._until:
+                self._hang_up()
+            return
+        except (OSError, ValueError, KeyError, TypeError):
+            page = None
+        if type(page) is not int or not 0 <= page <= PAGES_MAX:
+            self._hang_up()
+            return
+        self._question = None
         self._request += 1
         self._awaited, self._until = others(), now + ANSWERS_NS
-        self._told = {each: told for each, told in self._told.items() if each in self._awaited}
-        self._next = now + REST_NS
-        self._ask(self._request)
+        kept = self._awaited if page == self._page == 0 else set()
+        self._told = {each: told for each, told in self._told.items() if each in kept}
+        self._page, self._next = page, now + REST_NS
+        self._ask(self._request, page)
 
     def _write(self, now: int) -> None:
         assert self._client is not None
@@ -127,7 +161,7 @@ class Questions:
     def _hang_up(self) -> None:
         if self._client is not None:
             self._client.close()
-        self._client, self._answer = None, b""
+        self._client, self._question, self._answer = None, None, b""
 
 
 def _trusted(client: socket.socket) -> bool:

@@ -189,7 +189,7 @@ class Runner:
             seal=seal,
             **settings_of_engine,
         )
-        self.posting = Posting(config.board, cluster, member_id, name, self.engine)
+        self.posting = Posting(config, cluster, member_id, name, self.engine)
         self._requests: deque[Input] = deque()
         self.discovery: Discovery | None = None
         if config.transport == "unicast" or config.seeds:
@@ -229,7 +229,9 @@ class Runner:
             self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests.append(JoinGroup())
         requests = self._requests  # and not this member: a circle would keep its board open after its end
-        self.questions = Questions(self.posting.path, lambda number: requests.append(AskMembers(number)))
+        self.questions = Questions(
+            member_id, self.posting, lambda number, page: requests.append(AskMembers(number, page))
+        )
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
             threading.Thread(target=on_cores(self.driver.run, io_cores), name=f"seqcast-io-{name}", daemon=True),
@@ -657,8 +659,8 @@ class Runner:
                 write(effect)
                 if self.posting.on and not debug:
                     self.posting.note((effect.text % effect.args).removeprefix(f"{self.member.name}: "))
-            case MemberTold(member, request, sees):
-                self.questions.told(member, request, sees, now_ns())
+            case MemberTold():
+                self.questions.told(effect, now_ns())
             case MendSockets():
                 self._requests.append(mend(self.driver))
             case _:

@@ -150,7 +150,7 @@ class Process:
             "sim",
             EndpointSettings(
                 order=options.order,
-                sees=lambda: str(self.id),
+                sees=lambda page: (page, str(self.id)),
                 sequencer_policy=sequencer_policy(
                     options.sequencer, random.Random(f"sequencer {options.seed} {index}")
                 ),
@@ -292,7 +292,7 @@ class Process:
         if not self.up:
             return
         if self.can_run:
-            self.step(AskMembers(request))
+            self.step(AskMembers(request, request % 2))
             self.service()
         self.clock.at(self.clock.now + self.options.looks_ns, self._look, request + 1)
 

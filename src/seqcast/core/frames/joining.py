@@ -23,7 +23,7 @@ from seqcast.core.frames.fields import (
 from seqcast.core.frames.traits import control
 from seqcast.core.rules.cookies import NO_COOKIE
 
-PROTOCOL_VERSION = 12
+PROTOCOL_VERSION = 13
 """Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation", "identity")
 """Causes of a refusal; see ``Refused``."""

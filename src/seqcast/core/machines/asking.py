@@ -1,4 +1,5 @@
-"""The boards of the members of a view: asked of all others for ``seqcast probe --all``, and told to those that ask.
+"""The boards of the members of a view: asked of all others for ``seqcast probe --all`` and ``seqcast debug``, and told
+to those that ask.
 
 Only members of the view are answered, at the addresses that the VIEW gives, and each only so often: so nobody outside
 learns anything, and an answer goes to nobody that did not ask. Nothing is repeated: whoever looks asks again.
@@ -20,12 +21,12 @@ class Asking:
         self._request = -1  # the last one
         self._answered: dict[int, int] = {}  # member -> when
 
-    def ask(self, request: int) -> None:
+    def ask(self, request: int, page: int) -> None:
         """Asks all other members; ``MemberTold`` follows for each that answers."""
         self._request = request
         for member in self.context.members:
             if member.id != self.context.me.id:
-                self.context.send(Ask(self.context.tag, request), member.id)
+                self.context.send(Ask(self.context.tag, request, page), member.id)
 
     def asked(self, frame: Ask, sender: int) -> None:
         """A member of the view asks."""
@@ -35,11 +36,11 @@ class Asking:
             context.counters["asks_too_soon"] += 1
             return
         self._answered[sender] = now
-        sees = context.settings.sees() if context.settings.sees is not None else NO_BOARD
+        pages, sees = context.settings.sees(frame.page) if context.settings.sees is not None else (0, NO_BOARD)
         assert sees.isprintable() and 2 * len(sees.encode()) <= SEES_BYTES_MAX, "quotes count twice in the frame"
-        context.send(Told(context.tag, frame.request, sees), sender)
+        context.send(Told(context.tag, frame.request, pages, sees), sender)
 
     def told(self, frame: Told, sender: int) -> None:
         """A member of the view answers the last question, or an earlier one."""
         if frame.request == self._request:
-            self.context.emit(MemberTold(sender, frame.request, frame.sees))
+            self.context.emit(MemberTold(sender, frame.request, frame.pages, frame.sees))
