@@ -322,25 +322,26 @@ void sc_engine_show(sc_engine *e, const sc_address *to) {
     if (e->in_view) say_heartbeat(e, to, NULL);
 }
 
-/* Heartbeats of another view show its number of members: its beacons only claim one. */
-void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
-    sc_beat *place = &e->detect.beats[0], known;
+/* The place of this sender of heartbeats of other views, or the one that was heard longest ago. */
+static sc_beat *place_of(sc_engine *e, const sc_address *from) {
+    sc_beat *place = &e->detect.beats[0];
     for (uint32_t i = 0; i < SC_MEMBERS_MAX; i++) {
         sc_beat *beat = &e->detect.beats[i];
+        if (beat->heard && sc_same_address(&beat->address, from)) return beat;
         if (beat->heard < place->heard) place = beat;
-        if (!beat->heard || !sc_same_address(&beat->address, from)) continue;
-        place = beat;
-        break;
     }
-    known = *place;
+    return place;
+}
+
+/* Heartbeats of another view show its number of members: its beacons only claim one. */
+void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int64_t now) {
+    sc_beat *place = place_of(e, from), known = *place;
+    int before = known.heard && sc_same_address(&known.address, from), same = before && known.tag == tag;
     *place = (sc_beat){.address = *from, .tag = tag, .heard = now > 0 ? now : 1};
-    if (known.tag == tag && sc_same_address(&known.address, from)) {
-        place->due = known.due;
-        place->wait = known.wait;
-    } else {
-        place->wait = APART * e->config.heartbeat_ns;
-        place->due = now + place->wait;
-    }
+    place->wait = same ? known.wait : APART * e->config.heartbeat_ns;
+    place->due = now + place->wait;
+    /* Its view may end sooner than that, and so may the next one: it has been elsewhere all the time. */
+    if (same || (before && now - known.heard <= e->config.suspect_ns && known.due < place->due)) place->due = known.due;
     if (e->config.mixed && e->in_view && now >= place->due) {
         place->wait = 2 * place->wait < BACK_NS_MAX ? 2 * place->wait : BACK_NS_MAX;
         place->due = now + place->wait;

@@ -10,11 +10,12 @@ from seqcast.sim.options import MS
 
 def test_a_group_at_rest_sends_heartbeats_and_frames_and_keeps_nothing():
     quiet = {7: 10, 8: 5, 10: 1}
-    assert not [*rest.check_rest("a", quiet, 1.0, 10)]
+    assert not [*rest.check_rest("a", quiet, 1.0, 10, 0)]
     assert not [*rest.check_memory("a", {"slabs_in_use": 3}, 0, 0)]
-    assert ["sends {4: 9}" in text for text in rest.check_rest("a", {**quiet, 4: 9}, 1.0, 10)] == [True]
-    assert ["19 heartbeats" in text for text in rest.check_rest("a", {7: 19}, 1.0, 10)] == [True]
-    assert ["61 control frames" in text for text in rest.check_rest("a", {8: 61}, 1.0, 10)] == [True]
+    assert ["sends {4: 9}" in text for text in rest.check_rest("a", {**quiet, 4: 9}, 1.0, 10, 0)] == [True]
+    assert not [*rest.check_rest("a", {**quiet, 4: 8}, 1.0, 10, 1)], "its secret was renewed"
+    assert ["19 heartbeats" in text for text in rest.check_rest("a", {7: 19}, 1.0, 10, 0)] == [True]
+    assert ["61 control frames" in text for text in rest.check_rest("a", {8: 61}, 1.0, 10, 0)] == [True]
     for slabs, unsent, deliverable in (30, 0, 0), (0, 1, 0), (0, 0, 1):
         assert [*rest.check_memory("a", {"slabs_in_use": slabs}, unsent, deliverable)]
     assert [*rest.check_needless("a", {5: 1})] and not [*rest.check_needless("a", {1: 1})]

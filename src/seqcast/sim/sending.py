@@ -71,6 +71,7 @@ class Sender:
         self.unsure = False  # others may deliver the message that was refused last, which has the next number
         self.call: Sending | SendingArray | None = None  # that has not returned yet
         self.calls = 0  # messages of this call that it has not accepted
+        self.rests = False  # after a time out, until it has more to send: each try leaves packets of a part
         self.excused = -1  # number of a message that was being sent when the group was closed for sending
 
     def produce(self) -> None:
@@ -78,6 +79,7 @@ class Sender:
         record, rng, clock = self.record, self.rng, self.machine.clock
         if not record.alive or not self.on:
             return
+        self.rests = False
         if len(record.pending) < PENDING_MAX and record.may_send:
             for _ in range(rng.choice((1, 1, 1, 1, 8))):
                 length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
@@ -128,7 +130,7 @@ class Sender:
         """Sends the messages it wants to send, as far as it may."""
         record = self.record
         view = record.current
-        if view is None or not record.may_send:
+        if view is None or not record.may_send or (self.rests and self.on):
             return
         while record.pending:
             if self.unsure:
@@ -228,7 +230,7 @@ class Sender:
         if not self.call.abort():
             return
         self._forget_unsent(self.record.pending[0][0])
-        self.call, self.calls = None, 0
+        self.call, self.calls, self.rests = None, 0, True
         self.record.paths["sends that timed out"] += 1
 
     def _forget_unsent(self, to: int, first: int = 0) -> None:

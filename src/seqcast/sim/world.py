@@ -329,10 +329,12 @@ class World:
         heartbeats = copies * REST_NS / SECOND / settings.heartbeat_s
         self.clock.run(self.clock.now + REST_NS)  # packets in flight
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
+        counters = {node.id: node.view.view_id.counter for node in nodes if node.view}
         self.clock.run(self.clock.now + REST_NS)
         for node in nodes:
-            sent = node.record.datagrams - before[node.id]
-            found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats)
+            sent, view = node.record.datagrams - before[node.id], node.view
+            views = view.view_id.counter - counters[node.id] if view else 0
+            found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats, views)
             engine = node.engine
             found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
         before = {node.id: Counter(node.record.datagrams) for node in nodes}

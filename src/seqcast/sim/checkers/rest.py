@@ -15,7 +15,7 @@ AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
 """Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, reports of consumption, each with
 its answer. All others are for messages on their way."""
 OTHERS_MAX = 4
-"""Of them: the end of those in flight before the rest."""
+"""Of them: the end of those in flight before the rest, and the end of each view that is closed to renew its secret."""
 HEARTBEATS_MAX = 1.5
 """So many times as many as the interval asks for: members show themselves to others at some moments."""
 FRAMES_PER_S = 60
@@ -24,16 +24,17 @@ SLABS_MAX = 24
 """Of each member: those that are being filled, and one for each stream that has an open packet or a large one."""
 
 
-def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float) -> Iterator[str]:
+def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float, views: int) -> Iterator[str]:
     """A member's datagrams while nobody had anything to send.
 
     Args:
         sent: datagrams by type.
         passed_s: in so many seconds, in which so many
         heartbeats: are due.
+        views: were closed meanwhile.
     """
     others = Counter({kind: count for kind, count in sent.items() if kind not in AT_REST and count})
-    if sum(others.values()) > OTHERS_MAX:
+    if sum(others.values()) > OTHERS_MAX * (1 + views):
         yield f"at rest: {name} sends {dict(others)} (number by type) though nobody sends a message"
     if sent.get(HEARTBEAT, 0) > HEARTBEATS_MAX * heartbeats + 3:
         yield f"at rest: {name} sends {sent[HEARTBEAT]} heartbeats in {passed_s:.1f} s"
