@@ -13,7 +13,7 @@ sc_engine *sc_engine_new(const sc_config *config) {
     sc_out_init(e);
     sc_events_init(e);
     sc_blocked_init(e);
-    sc_again_init(e);
+    sc_outflow_init(e);
     sc_detect_stop(e);
     sc_taking_stop(e);
     e->order.own = &e->group;
@@ -126,6 +126,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         if (e->config.skips) sc_skip_look(e, now);
         sc_stand_tick(e, now);
         sc_size_tick(e, now);
+        sc_outflow_tick(e, now);
         sc_posts_tick(e, now);
         if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are members */
         if (order_deadline(e) <= now) sc_settle(e, now);
@@ -140,6 +141,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
     if (stand < due) due = stand;
     if (size < due) due = size;
     if (flow < due) due = flow;
+    if (sc_outflow_deadline(e) < due) due = sc_outflow_deadline(e);
     if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;
 }

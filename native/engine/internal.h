@@ -26,6 +26,7 @@
 #include "streams/gossip.h"
 #include "streams/holdup.h"
 #include "streams/slow.h"
+#include "streams/outflow.h"
 #include "streams/own.h"
 #include "streams/pieces.h"
 #include "streams/reliability.h"
@@ -95,6 +96,7 @@ struct sc_engine {
     sc_holdup holdup; /* streams/holdup.c */
     sc_slow slow; /* streams/slow.c */
     sc_again_queue again; /* streams/retransmit.c */
+    sc_outflow outflow; /* streams/outflow.c */
     sc_sizes sizes; /* streams/sizes.c */
     sc_pieces pieces; /* streams/pieces.c */
     int state_void; /* streams/state.c: state is wanted from no member */

@@ -24,20 +24,6 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define MEMBER_RATE 4000000
 #define SOURCE_RATE 256000
 #define STRANGERS_RATE 1000000
-#define SECOND_NS 1000000000
-
-static int spend(sc_budget *budget, int64_t cost, int64_t rate, int64_t most, int64_t now) {
-    int64_t elapsed = now - budget->refilled;
-    if (!budget->refilled || elapsed > 2 * (int64_t)SECOND_NS) elapsed = 2 * (int64_t)SECOND_NS;
-    if (elapsed > 0) {
-        budget->left += (int64_t)((double)elapsed * (double)rate / SECOND_NS);
-        budget->refilled = now > 0 ? now : 1;
-    }
-    if (budget->left > most) budget->left = most;
-    if (budget->left < cost) return 0;
-    budget->left -= cost;
-    return 1;
-}
 
 static sc_source *source_of(sc_engine *e, const sc_address *from) {
     uint32_t i = 0;
@@ -52,9 +38,9 @@ static sc_source *source_of(sc_engine *e, const sc_address *from) {
 /* Does the sender's budget allow a frame, or a ping, of `len` bytes? */
 static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
     int64_t cost = (int64_t)len + FRAME_COST;
-    if (peer) return spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
-    return spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
-           spend(&e->intake.strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
+    if (peer) return sc_budget_spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
+    return sc_budget_spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
+           sc_budget_spend(&e->intake.strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
 }
 
 /* ---- data packets -------------------------------------------------------------------------------------------- */

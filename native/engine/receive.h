@@ -1,13 +1,10 @@
 #pragma once
 
+#include "base/budget.h"
 #include "engine/engine.h"
 
-/* Rate limits on control frames. */
-
-/* How much a source may still send to the control plane: bytes, with a fixed cost per frame; refilled over time. */
-typedef struct {
-    int64_t left, refilled;
-} sc_budget;
+/* Rate limits on control frames: a budget is how many bytes a source may still send to the control plane, with a fixed cost per
+ * frame. */
 
 /* A source outside the view, by its address. */
 typedef struct {

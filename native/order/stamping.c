@@ -78,7 +78,8 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
  * leave them the share of one member: otherwise forwards, which wait here, would take all credit as it comes. */
 static int may_take(const sc_engine *e, uint32_t len) {
     uint32_t share = e->now < e->group.starved_until ? (uint32_t)(e->group.window / e->view.n) : 0;
-    return sc_tx_may_insert(e, &e->group, len, 0) && sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);
+    return sc_outflow_room(e, &e->group) && sc_tx_may_insert(e, &e->group, len, 0) &&
+           sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);
 }
 
 /* Own messages are packed where they are multicast. Without a limit they would take all the credit while the forwards of others lie

@@ -4,18 +4,9 @@
 #define REPEATS 12 /* of one packet in vain: chance does not lose as many */
 #define LONG_NS 1000000000 /* in which they were asked for */
 
-static int tokens(sc_engine *e, uint32_t bytes, int64_t now) {
-    int64_t burst = (int64_t)(e->config.retransmit_bytes_per_s / 50) + 2 * SC_PACKET_MAX;
-    int64_t elapsed = now - e->again.refilled;
-    if (elapsed > 1000000000) elapsed = 1000000000;
-    if (elapsed > 0) {
-        e->again.tokens += (int64_t)((double)elapsed * (double)e->config.retransmit_bytes_per_s / 1e9);
-        e->again.refilled = now;
-    }
-    if (e->again.tokens > burst) e->again.tokens = burst;
-    if (e->again.tokens < (int64_t)bytes) return 0;
-    e->again.tokens -= bytes;
-    return 1;
+static int allowed(sc_engine *e, uint32_t bytes, int64_t now) {
+    int64_t per_s = (int64_t)e->config.retransmit_bytes_per_s;
+    return sc_budget_spend(&e->again.budget, bytes, per_s, per_s / 50 + 2 * SC_PACKET_MAX, now);
 }
 
 /* A member may request as much as is sent for the first time, and a little more over time: otherwise every NAK of 72 bytes
@@ -105,7 +96,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
     if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
-    if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !tokens(e, len, now)) {
+    if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !allowed(e, len, now)) {
         e->counters->retransmit_limited++;
         return 0;
     }
@@ -189,8 +180,6 @@ void sc_again_pop(sc_engine *e, uint32_t n) {
     e->again.gone += n;
     memmove(e->again.queue, e->again.queue + n, e->again.n * sizeof *e->again.queue);
 }
-
-void sc_again_init(sc_engine *e) { e->again.tokens = INT64_MAX / 4; }
 
 void sc_again_peer_begin(sc_engine *e, sc_peer *peer, int64_t now) {
     peer->again.repeats = 0;

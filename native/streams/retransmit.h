@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/budget.h"
 #include "engine/engine.h"
 
 /* Retransmission. */
@@ -18,7 +19,7 @@ typedef struct {
     sc_again queue[SC_AGAIN_MAX];
     uint32_t n;
     uint64_t gone; /* entries that have left the front */
-    int64_t tokens, refilled;
+    sc_budget budget;
 } sc_again_queue;
 
 /* Of each member: its allowance of requests grows with each first transmission, and slowly with time. */
@@ -32,7 +33,6 @@ typedef struct {
     int64_t told; /* how long that had lasted when the control plane was told; 0: never */
 } sc_peer_again;
 
-void sc_again_init(sc_engine *e);
 void sc_again_peer_begin(sc_engine *e, struct sc_peer *peer, int64_t now);
 void sc_again_pop(sc_engine *e, uint32_t n);
 

@@ -26,6 +26,8 @@ static int take_back(sc_tx_stream *tx) {
 
 static int slab_room(const sc_engine *e) { return e->lent.n_slabs < SC_SPENT_SLABS; }
 
+static int may_leave(sc_engine *e, int64_t now) { return slab_room(e) && sc_outflow_open(e, now); }
+
 static void run_start(sc_tx *run, int lane, const sc_address *to) {
     run->lane = lane;
     run->whole = 0;
@@ -107,7 +109,7 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
 static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
     int k = 0;
     uint32_t i = 0;
-    for (; i < e->again.n && k < max && slab_room(e); i++) {
+    for (; i < e->again.n && k < max && may_leave(e, now); i++) {
         const sc_again *a = &e->again.queue[i];
         if (a->requester >= e->view.n) continue;
         uint32_t len = 0;
@@ -126,6 +128,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
         if (!joins || !run_fits(&out[k - 1], len + e->seal_room)) run_start(&out[k++], lane, to);
         run_add(&out[k - 1], p, len + e->seal_room);
+        sc_outflow_spend(e, lane, len + e->seal_room);
     }
     sc_again_pop(e, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
@@ -141,9 +144,9 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
                            int64_t now) {
     int k = 0;
     uint64_t before = tx->unsent, end = end_of(e, tx);
-    while (tx->unsent < end && k < max && slab_room(e)) {
+    while (tx->unsent < end && k < max && may_leave(e, now)) {
         run_start(&out[k], lane, to);
-        while (tx->unsent < end && slab_room(e)) {
+        while (tx->unsent < end && may_leave(e, now)) {
             sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
             if (!run_fits(&out[k], packet->len + e->seal_room)) break;
             sc_put_stable(packet->p, tx->stable);
@@ -156,6 +159,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_ad
             run_add(&out[k], packet->p, packet->len + e->seal_room);
             lend(e, tx, packet);
             sc_tx_sent(e, tx, packet->len);
+            sc_outflow_spend(e, lane, packet->len + e->seal_room);
             e->counters->packets_sent++;
             tx->unsent++;
         }
@@ -208,25 +212,34 @@ static int seal_runs(sc_engine *e, sc_tx *out, int n) {
     return n;
 }
 
-static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
-    if (e->in_view) prepare(e, now, all);
-    int k = transmit_out(e, out, max);
-    if (!e->in_view) return k;
-    k += transmit_again(e, out + k, max - k, now);
-    k += transmit_out(e, out + k, max - k); /* packets in pieces */
-    k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
+/* Streams to single members; the state of joiners comes last. */
+static int transmit_singly(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+    int k = 0;
     if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);
         k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, out + k, max - k,
                              now);
     }
-    for (uint32_t i = 0; i < 2 * e->view.n; i++) { /* state comes last */
+    for (uint32_t i = 0; i < 2 * e->view.n; i++) {
         sc_peer *peer = e->peers[i % e->view.n];
         sc_tx_stream *tx = i < e->view.n ? peer->unicast_tx : peer->state_tx;
         if (!tx) continue;
         if (all) sc_tx_close(e, tx);
         k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
     }
+    return k;
+}
+
+static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
+    all = sc_outflow_begin(e, all);
+    if (e->in_view) prepare(e, now, all);
+    int k = transmit_out(e, out, max);
+    if (!e->in_view) return k;
+    k += transmit_again(e, out + k, max - k, now);
+    k += transmit_out(e, out + k, max - k); /* packets in pieces */
+    if (k < max && sc_outflow_yields(e)) k += transmit_singly(e, out + k, 1, now, all);
+    k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
+    k += transmit_singly(e, out + k, max - k, now, all);
     return k;
 }
 

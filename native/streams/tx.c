@@ -176,6 +176,7 @@ static int has_credit(sc_engine *e, sc_tx_stream *tx) {
     uint32_t charge = sc_charge_most(tx->packet_bytes);
     int allowed = sc_tx_allows(e, tx, charge, 0);
     tx->starved_until = allowed ? 0 : e->now + STARVED_NS;
+    if (!sc_outflow_room(e, tx)) return 0;
     if (allowed && leaves_own(e, tx, charge)) return 1;
     e->counters->credit_stalls++;
     return 0;
@@ -515,7 +516,10 @@ uint64_t sc_engine_unsent(const sc_engine *e) {
     return e->in_view ? e->packing.unsent - (e->cut.gate_closed ? 0 : e->order.held_bytes) : 0;
 }
 
-int sc_engine_urgent(const sc_engine *e) { return e->out.first != NULL || e->again.n; }
+int sc_engine_urgent(const sc_engine *e) {
+    int open = sc_outflow_deadline(e) == SC_NEVER;
+    return e->out.first != NULL || (open && e->again.n) || sc_outflow_ready(e);
+}
 
 uint64_t sc_engine_window(const sc_engine *e) {
     if (!e->in_view || !e->order.ops->forwarding) return e->view.window_bytes;

@@ -56,6 +56,7 @@ KEYED = "in simulated groups nobody attacks"
 NUMBERS = "it takes an answer that comes after its question has been asked anew"
 DEADLINES = "tests/unit/test_deadlines.py"
 LATE = "in a simulated group another datagram soon wakes the engine"
+RATE = "no simulated member notices how fast it sends"
 FILES = "seeds have no journals and no files"
 STREAMS = "seeds have no streams of Spark"
 LIMITS = "tests/unit/test_limits.py"
@@ -1687,4 +1688,17 @@ BREAKS = (
     _one("members of another view that is followed by another one are never told of ours", "native/detect/detect.c",
          "if (same || (before && now - known.heard <= e->config.suspect_ns && known.due < place->due))", "if (same)",
          tests="tests/sim/test_islands.py", why="few seeds renew secrets where members hear few others"),
+    # ---- a shared network
+    _one("repeats do not count for the rate", "native/streams/transmit.c",
+         "        sc_outflow_spend(e, lane, len + e->seal_room);\n    }\n    sc_again_pop", "    }\n    sc_again_pop",
+         tests="tests/unit/test_outflow.py", why=RATE),
+    _one("a packet to the group counts once for the rate", "native/streams/outflow.c",
+         "    return alone + together;", "    return alone + together > 0;",
+         tests="tests/unit/test_outflow.py", why=RATE),
+    _one("packets to single members get no turn", "native/streams/outflow.c",
+         "return e->outflow.turns++ % (TURNS + 1) == TURNS;", "return 0;",
+         tests="tests/unit/test_outflow.py", why=RATE),
+    _one("as many messages as the window allows wait for the rate", "native/streams/outflow.c",
+         "    if (!e->config.send_bytes_per_s) return 1;\n    uint64_t most", "    if (e->view.n) return 1;\n    uint64_t most",
+         tests="tests/unit/test_outflow.py", why=RATE),
 )  # fmt: skip

@@ -32,6 +32,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "probes_sent": "Questions to receivers that were silent about the last packets.",
         "gaps_full": "Times that a stream had too many gaps to note one more; the last one grew instead.",
         "retransmit_held": "Requests not answered, because the same packet was just sent again to that member.",
+        "sends_paced": "Pauses that `send_bytes_per_s` made between packets.",
         "retransmit_limited": "Requests put off by `retransmit_bytes_per_s`, or as much waits to be sent again.",
         "retransmit_missing": "Requests for packets that this member does not have (any more).",
         "asks_sent": "Questions of `wait_consumed` and `consumed` to other members.",

@@ -17,8 +17,8 @@ from seqcast.config.fields import PACKET_BYTES_MAX, PACKET_BYTES_MIN, Config
 ENGINE = (
     "deliver_own", "receive", "observer", "ring_bytes", "unicast_bytes", "ring_packets", "message_bytes_max",
     "control_bytes_max", "nak_delay_s", "nak_backoff_s_min", "nak_backoff_s_max", "retransmit_hold_s",
-    "retransmit_bytes_per_s", "ack_delay_s", "ack_bytes", "ack_packets", "probe_s_min", "probe_s_max", "heartbeat_s",
-    "suspect_s", "suspect_s_max",
+    "retransmit_bytes_per_s", "send_bytes_per_s", "ack_delay_s", "ack_bytes", "ack_packets", "probe_s_min",
+    "probe_s_max", "heartbeat_s", "suspect_s", "suspect_s_max",
 )  # fmt: skip
 CORE = (
     "window_bytes", "found", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",

@@ -720,6 +720,16 @@ class Config:
         low=10_000,
         high=1 << 40,
     )
+    send_bytes_per_s: int = _knob(
+        0,
+        "bytes/s",
+        "Largest rate at which this member sends packets: messages, those that it orders for others, the state of "
+        "joiners, and repeats, each with all its copies, of which there is one for every member without multicast. "
+        "Senders wait. Heartbeats, acknowledgements and control frames are not counted. 0: no bound. A bound keeps "
+        "the rest of a link for others, and short bursts out of the queues on the way.",
+        low=0,
+        high=1 << 40,
+    )
     ack_delay_s: float = _by_preset(
         "s",
         "An acknowledgement, which is also the vote for stability, is sent at the latest this long after something "

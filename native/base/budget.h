@@ -1,0 +1,29 @@
+#pragma once
+
+#include <stdint.h>
+
+/* How much may be spent: so much per second, and at most so much at once. A new one is full. */
+typedef struct {
+    int64_t left; /* may be a debt */
+    int64_t refilled;
+} sc_budget;
+
+#define SC_BUDGET_NS 2000000000 /* a longer pause gives no more */
+
+static inline void sc_budget_refill(sc_budget *budget, int64_t per_s, int64_t most, int64_t now) {
+    int64_t elapsed = now - budget->refilled;
+    if (!budget->refilled || elapsed > SC_BUDGET_NS) elapsed = SC_BUDGET_NS;
+    if (elapsed > 0) {
+        budget->left += (int64_t)((double)elapsed * (double)per_s / 1e9);
+        budget->refilled = now > 0 ? now : 1;
+    }
+    if (budget->left > most) budget->left = most;
+}
+
+/* 0: it does not suffice. */
+static inline int sc_budget_spend(sc_budget *budget, int64_t cost, int64_t per_s, int64_t most, int64_t now) {
+    sc_budget_refill(budget, per_s, most, now);
+    if (budget->left < cost) return 0;
+    budget->left -= cost;
+    return 1;
+}

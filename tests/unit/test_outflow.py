@@ -1,0 +1,74 @@
+"""Packets leave at a bounded rate, with time by hand."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engines import Net
+
+from seqcast._native.engine import SENT
+from seqcast.sim.wire import HEARTBEAT, MESSAGES, kind
+
+RATE = 2_000_000
+PACKET = 1472
+
+
+class Bounded(Net):
+    """Members whose packets, and heartbeats, are counted where they leave; ``loss``: fraction of the packets lost."""
+
+    def __init__(self, n: int = 3, *, loss: float = 0.0, send_bytes_per_s: int = RATE, **settings: object) -> None:
+        super().__init__(n, unicast=True, send_bytes_per_s=send_bytes_per_s, **settings)
+        self.bytes, self.beats, self.loss, self.rng = 0, 0, loss, random.Random(1)
+        self.bytes_of = dict.fromkeys(MESSAGES, 0)
+        self.drop = self.carry
+
+    def carry(self, src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        what = kind(datagram)
+        self.beats += src == 0 and what == HEARTBEAT
+        if src or what not in MESSAGES:
+            return False
+        self.bytes += len(datagram)
+        self.bytes_of[what] += len(datagram)
+        return self.rng.random() < self.loss
+
+    def busy(self, ms: int, to: int = 0) -> None:
+        """The first member sends to all as much as it may, and to one of them."""
+        for _ in range(ms):
+            for target in {0, to}:
+                while self.engines[0].send(bytes(500), to=target) == SENT:
+                    pass
+            self.step()
+
+
+@pytest.mark.parametrize("settings", [{}, {"loss": 0.2}, {"sequencer": 0}], ids=["lossless", "lossy", "ordered"])
+def test_all_copies_and_repeats_of_packets_leave_at_the_rate_that_is_set(settings):
+    net = Bounded(**settings)
+    net.busy(1000)
+    assert 0.9 * RATE < net.bytes < 1.02 * RATE + 2 * PACKET
+    assert net.beats >= 2 * 19, "heartbeats wait for no packet"
+    assert net.engines[0].counters()["sends_paced"] > 300
+
+
+def test_what_waits_for_the_rate_is_bounded_and_arrives():
+    net = Bounded()
+    sent = 0
+    while net.engines[0].send(bytes(500)) == SENT:
+        sent += 1
+    assert 500 * sent * 2 < 0.025 * RATE, "no more than fifty milliseconds' worth is taken from the application"
+    net.run(100)
+    assert [len(got) for got in net.got] == [sent] * 3
+
+
+def test_packets_to_one_member_yield_to_those_of_the_group_and_still_get_a_share():
+    net = Bounded()
+    net.busy(1000, to=net.ids[1])
+    data, unicast = net.bytes_of[1], net.bytes_of[2]
+    assert 0.02 < unicast / data < 0.3
+
+
+def test_without_a_bound_nothing_waits():
+    net = Bounded(send_bytes_per_s=0)
+    assert sum(net.engines[0].send(bytes(500)) == SENT for _ in range(1000)) == 1000
+    net.step()
+    assert net.bytes > 2 * 500 * 1000 and not net.engines[0].counters()["sends_paced"]
