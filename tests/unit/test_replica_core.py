@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seqcast.blocks import log as logs
 from seqcast.blocks.log import FORGOTTEN, RETRIED, Entry, Log
-from seqcast.blocks.outbox import IN_FLIGHT_MAX, Call, Outbox
+from seqcast.blocks.outbox import MESSAGE_BYTES, Call, Outbox
 from seqcast.errors import UsageError
 
 MEMBER = 7
@@ -52,22 +52,34 @@ def test_bytes_that_are_no_message_are_counted_and_change_nothing(data):
     assert log.counters.malformed == 1 or len(data) >= logs.HEAD.size
 
 
-def test_calls_that_come_while_messages_are_on_their_way_share_the_next_one():
+def test_calls_that_come_while_a_message_is_on_its_way_share_the_next_one():
     log, outbox = Log(Counting()), Outbox(1)
-    messages = []
-    for _ in range(IN_FLIGHT_MAX):
-        calls(outbox, b"1")
-        messages.append(outbox.compose())
+    (first,) = calls(outbox, b"1")
+    message = outbox.compose()
     waiting = calls(outbox, b"10", b"100")
     assert outbox.compose() is None
-    (first,) = outbox.applied(take(log, messages[0]))
-    assert first.answer.data == b"1"
+    assert outbox.applied(take(log, message)) == [first] and first.answer.data == b"1"
     message = outbox.compose()
     assert list(Entry.decode(message).operations) == [b"10", b"100"]
-    outbox.applied(take(log, messages[1]))
     outbox.applied(take(log, message))
-    assert [call.answer.data for call in waiting] == [b"12", b"112"]
+    assert [call.answer.data for call in waiting] == [b"11", b"111"]
     assert outbox.rest() == []
+
+
+def test_a_full_message_does_not_wait_for_the_one_on_its_way():
+    outbox = Outbox(1)
+    calls(outbox, b"1")
+    assert outbox.compose()
+    half = bytes(MESSAGE_BYTES // 2)
+    given_up, _kept = calls(outbox, half, half)
+    outbox.give_up(given_up)
+    assert outbox.compose() is None
+    calls(outbox, half)
+    assert len(outbox.compose()) > MESSAGE_BYTES
+    calls(outbox, half)
+    assert outbox.compose() is None
+    calls(outbox, half)
+    assert outbox.compose() is None  # so many are on their way already
 
 
 def test_a_read_waits_for_a_message_that_is_sent_after_it():
@@ -76,9 +88,8 @@ def test_a_read_waits_for_a_message_that_is_sent_after_it():
     before = outbox.compose()
     read = Call(None, lambda: None)
     outbox.add(read)
-    after = outbox.compose()
-    assert read not in outbox.applied(take(log, before))
-    assert outbox.applied(take(log, after)) == [read]
+    assert outbox.compose() is None and read not in outbox.applied(take(log, before))
+    assert outbox.applied(take(log, outbox.compose())) == [read]
 
 
 def test_a_read_of_own_writes_waits_for_those_before_it_and_no_others():

@@ -1,7 +1,8 @@
 """The sending side of a replicated state machine: gathers calls and reads of all threads into messages.
 
-No I/O, no clock. While a few messages are on their way, new operations are gathered for the next one. So a single call
-leaves at once, and under load a message carries the operations of a round. A read needs no message of its own: the next
+No I/O, no clock. While a message is on its way, new operations are gathered for the next one, which leaves when the first
+is back, or when it is full. So a single call leaves at once, and under load a message carries the operations of a
+round. A read needs no message of its own: the next
 one that this replica sends will do, whatever that carries.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from seqcast.blocks.log import RETRIED, Answer, Applied, Entry, Log
 
 IN_FLIGHT_MAX = 2
-"""So many messages of one replica are on their way."""
+"""So many messages of one replica are on their way; those behind the first are full ones."""
 MESSAGE_BYTES = 128 << 10
 """A message gathers operations up to this size; a single larger operation has one of its own."""
 
@@ -56,7 +57,8 @@ class Outbox:
         self.pending: dict[int, Call] = {}  # operations without an answer, in their order
         self._next = 1
         self._number = 0
-        self._queue: deque[Call] = deque()  # operations that are in no message
+        self._queue: deque[Call] = deque()  # operations that are in no message, and
+        self._queued = 0  # their bytes
         self._again: deque[Call] = deque()  # operations that may have been in a message of an earlier incarnation
         self._readers: list[Call] = []  # that no message on its way serves
         self._followers: list[Call] = []  # reads that wait for the operations before them
@@ -75,6 +77,7 @@ class Outbox:
         self._next += 1
         self.pending[call.seq] = call
         self._queue.append(call)
+        self._queued += len(call.operation)
         return False
 
     def give_up(self, call: Call) -> list[Call]:
@@ -84,6 +87,8 @@ class Outbox:
         for waiting in (self._readers, self._followers, self._queue, *self._in_flight.values()):
             if call in waiting:
                 waiting.remove(call)
+                if waiting is self._queue:
+                    self._queued -= len(call.operation or b"")
         return self._followed()
 
     def _followed(self) -> list[Call]:
@@ -102,7 +107,9 @@ class Outbox:
         Args:
             empty: there is a need anyway, for the time that a message tells.
         """
-        if len(self._in_flight) >= IN_FLIGHT_MAX or not (self._queue or self._again or self._readers or empty):
+        if self._in_flight and (self._queued < MESSAGE_BYTES or len(self._in_flight) >= IN_FLIGHT_MAX):
+            return None
+        if not (self._queue or self._again or self._readers or empty):
             return None
         calls = self._gathered()
         self._number += 1
@@ -119,6 +126,7 @@ class Outbox:
     def _gathered(self) -> list[Call]:
         """Operations with consecutive numbers; those that are sent again come first, and by themselves."""
         queue, calls, size = self._again or self._queue, list[Call](), 0
+        fresh = queue is self._queue
         while queue and (not calls or queue[0].seq == calls[-1].seq + 1):
             call = queue[0]
             if call.seq not in self.pending:  # without anybody waiting
@@ -128,6 +136,8 @@ class Outbox:
             if calls and size > MESSAGE_BYTES:
                 break
             calls.append(queue.popleft())
+            if fresh:
+                self._queued -= len(call.operation or b"")
         return calls
 
     def applied(self, applied: Applied) -> list[Call]:
@@ -153,6 +163,7 @@ class Outbox:
                 answered.append(self.pending.pop(call.seq))
         self._again = deque(call for call in self.pending.values() if call.sent)
         self._queue = deque(call for call in self.pending.values() if not call.sent)
+        self._queued = sum(len(call.operation or b"") for call in self._queue)
         for readers in self._in_flight.values():
             self._readers += readers
         self._in_flight.clear()

@@ -51,8 +51,8 @@ NEEDED = {
     "observer": False,
 }  # fmt: skip
 """Settings without which a replica would not keep its promises."""
-ACK_DELAY_S = 2e-4
-"""A call waits for about half of this, so replicas acknowledge sooner than other members."""
+ACK_DELAY_S = 2e-5
+"""A call waits for up to this, so replicas acknowledge sooner than other members."""
 AGAIN_S = 0.5
 """Pause before a join that was refused is tried again."""
 TICK_S = 0.01
@@ -83,7 +83,7 @@ def replicate(
             methods are called by one thread at a time. On the first member of a group the machine keeps its own state.
         name: name of this member. Default: host name and process id.
         config: settings. Default: those of the environment. ``partition="primary"`` and ``safe=True`` are set, and
-            ``ack_delay_s`` is 0.2 ms unless a keyword says otherwise.
+            ``ack_delay_s`` is 20 µs unless a keyword says otherwise.
         ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
             to join, and ``why`` says for which condition it waits. 0: return at once.
         settings: settings as keywords; see docs/config.md.
