@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, script, wait_until
 
 import seqcast
+import seqcast.blocks.aio as aio
 from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict, on_leader
 
 pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
@@ -101,3 +103,52 @@ def test_a_stopped_leader_loses_lead_and_lock_to_a_higher_fence_and_learns_of_it
         holder.kill()
         holder.communicate()
         assert len(terms) >= 1
+
+
+def test_asyncio_dictionary_lock_and_leader_of_one_group() -> None:
+    async def main() -> None:
+        settings, nightly, told, led = aio.ReplicatedDict(), aio.Lock(), list[Change](), list[object]()
+
+        async def start(fence: int) -> None:
+            await asyncio.sleep(0)
+            led.append(fence)
+
+        start_all = aio.replicate(cluster(), Parts(settings.sync, nightly.sync), name="a", interface=LOOPBACK)
+        async with start_all as replica, aio.on_leader(replica, start, lambda: led.append("no more")) as leader:
+            settings.on_change(told.append)
+            assert await settings.set("color", "red") is ABSENT
+            assert await settings.compare_and_set("color", "red", "blue")
+            assert not await settings.compare_and_set("color", "red", "green")
+            assert await settings.get("color") == "blue" and await settings.pop("color") == "blue"
+            assert await settings.copy() == {} and [change.value for change in told] == ["red", "blue", ABSENT]
+            async with nightly.hold(LIMIT_S) as fence:
+                assert nightly.holds(fence) and await nightly.fence() == fence == 1
+                waiting = asyncio.create_task(nightly.acquire())
+                with pytest.raises(seqcast.NotReady):
+                    await nightly.acquire(0.05)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            # Neither the cancelled task nor the late one has the lock, or a place in its queue.
+            async with nightly.hold(LIMIT_S) as fence:
+                assert nightly.holds(fence)
+            assert led == [leader.fence] == [replica.group.fence]
+        assert led[1:] == ["no more"]
+
+    asyncio.run(main())
+
+
+def test_a_task_that_is_cancelled_as_it_gets_the_lock_gives_it_back() -> None:
+    async def main() -> None:
+        async with aio.Lock(cluster(), name="a", **SETTINGS) as lock:
+            for steps in range(12):
+                task = asyncio.create_task(lock.acquire())
+                for _ in range(steps):
+                    await asyncio.sleep(0.0001)
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await lock.release(await task)
+            async with lock.hold(LIMIT_S):
+                pass
+
+    asyncio.run(main())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -14,7 +15,7 @@ import pytest
 from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, join, script, wait_until
 
 import seqcast
-from seqcast.blocks import Reply, Rpc, rpc
+from seqcast.blocks import Reply, Rpc, aio, rpc
 
 pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
 SETTINGS: dict[str, Any] = {"interface": LOOPBACK, "join_timeout_s": LIMIT_S, **PATIENT_JOINER}
@@ -341,3 +342,23 @@ def test_wrong_uses_are_refused() -> None:
         wait_until(lambda: bool(made._why))
         with pytest.raises(seqcast.NotReady):
             made.ask(1)
+
+
+def test_asyncio_asks_and_answers_on_the_loop() -> None:
+    async def main() -> None:
+        refused: list[seqcast.UsageError] = []
+
+        async def handle(question: int) -> int:
+            await asyncio.sleep(0)
+            try:
+                await requests.ask(1)
+            except seqcast.UsageError as error:
+                refused.append(error)
+            return question * 2
+
+        async with aio.Rpc(cluster(), handle, name="a", **SETTINGS) as requests:
+            answers = await asyncio.gather(*(requests.ask(number, timeout=LIMIT_S) for number in range(5)))
+            assert [values(each) for each in answers] == [{"a": 2 * number} for number in range(5)]
+            assert len(refused) == 5 and requests.sync.counters.answered == 5
+
+    asyncio.run(main())

@@ -1,21 +1,40 @@
-"""The blocks for asyncio: ``async with seqcast.blocks.aio.replicate("kv", machine) as kv``."""
+"""The blocks for asyncio: ``async with seqcast.blocks.aio.ReplicatedDict("settings", name="a", found=2) as settings``.
+
+Each has the methods of the block for threads as coroutines, and that block itself as ``sync``.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Callable, Generator
+import inspect
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
+import seqcast.blocks.dictionary
+import seqcast.blocks.leader
+import seqcast.blocks.lock
 import seqcast.blocks.replica
+import seqcast.blocks.rpc
 from seqcast.api.group import Group
 from seqcast.api.own_thread import on_own_thread
 from seqcast.arguments import nanoseconds
+from seqcast.blocks.block import Block
+from seqcast.blocks.codec import Codec
+from seqcast.blocks.dictionary import ABSENT, Change
+from seqcast.blocks.lock import RELEASE_S
 from seqcast.blocks.log import Counters, Machine
 from seqcast.blocks.outbox import Call
 from seqcast.blocks.replica import Guarantee
+from seqcast.blocks.rpc import Reply
 from seqcast.config import Config
+from seqcast.errors import NotReady, SeqcastError, Undecided, UsageError
+from seqcast.types import Member
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -23,7 +42,26 @@ if TYPE_CHECKING:
     from seqcast.config.keywords import Settings
 
 M = TypeVar("M", bound=Machine)
+B = TypeVar("B", bound=Block)
 T = TypeVar("T")
+
+
+class Closing(ABC):
+    """Something that ``async with`` closes."""
+
+    @abstractmethod
+    async def close(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+# ---- replicate
 
 
 def replicate(
@@ -67,7 +105,7 @@ class Starting(Generic[M]):
         await self._replica.close()
 
 
-class Replica(Generic[M]):
+class Replica(Closing, Generic[M]):
     """A replica for the running event loop; made by ``replicate``.
 
     Attributes:
@@ -77,6 +115,8 @@ class Replica(Generic[M]):
     def __init__(self, replica: seqcast.blocks.replica.Replica[M]) -> None:
         self.sync = replica
         self._loop = asyncio.get_running_loop()
+        self._answered: deque[asyncio.Future[None]] = deque()
+        self._wakes = False  # the loop is to look there
 
     @property
     def machine(self) -> M:
@@ -122,30 +162,295 @@ class Replica(Generic[M]):
         return self.sync.read(query, guarantee=guarantee)
 
     async def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None) -> Call:
-        loop, answered = self._loop, self._loop.create_future()
-
-        def tell() -> None:
-            if not answered.done():
-                answered.set_result(None)
-
-        call = Call(operation, lambda: loop.call_soon_threadsafe(tell), own)
-        wait = None if timeout is None else nanoseconds(timeout) / 1e9
+        answered: asyncio.Future[None] = self._loop.create_future()
+        call = Call(operation, functools.partial(self._wake_with, answered), own)
+        waits = None
         try:
             if not self.sync._begin(call):
-                await asyncio.wait([answered], timeout=wait)
+                if timeout is not None:
+                    waits = self._loop.call_later(nanoseconds(timeout) / 1e9, _end, answered)
+                await answered
         finally:
+            if waits is not None:
+                waits.cancel()
             if call.answer is None:
                 self.sync._give_up(call)
         return call
+
+    def _wake_with(self, answered: asyncio.Future[None]) -> None:
+        """On the replica's thread. The calls that one message answers wake the loop once."""
+        self._answered.append(answered)
+        if not self._wakes:
+            self._wakes = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._woken)
+
+    def _woken(self) -> None:
+        self._wakes = False
+        while self._answered:
+            _end(self._answered.popleft())
 
     async def close(self) -> None:
         """Leaves the group, as ``seqcast.Replica.close``."""
         await on_own_thread(self.sync.close)
 
+
+def _end(answered: asyncio.Future[None]) -> None:
+    if not answered.done():
+        answered.set_result(None)
+
+
+# ---- blocks over a replica
+
+
+class _Over(Closing, Generic[B]):
+    """A block for asyncio. Alone, it joins in ``async with``; or give its ``sync`` to ``replicate``, alone or in
+    ``Parts``.
+
+    Attributes:
+        sync: the same block, for other threads.
+    """
+
+    def __init__(self, sync: B, cluster: str | None, join: dict[str, Any]) -> None:
+        self.sync = sync
+        self._start = None if cluster is None else functools.partial(replicate, cluster, cast("Machine", sync), **join)
+        self._owned: Replica[Any] | None = None
+        self._of: Replica[Any] | None = None
+
     async def __aenter__(self) -> Self:
+        if self._start is None:
+            raise UsageError("this block has no cluster to join: give its `sync` to replicate")
+        self._owned = self._of = await self._start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    async def close(self) -> None:
+        """Leaves the group, if the block has joined by itself."""
+        if self._owned is not None:
+            await self._owned.close()
+
+    @property
+    def replica(self) -> Replica[Any]:
+        """The replica, for ``ready``, ``why`` and ``group``.
+
+        Raises:
+            UsageError: there is none yet.
+        """
+        if self._of is None:
+            self._of = Replica(self.sync.replica)
+        return self._of
+
+    async def _call(self, operation: bytes, timeout: float | None) -> bytes:
+        return await self.replica.call(self.sync._prefix + operation, timeout=timeout)
+
+    async def _read(self, query: Callable[[], T], guarantee: Guarantee, timeout: float | None) -> T:
+        return await self.replica.read(lambda _: query(), guarantee=guarantee, timeout=timeout)
+
+
+class ReplicatedDict(_Over[seqcast.blocks.dictionary.ReplicatedDict]):
+    """A dictionary that all members share, as ``seqcast.blocks.ReplicatedDict``, whose arguments it takes."""
+
+    def __init__(
+        self,
+        cluster: str | None = None,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+        ready_s: float = 5.0,
+        **settings: Unpack[Settings],
     ) -> None:
-        await self.close()
+        join = {"name": name, "ready_s": ready_s, **settings}
+        super().__init__(seqcast.blocks.dictionary.ReplicatedDict(codec=codec), cluster, join)
+
+    async def get(
+        self, key: str, default: Any = None, *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0
+    ) -> Any:
+        """The value of a key, or ``default``."""
+        found = await self._read(lambda: self.sync._data.get(key), guarantee, timeout)
+        return default if found is None else self.sync._codec.loads(found)
+
+    async def copy(self, *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0) -> dict[str, Any]:
+        """All keys and values at one moment."""
+        found = await self._read(lambda: dict(self.sync._data), guarantee, timeout)
+        return {key: self.sync._codec.loads(value) for key, value in found.items()}
+
+    async def set(self, key: str, value: Any, *, ttl_s: float | None = None, timeout: float | None = 5.0) -> Any:
+        """Sets a key; returns the value before, or ABSENT."""
+        return self.sync._old(await self._call(self.sync._operation(key, value, ttl_s), timeout))
+
+    async def pop(self, key: str, *, timeout: float | None = 5.0) -> Any:
+        """Deletes a key; returns its value, or ABSENT if there was none."""
+        return await self.set(key, ABSENT, timeout=timeout)
+
+    async def compare_and_set(
+        self, key: str, expected: Any, value: Any, *, ttl_s: float | None = None, timeout: float | None = 5.0
+    ) -> bool:
+        """Sets a key, or deletes it (``value=ABSENT``), if its value is the expected one. False: nothing was
+        changed."""
+        return self.sync._was_done(await self._call(self.sync._condition(key, expected, value, ttl_s), timeout))
+
+    def on_change(self, watcher: Callable[[Change], object]) -> None:
+        """Calls a function with each change from now on, in the order in which all members have them, on the loop."""
+        loop = asyncio.get_running_loop()
+        self.sync.on_change(lambda change: loop.call_soon_threadsafe(watcher, change))
+
+
+class Lock(_Over[seqcast.blocks.lock.Lock]):
+    """A lock that one task of one member holds at a time, as ``seqcast.blocks.Lock``, whose arguments it takes."""
+
+    def __init__(
+        self,
+        cluster: str | None = None,
+        *,
+        name: str | None = None,
+        ready_s: float = 5.0,
+        **settings: Unpack[Settings],
+    ) -> None:
+        join = {"name": name, "ready_s": ready_s, **settings}
+        super().__init__(seqcast.blocks.lock.Lock(), cluster, join)
+
+    async def acquire(self, timeout: float | None = None) -> int:
+        """Waits for the lock, and returns its fence. A cancelled task leaves the queue, and gives the lock back if it
+        comes all the same."""
+        lock, cancelled, held = threading.Lock(), False, 0
+
+        def acquire() -> int:
+            nonlocal held
+            fence = self.sync.acquire(timeout)
+            with lock:
+                held = fence
+            if cancelled:
+                self._give_back(fence)
+            return fence
+
+        try:
+            return await on_own_thread(acquire)
+        except asyncio.CancelledError:
+            with lock:
+                cancelled, fence = True, held
+            if fence:
+                self._give_back(fence)
+            else:
+                self.sync._wake()
+            raise
+
+    def _give_back(self, fence: int) -> None:
+        threading.Thread(target=self._released, args=(fence,), name="seqcast-lock", daemon=True).start()
+
+    def _released(self, fence: int) -> None:
+        with contextlib.suppress(SeqcastError):
+            self.sync.release(fence)
+
+    async def release(self, fence: int, *, timeout: float | None = RELEASE_S) -> bool:
+        """Gives the lock back; False: lost before, since this member was excluded."""
+        return await on_own_thread(functools.partial(self.sync.release, fence, timeout=timeout))
+
+    @contextlib.asynccontextmanager
+    async def hold(self, timeout: float | None = None) -> AsyncIterator[int]:
+        """``async with lock.hold() as fence:`` holds the lock, with the errors of ``seqcast.blocks.Lock.hold``."""
+        fence = await self.acquire(timeout)
+        try:
+            yield fence
+        except BaseException:
+            with contextlib.suppress(Undecided, NotReady):
+                await self.release(fence)
+            raise
+        self.sync._check_held(fence, await self.release(fence))
+
+    def holds(self, fence: int) -> bool:
+        """Does this process hold the lock with this fence, to its knowledge?"""
+        return self.sync.holds(fence)
+
+    async def fence(self, *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0) -> int:
+        """The fence of the last holder."""
+        return await self._read(lambda: self.sync._fence, guarantee, timeout)
+
+
+# ---- leader, requests
+
+
+def _on_loop(function: Callable[..., object]) -> Callable[..., Any]:
+    """The same function or coroutine function, for another thread, which waits for the result."""
+    loop = asyncio.get_running_loop()
+
+    async def run(*arguments: object) -> object:
+        result = function(*arguments)
+        return await result if inspect.isawaitable(result) else result
+
+    return lambda *arguments: asyncio.run_coroutine_threadsafe(run(*arguments), loop).result()
+
+
+def on_leader(
+    replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object] | None = None
+) -> Leader:
+    """Has this member lead while it is the coordinator, as ``seqcast.blocks.on_leader``. ``start(fence)`` and
+    ``stop()`` run on the loop, and may be coroutine functions; the next one waits for the end of the last."""
+    sync = seqcast.blocks.leader.on_leader(replica.sync, _on_loop(start), None if stop is None else _on_loop(stop))
+    return Leader(sync)
+
+
+class Leader(Closing):
+    """The result of ``on_leader``.
+
+    Attributes:
+        sync: the same, for other threads.
+    """
+
+    def __init__(self, sync: seqcast.blocks.leader.Leader) -> None:
+        self.sync = sync
+
+    @property
+    def fence(self) -> int:
+        """The fence of this leader; 0 if this member does not lead, to its knowledge."""
+        return self.sync.fence
+
+    async def close(self) -> None:
+        """Leads no more; returns when ``stop`` has returned."""
+        await on_own_thread(self.sync.close)
+
+
+class Rpc(Closing):
+    """Requests in a group, as ``seqcast.blocks.Rpc``, whose arguments it takes. Joins in ``async with``. The handler
+    runs on the loop, for one question after the other, and may be a coroutine function.
+
+    Attributes:
+        sync: the same, for other threads; only inside ``async with``.
+    """
+
+    sync: seqcast.blocks.rpc.Rpc
+
+    def __init__(
+        self,
+        group: Group | str,
+        handler: Callable[[Any], Any] | None = None,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+        config: Config | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self._handler = handler
+        self._answering: asyncio.Task[Any] | None = None
+        self._join = functools.partial(seqcast.blocks.rpc.Rpc, group, codec=codec, name=name, config=config, **settings)
+
+    async def __aenter__(self) -> Self:
+        handler = None if self._handler is None else _on_loop(self._answer)
+        self.sync = await on_own_thread(functools.partial(self._join, handler=handler))
+        return self
+
+    async def _answer(self, question: Any) -> Any:
+        assert self._handler is not None
+        self._answering = asyncio.current_task()
+        answer = self._handler(question)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def ask(
+        self, payload: Any, *, to: Member | str | int = "all", first: int | None = None, timeout: float | None = 5.0
+    ) -> dict[Member, Reply]:
+        """Asks members, and waits for their replies, as ``seqcast.blocks.Rpc.ask``."""
+        if asyncio.current_task() is self._answering:
+            raise UsageError("a handler cannot ask, as answers would wait behind it: ask in another task")
+        return await on_own_thread(functools.partial(self.sync.ask, payload, to=to, first=first, timeout=timeout))
+
+    async def close(self) -> None:
+        """Leaves the group."""
+        await on_own_thread(self.sync.close)

@@ -143,7 +143,7 @@ class ReplicatedDict(Block):
         Returns:
             False: another value, and nothing was changed.
         """
-        return self._call(self._operation(key, value, ttl_s, expected, _CONDITIONAL), timeout)[:1] == _DONE
+        return self._was_done(self._call(self._condition(key, expected, value, ttl_s), timeout))
 
     def __setitem__(self, key: str, value: Any) -> None:
         self.set(key, value)
@@ -181,6 +181,12 @@ class ReplicatedDict(Block):
         parts = [key.encode(), *(b"" if each is ABSENT else self._codec.dumps(each) for each in (expected, value))]
         sizes = [-1 if each is ABSENT else len(part) for each, part in zip((expected, value), parts[1:], strict=True)]
         return b"".join((_HEAD.pack(flags, int((ttl_s or 0) * 1e9), len(parts[0]), *sizes), *parts))
+
+    def _condition(self, key: str, expected: Any, value: Any, ttl_s: float | None) -> bytes:
+        return self._operation(key, value, ttl_s, expected, _CONDITIONAL)
+
+    def _was_done(self, answer: bytes) -> bool:
+        return answer[:1] == _DONE
 
     def _old(self, answer: bytes) -> Any:
         return self._codec.loads(answer[2:]) if answer[1:2] == _DONE else ABSENT

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from seqcast.abandoned import still_wanted
 from seqcast.arguments import deadline_of, left_until
 from seqcast.blocks.block import Block
 from seqcast.blocks.replica import Guarantee
@@ -120,7 +121,10 @@ class Lock(Block):
             with contextlib.suppress(Undecided, NotReady):
                 self.release(fence)
             raise
-        if not self.release(fence):
+        self._check_held(fence, self.release(fence))
+
+    def _check_held(self, fence: int, released: bool) -> None:
+        if not released:
             raise NotReady(f"the lock was lost while it was held, with fence {fence}: this member was excluded")
 
     def holds(self, fence: int) -> bool:
@@ -147,7 +151,7 @@ class Lock(Block):
         Raises:
             NotReady: not the first one in time, and out of the queue.
         """
-        while True:
+        while still_wanted():
             with self._changed:
                 if (fence := self._own.get(request[1])) is not None:
                     return fence
@@ -158,6 +162,11 @@ class Lock(Block):
                     break
                 self._changed.wait(left)
         raise NotReady("another member holds the lock: wait longer, or find out why it does")
+
+    def _wake(self) -> None:
+        """Has the threads that wait look whether anybody waits for them."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _withdraw(self, request: _Request) -> None:
         """Takes a request back that may have been applied, or may yet be. The group applies the withdrawal after the

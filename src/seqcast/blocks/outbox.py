@@ -1,9 +1,8 @@
 """The sending side of a replicated state machine: gathers calls and reads of all threads into messages.
 
-No I/O, no clock. While a message is on its way, new operations are gathered for the next one, which leaves when the first
-is back, or when it is full. So a single call leaves at once, and under load a message carries the operations of a
-round. A read needs no message of its own: the next
-one that this replica sends will do, whatever that carries.
+No I/O, no clock. While a message is on its way, new operations are gathered for the next one, which leaves when the
+first is back, or when it is full. So a single call leaves at once, and under load a message carries the operations of a
+round. A read needs no message of its own: the next one that this replica sends will do, whatever that carries.
 """
 
 from __future__ import annotations
