@@ -50,9 +50,9 @@ void sc_engine_free(sc_engine *e) {
     free(e);
 }
 
-int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n) {
+int sc_engine_seal(sc_engine *e, const sc_cipher_library *library, const sc_seal_secret *from, size_t n) {
     e->sealed = malloc(SC_SEALED_BYTES);
-    e->seal = e->sealed ? sc_seal_new(cipher, from, n, e->config.member) : NULL;
+    e->seal = e->sealed ? sc_seal_new(library, from, n, e->config.member) : NULL;
     e->seal_room = SC_SEAL_ROOM;
     return e->seal ? 0 : -1;
 }
@@ -61,8 +61,8 @@ void sc_engine_refile(sc_engine *e, const sc_seal_secret *from, size_t n) {
     if (e->seal && n) sc_seal_refile(e->seal, from, n);
 }
 
-void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret) {
-    if (e->seal && tag) sc_seal_know(e->seal, tag, secret);
+int sc_engine_know(sc_engine *e, uint64_t tag, unsigned cipher, const uint8_t *secret) {
+    return e->seal && tag ? sc_seal_know(e->seal, tag, cipher, secret) : 0;
 }
 
 sc_slab_pool *sc_engine_pool(sc_engine *e) { return e->pool; }

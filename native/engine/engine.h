@@ -59,6 +59,7 @@ typedef struct {
     int64_t slow_ns; /* a receiver that holds senders up for so long is reported as too slow; 0: none is */
     uint32_t skips; /* 1: such a receiver stays in the group, and skips messages instead */
     int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
+    uint64_t sealings_max; /* with a key: after so many in one view another is asked for: SC_EVENT_WORN */
     uint64_t seed; /* of the jitter */
 } sc_config;
 
@@ -69,11 +70,12 @@ void sc_engine_free(sc_engine *e);
 sc_slab_pool *sc_engine_pool(sc_engine *e);
 /* Called before the first datagram: this member seals its datagrams with the first of these secrets, and receives only datagrams
  * that are sealed with one of them. 0, or -1 without memory. */
-int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *from, size_t n);
+int sc_engine_seal(sc_engine *e, const sc_cipher_library *library, const sc_seal_secret *from, size_t n);
 /* Other secrets take the place of those: the key file has changed. */
 void sc_engine_refile(sc_engine *e, const sc_seal_secret *from, size_t n);
-/* The secret of the view with this tag, SC_SEAL_SECRET bytes: known before the view is installed. */
-void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret);
+/* The secret of the view with this tag, SC_SEAL_SECRET bytes, and its cipher: known before the view is installed. 0, or -1: there
+ * is no such cipher. */
+int sc_engine_know(sc_engine *e, uint64_t tag, unsigned cipher, const uint8_t *secret);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 
@@ -375,7 +377,8 @@ enum {
     SC_EVENT_STRANGER = 15, /* heartbeats of another view have come from `from` for long */
     SC_EVENT_LOST = 16, /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
     SC_EVENT_SIZE =
-        17 /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
+        17, /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
+    SC_EVENT_WORN = 18 /* the secret of the view has sealed sealings_max datagrams; from then on, now and again */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
 #define SC_KEY_SIGNS 3

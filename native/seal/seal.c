@@ -15,19 +15,30 @@
 #define TAG_SHIFT 48
 #define TAG_BITS 0x7fff
 #define SECRETS (SC_SEAL_SECRETS + SC_SEAL_VIEWS) /* of the file, then of views */
-#define KEYS 1024 /* a power of two; some for each member of a view */
+#define KEYS 512 /* a power of two; some for each member of a view */
 #define TRIES 8
+
+/* Bytes of a cipher's parts. */
+static const struct {
+    uint8_t key, nonce, tag;
+} sizes[SC_CIPHERS] = {
+    [SC_CIPHER_XCHACHA20_POLY1305] = {32, 24, 16},
+    [SC_CIPHER_AEGIS_128L] = {16, 16, 32},
+    [SC_CIPHER_AEGIS_256] = {32, 32, 32},
+    [SC_CIPHER_AES_256_GCM] = {32, 12, 16},
+};
 
 typedef struct {
     uint64_t sealer;
     uint32_t which; /* of the secrets */
-    uint8_t key[SC_SEAL_KEY];
+    uint8_t key[SC_SEAL_KEY_MAX];
 } sealer_key;
 
 typedef struct {
     uint64_t tag; /* 0: none */
+    uint32_t cipher;
     uint8_t secret[SC_SEAL_SECRET];
-    uint8_t own[SC_SEAL_KEY];
+    uint8_t own[SC_SEAL_KEY_MAX];
 } view_secret;
 
 /* All that must stay secret, in memory of its own. */
@@ -35,14 +46,16 @@ typedef struct {
     uint32_t alive; /* 0: a child process, which has the zeros from its system */
     uint32_t turn;
     sc_seal_secret from[SC_SEAL_SECRETS];
-    uint8_t own[SC_SEAL_KEY]; /* of the first one */
+    uint8_t own[SC_SEAL_KEY_MAX]; /* of the first one */
     view_secret views[SC_SEAL_VIEWS]; /* newest first */
     sealer_key keys[KEYS]; /* of sealers of whom a datagram was opened */
 } secrets;
 
 struct sc_seal {
-    sc_cipher cipher;
+    sc_cipher_library library;
     uint64_t sealings[2]; /* how many: of packets, of the rest */
+    uint64_t before; /* how many of them before the view was entered */
+    uint64_t worn; /* since then: at which number the secret is called worn next */
     uint32_t chance; /* of this transmit */
     uint64_t own; /* incarnation */
     uint32_t n; /* secrets of the file */
@@ -56,24 +69,29 @@ static const view_secret *view_of(const sc_seal *s, uint64_t tag) {
     return NULL;
 }
 
+/* Of the secret `which`; that of a view needs the secret. */
+static unsigned cipher_of(const sc_seal *s, uint32_t which) {
+    return which < SC_SEAL_SECRETS ? SC_CIPHER_XCHACHA20_POLY1305 : s->secrets->views[which - SC_SEAL_SECRETS].cipher;
+}
+
 static void derive(const sc_seal *s, uint32_t which, uint64_t sealer, uint8_t *key) {
     static const uint8_t person[16] = "seqcast sealer";
     const view_secret *view = which < SC_SEAL_SECRETS ? NULL : &s->secrets->views[which - SC_SEAL_SECRETS];
     uint8_t of[16];
     sc_put64(of, sealer);
     sc_put64(of + 8, view ? view->tag : 0);
-    s->cipher.hash(key, SC_SEAL_KEY, of, view ? sizeof of : 8, view ? view->secret : s->secrets->from[which].secret,
-                   SC_SEAL_SECRET, NULL, person);
+    s->library.hash(key, sizes[cipher_of(s, which)].key, of, view ? sizeof of : 8,
+                    view ? view->secret : s->secrets->from[which].secret, SC_SEAL_SECRET, NULL, person);
 }
 
-sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own) {
+sc_seal *sc_seal_new(const sc_cipher_library *library, const sc_seal_secret *from, size_t n, uint64_t own) {
     sc_seal *s = calloc(1, sizeof *s);
     if (!s) return NULL;
     if (!(s->secrets = sc_secret_new(sizeof *s->secrets))) {
         free(s);
         return NULL;
     }
-    s->cipher = *cipher;
+    s->library = *library;
     s->own = own;
     s->secrets->alive = 1;
     sc_seal_refile(s, from, n);
@@ -109,20 +127,32 @@ int sc_seal_differs(const sc_seal *s, const uint8_t *p) {
     return !sc_sealed_inside(p) && mark != s->secrets->from[0].mark;
 }
 
-void sc_seal_know(sc_seal *s, uint64_t tag, const uint8_t *secret) {
+int sc_seal_know(sc_seal *s, uint64_t tag, unsigned cipher, const uint8_t *secret) {
     view_secret *views = s->secrets->views;
-    if (view_of(s, tag)) return; /* a view has one secret */
+    if (cipher >= SC_CIPHERS || !s->library.ciphers[cipher].seal) return -1;
+    if (view_of(s, tag)) return 0; /* a view has one secret */
     memmove(views + 1, views, (SC_SEAL_VIEWS - 1) * sizeof *views);
     views[0].tag = tag;
+    views[0].cipher = cipher;
     memcpy(views[0].secret, secret, SC_SEAL_SECRET);
     derive(s, SC_SEAL_SECRETS, s->own, views[0].own);
     drop_keys(s->secrets, 1);
+    return 0;
 }
 
 int sc_seal_enter(sc_seal *s, uint64_t tag) {
     if (tag && !view_of(s, tag)) return -1;
     s->view = tag;
+    s->before = s->sealings[0] + s->sealings[1];
+    s->worn = 0;
     return 0;
+}
+
+int sc_seal_worn(sc_seal *s, uint64_t most) {
+    uint64_t count = s->sealings[0] + s->sealings[1] - s->before;
+    if (!s->view || count <= most || count < s->worn) return 0;
+    s->worn = count + 1 + most / 1024;
+    return 1;
 }
 
 void sc_seal_forget(sc_seal *s) {
@@ -151,14 +181,14 @@ static int is_for_one(const uint8_t *p) {
 }
 
 static void put_nonce(uint8_t *nonce, uint64_t number, uint32_t chance) {
-    memset(nonce, 0, SC_SEAL_NONCE);
+    memset(nonce, 0, SC_SEAL_NONCE_MAX);
     sc_put64(nonce, number);
     sc_put32(nonce + 8, chance);
 }
 
 void sc_seal_begin(sc_seal *s) {
     uint8_t drawn[4];
-    s->cipher.random(drawn, sizeof drawn);
+    s->library.random(drawn, sizeof drawn);
     s->chance = sc_get32(drawn);
 }
 
@@ -170,21 +200,33 @@ static const view_secret *sealing_view(const sc_seal *s, const uint8_t *p) {
     return tag ? view_of(s, s->view) : NULL;
 }
 
+/* The body and, after it, the tag: SC_SEAL_TAG bytes more. */
+static void encrypt(const sc_seal *s, unsigned cipher, uint8_t *to, const uint8_t *body, size_t len,
+                    const uint8_t *proven, const uint8_t *nonce, const uint8_t *key) {
+    size_t zeros = SC_SEAL_TAG - (size_t)sizes[cipher].tag;
+    if (zeros) {
+        memcpy(to, body, len);
+        memset(to + len, 0, zeros);
+        body = to;
+    }
+    s->library.ciphers[cipher].seal(to, NULL, body, len + zeros, proven, PROVEN, NULL, nonce, key);
+}
+
 int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target) {
     if (!s->secrets->alive) return -1;
     int data = sc_has_seqno(p);
     const view_secret *view = sc_get_key_id(p) == SC_SEAL_OUTSIDE ? NULL : sealing_view(s, p);
     uint64_t bits = view ? (view->tag & TAG_BITS) << TAG_SHIFT : 0;
     uint64_t number = s->sealings[!data]++ | bits | (data ? OF_DATA : 0);
-    uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN];
+    uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN];
     put_nonce(nonce, number, s->chance);
     memcpy(to, p, SC_COMMON_HEADER);
     unsigned from = view ? KIND_OF_VIEW : KIND_OF_FILE | (unsigned)s->secrets->from[0].mark << MARK_SHIFT;
     sc_put_key_id(to, (uint16_t)(from | (target ? SC_SEALED_FOR_ONE : 0) | by));
     sc_put_crc(to, s->chance);
     put_proven(proven, to, target);
-    s->cipher.seal(to + SC_COMMON_HEADER, NULL, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER, proven, PROVEN, NULL,
-                   nonce, view ? view->own : s->secrets->own);
+    encrypt(s, view ? view->cipher : cipher_of(s, 0), to + SC_COMMON_HEADER, p + SC_COMMON_HEADER,
+            len - SC_COMMON_HEADER, proven, nonce, view ? view->own : s->secrets->own);
     sc_put64(to + len + SC_SEAL_TAG, number);
     return 0;
 }
@@ -220,7 +262,7 @@ static void keep(secrets *known, uint32_t which, uint64_t sealer, const uint8_t 
     sealer_key *place = &known->keys[(sealer + i) % KEYS];
     place->sealer = sealer;
     place->which = which;
-    memcpy(place->key, key, SC_SEAL_KEY);
+    memcpy(place->key, key, SC_SEAL_KEY_MAX);
 }
 
 static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
@@ -230,13 +272,14 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     *number = sc_get64(p + sealed);
     uint32_t which = secret_of(s, p, *number);
     if (which == SECRETS) return sc_sealed_inside(p) ? SC_WIRE_VIEW_UNKNOWN : SC_WIRE_SEAL_BAD;
-    uint8_t nonce[SC_SEAL_NONCE], proven[PROVEN], derived[SC_SEAL_KEY];
+    uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN], derived[SC_SEAL_KEY_MAX] = {0};
     const sealer_key *known = find(s->secrets, which, sealer);
     if (!known) derive(s, which, sealer, derived);
     put_nonce(nonce, *number, sc_get_crc(p));
     put_proven(proven, p, sc_sealed_for_one(p) ? s->own : 0);
-    if (s->cipher.open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven,
-                       PROVEN, nonce, known ? known->key : derived) != 0)
+    const sc_cipher *cipher = &s->library.ciphers[cipher_of(s, which)];
+    if (cipher->open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven, PROVEN,
+                     nonce, known ? known->key : derived) != 0)
         return SC_WIRE_SEAL_BAD;
     if (!known) keep(s->secrets, which, sealer, derived);
     if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;

@@ -7,6 +7,10 @@
  *
  *     header (40 bytes, readable) | body, encrypted | tag (32) | number (8)
  *
+ * The secret of the file seals with XChaCha20-Poly1305, which each machine has; the secret of a view with the cipher that its
+ * VIEW names. Some have tags of 16 bytes: 16 zeros are then encrypted with the body, so a datagram is as long with one cipher as
+ * with another, and a view with another cipher takes packets that were built before.
+ *
  * There are two kinds of secrets:
  *
  *     of the file   for those outside a view, or who speak to them: control frames of some kinds (core/frames says which:
@@ -42,12 +46,14 @@
 #define SC_SEAL_SECRET 32
 #define SC_SEAL_SECRETS 4 /* that a member can open, so that a group can replace one without a stop */
 #define SC_SEAL_MARKS 32 /* a mark tells the secrets of one member apart, and is below this */
-#define SC_SEAL_KEY 16
-#define SC_SEAL_NONCE 16
+#define SC_SEAL_KEY_MAX 32
+#define SC_SEAL_NONCE_MAX 32
 #define SC_SEAL_VIEWS 4 /* whose secrets are known at a time: the view that this member is in, and those before */
 
-/* The functions of a library, as libsodium declares them: crypto_aead_aegis128l_encrypt and _decrypt,
- * crypto_generichash_blake2b_salt_personal, and randombytes. The last one is the only source of chance that an engine has. */
+/* The functions of a library, as libsodium declares them: crypto_aead_xchacha20poly1305_ietf_encrypt and _decrypt, and those of
+ * the other ciphers; crypto_generichash_blake2b_salt_personal; and randombytes. The last one is the only source of chance that an
+ * engine has. */
+enum { SC_CIPHER_XCHACHA20_POLY1305, SC_CIPHER_AEGIS_128L, SC_CIPHER_AEGIS_256, SC_CIPHER_AES_256_GCM, SC_CIPHERS };
 typedef int (*sc_cipher_seal)(uint8_t *c, unsigned long long *c_len, const uint8_t *m, unsigned long long m_len,
                               const uint8_t *ad, unsigned long long ad_len, const uint8_t *unused, const uint8_t *nonce,
                               const uint8_t *key);
@@ -58,11 +64,14 @@ typedef int (*sc_cipher_hash)(uint8_t *out, size_t out_len, const uint8_t *in, u
                               const uint8_t *key, size_t key_len, const uint8_t *salt, const uint8_t *person);
 typedef void (*sc_cipher_random)(uint8_t *p, unsigned long long len);
 typedef struct {
-    sc_cipher_seal seal;
+    sc_cipher_seal seal; /* NULL: this machine does not have the cipher */
     sc_cipher_open open;
+} sc_cipher;
+typedef struct {
+    sc_cipher ciphers[SC_CIPHERS];
     sc_cipher_hash hash;
     sc_cipher_random random;
-} sc_cipher;
+} sc_cipher_library;
 
 /* ---- without a key: a pass over the bytes, in place --------------------------------------------------------------- */
 
@@ -85,17 +94,20 @@ typedef struct {
 
 /* `from`: the `n` secrets of the file. The first one seals; datagrams that any of them has sealed are opened. They are copied into
  * memory that is not swapped out, dumped, or given to child processes, where the system can do that. NULL without memory. */
-sc_seal *sc_seal_new(const sc_cipher *cipher, const sc_seal_secret *from, size_t n, uint64_t own);
+sc_seal *sc_seal_new(const sc_cipher_library *library, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
 /* Other secrets of the file take the place of those before. */
 void sc_seal_refile(sc_seal *seal, const sc_seal_secret *from, size_t n);
 /* Did another secret of the file than the one that seals here seal this datagram, which was opened? */
 int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 
-/* The secret of the view with this tag. The new one takes the place of the oldest. */
-void sc_seal_know(sc_seal *seal, uint64_t tag, const uint8_t *secret);
+/* The secret of the view with this tag, and the cipher to use it with. The new one takes the place of the oldest. 0, or -1:
+ * there is no such cipher. */
+int sc_seal_know(sc_seal *seal, uint64_t tag, unsigned cipher, const uint8_t *secret);
 /* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);
+/* Were more than `most` datagrams sealed since the view was entered? Says so once, and again after some more. */
+int sc_seal_worn(sc_seal *seal, uint64_t most);
 /* Only the secret that seals is kept. */
 void sc_seal_forget(sc_seal *seal);
 

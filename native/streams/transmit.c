@@ -246,5 +246,7 @@ static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
 int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (!e->seal) return collect(e, out, max, now, all);
     int n = collect(e, out, max < SC_SEALED_RUNS ? max : SC_SEALED_RUNS, now, all);
-    return n ? seal_runs(e, out, n) : 0;
+    if (n) n = seal_runs(e, out, n);
+    if (sc_seal_worn(e->seal, e->config.sealings_max)) sc_push_event(e, SC_EVENT_WORN, 0, e->view.tag, NULL, NULL, 0);
+    return n;
 }

@@ -87,32 +87,43 @@ static sc_wire_result check(const uint8_t *p, size_t n) {
 
 /* ---- with a key ----------------------------------------------------------------------------------------------- */
 
-/* A cipher that protects nothing, in the place of a library's. */
+/* Ciphers that protect nothing, in the place of a library's, with tags of 16 bytes and of 32. */
+#define TOY_KEY 16
+#define TOY_NONCE 12
 static uint32_t tag_of(const uint8_t *p, size_t n, const uint8_t *ad, size_t ad_n, const uint8_t *nonce,
                        const uint8_t *key) {
-    return sc_crc32c(sc_crc32c(sc_crc32c(sc_crc32c(1, key, SC_SEAL_KEY), nonce, SC_SEAL_NONCE), ad, ad_n), p, n);
+    return sc_crc32c(sc_crc32c(sc_crc32c(sc_crc32c(1, key, TOY_KEY), nonce, TOY_NONCE), ad, ad_n), p, n);
 }
 
-static int toy_seal(uint8_t *c, unsigned long long *c_n, const uint8_t *m, unsigned long long n, const uint8_t *ad,
-                    unsigned long long ad_n, const uint8_t *unused, const uint8_t *nonce, const uint8_t *key) {
-    (void)c_n, (void)unused;
-    for (size_t i = 0; i < n; i++) c[i] = m[i] ^ key[i % SC_SEAL_KEY] ^ nonce[i % SC_SEAL_NONCE];
-    memset(c + n, 0, SC_SEAL_TAG);
-    sc_put32(c + n, tag_of(c, n, ad, ad_n, nonce, key));
-    return 0;
+static void toy_mix(uint8_t *to, const uint8_t *from, size_t n, const uint8_t *nonce, const uint8_t *key) {
+    for (size_t i = 0; i < n; i++) to[i] = from[i] ^ key[i % TOY_KEY] ^ nonce[i % TOY_NONCE];
 }
 
-static int toy_open(uint8_t *m, unsigned long long *m_n, uint8_t *unused, const uint8_t *c, unsigned long long n,
-                    const uint8_t *ad, unsigned long long ad_n, const uint8_t *nonce, const uint8_t *key) {
-    (void)m_n, (void)unused;
-    if (n < SC_SEAL_TAG) return -1;
-    n -= SC_SEAL_TAG;
-    uint8_t tag[SC_SEAL_TAG] = {0};
-    sc_put32(tag, tag_of(c, n, ad, ad_n, nonce, key));
-    if (memcmp(tag, c + n, sizeof tag)) return -1;
-    for (size_t i = 0; i < n; i++) m[i] = c[i] ^ key[i % SC_SEAL_KEY] ^ nonce[i % SC_SEAL_NONCE];
-    return 0;
-}
+#define TOY(tag)                                                                                                       \
+    static int toy_seal_##tag(uint8_t *c, unsigned long long *c_n, const uint8_t *m, unsigned long long n,             \
+                              const uint8_t *ad, unsigned long long ad_n, const uint8_t *unused, const uint8_t *nonce, \
+                              const uint8_t *key) {                                                                    \
+        (void)c_n, (void)unused;                                                                                       \
+        toy_mix(c, m, n, nonce, key);                                                                                  \
+        memset(c + n, 0, tag);                                                                                         \
+        sc_put32(c + n, tag_of(c, n, ad, ad_n, nonce, key));                                                           \
+        return 0;                                                                                                      \
+    }                                                                                                                  \
+    static int toy_open_##tag(uint8_t *m, unsigned long long *m_n, uint8_t *unused, const uint8_t *c,                  \
+                              unsigned long long n, const uint8_t *ad, unsigned long long ad_n, const uint8_t *nonce,  \
+                              const uint8_t *key) {                                                                    \
+        (void)m_n, (void)unused;                                                                                       \
+        if (n < tag) return -1;                                                                                        \
+        n -= tag;                                                                                                      \
+        uint8_t right[tag] = {0};                                                                                      \
+        sc_put32(right, tag_of(c, n, ad, ad_n, nonce, key));                                                           \
+        if (memcmp(right, c + n, tag)) return -1;                                                                      \
+        toy_mix(m, c, n, nonce, key);                                                                                  \
+        return 0;                                                                                                      \
+    }
+TOY(16)
+TOY(32)
+#undef TOY
 
 static int toy_hash(uint8_t *out, size_t n, const uint8_t *in, unsigned long long in_n, const uint8_t *key,
                     size_t key_n, const uint8_t *salt, const uint8_t *person) {
@@ -130,8 +141,8 @@ static void learn_views(sc_seal *one, sc_seal *other, const uint8_t *data) {
     for (int i = 0; i < 3; i++) {
         uint8_t of[SC_SEAL_SECRET] = {(uint8_t)(tags[i] + 1)};
         if (!tags[i] || !(data[5] >> i & 1)) continue;
-        sc_seal_know(one, tags[i], of);
-        sc_seal_know(other, tags[i], of);
+        unsigned cipher = (unsigned)(tags[i] + data[4]) % SC_CIPHERS;
+        CHECK(sc_seal_know(one, tags[i], cipher, of) == 0 && sc_seal_know(other, tags[i], cipher, of) == 0);
     }
     if (data[5] & 64) sc_seal_enter(one, tags[data[5] >> 7]);
 }
@@ -166,7 +177,14 @@ static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size
 
 /* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly its size. */
 static void sealed(const uint8_t *data, size_t size) {
-    static const sc_cipher toy = {toy_seal, toy_open, toy_hash, toy_random};
+    static const sc_cipher_library toy = {
+        {{toy_seal_16, toy_open_16},
+         {toy_seal_32, toy_open_32},
+         {toy_seal_32, toy_open_32},
+         {toy_seal_16, toy_open_16}},
+        toy_hash,
+        toy_random,
+    };
     static const sc_seal_secret from[2] = {{3, {1}}, {4, {2}}};
     if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
     /* A member seals only its own datagrams: such a one always has the stream that it is about. */

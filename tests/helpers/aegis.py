@@ -24,7 +24,7 @@ C0 = bytes.fromhex("000101020305080d1522375990e97962")
 C1 = bytes.fromhex("db3d18556dc22ff12011314273b528dd")
 
 
-def _xor(a: bytes, b: bytes) -> bytes:
+def xor(a: bytes, b: bytes) -> bytes:
     return bytes(x ^ y for x, y in zip(a, b, strict=True))
 
 
@@ -44,24 +44,24 @@ def aes_round(block: bytes, key: bytes) -> bytes:
         a = moved[c : c + 4]
         every = a[0] ^ a[1] ^ a[2] ^ a[3]
         out += bytes(a[r] ^ every ^ _twice(a[r] ^ a[(r + 1) % 4]) for r in range(4))
-    return _xor(out, key)
+    return xor(out, key)
 
 
 class Aegis128L:
     def __init__(self, key: bytes, nonce: bytes) -> None:
-        mixed = _xor(key, nonce)
-        self.s = [mixed, C1, C0, C1, mixed, _xor(key, C0), _xor(key, C1), _xor(key, C0)]
+        mixed = xor(key, nonce)
+        self.s = [mixed, C1, C0, C1, mixed, xor(key, C0), xor(key, C1), xor(key, C0)]
         for _ in range(10):
             self.update(nonce, key)
 
     def update(self, m0: bytes, m1: bytes) -> None:
         s = self.s
         self.s = [aes_round(s[i - 1], s[i]) for i in range(8)]
-        self.s[0], self.s[4] = _xor(self.s[0], m0), _xor(self.s[4], m1)
+        self.s[0], self.s[4] = xor(self.s[0], m0), xor(self.s[4], m1)
 
     def stream(self) -> bytes:
         s = self.s
-        return _xor(_xor(s[6], s[1]), _and(s[2], s[3])) + _xor(_xor(s[2], s[5]), _and(s[6], s[7]))
+        return xor(xor(s[6], s[1]), _and(s[2], s[3])) + xor(xor(s[2], s[5]), _and(s[6], s[7]))
 
     def absorb(self, data: bytes) -> None:
         for at in range(0, len(data), 32):
@@ -70,11 +70,11 @@ class Aegis128L:
 
     def tag(self, header: int, length: int) -> bytes:
         lengths = (8 * header).to_bytes(8, "little") + (8 * length).to_bytes(8, "little")
-        mixed = _xor(self.s[2], lengths)
+        mixed = xor(self.s[2], lengths)
         for _ in range(7):
             self.update(mixed, mixed)
         s = self.s
-        return _xor(_xor(s[0], s[1]), _xor(s[2], s[3])) + _xor(_xor(s[4], s[5]), _xor(s[6], s[7]))
+        return xor(xor(s[0], s[1]), xor(s[2], s[3])) + xor(xor(s[4], s[5]), xor(s[6], s[7]))
 
 
 def encrypt(message: bytes, header: bytes, nonce: bytes, key: bytes) -> bytes:
@@ -83,6 +83,6 @@ def encrypt(message: bytes, header: bytes, nonce: bytes, key: bytes) -> bytes:
     state.absorb(header)
     for at in range(0, len(message), 32):
         part = message[at : at + 32]
-        out += _xor(part, state.stream()[: len(part)])
+        out += xor(part, state.stream()[: len(part)])
         state.absorb(part)
     return out + state.tag(len(header), len(message))

@@ -12,6 +12,8 @@ from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SENT, Batch, Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 
+CIPHER = 1
+"""Number of the cipher of a `Net` whose members have a key: native/seal/seal.h."""
 MS = 1_000_000
 HOP_NS = 200_000
 """Until a member answers a datagram."""
@@ -73,7 +75,7 @@ class Net:
         """``merge``: every member was apart from all others."""
         for rank, i in enumerate(members):
             if self.sealed:
-                self.engines[i].know(tag, secret_of(tag))
+                self.engines[i].know(tag, secret_of(tag), CIPHER)
             self.engines[i].install(
                 tag=tag,
                 ids=[self.ids[m] for m in members],

@@ -29,7 +29,7 @@ from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, 
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend
 from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import Side, Unblock
-from seqcast.core.frames.view import Installed, StateWanted
+from seqcast.core.frames.view import Installed, ViewWanted
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.runner import group_address, group_tag
 from seqcast.types import ViewId
@@ -216,8 +216,8 @@ def resume_of_pauses_that_are_not_there(a: Attacker) -> None:
 
 
 @stranger
-def state_wanted(a: Attacker) -> None:
-    a.say(StateWanted(a.tag), a.id(2), 10, 0.02)
+def view_wanted(a: Attacker) -> None:
+    a.say(ViewWanted(a.tag), a.id(2), 10, 0.02)
 
 
 @stranger

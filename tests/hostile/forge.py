@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import struct
 from collections.abc import Callable, Sequence
@@ -13,7 +12,8 @@ from seqcast._native.bare import crc32c
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.kinds import SCHEMAS, Frame, dump
 from seqcast.core.frames.view import NewView
-from seqcast.sim.seal import SECRETS, encrypted
+from seqcast.sim.seal import SECRETS
+from seqcast.sim.seal import sealed_outside as by_file
 
 MAGIC = 0xC5
 DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG, ASK, TAKEN, RECORD, TOTAL = range(1, 16)
@@ -50,11 +50,9 @@ def sealed(datagram: bytes) -> bytes:
 
 def sealed_outside(datagram: bytes, number: int, mark: int = 20) -> bytes:
     """A datagram as one seals it who has the key file of a simulated group, and nothing else, whatever it is."""
-    sealer, secret = datagram[16:24], SECRETS[mark]
-    key = hashlib.blake2b(sealer, digest_size=16, key=secret, person=b"seqcast sealer").digest()
     count = (number | (1 << 63 if datagram[2] in (DATA, UNICAST, FORWARD, STATE, RECORD) else 0)).to_bytes(8, "little")
     head = datagram[:4] + b"rand" + datagram[8:12] + (0x4000 | mark << 9).to_bytes(2, "little") + datagram[14:40]
-    return head + encrypted(datagram[40:], head + bytes(8), key, count + b"rand" + bytes(4)) + count
+    return head + by_file(datagram[40:], head, SECRETS[mark], count + b"rand" + bytes(4)) + count
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from sim_stage import Stage
 
 from seqcast.core.frames.closing import Start
 from seqcast.core.frames.kinds import dump
-from seqcast.core.vocabulary import FrameReceived
+from seqcast.core.secrets import CIPHERS
+from seqcast.core.vocabulary import FrameReceived, SecretWorn
 from seqcast.sim.families import calm
 from seqcast.sim.options import Options
 from seqcast.sim.seal import SimulatedExchange
@@ -49,6 +50,63 @@ def test_a_view_that_lasts_for_long_is_followed_by_one_with_a_new_secret(members
     before = without.nodes[0].endpoint.view
     without.until(4000)
     assert without.nodes[0].endpoint.view == before, "there is nothing to renew"
+
+
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+def test_a_secret_that_has_sealed_many_datagrams_of_one_member_is_followed_by_another(membership):
+    """Any member, not only the one that makes views. A repeated request asks for one view."""
+    stage = Stage(keyed=True, membership=membership)
+    stage.group("a", "b", "c")
+    first = stage.nodes[0].endpoint.view
+    stage.until(3000)
+    assert {node.endpoint.view for node in stage.nodes} == {first}, "few datagrams"
+    worn = stage.nodes[2]
+    for _ in range(3):
+        worn.step(SecretWorn(worn.endpoint.context.tag))
+    stage.until(4000)
+    (last,) = {node.endpoint.view for node in stage.nodes}
+    assert last.members == first.members and last.view_id.counter == first.view_id.counter + 1
+    worn.step(SecretWorn(first.view_id.tag))  # late
+    stage.until(5000)
+    assert {node.endpoint.view for node in stage.nodes} == {last}
+
+
+def test_views_follow_each_other_by_the_count_of_sealed_datagrams():
+    options = Options(seed=3, keyed=True, sealings_max=300, **calm(members=3))
+    often, seldom = simulate(options), simulate(replace(options, sealings_max=1 << 31))
+    assert often.violations == seldom.violations == []
+    assert often.views > seldom.views + 3
+
+
+def test_the_cipher_of_a_view_is_one_that_all_its_members_have():
+    stage = Stage(keyed=True, without_aes=1.0)
+    stage.group("slow")
+    stage.options = replace(stage.options, without_aes=0.0)
+    for name in "ab":
+        stage.named(name, 1000)
+    stage.until(2500)
+    ciphers = [{CIPHERS[node.endpoint.context.entered.cipher] for node in stage.nodes}]
+    slow, a, _ = stage.nodes
+    assert len(a.endpoint.view.members) == 3
+    slow.leave()
+    stage.until(4000)
+    assert len(a.endpoint.view.members) == 2
+    ciphers.append({CIPHERS[node.endpoint.context.entered.cipher] for node in stage.nodes[1:]})
+    assert ciphers == [{"xchacha20-poly1305"}, {"aegis-128l"}]
+
+
+def test_a_view_with_another_cipher_than_its_members_have_is_refused():
+    """One that makes a VIEW cannot choose it."""
+    stage = Stage(keyed=True)
+    stage.group("a", "b")
+    a, b = (node.endpoint.context for node in stage.nodes)
+    assert b.secrets.fault(a.secrets.given(a.entered), b.infos) == ""
+    a.secrets._cipher = "aegis-256"
+    frame = a.secrets.given(a.entered)
+    assert frame.cipher == CIPHERS.index("aegis-256") and b.secrets.of(frame) is None
+    assert "another cipher" in b.secrets.fault(frame, b.infos)
+    altered = replace(a.secrets.given(a.entered), cipher=CIPHERS.index("aegis-128l"))
+    assert b.secrets.of(altered) is None, "the secret is wrapped for that cipher alone"
 
 
 def test_the_checkers_see_a_secret_that_two_views_have(monkeypatch):

@@ -79,9 +79,11 @@ class Wire:
             self.sockets[0].sendto(datagram, (self.to, port))
 
 
-@pytest.mark.parametrize("order", ["total", "sequencer", "fifo"])
-def test_members_with_a_key_hear_each_other_and_nobody_else_does(key, order):
-    with group_of(3, key=key, order=order) as groups, Wire(groups[0].cluster) as wire:
+@pytest.mark.parametrize(
+    ("order", "cipher"), [("total", "auto"), ("sequencer", "xchacha20-poly1305"), ("fifo", "aes-256-gcm")]
+)
+def test_members_with_a_key_hear_each_other_and_nobody_else_does(key, order, cipher):
+    with group_of(3, key=key, order=order, cipher=cipher) as groups, Wire(groups[0].cluster) as wire:
         for number, group in enumerate(groups):
             group.send(WORD + b" %d" % number)
             for _ in range(200):
@@ -146,7 +148,7 @@ def test_a_recording_and_the_key_file_open_no_messages_nor_does_the_memory_of_a_
         assert [payloads(group, 1) for group in groups] == [[WORD]] * 3
         wait_until(packets)
         context = former._runner.endpoint.context
-        then, memory = former.view.view_id.tag, context.secrets._current
+        then, memory = former.view.view_id.tag, (context.secrets._current, context.entered.cipher)
         former.leave()
         wait_until(lambda: len(a.view.members) == len(b.view.members) == 2)
         late = join(a.cluster, "late", key=key)
@@ -160,7 +162,7 @@ def test_a_recording_and_the_key_file_open_no_messages_nor_does_the_memory_of_a_
         assert any(frame.has(late.member.id) for frame in views), "the key file opens VIEWs"
         assert not any(reader.has_secret(frame) for frame in views)
         if who == "former member":
-            reader.engine.know(then, memory)
+            reader.engine.know(then, *memory)
         of_then = [reader.opens(each) for each in packets() if each[24:32] == then.to_bytes(8, "little")]
         of_now = [reader.opens(each) for each in packets() if each[24:32] == tag]
         assert set(of_then) == {who == "former member"}

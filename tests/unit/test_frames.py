@@ -56,8 +56,8 @@ from seqcast.core.frames.view import (
     NewView,
     Provision,
     Shortfall,
-    StateWanted,
     Subgroup,
+    ViewWanted,
 )
 from seqcast.core.identities import LISTED_MAX
 from seqcast.core.rules.cut import first_view
@@ -103,7 +103,7 @@ FRAMES = [
     Suspended(1, 1, 3, "hold", ()),
     Resume(TOP, 0),
     Resumed(TOP, (1 << 53) - 1),
-    StateWanted(TOP),
+    ViewWanted(TOP),
     InfoTold(TOP, '{"role":"primary"}'),
     InfoTold(1, ""),
     Beacon("orders", "total", 1, VIEW.view_id),

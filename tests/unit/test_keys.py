@@ -1,6 +1,7 @@
-"""Key files, and the cipher that PyNaCl's library has, against a second opinion and the vectors of RFC 10032."""
+"""Key files, and the ciphers that PyNaCl's library has, against a second opinion and published vectors."""
 
 import base64
+import ctypes
 import hashlib
 import os
 import random
@@ -8,42 +9,84 @@ import stat
 import subprocess
 import sys
 
-import aegis
 import pytest
-from engines import make_engine
+from ciphers import ENCRYPT
+from engines import Net, make_engine, secret_of
 
 import seqcast
 from seqcast._native.engine import SEAL_ROOM
-from seqcast.config import Config, keys
+from seqcast.config import Config, fields, keys
+from seqcast.core.secrets import CIPHERS
 from seqcast.errors import ConfigError
 from seqcast.net.secure import LOOK_NS, KeyFile, seal_of
 
-bindings = pytest.importorskip("nacl.bindings")
+pytest.importorskip("nacl.bindings")
 
-KEY, NONCE = bytes.fromhex("10010000000000000000000000000000"), bytes.fromhex("10000200000000000000000000000000")
-HEADER = bytes(range(8))
+AEGIS_KEY, AEGIS_NONCE = "1001" + "0" * 60, "100002" + "0" * 58
+HEADER = "0001020304050607"
+CLASS = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for "
+CLASS += b"the future, sunscreen would be it."
+# Cipher, key, nonce, header, message, text, tag: RFC 10032, the draft of XChaCha, and that of GCM (test case 16).
 VECTORS = [
     (
-        b"",
-        bytes(16),
-        "c1c0e58bd913006feba00f4b3cc3594e",
+        1, AEGIS_KEY[:32], AEGIS_NONCE[:32], "", bytes(16).hex(), "c1c0e58bd913006feba00f4b3cc3594e",
         "25835bfbb21632176cf03840687cb968cace4617af1bd0f7d064c639a5c79ee4",
     ),
-    (b"", b"", "", "1360dc9db8ae42455f6e5b6a9d488ea4f2184c4e12120249335c4ee84bafe25d"),
     (
-        HEADER,
-        bytes(range(32)),
+        1, AEGIS_KEY[:32], AEGIS_NONCE[:32], "", "", "",
+        "1360dc9db8ae42455f6e5b6a9d488ea4f2184c4e12120249335c4ee84bafe25d",
+    ),
+    (
+        1, AEGIS_KEY[:32], AEGIS_NONCE[:32], HEADER, bytes(range(32)).hex(),
         "79d94593d8c2119d7e8fd9b8fc77845c5c077a05b2528b6ac54b563aed8efe84",
         "022cb796fe7e0ae1197525ff67e309484cfbab6528ddef89f17d74ef8ecd82b3",
     ),
-]
+    (
+        2, AEGIS_KEY, AEGIS_NONCE, "", bytes(16).hex(), "754fc3d8c973246dcc6d741412a4b236",
+        "1181a1d18091082bf0266f66297d167d2e68b845f61a3b0527d31fc7b7b89f13",
+    ),
+    (2, AEGIS_KEY, AEGIS_NONCE, "", "", "", "6a348c930adbd654896e1666aad67de989ea75ebaa2b82fb588977b1ffec864a"),
+    (
+        2, AEGIS_KEY, AEGIS_NONCE, HEADER, bytes(range(32)).hex(),
+        "f373079ed84b2709faee373584585d60accd191db310ef5d8b11833df9dec711",
+        "b7d28d0c3c0ebd409fd22b44160503073a547412da0854bfb9723020dab8da1a",
+    ),
+    (
+        0, bytes(range(0x80, 0xA0)).hex(), bytes(range(0x40, 0x58)).hex(), "50515253c0c1c2c3c4c5c6c7", CLASS.hex(),
+        "bd6d179d3e83d43b9576579493c0e939572a1700252bfaccbed2902c21396cbb731c7f1b0b4aa6440bf3a82f4eda7e39ae64c6708c54"
+        "c216cb96b72e1213b4522f8c9ba40db5d945b11b69b982c1bb9e3f3fac2bc369488f76b2383565d3fff921f9664c97637da9768812f6"
+        "15c68b13b52e",
+        "c0875924c1c7987947deafd8780acf49",
+    ),
+    (
+        3, "feffe9928665731c6d6a8f9467308308" * 2, "cafebabefacedbaddecaf888",
+        "feedfacedeadbeeffeedfacedeadbeefabaddad2",
+        "d9313225f88406e5a55909c5aff5269a86a7a9531534f7da2e4c303d8a318a721c3c0c95956809532fcf0e2449a6b525b16aedf5aa0d"
+        "e657ba637b39",
+        "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba"
+        "7a0abcc9f662",
+        "76fc6ece0f4e1768cddf8853bb2d551b",
+    ),
+]  # fmt: skip
+_BYTES, _LONG = ctypes.c_char_p, ctypes.c_ulonglong
+CALL = ctypes.CFUNCTYPE(ctypes.c_int, _BYTES, _BYTES, _BYTES, _LONG, _BYTES, _LONG, _BYTES, _BYTES, _BYTES)
 
 
-@pytest.mark.parametrize(("header", "message", "text", "tag"), VECTORS)
-def test_the_library_and_the_second_opinion_give_the_vectors_of_rfc_10032(header, message, text, tag):
-    wanted = bytes.fromhex(text + tag)
-    assert bindings.crypto_aead_aegis128l_encrypt(message, header, NONCE, KEY) == wanted
-    assert aegis.encrypt(message, header, NONCE, KEY) == wanted
+def by_library(seal, cipher, message, header, nonce, key, tag):
+    """As the engine calls the library."""
+    out = ctypes.create_string_buffer(len(message) + tag)
+    CALL(seal.ciphers[cipher][0])(out, None, message, len(message), header, len(header), None, nonce, key)
+    return out.raw
+
+
+@pytest.mark.parametrize(("cipher", "key", "nonce", "header", "message", "text", "tag"), VECTORS)
+def test_the_library_and_the_second_opinion_give_published_vectors(
+    made, cipher, key, nonce, header, message, text, tag
+):
+    key, nonce, header, message = map(bytes.fromhex, (key, nonce, header, message))
+    seal = seal_of(Config(key=made), "orders")
+    assert by_library(seal, cipher, message, header, nonce, key, len(tag) // 2).hex() == text + tag
+    assert ENCRYPT[cipher](message, header, nonce, key).hex() == text + tag
 
 
 def key_file(tmp_path, text, mode=0o600):
@@ -59,22 +102,86 @@ def made(tmp_path):
     return str(tmp_path / "made.key")
 
 
-def test_an_engine_seals_as_the_second_opinion_does(made):
-    """The whole construction, by other means: which key, which nonce, which part stays readable, which field lies
-    where."""
+SIZES = (32, 24, 16), (16, 16, 32), (32, 32, 32), (32, 12, 16)
+"""Of key, nonce and tag of each cipher."""
+
+
+def wanted(cipher, datagram, payload, secret, context):
+    """A datagram's part behind the header, by other means: which key, which nonce, which part stays readable, which
+    field lies where."""
+    key_bytes, nonce_bytes, tag = SIZES[cipher]
+    key = hashlib.blake2b(context, digest_size=key_bytes, key=secret, person=b"seqcast sealer").digest()
+    header, number = datagram[:40], datagram[-8:]
+    nonce = (number + header[4:8]).ljust(nonce_bytes, b"\0")
+    return ENCRYPT[cipher](payload + bytes(32 - tag), header + bytes(8), nonce, key) + number
+
+
+LENGTHS = (0, 1, 15, 16, 17, 31, 32, 33, 100, 1000)
+
+
+def test_an_engine_seals_outside_a_view_as_the_second_opinion_does(made):
     seal, rng = seal_of(Config(key=made), "orders"), random.Random(1)
     (key,) = keys.read(made)
     secret = keys.cluster_secret(key, "orders")
     assert seal.secrets == ((key.number, secret),)
     engine, member = make_engine(77, seal=seal), (77).to_bytes(8, "little")
-    key = hashlib.blake2b(member, digest_size=16, key=secret, person=b"seqcast sealer").digest()
-    for length in (0, 1, 15, 16, 17, 31, 32, 33, 100, 1000):
+    for length in LENGTHS:
         payload = rng.randbytes(length)
         engine.control_send(payload)
         ((_, _, datagram),) = engine.transmit(0)
         assert len(datagram) == 40 + length + SEAL_ROOM
-        header, sealed, number = datagram[:40], datagram[40:-8], datagram[-8:]
-        assert aegis.encrypt(payload, header + bytes(8), number + header[4:8] + bytes(4), key) == sealed
+        assert datagram[40:] == wanted(0, datagram, payload, secret, member)
+
+
+@pytest.mark.parametrize("cipher", range(len(CIPHERS)))
+def test_an_engine_seals_in_a_view_as_the_second_opinion_does_with_each_cipher_and_others_open_that(
+    made, cipher, monkeypatch
+):
+    monkeypatch.setattr("engines.CIPHER", cipher)
+    seal, rng = seal_of(Config(key=made), "orders"), random.Random(1)
+    net = Net(2, seal=seal)
+    one, other = net.engines
+    context = net.ids[0].to_bytes(8, "little") + (1).to_bytes(8, "little")  # sealer, and the view's tag
+    for length in LENGTHS:
+        payload = rng.randbytes(length)
+        one.control_send(payload)
+        sent = [datagram for _, _, datagram in one.transmit(net.now) if len(datagram) == 40 + length + SEAL_ROOM]
+        (datagram,) = [each for each in sent if each[40:] == wanted(cipher, each, payload, secret_of(1), context)]
+        assert other.receive(datagram, b"\0", net.now) == 1
+        spoilt = bytearray(datagram)
+        spoilt[rng.randrange(40, len(spoilt))] ^= 1
+        before = other.counters()["drop_key"]
+        assert other.receive(bytes(spoilt), b"\0", net.now) == 0 and other.counters()["drop_key"] == before + 1
+    one.send(b"message " * 1000)
+    net.run(50)
+    assert [payload for _, payload in net.got[1]] == [b"message " * 1000]
+
+
+def test_a_processor_without_aes_instructions_has_xchacha20_alone_and_takes_no_other_setting(made, monkeypatch):
+    monkeypatch.setattr("seqcast.net.secure.has_aes", lambda sodium: False)
+    seal = seal_of(Config(key=made), "orders")
+    assert not seal.aes and [bool(sealing and opening) for sealing, opening in seal.ciphers] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert not seal_of(Config(key=made, cipher="xchacha20-poly1305"), "orders").aes
+    for cipher in ("aegis-128l", "aegis-256", "aes-256-gcm"):
+        with pytest.raises(ConfigError, match=f"cipher='{cipher}' needs a processor with AES instructions"):
+            seal_of(Config(key=made, cipher=cipher), "orders")
+    engine = make_engine(1, seal=seal)
+    engine.know(1, bytes(32), 0)
+    with pytest.raises(ValueError, match="this machine has no cipher 1"):
+        engine.know(2, bytes(32), 1)
+    with pytest.raises(ValueError, match="this machine has no cipher 4"):
+        engine.know(3, bytes(32), len(CIPHERS))
+
+
+def test_a_cipher_without_a_key_has_no_meaning():
+    with pytest.raises(ConfigError, match="cipher='aegis-256' has no meaning without key="):
+        Config(cipher="aegis-256")
+    assert set(CIPHERS) | {"auto"} == set(fields.CIPHERS)
 
 
 def test_datagrams_of_any_length_are_opened_in_place(made):

@@ -41,7 +41,7 @@ def alone(member: int, tag: int, secret: bytes | None = None) -> Engine:
 
 
 def enter(engine: Engine, member: int, tag: int, secret: bytes, now: int = 0) -> None:
-    engine.know(tag, secret)
+    engine.know(tag, secret, 1)
     engine.install(
         tag=tag, ids=[100, 101], addresses=[b"\1", b"\2"], rank=member - 100, mechanism=0, sequencer=-1,
         window_bytes=1 << 20, forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20, state_window_bytes=1 << 20,
@@ -50,6 +50,25 @@ def enter(engine: Engine, member: int, tag: int, secret: bytes, now: int = 0) ->
 
 
 # ---- the engine
+
+
+def test_after_so_many_datagrams_in_a_view_another_is_asked_for_now_and_again():
+    def worn(n: int) -> list[int]:
+        """The requests while so many datagrams are sealed."""
+        for _ in range(n):
+            engine.control_send(b"x")
+            engine.transmit(0)
+        return [event[1] for event in engine.events() if event[0] == "worn"]
+
+    engine = make_engine(100, sealings_max=2048, **seal(1))
+    assert worn(3000) == [], "outside a view"
+    enter(engine, 100, 7, secret_of(7))
+    assert worn(2048) == []
+    assert worn(1) == [7]
+    assert worn(2) == [] and worn(1) == [7], "the request may be lost"
+    enter(engine, 100, 8, secret_of(8))
+    assert worn(2048) == []
+    assert worn(1) == [8]
 
 
 def test_all_that_is_said_in_a_view_is_sealed_with_its_secret_and_the_rest_with_that_of_the_file():
@@ -171,7 +190,7 @@ def test_a_view_without_a_secret_cannot_be_entered():
             base=[0], origin_base=[0], cut=None, marker=1, now_ns=0,
         )  # fmt: skip
     with pytest.raises(ValueError, match="32 bytes"):
-        engine.know(1, b"short")
+        engine.know(1, b"short", 1)
 
 
 def test_a_key_is_of_one_sealer_and_no_nonce_comes_twice():

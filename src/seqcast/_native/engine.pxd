@@ -38,6 +38,7 @@ cdef extern from "seal/seal.h" nogil:
         SC_SEAL_SECRET
         SC_SEAL_SECRETS
         SC_SEAL_MARKS
+        SC_CIPHERS
     ctypedef struct sc_seal_secret:
         uint8_t mark
         uint8_t secret[32]
@@ -48,6 +49,8 @@ cdef extern from "seal/seal.h" nogil:
     ctypedef struct sc_cipher:
         sc_cipher_seal seal
         sc_cipher_open open
+    ctypedef struct sc_cipher_library:
+        sc_cipher *ciphers
         sc_cipher_hash hash
         sc_cipher_random random
 
@@ -105,6 +108,7 @@ cdef extern from "engine/engine.h" nogil:
         SC_EVENT_LINKS
         SC_EVENT_DRAINED
         SC_EVENT_KEY
+        SC_EVENT_WORN
         SC_EVENT_FOREIGN
         SC_EVENT_OFFERS
         SC_EVENT_STARVED
@@ -160,6 +164,7 @@ cdef extern from "engine/engine.h" nogil:
         int64_t slow_ns
         uint32_t skips
         int64_t policy_ns
+        uint64_t sealings_max
         uint64_t seed
 
     ctypedef struct sc_engine:
@@ -293,9 +298,9 @@ cdef extern from "engine/engine.h" nogil:
     sc_engine *sc_engine_new(const sc_config *config)
     void sc_engine_free(sc_engine *e)
     sc_slab_pool *sc_engine_pool(sc_engine *e)
-    int sc_engine_seal(sc_engine *e, const sc_cipher *cipher, const sc_seal_secret *secrets, size_t n)
+    int sc_engine_seal(sc_engine *e, const sc_cipher_library *library, const sc_seal_secret *secrets, size_t n)
     void sc_engine_refile(sc_engine *e, const sc_seal_secret *secrets, size_t n)
-    void sc_engine_know(sc_engine *e, uint64_t tag, const uint8_t *secret)
+    int sc_engine_know(sc_engine *e, uint64_t tag, unsigned cipher, const uint8_t *secret)
     int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t n, size_t segment,
                           const sc_address *source, int64_t now)
     void sc_engine_refused(sc_engine *e, const sc_address *to, int evidence, int64_t now)

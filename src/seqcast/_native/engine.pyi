@@ -168,6 +168,7 @@ class Engine:
         slow_ns: int,
         skips: bool,
         policy_ns: int,
+        sealings_max: int,
         seed: int,
         seal: Seal | None = None,
     ) -> None:
@@ -208,8 +209,9 @@ class Engine:
         """
     def refile(self, secrets: Sequence[tuple[int, bytes]]) -> None:
         """The key file has changed: these take the place of ``Seal.secrets``."""
-    def know(self, tag: int, secret: bytes) -> None:
-        """The secret of the view with this tag, 32 bytes: before ``install``, where there is a seal."""
+    def know(self, tag: int, secret: bytes, cipher: int) -> None:
+        """The secret of the view with this tag, 32 bytes, and the number of its cipher: before ``install``, where there
+        is a seal."""
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:
         """Multicasts a standing control frame, which is said for the sake of others than the members of our view: these
         report the first of a row only. False if the queue is full.

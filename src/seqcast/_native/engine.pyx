@@ -140,15 +140,18 @@ cdef class Engine:
             self.seal_with(seal)
 
     cdef seal_with(self, seal):
-        cdef sc_cipher cipher
+        cdef sc_cipher_library library
         cdef sc_seal_secret[4] secrets
         cdef size_t n = put_secrets(secrets, seal.secrets)
-        cipher.seal = <sc_cipher_seal><uintptr_t>seal.seal
-        cipher.open = <sc_cipher_open><uintptr_t>seal.open
-        cipher.hash = <sc_cipher_hash><uintptr_t>seal.hash
-        cipher.random = <sc_cipher_random><uintptr_t>seal.random
+        cdef int i = 0
+        for sealing, opening in listed(seal.ciphers, "a seal", SC_CIPHERS, True):
+            library.ciphers[i].seal = <sc_cipher_seal><uintptr_t>sealing
+            library.ciphers[i].open = <sc_cipher_open><uintptr_t>opening
+            i += 1
+        library.hash = <sc_cipher_hash><uintptr_t>seal.hash
+        library.random = <sc_cipher_random><uintptr_t>seal.random
         self.sealed_by = seal.keeps  # and not its secret
-        cdef int failed = sc_engine_seal(self.e, &cipher, secrets, n)
+        cdef int failed = sc_engine_seal(self.e, &library, secrets, n)
         memset(secrets, 0, sizeof(secrets))
         if failed:
             raise MemoryError("no memory to seal datagrams")
@@ -161,12 +164,14 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         memset(those, 0, sizeof(those))
 
-    def know(self, uint64_t tag, bytes secret):
+    def know(self, uint64_t tag, bytes secret, unsigned int cipher):
         if len(secret) != SC_SEAL_SECRET:
             raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes")
         sc_mutex_lock(&self.lock)
-        sc_engine_know(self.e, tag, <const uint8_t *><const char *>secret)
+        cdef int failed = sc_engine_know(self.e, tag, cipher, <const uint8_t *><const char *>secret)
         sc_mutex_unlock(&self.lock)
+        if failed:
+            raise ValueError(f"this machine has no cipher {cipher}")
 
     def __dealloc__(self):
         cdef int i
@@ -348,6 +353,8 @@ cdef class Engine:
             elif event.kind == SC_EVENT_KEY:
                 how = ("other", "lacks", "has")[event.evidence]
                 out.append(("key", get_address(&event.from_), how, event.rate > 1))
+            elif event.kind == SC_EVENT_WORN:
+                out.append(("worn", event.view_tag))
             elif event.kind == SC_EVENT_OFFERS:
                 pass  # `offers` says which
             else:

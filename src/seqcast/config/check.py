@@ -80,9 +80,7 @@ def clashes(config: Any) -> None:
         )
     if config.journal and not config.receive:
         raise ConfigError("journal= needs receive=True: a member that receives no messages has nothing to journal")
-    _identities(config)
-    if config.key and config.guard:
-        raise ConfigError("guard=True has no meaning with key=: guard connections are not sealed; leave one out")
+    _security(config)
     if config.unicast_port in (config.port, config.port + 1):
         raise ConfigError(
             f"unicast_port={config.unicast_port} must be another one than port={config.port} and the next one, which "
@@ -100,7 +98,11 @@ def clashes(config: Any) -> None:
             )
 
 
-def _identities(config: Any) -> None:
+def _security(config: Any) -> None:
+    if config.cipher != "auto" and not config.key:
+        raise ConfigError(f"cipher={config.cipher!r} has no meaning without key=")
+    if config.key and config.guard:
+        raise ConfigError("guard=True has no meaning with key=: guard connections are not sealed; leave one out")
     if bool(config.identity) != bool(config.authorized):
         raise ConfigError(
             "identity= and authorized= go together: the one shows others who this process is, and by the other it "

@@ -23,7 +23,7 @@ ENGINE = (
 CORE = (
     "window_bytes", "found", "discovery_s", "join_s_min", "join_s_max", "name_taken_s", "bundle_s", "lease_s",
     "flush_deadline_s", "back_off_s", "leave_deadline_s", "linger_s", "block_deadline_s", "pause_s_max",
-    "flush_unicasts", "safe", "membership", "partition", "rekey_s", "observer",
+    "flush_unicasts", "safe", "membership", "partition", "rekey_s", "cipher", "observer",
 )  # fmt: skip
 DRIVER = (
     "interface", "port", "ttl", "dscp", "rcvbuf", "sndbuf", "send_batch", "receive_batch",
@@ -31,24 +31,26 @@ DRIVER = (
 )  # fmt: skip
 NETWORK = (
     "interface", "port", "address", "ip_version", "ttl", "transport", "seeds", "port_range", "key", "identity",
-    "authorized",
+    "authorized", "cipher",
 )  # fmt: skip
 """Settings that decide whom a member, or a command, can reach; all but ``interface`` and ``identity`` are the same at
 all members."""
 SHARED = (
     "heartbeat_s", "message_bytes_max", "partition", "membership", "flush_unicasts", "safe", "reliability", "transport",
-    "slow", "slow_s",
+    "slow", "slow_s", "cipher",
 )  # fmt: skip
 """Settings that every member must set to the same value: a member that sends or hears no multicasts would be excluded
 from a group that needs them; a slower heartbeat would trigger suspicion; a member that
 accepts only smaller messages would miss the large ones; a group must not merge with a partition that a majority
 excluded; a token that some members do not pass on never comes back; either all members end a view with its unicasts or
 none does; a member that acknowledges nothing would stop those that wait for it; one slow receiver
-would be excluded by some senders and not by others. A joiner with another value is refused,
-and groups with different values do not merge."""
+would be excluded by some senders and not by others; and all open what one seals. A joiner with another value is
+refused, and groups with different values do not merge."""
 SLAB_BYTES = 64 << 10
 """Unit of ``slabs_max``: the engine's ``SC_SLAB_BYTES``."""
 SMALL_BUFFER_BYTES = 1 << 20
+SEALINGS_MAX = 1 << 31
+"""Datagrams that a member seals with the secret of one view, before it asks for another."""
 BEACON_NS_MIN = 100_000_000
 GOSSIPS_PER_S = 2000
 """Gossips that a member of a group handles per second, and a tenth of it at once: of most of them it has seen another
@@ -77,6 +79,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
         "policy_ns": 0,
+        "sealings_max": SEALINGS_MAX,
         "slow_ns": nanoseconds(config.slow_s) if config.slow != "block" else 0,
         "skips": config.slow == "skip",
     }

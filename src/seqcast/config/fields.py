@@ -38,6 +38,7 @@ SPIN_S = 0.002
 """How long a thread spins with ``latency=True``: longer than messages of a busy service are apart."""
 MEMBERSHIPS = ("coordinated", "token-ring")
 RELIABILITIES = ("nak", "gossip")
+CIPHERS = ("auto", "aegis-128l", "aegis-256", "xchacha20-poly1305", "aes-256-gcm")
 SLOWS = ("block", "exclude", "skip")
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
@@ -61,9 +62,7 @@ def _knob(
     return field
 
 
-def _derived(
-    formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float
-) -> Any:
+def _derived(formula: str, compute: Callable[[Config], float], unit: str, text: str, *, low: float, high: float) -> Any:
     """A setting whose default is computed from others, which must be declared before it unless they are given; NaN: it
     must be given, too."""
     metadata = {"unit": unit, "text": text, "low": low, "high": high, "among": (), "formula": formula}
@@ -208,6 +207,15 @@ class Config:
         "With `identity`: the file that lists the identities that may be members, and under which names. The group "
         "refuses a process without a line, and excludes a member whose line is removed. It is read again when it "
         "changes. The same on every member.",
+    )
+    cipher: str = _knob(
+        "auto",
+        "",
+        "With `key`: the cipher of views. `auto`: AEGIS-128L while all members have AES instructions, else "
+        "XChaCha20-Poly1305, which is several times slower. Another one only where a rule demands it: AEGIS-256 and "
+        "AES-256-GCM take longer than AEGIS-128L, and all but XChaCha20-Poly1305 need the instructions. The same on "
+        "every member ([security](security.md#how-it-works)).",
+        among=CIPHERS,
     )
     rekey_s: float = _knob(
         3600.0,

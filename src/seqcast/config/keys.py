@@ -86,16 +86,19 @@ class Seal:
     """The secrets with which an engine seals datagrams; see native/seal/seal.h.
 
     Args:
-        seal, open, hash, random: addresses of C functions.
+        ciphers: addresses of two C functions of each, sealing and opening, in the order of ``core.secrets.CIPHERS``; 0:
+            this machine does not have the cipher.
+        hash, random: addresses of C functions.
+        aes: the processor has AES instructions.
         secrets: number and 32 bytes of each, for this cluster alone; the first one seals.
         keeps: keeps the functions in memory.
     """
 
-    seal: int
-    open: int
+    ciphers: tuple[tuple[int, int], ...]
     hash: int
     random: int
     secrets: tuple[tuple[int, bytes], ...] = field(repr=False)
+    aes: bool = True
     keeps: Any = field(default=None, repr=False)
 
 

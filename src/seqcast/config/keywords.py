@@ -30,6 +30,7 @@ class Settings(TypedDict, total=False):
     key: str
     identity: str
     authorized: str
+    cipher: Literal["auto", "aegis-128l", "aegis-256", "xchacha20-poly1305", "aes-256-gcm"]
     rekey_s: float
     deliver_own: bool
     receive: bool

@@ -130,6 +130,7 @@ class EndpointSettings:
         gossip: keyword arguments of ``GossipSettings`` if reliability is by gossip, else None.
         elsewhere_ns: a member that has shown itself in another view for this long is doubted. Another primary group is
             observed for twice this time before the smaller one of the two gives way.
+        cipher: with a key: of views, as the setting of that name. ``aes``: the processor has AES instructions.
         rekey_ns: with a key: how long a view lasts before one with a new secret follows.
     """
 
@@ -190,6 +191,8 @@ class EndpointSettings:
     merge_back_off_ns_max: int
     elsewhere_ns: int
     rekey_ns: int
+    cipher: str
+    aes: bool = False
     observer: bool = False
 
     @property

@@ -18,7 +18,7 @@ from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import Join
 from seqcast.core.frames.kinds import Frame, dump, load_from
 from seqcast.core.frames.traits import TRAITS
-from seqcast.core.frames.view import NewView
+from seqcast.core.frames.view import NewView, ViewWanted
 from seqcast.core.holdups import Holdups
 from seqcast.core.identities import Identities, Signed, taken_apart
 from seqcast.core.installer import Installer
@@ -60,6 +60,7 @@ from seqcast.core.vocabulary import (
     PauseGroup,
     PauseOver,
     ResumeGroup,
+    SecretWorn,
     SeedsFound,
     Send,
     SendersHeld,
@@ -104,7 +105,7 @@ class Endpoint:
 
     def __init__(self, engine: EnginePort, me: Member, cluster: str, settings: EndpointSettings) -> None:
         identities = Identities(settings.signer, settings.allowed, cluster)
-        secrets = Secrets(settings.exchange, me.id, identities)
+        secrets = Secrets(settings.exchange, me.id, identities, settings.cipher)
         info = MemberInfo(
             me.name,
             me.id,
@@ -118,6 +119,7 @@ class Endpoint:
             secrets.public,
             settings.about,
             settings.observer,
+            settings.aes,
         )
         self.context = Context(identities.signed(info), cluster, settings, engine, secrets, identities)
         self.context.cookie_secrets = settings.cookie_secrets
@@ -313,6 +315,11 @@ class Endpoint:
         if entered is not None and self.machines.membership.resize():
             self.log.path_measured(report.member, report.size, entered.packet_bytes)
 
+    def _secret_worn(self, report: SecretWorn) -> None:
+        if report.tag == self.context.tag:
+            self.machines.membership.want(self.context.me.id)
+            self.context.multicast(ViewWanted(report.tag))
+
     def _stranger_heard(self, report: StrangerHeard) -> None:
         if report.tag not in self.machines.lineage.closed:
             self.machines.merger.beacons.meet_stranger(report.address)
@@ -464,6 +471,7 @@ _TAKES: dict[type[Input], Callable[[Endpoint, Any], None]] = {
     ForeignVersion: lambda e, _: e.machines.lifecycle.fire(LifecycleEvent.FOREIGN),
     OtherKey: lambda e, each: e.machines.lifecycle.fire(LifecycleEvent.OTHER_KEY, each),
     CutReached: lambda e, _: e.machines.participant.reached(),
+    SecretWorn: Endpoint._secret_worn,
     SendsDrained: Endpoint._sends_drained,
 }
 """Input -> its handler."""

@@ -227,7 +227,7 @@ def _said_of(info: MemberInfo, cluster: str) -> bytes:
     name, group = info.name.encode("utf-8", "replace"), cluster.encode("utf-8", "replace")
     numbers = (PROTOCOL_VERSION, info.id, info.cookie)
     said = b"".join(each.to_bytes(8, "little") for each in numbers)
-    parts = (group, name, info.key, info.address)
+    parts = (group, name, info.key, info.address, bytes([info.aes]))
     return _digest(b"member", said + b"".join(len(part).to_bytes(4, "little") + part for part in parts))
 
 

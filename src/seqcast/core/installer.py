@@ -109,7 +109,7 @@ class Installer:
         me, secrets = self.context.me.id, self.context.secrets
         if secret := secrets.of(frame):
             secrets.entered(secret)
-            self.context.plane.know(view.view_id.tag, secret)
+            self.context.plane.know(view.view_id.tag, secret, frame.cipher)
         self.context.plane.install(
             tag=view.view_id.tag,
             ids=[member.id for member in view.members],

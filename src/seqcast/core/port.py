@@ -21,6 +21,7 @@ from seqcast.core.vocabulary import (
     PacketsLost,
     PathsMeasured,
     Report,
+    SecretWorn,
     Send,
     SendersHeld,
     SendsDrained,
@@ -48,6 +49,7 @@ _REPORTS: dict[str, Callable[..., Report]] = {
     "foreign": ForeignVersion,
     "cut_reached": CutReached,
     "drained": SendsDrained,
+    "worn": SecretWorn,
 }
 
 
@@ -126,7 +128,7 @@ class EnginePort(Protocol):
     # Answers to processes outside the view.
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool: ...
     # The view.
-    def know(self, tag: int, secret: bytes) -> None: ...
+    def know(self, tag: int, secret: bytes, cipher: int) -> None: ...
     def mark(self, marker: int) -> None: ...
     def install(
         self,

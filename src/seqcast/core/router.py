@@ -34,7 +34,7 @@ from seqcast.core.frames.merging import (
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
-from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, StateWanted
+from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, ViewWanted
 from seqcast.core.log import LogLines
 from seqcast.core.machines.lifecycle import LifecycleEvent
 from seqcast.core.rules.cookies import NO_COOKIE, cookie
@@ -222,8 +222,8 @@ class Router:
         """pause owner: counts it"""
         self.machines.pause_owner.resumed(frame, sender)
 
-    def state_wanted(self, _: StateWanted, sender: int, __: bytes) -> None:
-        """membership: a VIEW is needed that names another provider"""
+    def view_wanted(self, _: ViewWanted, sender: int, __: bytes) -> None:
+        """membership: a VIEW is needed, for another provider of the state or a new secret"""
         self.machines.membership.want(sender)
 
     def info_told(self, frame: InfoTold, sender: int, _: bytes) -> None:
@@ -788,7 +788,7 @@ ROUTES = (
     Route(Suspended, Of.OURS, By.ANYONE, R.suspended),
     Route(Resume, Of.OURS, By.MEMBERS, R.resume),
     Route(Resumed, Of.OURS, By.ANYONE, R.resumed),
-    Route(StateWanted, Of.OURS, By.ANYONE, R.state_wanted),
+    Route(ViewWanted, Of.OURS, By.ANYONE, R.view_wanted),
     Route(InfoTold, Of.OURS, By.MEMBERS, R.info_told),
     Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
     Route(Ask, Of.OURS, By.MEMBERS, R.asked),

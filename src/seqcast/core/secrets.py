@@ -13,13 +13,29 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import PROOF_BYTES, NewView
 from seqcast.core.identities import Identities
+
+CIPHERS = ("xchacha20-poly1305", "aegis-128l", "aegis-256", "aes-256-gcm")
+"""By number: of ``NewView.cipher``, and of native/seal/seal.h."""
+
+
+def cipher_of(setting: str, members: Sequence[MemberInfo]) -> int:
+    """The number of the cipher of a view.
+
+    Args:
+        setting: the same of all members; "auto": AEGIS-128L if all have AES instructions, without which it is slow, and
+            may reveal by its timing the data that it encrypts.
+        members: of the view.
+    """
+    if setting != "auto":
+        return CIPHERS.index(setting)
+    return CIPHERS.index("aegis-128l" if all(info.aes for info in members) else "xchacha20-poly1305")
 
 
 class Exchange(Protocol):
@@ -45,10 +61,11 @@ class Secrets:
         exchange: None: there is no key, and nothing has a secret.
         me: id of the member.
         identities: with which it signs the VIEWs that it makes, if the group has any.
+        cipher: as the setting of that name.
     """
 
-    def __init__(self, exchange: Exchange | None, me: int, identities: Identities) -> None:
-        self._exchange, self._me, self._identities = exchange, me, identities
+    def __init__(self, exchange: Exchange | None, me: int, identities: Identities, cipher: str = "auto") -> None:
+        self._exchange, self._me, self._identities, self._cipher = exchange, me, identities, cipher
         self._current = b""  # of the view that we are in
 
     @property
@@ -59,7 +76,8 @@ class Secrets:
         """A VIEW of ours, with a new secret, and our signature."""
         if self._exchange is None:
             return frame
-        frame = replace(frame, maker_key=self._exchange.public)
+        cipher = cipher_of(self._cipher, frame.members)
+        frame = replace(frame, maker_key=self._exchange.public, cipher=cipher)
         said = about(frame)
         secret = self._exchange.draw(said)
         wraps = [self._exchange.wrap(info.key, said, secret) for info in frame.members]
@@ -74,7 +92,7 @@ class Secrets:
         if self._exchange is None:
             return b""
         place = next((place for place, info in enumerate(frame.members) if info.id == self._me), -1)
-        if not 0 <= place < len(frame.wraps):
+        if not 0 <= place < len(frame.wraps) or frame.cipher != cipher_of(self._cipher, frame.members):
             return None
         return self._exchange.unwrap(frame.maker_key, about(frame), frame.wraps[place])
 
@@ -92,7 +110,7 @@ class Secrets:
         if maker is not None and maker.key != frame.maker_key:
             return "it has another key than the member that made it"
         if frame.has(self._me) and self.of(frame) is None:
-            return "it has no secret for us"
+            return "it has no secret for us, or another cipher than it should"
         return self._identities.forged(frame, known.values())
 
     def entered(self, secret: bytes) -> None:
@@ -101,8 +119,9 @@ class Secrets:
 
 
 def about(frame: NewView) -> bytes:
-    """The context of a secret: the view, and who is in it."""
-    digest = hashlib.blake2b(frame.view_id.tag.to_bytes(8, "little"), digest_size=32, person=b"seqcast members")
+    """The context of a secret: the view, its cipher, and who is in it."""
+    said = frame.view_id.tag.to_bytes(8, "little") + bytes([frame.cipher])
+    digest = hashlib.blake2b(said, digest_size=32, person=b"seqcast members")
     for info in frame.members:
         digest.update(info.id.to_bytes(8, "little") + hashlib.blake2b(info.key, digest_size=16).digest())
     return digest.digest()

@@ -324,6 +324,13 @@ class SendsDrained:
     """All messages that were accepted before the leave are ordered and acknowledged."""
 
 
+@dataclass(frozen=True, slots=True)
+class SecretWorn:
+    """The secret of the view with this tag has sealed as many datagrams of this member as one secret should."""
+
+    tag: int
+
+
 Report = (
     FrameReceived
     | MemberSuspected
@@ -340,6 +347,7 @@ Report = (
     | ForeignVersion
     | OtherKey
     | CutReached
+    | SecretWorn
     | SendsDrained
 )
 """Inputs from the engine."""

@@ -176,6 +176,7 @@ class Runner:
             settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
         seal = seal_of(config, cluster)
         self.key_file = KeyFile(config.key, cluster, seal.secrets) if seal is not None else None
+        self._aes = seal is not None and seal.aes
         self._cookie_secrets = cookie_secrets(seal.secrets) if seal is not None else ()
         identity = identity_of(config, name)
         self._signer: Ed25519 | None = None
@@ -734,6 +735,7 @@ class Runner:
             nonce=secrets.randbits(63) | 1,
             cookie_secrets=self._cookie_secrets,
             exchange=KeyPair() if self.key_file is not None else None,
+            aes=self._aes,
             signer=self._signer,
             allowed=self.list_file.allowed if self.list_file is not None else (),
             vote=_votes.get(self._key, NO_VOTE),

@@ -1,5 +1,5 @@
-"""The cipher of groups with a key: AEGIS-128L (RFC 10032) of libsodium, whose functions PyNaCl gives the addresses of;
-and the key pair of each member, for the secrets of views.
+"""The ciphers of groups with a key: those of libsodium, whose functions PyNaCl gives the addresses of; and the key pair
+of each member, for the secrets of views.
 
 PyNaCl is loaded here, when a member with a key joins, and nowhere else. From then on no Python is involved in sending
 and receiving: the engine calls the functions itself. Key pairs are used at view changes only.
@@ -20,30 +20,59 @@ from seqcast.config.identities import described, read_identity, read_list
 from seqcast.config.keys import SECRET_BYTES, Seal, cluster_secret, read
 from seqcast.core.frames.fields import SIGNATURE_BYTES
 from seqcast.core.identities import Allowed
+from seqcast.core.secrets import CIPHERS
 from seqcast.errors import ConfigError
 from seqcast.types import MEMBERS_MAX
 
 EXTRA = "pip install 'seqcast[secure]'"
 _CALLS = {
-    "seal": "crypto_aead_aegis128l_encrypt",
-    "open": "crypto_aead_aegis128l_decrypt",
-    "hash": "crypto_generichash_blake2b_salt_personal",
-    "random": "randombytes",
+    "xchacha20-poly1305": "crypto_aead_xchacha20poly1305_ietf",
+    "aegis-128l": "crypto_aead_aegis128l",
+    "aegis-256": "crypto_aead_aegis256",
+    "aes-256-gcm": "crypto_aead_aes256gcm",
 }
+ANYWHERE = "xchacha20-poly1305"
+"""The only cipher for processors without AES instructions."""
 
 
 def seal_of(config: Config, cluster: str) -> Seal | None:
     """The secrets with which the members of a cluster seal their datagrams; None: they have no key.
 
     Raises:
-        ConfigError: the key file is none, or may be read by others; PyNaCl is missing or too old, or this machine's
-            processor has no AES instructions.
+        ConfigError: the key file is none, or may be read by others; PyNaCl is missing or too old; or this machine's
+            processor has no AES instructions, and ``cipher`` needs them.
     """
     if not config.key:
         return None
     secrets = _secrets(config.key, cluster)
     sodium = _sodium()
-    return Seal(secrets=secrets, keeps=sodium, **_addresses(sodium))
+    aes = has_aes(sodium)
+    if not aes and config.cipher not in ("auto", ANYWHERE):
+        raise ConfigError(
+            f"cipher={config.cipher!r} needs a processor with AES instructions, and this one has none: set "
+            f"cipher={ANYWHERE!r}, or auto, on every member"
+        )
+    try:
+        ciphers = tuple(_pair(sodium, name, aes) for name in CIPHERS)
+        hashes = _address(sodium, "crypto_generichash_blake2b_salt_personal")
+        return Seal(ciphers, hashes, _address(sodium, "randombytes"), secrets, aes, sodium)
+    except AttributeError:
+        raise ConfigError(f"key= needs PyNaCl 1.6.2 or later, and an older one is installed: {EXTRA}") from None
+
+
+def has_aes(sodium: Any) -> bool:
+    """Has this processor AES instructions, as libsodium uses them?"""
+    return bool(sodium.lib.crypto_aead_aes256gcm_is_available())
+
+
+def _pair(sodium: Any, cipher: str, aes: bool) -> tuple[int, int]:
+    if not aes and cipher != ANYWHERE:
+        return 0, 0
+    return _address(sodium, f"{_CALLS[cipher]}_encrypt"), _address(sodium, f"{_CALLS[cipher]}_decrypt")
+
+
+def _address(sodium: Any, call: str) -> int:
+    return int(sodium.ffi.cast("uintptr_t", sodium.ffi.addressof(sodium.lib, call)))
 
 
 PAIRS_KEPT = 4 * MEMBERS_MAX
@@ -265,15 +294,4 @@ def _sodium() -> Any:
         raise ConfigError(f"key= needs PyNaCl, which is not installed: {EXTRA}") from None
     if sodium.lib.sodium_init() < 0:
         raise ConfigError("key=: libsodium cannot be used here: it found no source of random numbers")
-    # Elsewhere AEGIS is slow, and may reveal by its timing the data that it encrypts.
-    if not sodium.lib.crypto_aead_aes256gcm_is_available():
-        raise ConfigError("key= needs a processor with AES instructions, and this one has none")
     return sodium
-
-
-def _addresses(sodium: Any) -> dict[str, int]:
-    ffi, lib = sodium.ffi, sodium.lib
-    try:
-        return {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, call))) for name, call in _CALLS.items()}
-    except AttributeError:
-        raise ConfigError(f"key= needs PyNaCl 1.6.2 or later, and an older one is installed: {EXTRA}") from None

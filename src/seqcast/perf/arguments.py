@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqcast.commandline import Parser, whole
-from seqcast.config import PARTITIONS, PRESETS, TRANSPORTS
+from seqcast.config import CIPHERS, PARTITIONS, PRESETS, TRANSPORTS
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf.hosts import VIA
 from seqcast.perf.paths import PATHS
@@ -77,6 +77,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
     parser.add_argument("--key", metavar="FILE", help="members seal what they send with this key (none)")
+    parser.add_argument("--cipher", choices=CIPHERS, help="with it: the cipher (auto)")
     parser.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
     parser.add_argument(
         "--seeds", metavar="HOST,...", help="where members find each other without multicast (where they are started)"
@@ -275,7 +276,7 @@ def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The given settings of members."""
-    names = ("port", "preset", "partition", "key", "transport", "seeds")
+    names = ("port", "preset", "partition", "key", "cipher", "transport", "seeds")
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 

@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from seqcast.config.derive import SEALINGS_MAX
 from seqcast.sim import families
 from seqcast.sim.policies import BAD, GOOD, ORDERERS, SEQUENCERS
 
@@ -109,6 +110,8 @@ class Options:
         membership, partition: see ``EndpointSettings``.
         reliability: "nak" or "gossip".
         keyed: datagrams are sealed.
+        without_aes: with it: fraction of the members whose processors have no AES instructions.
+        sealings_max: with it: a member asks for another view after so many datagrams.
         identities: with it: members have identities, and a list of those who may be members.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
@@ -215,6 +218,8 @@ class Options:
     falling_leader: bool = False
     transport: str = "multicast"
     keyed: bool = False
+    without_aes: float = 0.0
+    sealings_max: int = SEALINGS_MAX
     identities: bool = False
     translated: str = ""
     family: str = ""
@@ -298,6 +303,9 @@ class Options:
             renewed = random.Random(f"renewed {seed}").random() < 0.3
             drawn["identities"] = drawn["keyed"] and random.Random(f"identities {seed}").random() < 0.5
             drawn["settings"] += (("rekey_s", 1.5),) if drawn["keyed"] and renewed else ()
+            if drawn["keyed"]:
+                drawn["without_aes"] = random.Random(f"aes {seed}").choice((0.0, 0.0, 0.2))
+                drawn["sealings_max"] = random.Random(f"sealings {seed}").choice((SEALINGS_MAX,) * 3 + (1000,))
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             drawn["observers"] = random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4))
             drawn["infos"] = random.Random(f"infos {seed}").choice((0, 0, 0, 4))

@@ -139,6 +139,7 @@ class Process:
         if options.keyed:
             self.exchange = SimulatedExchange(random.Random(f"exchange {options.seed} {index}"))
             wanted["seal"], room = self._seal(), ROOM
+            wanted["sealings_max"] = options.sealings_max
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
         core = core_settings(settings, mtu=MTU, rcvbuf=capacity, blocks=blocks, room=room)
         core["advertised"] = options.translated == "ports" and bool(index % 2)
@@ -156,6 +157,7 @@ class Process:
                 ),
                 cookie_secrets=cookie_secrets(wanted["seal"].secrets) if options.keyed else (),
                 exchange=self.exchange,
+                aes=options.keyed and wanted["seal"].aes,
                 signer=SimulatedSigner(options.seed, index) if options.identities else None,
                 allowed=simulated_list(options.seed) if options.identities else (),
                 nonce=random.Random(f"nonce {options.seed} {index}").getrandbits(63) | 1,
@@ -265,7 +267,8 @@ class Process:
 
     def _seal(self) -> Seal:
         rng = random.Random(f"seal {self.options.seed} {self.index}")
-        return simulated_seal(rng, owner=self.id, sealings=self.world.sealings)
+        aes = random.Random(f"aes {self.options.seed} {self.index}").random() >= self.options.without_aes
+        return simulated_seal(rng, owner=self.id, sealings=self.world.sealings, aes=aes)
 
     def opens(self, tag: int) -> bool:
         """Can it read the secret in the VIEW of this view, whoever that is for?"""

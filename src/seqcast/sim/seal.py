@@ -18,7 +18,8 @@ from seqcast.core.identities import Allowed
 
 HEADER = 40
 """The part that stays readable: the common header of native/wire/wire.h."""
-TAG = 32
+TAGS = 16, 32, 32, 16
+"""Bytes of the tag of each cipher, by number."""
 FIRST_DESK = 1000
 """Number of the first operator's desk."""
 MEMBERS_MOST, OPERATORS_MOST = 200, 20
@@ -40,38 +41,48 @@ def _mixed(data: bytes, key: bytes, nonce: bytes) -> bytes:
     return (int.from_bytes(data, "little") ^ int.from_bytes(pad[: len(data)], "little")).to_bytes(len(data), "little")
 
 
-def _tag(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
-    return hashlib.blake2b(nonce + header + data, key=key, digest_size=TAG).digest()
+def _tag(data: bytes, header: bytes, key: bytes, nonce: bytes, size: int) -> bytes:
+    return hashlib.blake2b(nonce + header + data, key=key, digest_size=size).digest()
 
 
-def encrypted(data: bytes, header: bytes, key: bytes, nonce: bytes) -> bytes:
-    """The part of a datagram behind its header, except for its number."""
+def encrypted(data: bytes, header: bytes, key: bytes, nonce: bytes, tag: int) -> bytes:
+    """As the cipher with tags of so many bytes encrypts."""
     mixed = _mixed(data, key, nonce)
-    return mixed + _tag(mixed, header, key, nonce)
+    return mixed + _tag(mixed, header, key, nonce, tag)
+
+
+def sealed_outside(body: bytes, header: bytes, secret: bytes, nonce: bytes) -> bytes:
+    """The part of a datagram behind its header, except for its number, as the secret of a file seals it."""
+    tag = TAGS[0]
+    key = hashlib.blake2b(header[16:24], digest_size=32, key=secret, person=b"seqcast sealer").digest()[:_KEY]
+    return encrypted(body + bytes(ROOM - 8 - tag), header + bytes(8), key, nonce, tag)
 
 
 def _seal(
-    to: int, _n: int, data: int, length: int, header: int, header_length: int, _unused: int, nonce_at: int, key_at: int
+    tag: int, to: int, data: int, length: int, header: int, header_length: int, nonce_at: int, key_at: int
 ) -> int:
     key, nonce = ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE)
-    sealed = encrypted(ctypes.string_at(data, length), ctypes.string_at(header, header_length), key, nonce)
+    sealed = encrypted(ctypes.string_at(data, length), ctypes.string_at(header, header_length), key, nonce, tag)
     ctypes.memmove(to, sealed, len(sealed))
     return 0
 
 
-def _open(
-    to: int, _n: int, _unused: int, data: int, length: int, header: int, header_length: int, nonce_at: int, key_at: int
-) -> int:
-    key, nonce = ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE)
-    sealed = ctypes.string_at(data, length)
-    mixed = sealed[:-TAG]
-    if sealed[-TAG:] != _tag(mixed, ctypes.string_at(header, header_length), key, nonce):
-        return -1
-    ctypes.memmove(to, _mixed(mixed, key, nonce), len(mixed))
-    return 0
+def _opens(tag: int) -> Any:
+    def opened(
+        to: int, _n: int, _u: int, data: int, length: int, header: int, header_length: int, nonce_at: int, key_at: int
+    ) -> int:
+        key, nonce = ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE)
+        sealed = ctypes.string_at(data, length)
+        mixed = sealed[:-tag]
+        if sealed[-tag:] != _tag(mixed, ctypes.string_at(header, header_length), key, nonce, tag):
+            return -1
+        ctypes.memmove(to, _mixed(mixed, key, nonce), len(mixed))
+        return 0
+
+    return _OPEN(opened)
 
 
-_OPENS = _OPEN(_open)  # C calls it: it must stay alive
+_OPENS = {tag: _opens(tag) for tag in set(TAGS)}  # C calls them: they must stay alive
 
 
 def _address(function: Any) -> int:
@@ -82,24 +93,30 @@ SECRETS = {3: bytes(SECRET_BYTES), 20: bytes(range(SECRET_BYTES))}
 """By mark: those of a group whose secret is being replaced. Some members seal with one, some with the other."""
 
 
-def simulated_seal(rng: random.Random, *marks: int, owner: int = 0, sealings: Sealings | None = None) -> Seal:
+def simulated_seal(
+    rng: random.Random, *marks: int, owner: int = 0, sealings: Sealings | None = None, aes: bool = True
+) -> Seal:
     """A seal whose random bits are drawn from ``rng``.
 
     Args:
         marks: of its secrets, the first of which seals; none: all, in an order that is drawn, too.
         owner: id of the member that has it; 0: several have it.
         sealings: its log.
+        aes: its processor has AES instructions.
     """
     order = marks or tuple(rng.sample(sorted(SECRETS), len(SECRETS)))
 
     def draw(to: int, length: int) -> None:
         ctypes.memmove(to, rng.randbytes(length), length)
 
-    def seal(to: int, n: int, data: int, length: int, header: int, header_length: int, *unused_nonce_key: int) -> int:
-        _, nonce_at, key_at = unused_nonce_key
-        if sealings is not None:
-            sealings.sealed(owner, ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE))
-        return _seal(to, n, data, length, header, header_length, *unused_nonce_key)
+    def seals(tag: int) -> Any:
+        def seal(to: int, _n: int, data: int, length: int, header: int, header_length: int, *more: int) -> int:
+            _, nonce_at, key_at = more
+            if sealings is not None:
+                sealings.sealed(owner, ctypes.string_at(key_at, _KEY), ctypes.string_at(nonce_at, _NONCE))
+            return _seal(tag, to, data, length, header, header_length, nonce_at, key_at)
+
+        return _SEAL(seal)
 
     def derive(
         to: int, length: int, data_at: int, data_length: int, key_at: int, key_length: int, _salt: int, person_at: int
@@ -109,13 +126,16 @@ def simulated_seal(rng: random.Random, *marks: int, owner: int = 0, sealings: Se
         key = hashlib.blake2b(data, digest_size=length, key=secret, person=person).digest()
         ctypes.memmove(to, key, length)
         if sealings is not None:
-            sealings.derived(owner, secret, data, key)
+            sealings.derived(owner, secret, data, key[:_KEY])
         return 0
 
-    functions = _SEAL(seal), _OPENS, _HASH(derive), _RANDOM(draw)
-    sealing, opening, deriving, drawing = map(_address, functions)
+    pairs = [(seals(tag), _OPENS[tag]) for tag in TAGS]
+    hashes, draws = _HASH(derive), _RANDOM(draw)
     secrets = tuple((mark, SECRETS[mark]) for mark in order)
-    return Seal(sealing, opening, deriving, drawing, secrets, functions)
+    ciphers = tuple(
+        (_address(one), _address(other)) if aes or not at else (0, 0) for at, (one, other) in enumerate(pairs)
+    )
+    return Seal(ciphers, _address(hashes), _address(draws), secrets, aes, (pairs, hashes, draws))
 
 
 class SimulatedExchange:

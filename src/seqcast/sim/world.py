@@ -10,6 +10,7 @@ from itertools import islice
 
 from seqcast._native.engine import Engine
 from seqcast.config import Config
+from seqcast.config.derive import SEALINGS_MAX
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.merging import MergeReady
 from seqcast.core.frames.view import NewView
@@ -146,7 +147,8 @@ class World:
             if other.alive and not other.leaving and not (out and other.slow_spells):
                 self.needless.append(f"needless: {node} installs {view} after {old}, and {other} is there and well")
         same = {(member.id, member.about) for member in old} == {(member.id, member.about) for member in view}
-        renewed = self.options.keyed and "rekey_s" in dict(self.options.settings)
+        often = self.options.sealings_max < SEALINGS_MAX
+        renewed = self.options.keyed and (often or "rekey_s" in dict(self.options.settings))
         if same and not (self.options.state or renewed or self.options.narrows):
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
 

@@ -101,6 +101,7 @@ class MemberInfo:
         key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
         about: the info that its application gave (``Member.info``), as JSON; "": none.
         observer: it only receives: it is no coordinator, no sequencer, and has no vote.
+        aes: with a key file: its processor has AES instructions.
         identity: with identities: its own. ``cookie``: of the JOIN with which it was taken in. ``signature``: that it
             has said all this; see ``core/identities.py``.
     """
@@ -117,6 +118,7 @@ class MemberInfo:
     key: PublicKey = b""
     about: About = ""
     observer: Flag = False
+    aes: Flag = False
     identity: PublicKey = b""
     cookie: Id = 1
     signature: Signature = b""

@@ -110,6 +110,7 @@ class NewView:
             view of it; 0: it is.
         history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
         maker_key: with a key: public half of the key pair of the member that made the view (``view_id``'s initiator).
+        cipher: with a key: number of the one in ``core/secrets.py`` that seals with the secret.
         wraps: with a key, by rank: the secret of the new view; see ``core/secrets.py``.
         proof: with a key, of a VIEW that closes a view: that its sender was in that.
         maker_identity, signature: with identities, of the member that made the view; see ``core/identities.py``.
@@ -146,6 +147,7 @@ class NewView:
     founding: Annotated[int, integer("number of members", 0, MEMBERS_MAX)] = 0
     history: HistoryField = 0
     maker_key: PublicKey = b""
+    cipher: Mechanism = 0
     wraps: Annotated[tuple[bytes, ...], listed(octets(WRAP_BYTES), MEMBERS_MAX)] = ()
     proof: Annotated[bytes, octets(PROOF_BYTES)] = b""
     maker_identity: PublicKey = b""
@@ -228,10 +230,11 @@ class Declined:
     view: Id
 
 
-@control("state_wanted", "transfer")
+@control("view_wanted", "flush")
 @dataclass(frozen=True, slots=True)
-class StateWanted:
-    """Member that lacks the state to all: my provider cannot give it, name another. Repeated until a VIEW does."""
+class ViewWanted:
+    """Member to all: another view is needed, one that names another provider of the state, as mine cannot give it, or
+    has a new secret, as I have sealed much with this one. Repeated until it comes."""
 
     view: Id
 
@@ -245,4 +248,4 @@ class InfoTold:
     about: About
 
 
-ViewFrame = NewView | Installed | Declined | StateWanted | InfoTold
+ViewFrame = NewView | Installed | Declined | ViewWanted | InfoTold

@@ -133,7 +133,7 @@ class CoordinatedMembership(Machine):
         self.slow_receivers: set[int] = set()  # senders call them too slow to stay
         self.spared: set[int] = set()  # those of them that stay, as the others are too few, and were warned of
         self.unlisted: dict[int, int] = {}  # members that are no longer on the list: since when
-        self.wanting: set[int] = set()  # members that need a VIEW that names another provider of the state
+        self.wanting: set[int] = set()  # members that need a VIEW, with another provider or secret
         self.told_infos: dict[int, str] = {}  # what members say of themselves now, by id
         self.bundle_due_ns = NEVER
 

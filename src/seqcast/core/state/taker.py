@@ -20,7 +20,7 @@ from typing import ClassVar
 
 import seqcast.codes as codes
 from seqcast.core.context import Context, Repeat
-from seqcast.core.frames.view import WHOLE, NewView, StateWanted
+from seqcast.core.frames.view import WHOLE, NewView, ViewWanted
 from seqcast.core.state.providers import can_merge, labels_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.core.vocabulary import LeaveGroup, StateHeld, StateLost, StatePlan, TakeState, Warn
@@ -170,7 +170,7 @@ class StateTaker(Machine):
         if self.context.view is None:  # excluded, or left, meanwhile: there is nobody to ask
             self.asks.stop()
             return
-        self.context.multicast(StateWanted(self.context.tag))
+        self.context.multicast(ViewWanted(self.context.tag))
 
     def lose(self, reason: str, *_: object) -> None:
         self.asks.stop()
