@@ -1,57 +1,31 @@
-"""A feed of prices: publishers multicast changes, and who joins late begins with the last price of each symbol.
+"""A feed of prices: who joins late, or is slow, gets the last price of each symbol, and then each change.
 
 python examples/feed.py publish a tea milk      and, at any time: python examples/feed.py watch b
+A third argument of watch is the time in seconds that it takes for each line.
 """
 
 import json
 import random
 import sys
-import threading
 import time
 
-import seqcast
+from seqcast.blocks import Feed, Snapshot
 
-task, name, *symbols = sys.argv[1:]
-prices = {}  # by symbol: how often it has changed, and the last price
+task, name, *rest = sys.argv[1:]
 
-
-class Prices:
-    def get_state(self, write):
-        write(json.dumps(prices).encode())
-
-    def set_state(self, read):
-        prices.clear()
-        prices.update(json.loads(read()))
-
-    def merge_state(self, others):  # sides of a partition meet: of each symbol the later price
-        for other in others:
-            for symbol, last in json.loads(other.read()).items():
-                prices[symbol] = max(last, prices.get(symbol, last))
-
-
-def follow(group):
-    for event in group.events():
-        if isinstance(event, seqcast.Message):
-            symbol, number, price = json.loads(event.payload)
-            prices[symbol] = [number, price]
-            if task == "watch":
-                print(symbol, number, price, flush=True)
-        elif isinstance(event, seqcast.Lost):
-            print("lost:", event, file=sys.stderr)
-
-
-with seqcast.join("feed", name=name, state=Prices(), slow="exclude", rejoin=True) as group:
+with Feed("feed", name=name) as feed:
     if task == "watch":
-        print("begins with", json.dumps(prices), flush=True)
-        follow(group)
+        for item in feed.subscribe(behind_s=0.5):
+            if isinstance(item, Snapshot):
+                print("snapshot", item.number, item.skipped, json.dumps(item.values), flush=True)
+            else:
+                print("update", item.number, item.key, *item.value, flush=True)
+            time.sleep(float(rest[0]) if rest else 0)
     else:
-        threading.Thread(target=follow, args=(group,), daemon=True).start()
-        last = {
-            symbol: prices.get(symbol, [0, 100.0]) for symbol in symbols
-        }  # goes on where a publisher before it ended
+        last = {symbol: feed.snapshot().values.get(symbol, [0, 100.0]) for symbol in rest}  # goes on where one ended
         while True:
-            symbol = random.choice(symbols)
+            symbol = random.choice(rest)
             number, price = last[symbol]
             last[symbol] = [number + 1, round(price + random.uniform(-1, 1), 2)]
-            group.send(json.dumps([symbol, *last[symbol]]).encode())
+            feed.publish(symbol, last[symbol])
             time.sleep(0.001)

@@ -134,39 +134,50 @@ def test_the_chat_shows_everyone_the_same_lines(environment: dict[str, str]) -> 
     bob.communicate()
 
 
-def test_a_late_watcher_of_the_feed_begins_with_the_last_prices_and_misses_none(environment: dict[str, str]) -> None:
+def test_late_and_slow_watchers_of_the_feed_get_snapshots_and_miss_no_change_after_them(
+    environment: dict[str, str],
+) -> None:
     def start(*task: str) -> subprocess.Popen[str]:
         command = [sys.executable, str(ROOT / "examples" / "feed.py"), *task]
         there = {**environment, "SEQCAST_DISCOVERY_S": "1"}
         return subprocess.Popen(command, env=there, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
-    def begun(watcher: subprocess.Popen[str]) -> dict[str, int]:
-        """By symbol, the number of the price that it began with."""
-        assert watcher.stdout is not None
-        state = json.loads(watcher.stdout.readline().removeprefix("begins with "))
-        return {symbol: number for symbol, (number, _) in state.items()}
+    class Watcher:
+        """Follows what a watcher prints: each change is the next one of the feed, and of its symbol."""
 
-    def followed(watcher: subprocess.Popen[str], count: int, last: dict[str, int]) -> dict[str, int]:
-        """The last numbers after so many changes, of which each is the next one of its symbol."""
-        assert watcher.stdout is not None
-        last = dict(last)
-        for _ in range(count):
-            symbol, number, _ = watcher.stdout.readline().split()
-            assert int(number) == last.get(symbol, 0) + 1
-            last[symbol] = int(number)
-        return last
+        def __init__(self, *task: str) -> None:
+            self.process = start("watch", *task)
+            self.number, self.last = 0, dict[str, int]()
+            self.skipped = list[int]()  # by each snapshot
 
-    processes = [start("publish", "a", "tea", "milk"), start("watch", "b")]
+        def follow(self, lines: int) -> None:
+            assert self.process.stdout is not None
+            for _ in range(lines):
+                kind, number, *words = self.process.stdout.readline().split(maxsplit=3)
+                if kind == "snapshot":
+                    self.skipped.append(int(words[0]))
+                    self.last = {symbol: each[0] for symbol, each in json.loads(words[1]).items()}
+                else:
+                    count = int(words[1].split()[0])
+                    assert int(number) == self.number + 1 and count == self.last.get(words[0], 0) + 1
+                    self.last[words[0]] = count
+                self.number = int(number)
+
+    processes = [start("publish", "a", "tea", "milk")]
     try:
-        followed(processes[1], 50, begun(processes[1]))
-        processes.append(start("watch", "c"))
-        first = begun(processes[2])
-        late = followed(processes[2], 200, first)
-        assert sum(first.values()) >= 50 and late.keys() == {"tea", "milk"}
+        early = Watcher("b")
+        processes.append(early.process)
+        early.follow(50)
+        late, slow = Watcher("c"), Watcher("d", "0.02")
+        processes += [late.process, slow.process]
+        late.follow(200)
+        slow.follow(60)
+        assert late.number > 200 and late.last.keys() == {"tea", "milk"} and len(late.skipped) == 1
+        assert len(slow.skipped) > 1 and max(slow.skipped) > 100 and slow.number > 500
         for process in processes[:2]:
             process.kill()
-        processes.append(start("publish", "d", "tea", "milk"))  # it goes on where the one before it ended
-        followed(processes[2], 2000, late)
+        processes.append(start("publish", "e", "tea", "milk"))  # it goes on where the one before it ended
+        late.follow(late.number + 500)
     finally:
         for process in processes:
             process.kill()

@@ -192,3 +192,18 @@ def test_asyncio_calls_and_reads() -> None:
             await kv.call(b"1")
 
     asyncio.run(main())
+
+
+def test_infos_of_replicas_are_in_the_view_and_come_back_with_a_replica() -> None:
+    name = cluster()
+    with replicate(name, "a", info={"http": 1}) as a, replicate(name, "b", info={"http": 2}, found=0) as b:
+        wait_until(lambda: {each.name: each.info for each in a.group.view} == {"a": {"http": 1}, "b": {"http": 2}})
+        b.set_info({"http": 3})
+        wait_until(lambda: {"http": 3} in [each.info for each in a.group.view])
+        before = b.group.member
+        b.group.leave()  # not by the replica, which joins again
+        wait_until(lambda: {"http": 3} in [each.info for each in a.group.view if each.id != before.id])
+        with pytest.raises(seqcast.UsageError):
+            b.set_info({"": "x" * 300})
+    with pytest.raises(seqcast.UsageError):
+        replicate(name, "a", info={"": "x" * 300})

@@ -6,6 +6,7 @@ docs/blocks.md shows each with an example. ``seqcast.blocks.aio`` has them for a
 from seqcast.blocks.block import Block, Parts
 from seqcast.blocks.codec import Codec
 from seqcast.blocks.dictionary import ABSENT, Change, ReplicatedDict
+from seqcast.blocks.feed import Feed, Snapshot, Subscriber, Update
 from seqcast.blocks.leader import Leader, on_leader
 from seqcast.blocks.lock import Lock
 from seqcast.blocks.log import Machine
@@ -17,6 +18,7 @@ __all__ = [
     "Block",
     "Change",
     "Codec",
+    "Feed",
     "Guarantee",
     "Leader",
     "Lock",
@@ -26,6 +28,9 @@ __all__ = [
     "ReplicatedDict",
     "Reply",
     "Rpc",
+    "Snapshot",
+    "Subscriber",
+    "Update",
     "on_leader",
     "replicate",
 ]

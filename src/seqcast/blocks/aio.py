@@ -37,6 +37,7 @@ from seqcast.errors import NotReady, SeqcastError, Undecided, UsageError
 from seqcast.types import Member
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from seqcast.config.keywords import Settings
@@ -70,13 +71,21 @@ def replicate(
     *,
     name: str | None = None,
     config: Config | None = None,
+    info: Mapping[str, Any] | None = None,
     ready_s: float = 5.0,
     **settings: Unpack[Settings],
 ) -> Starting[M]:
     """Joins a group of replicas. Await it, or use it in ``async with``, which leaves the group. Arguments and errors
     are those of ``seqcast.replicate``. The machine's functions run on a thread of the replica."""
     start = functools.partial(
-        seqcast.blocks.replica.replicate, cluster, machine, name=name, config=config, ready_s=ready_s, **settings
+        seqcast.blocks.replica.replicate,
+        cluster,
+        machine,
+        name=name,
+        config=config,
+        info=info,
+        ready_s=ready_s,
+        **settings,
     )
     return Starting(start)
 
@@ -255,10 +264,11 @@ class ReplicatedDict(_Over[seqcast.blocks.dictionary.ReplicatedDict]):
         *,
         codec: str | Codec = "json",
         name: str | None = None,
+        info: Mapping[str, Any] | None = None,
         ready_s: float = 5.0,
         **settings: Unpack[Settings],
     ) -> None:
-        join = {"name": name, "ready_s": ready_s, **settings}
+        join = {"name": name, "info": info, "ready_s": ready_s, **settings}
         super().__init__(seqcast.blocks.dictionary.ReplicatedDict(codec=codec), cluster, join)
 
     async def get(
@@ -302,10 +312,11 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
         cluster: str | None = None,
         *,
         name: str | None = None,
+        info: Mapping[str, Any] | None = None,
         ready_s: float = 5.0,
         **settings: Unpack[Settings],
     ) -> None:
-        join = {"name": name, "ready_s": ready_s, **settings}
+        join = {"name": name, "info": info, "ready_s": ready_s, **settings}
         super().__init__(seqcast.blocks.lock.Lock(), cluster, join)
 
     async def acquire(self, timeout: float | None = None) -> int:
@@ -426,11 +437,14 @@ class Rpc(Closing):
         codec: str | Codec = "json",
         name: str | None = None,
         config: Config | None = None,
+        info: Mapping[str, Any] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         self._handler = handler
         self._answering: asyncio.Task[Any] | None = None
-        self._join = functools.partial(seqcast.blocks.rpc.Rpc, group, codec=codec, name=name, config=config, **settings)
+        self._join = functools.partial(
+            seqcast.blocks.rpc.Rpc, group, codec=codec, name=name, config=config, info=info, **settings
+        )
 
     async def __aenter__(self) -> Self:
         handler = None if self._handler is None else _on_loop(self._answer)

@@ -12,6 +12,7 @@ from seqcast.blocks.replica import Guarantee, Replica, replicate
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from seqcast.config.keywords import Settings
@@ -27,7 +28,7 @@ class Block(Closing):
 
     Args:
         cluster: name of the group to join; None: ``replicate`` is called with the block.
-        name, ready_s, settings: as for ``replicate``.
+        name, info, ready_s, settings: as for ``replicate``.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Block(Closing):
         cluster: str | None = None,
         *,
         name: str | None = None,
+        info: Mapping[str, Any] | None = None,
         ready_s: float = 5.0,
         **settings: Unpack[Settings],
     ) -> None:
@@ -42,7 +44,7 @@ class Block(Closing):
         self._prefix = b""
         self._owned: Replica[Any] | None = None
         if cluster is not None:
-            self._owned = replicate(cluster, cast("Machine", self), name=name, ready_s=ready_s, **settings)
+            self._owned = replicate(cluster, cast("Machine", self), name=name, info=info, ready_s=ready_s, **settings)
 
     def bind(self, replica: Replica[Any], prefix: bytes = b"") -> None:
         """For the replica: calls of this block go there."""

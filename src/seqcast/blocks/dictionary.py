@@ -15,6 +15,7 @@ from seqcast.blocks.replica import Guarantee
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from seqcast.config.keywords import Settings
@@ -67,7 +68,7 @@ class ReplicatedDict(Block):
         cluster: as for ``Block``.
         codec: "json", "msgpack" (``pip install 'seqcast[msgpack]'``), or an object with ``dumps`` and ``loads``; the
             same on every member.
-        name, ready_s, settings: as for ``replicate``.
+        name, info, ready_s, settings: as for ``replicate``.
     """
 
     def __init__(
@@ -76,6 +77,7 @@ class ReplicatedDict(Block):
         *,
         codec: str | Codec = "json",
         name: str | None = None,
+        info: Mapping[str, Any] | None = None,
         ready_s: float = 5.0,
         **settings: Unpack[Settings],
     ) -> None:
@@ -85,7 +87,7 @@ class ReplicatedDict(Block):
         self._heap: list[tuple[int, str]] = []  # the same; one that has left `_ends` is void
         self._now_ns = 0
         self._watchers: list[Callable[[Change], object]] = []
-        super().__init__(cluster, name=name, ready_s=ready_s, **settings)
+        super().__init__(cluster, name=name, info=info, ready_s=ready_s, **settings)
 
     # ---- reading
 

@@ -17,7 +17,8 @@ from seqcast.errors import NotReady, SeqcastError, Undecided
 from seqcast.net.threads import on_thread_or_here
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from collections.abc import Mapping
+    from typing import Any, Unpack
 
     from seqcast.config.keywords import Settings
 
@@ -51,6 +52,7 @@ class Lock(Block):
         cluster: str | None = None,
         *,
         name: str | None = None,
+        info: Mapping[str, Any] | None = None,
         ready_s: float = 5.0,
         **settings: Unpack[Settings],
     ) -> None:
@@ -59,7 +61,7 @@ class Lock(Block):
         self._present: frozenset[int] = frozenset()
         self._changed = threading.Condition()
         self._own: dict[int, int] = {}  # requests of this process that hold the lock -> fence; under `_changed`
-        super().__init__(cluster, name=name, ready_s=ready_s, **settings)
+        super().__init__(cluster, name=name, info=info, ready_s=ready_s, **settings)
 
     # ---- the public interface
 

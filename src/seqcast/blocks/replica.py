@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import contextlib
 import logging
 import queue
 import secrets
@@ -16,7 +17,7 @@ from seqcast._native.engine import Message
 from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
 from seqcast.api.group import ENDING, Group, join
-from seqcast.arguments import check_name, deadline_of, nanoseconds
+from seqcast.arguments import as_about, check_name, deadline_of, nanoseconds
 from seqcast.blocks.closing import Closing
 from seqcast.blocks.log import FORGOTTEN, Answer, Applied, Counters, Log, Machine
 from seqcast.blocks.outbox import Call, Outbox
@@ -37,6 +38,7 @@ from seqcast.events import Blocked, Excluded, Unblocked
 from seqcast.types import View
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from seqcast.api.receiving import Event
@@ -68,6 +70,7 @@ def replicate(
     *,
     name: str | None = None,
     config: Config | None = None,
+    info: Mapping[str, Any] | None = None,
     ready_s: float = 5.0,
     **settings: Unpack[Settings],
 ) -> Replica[M]:
@@ -84,6 +87,7 @@ def replicate(
         name: name of this member. Default: host name and process id.
         config: settings. Default: those of the environment. ``partition="primary"`` and ``safe=True`` are set, and
             ``ack_delay_s`` is 20 µs unless a keyword says otherwise.
+        info: for all members to know of this one; see ``join`` and ``Replica.set_info``.
         ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
             to join, and ``why`` says for which condition it waits. 0: return at once.
         settings: settings as keywords; see docs/config.md.
@@ -91,7 +95,7 @@ def replicate(
     Raises:
         ConfigError: a setting is wrong, cannot work here, or contradicts a replica's needs.
         JoinRefused: the group refuses this member.
-        UsageError: the machine lacks a function.
+        UsageError: the machine lacks a function, or ``info`` is too long or no object of JSON.
         Exception: raised by ``restore``.
     """
     check_name("cluster", cluster)
@@ -100,7 +104,8 @@ def replicate(
             raise UsageError(f"machine={machine!r} must have the functions apply, snapshot and restore")
     config = Config.from_environment() if config is None else config
     config = checked_settings("a replica", config, dict(settings))
-    replica = Replica(cluster, machine, name, config)
+    as_about(info or {})
+    replica = Replica(cluster, machine, name, config, info)
     replica._start(nanoseconds(ready_s) / 1e9)
     return replica
 
@@ -130,7 +135,9 @@ class Replica(Closing, Generic[M]):
         machine: the application's, for ``read``.
     """
 
-    def __init__(self, cluster: str, machine: M, name: str | None, config: Config) -> None:
+    def __init__(
+        self, cluster: str, machine: M, name: str | None, config: Config, info: Mapping[str, Any] | None = None
+    ) -> None:
         self.cluster, self.machine = cluster, machine
         self._name, self._config = name, config
         self._log = Log(machine)
@@ -138,6 +145,7 @@ class Replica(Closing, Generic[M]):
         self._due: Callable[[], int | None] | None = getattr(machine, "due", None)
         self._lock = threading.Condition(_thread.allocate_lock())
         # Under `_lock`:
+        self._info = info
         self._outbox = Outbox(secrets.randbits(64))
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
@@ -209,6 +217,22 @@ class Replica(Closing, Generic[M]):
             if self._group is None:
                 raise NotReady(f"this replica is not in its group: {self._failure or self._why}")
             return self._group
+
+    def set_info(self, info: Mapping[str, Any]) -> None:
+        """Gives this member another info, as ``Group.set_info``. Later incarnations join with it.
+
+        Args:
+            info: the whole new info.
+
+        Raises:
+            UsageError: JSON cannot say the info, or the info is too long.
+        """
+        as_about(info)
+        with self._lock:
+            self._info, group = info, self._group
+        if group is not None:
+            with contextlib.suppress(NotMember):
+                group.set_info(info)
 
     @property
     def counters(self) -> Counters:
@@ -408,7 +432,8 @@ class Replica(Closing, Generic[M]):
         config = self._config.replace(found=0) if self._was_member else self._config
         while not self._is_over():
             try:
-                group = join(self.cluster, name=self._name, state=_Part(self), config=config)
+                info = self._info
+                group = join(self.cluster, name=self._name, state=_Part(self), config=config, info=info)
                 self._me = group.member.id
             except JoinRefused as refused:
                 if not self._was_member:
@@ -419,6 +444,8 @@ class Replica(Closing, Generic[M]):
                 self._note(str(late))
             else:
                 self._joined(group)
+                if self._info is not info:  # set meanwhile
+                    self.set_info(self._info or {})
                 return group
         return None
 

@@ -24,6 +24,7 @@ from seqcast.events import Excluded
 from seqcast.types import MEMBERS_MAX, Member, View, ViewId
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Unpack
 
     from seqcast.api.receiving import Event
@@ -177,8 +178,8 @@ class Rpc(Closing):
             asker is told the type and the text of an exception. None: this member only asks, and refuses questions.
         codec: "json", "msgpack" (``pip install 'seqcast[msgpack]'``), or an object with ``dumps`` and ``loads``; the
             same on every member.
-        name, config, settings: as for ``join``, with a name of a group. ``partition="primary"`` and ``safe=True`` are
-            set.
+        name, config, info, settings: as for ``join``, with a name of a group. ``partition="primary"`` and
+            ``safe=True`` are set.
 
     Attributes:
         group: the group, for its ``view``, ``member`` and ``status``.
@@ -198,20 +199,21 @@ class Rpc(Closing):
         codec: str | Codec = "json",
         name: str | None = None,
         config: Config | None = None,
+        info: Mapping[str, Any] | None = None,
         **settings: Unpack[Settings],
     ) -> None:
         self._codec = codec_of(codec)
         self._handler = handler
         self.counters = Counters()
         if isinstance(group, Group):
-            if settings or name is not None or config is not None:
+            if settings or any(each is not None for each in (name, config, info)):
                 raise UsageError("the group is joined already: give its name and its settings to join")
             checked_settings("Rpc", group.config, {key: getattr(group.config, key) for key in NEEDED})
             self.group = group
         else:
             config = Config.from_environment() if config is None else config
             config = checked_settings("Rpc", config, dict(settings))
-            self.group = join(group, name=name, config=config, rejoin=True)
+            self.group = join(group, name=name, config=config, rejoin=True, info=info)
         self._lock = threading.Condition()
         # Under `_lock`:
         self._asks: dict[int, _Ask] = {}

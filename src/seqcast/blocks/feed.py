@@ -1,0 +1,367 @@
+"""A feed: the last value of each key, and each change of it."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import seqcast.codes as codes
+from seqcast._native.engine import Message
+from seqcast.api.group import join
+from seqcast.arguments import deadline_of, left_until, nanoseconds
+from seqcast.blocks.closing import Closing
+from seqcast.blocks.codec import Codec, codec_of
+from seqcast.blocks.dictionary import ABSENT
+from seqcast.config import Config
+from seqcast.errors import ConfigError, NotMember, NotReady, UsageError
+from seqcast.events import Lost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Unpack
+
+    from seqcast.config.keywords import Settings
+    from seqcast.net.state import SubgroupState
+
+log = logging.getLogger("seqcast")
+
+_HEAD = struct.Struct("<BBI")
+"""Of a message: version, whether there is a value, bytes of the key. Then come key and value."""
+_VERSION = 1
+_COUNT = struct.Struct("<Q")
+_ENTRY = struct.Struct("<QII")
+"""Of a state: number of the change, bytes of key and value."""
+UPDATES_MAX = 65_536
+"""So many updates, at most, wait for a subscriber; with one more it gets a snapshot in their place."""
+
+
+class Snapshot(NamedTuple):
+    """The value of each key at one place in the feed. The next update is the one with ``number + 1``.
+
+    Args:
+        number: of the last change before, in the feed.
+        values: by key.
+        skipped: this snapshot takes the place of so many updates, for this subscriber. Those that were published while
+            this member was excluded are not counted.
+    """
+
+    number: int
+    values: dict[str, Any]
+    skipped: int
+
+
+class Update(NamedTuple):
+    """A change.
+
+    Args:
+        number: one more than that of the change before; the same on every member.
+        key: that has changed.
+        value: the new one; ABSENT: the key is gone.
+    """
+
+    number: int
+    key: str
+    value: Any
+
+
+@dataclass
+class Counters:
+    """The fate of updates here."""
+
+    updates: int = 0
+    """That were delivered to this member."""
+    snapshots: int = 0
+    """That took the place of updates, for subscribers of this member."""
+    skipped: int = 0
+    """Updates whose place they took."""
+    lost: int = 0
+    """Messages of this member that some members did not get (``Lost``)."""
+    malformed: int = 0
+    """Messages that are no updates."""
+
+
+class Feed(Closing):
+    """The last value of each key, which any member publishes, and which all have. A member that joins late has the
+    values, and from there on each change; so has one that was excluded and is back::
+
+        with Feed("prices", name="a") as feed:
+            feed.publish("tea", 100.5)
+            for item in feed.subscribe(behind_s=0.5):
+                print(item)                             # a Snapshot, then each Update; when behind, a Snapshot again
+
+    Each process keeps all values, so a slow subscriber holds up nobody: a thread of the feed takes the messages. A
+    whole process that is too slow is excluded (``slow="exclude"``, unless a keyword says otherwise), and joins again.
+    With ``partition="merge"``, where sides meet each key has the value with the higher number; a key that is gone on
+    one side alone is there again.
+
+    Args:
+        cluster: name of the group.
+        codec: "json", "msgpack" (``pip install 'seqcast[msgpack]'``), or an object with ``dumps`` and ``loads``; the
+            same on every member.
+        name, config, info, settings: as for ``join``. With ``observer=True`` this member only subscribes.
+
+    Attributes:
+        group: the group, for its ``view``, ``member`` and ``suspended``. Do not receive from this group.
+        counters: the fate of updates here.
+
+    Raises:
+        ConfigError: a setting is wrong, or contradicts the feed.
+        JoinTimeout: as for ``join``.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+        config: Config | None = None,
+        info: Mapping[str, Any] | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        config = Config.from_environment() if config is None else config
+        chosen: dict[str, Any] = {"slow": "exclude", **settings}
+        config = config.replace(**chosen)
+        if not (config.receive and config.deliver_own):
+            raise ConfigError("a feed needs receive=True and deliver_own=True")
+        self._codec = codec_of(codec)
+        self.counters = Counters()
+        self._lock = threading.Condition()
+        # Under `_lock`:
+        self._number = 0
+        self._values: dict[str, tuple[int, bytes]] = {}  # by key: number of the change, value
+        self._subscribers: list[Subscriber] = []
+        self._over = ""
+        self.group = join(cluster, name=name, config=config, state=self, rejoin=True, info=info)
+        self._thread = threading.Thread(target=self._receive, name=f"seqcast-feed-{cluster}", daemon=True)
+        self._thread.start()
+
+    # ---- the public interface
+
+    def publish(self, key: str, value: Any, *, timeout: float | None = None) -> None:
+        """Gives a key another value, on all members.
+
+        Args:
+            key: text.
+            value: of a kind that the codec can carry; ABSENT: the key is to go.
+            timeout: as for ``Group.send``.
+
+        Raises:
+            NotMember, SendTimeout, UsageError: as for ``Group.send``.
+        """
+        if not isinstance(key, str):
+            raise UsageError(f"a key is text, not {type(key).__name__}")
+        name, data = key.encode(), b"" if value is ABSENT else self._codec.dumps(value)
+        self.group.send(_HEAD.pack(_VERSION, value is not ABSENT, len(name)) + name + data, timeout=timeout)
+
+    def snapshot(self) -> Snapshot:
+        """All values now."""
+        with self._lock:
+            return self._snapshot(0)
+
+    def subscribe(self, *, behind_s: float | None = 1.0) -> Subscriber:
+        """All values now, and each change from now on.
+
+        Args:
+            behind_s: when the oldest update that waits for this subscriber is older, the subscriber gets a snapshot in
+                place of all that wait. None: never because of time, only beyond `UPDATES_MAX` updates.
+        """
+        limit = None if behind_s is None else nanoseconds(behind_s)
+        with self._lock:
+            subscriber = Subscriber(self, limit)
+            self._subscribers.append(subscriber)
+        return subscriber
+
+    def close(self) -> None:
+        """Leaves the group. Subscribers get what waits for them, and then end."""
+        self.group.leave()
+        if self._thread is not threading.current_thread():
+            self._thread.join(self.group.config.leave_timeout_s)
+
+    # ---- the thread that receives
+
+    def _receive(self) -> None:
+        over = "the feed was closed"
+        try:
+            for event in self.group.events():
+                if isinstance(event, Message):
+                    self._take(event.payload)
+                elif isinstance(event, Lost):
+                    self.counters.lost += event.messages
+        except NotMember as error:
+            over = str(error)
+        except BaseException as error:
+            over = f"the feed has failed: {error!r}"
+            log.exception(codes.CALLBACK_FAILED("the feed of %s has failed"), self.group.cluster)
+        with self._lock:
+            self._over = over
+            self._lock.notify_all()
+        self.group.leave(0)
+
+    def _take(self, payload: bytes) -> None:
+        try:
+            version, has_value, size = _HEAD.unpack_from(payload)
+            key = payload[_HEAD.size : _HEAD.size + size].decode()
+            if version != _VERSION or _HEAD.size + size > len(payload):
+                raise ValueError("of another version, or too short")
+        except (ValueError, struct.error):
+            self.counters.malformed += 1
+            return
+        value = payload[_HEAD.size + size :] if has_value else None
+        with self._lock:
+            self._number += 1
+            self.counters.updates += 1
+            if value is None:
+                self._values.pop(key, None)
+            else:
+                self._values[key] = self._number, value
+            for subscriber in self._subscribers:
+                subscriber._add(self._number, key, value)
+            if self._subscribers:
+                self._lock.notify_all()
+
+    def _snapshot(self, skipped: int) -> Snapshot:
+        """Under the lock."""
+        return Snapshot(
+            self._number, {key: self._codec.loads(value) for key, (_, value) in self._values.items()}, skipped
+        )
+
+    # ---- for ``join(state=)``
+
+    def get_state(self, write: Callable[[bytes], Any]) -> None:
+        """Of ``StateHandler``."""
+        with self._lock:
+            write(_COUNT.pack(self._number))
+            for key, (number, value) in self._values.items():
+                name = key.encode()
+                write(_ENTRY.pack(number, len(name), len(value)) + name + value)
+
+    def set_state(self, read: Callable[..., bytes]) -> None:
+        """Of ``StateHandler``."""
+        number, values = _read(read)
+        self._replace(number, values)
+
+    def merge_state(self, others: Sequence[SubgroupState]) -> None:
+        """Of ``StateHandler``: of each key the value with the highest number."""
+        with self._lock:
+            number, values = self._number, dict(self._values)
+        for other in others:
+            its_number, its_values = _read(other.read)
+            number = max(number, its_number)
+            for key, last in its_values.items():
+                values[key] = max(last, values.get(key, last))
+        self._replace(number + 1, values)
+
+    def _replace(self, number: int, values: dict[str, tuple[int, bytes]]) -> None:
+        with self._lock:
+            self._number, self._values = number, values
+            for subscriber in self._subscribers:
+                subscriber._drop()
+            self._lock.notify_all()
+
+
+def _read(read: Callable[..., bytes]) -> tuple[int, dict[str, tuple[int, bytes]]]:
+    """
+    Raises:
+        UsageError: not the state of a feed.
+    """
+    values = {}
+    try:
+        (number,) = _COUNT.unpack(read(_COUNT.size))
+        while head := read(_ENTRY.size):
+            at, of_key, of_value = _ENTRY.unpack(head)
+            key = read(of_key).decode() if of_key else ""
+            values[key] = at, read(of_value) if of_value else b""
+    except (struct.error, ValueError):
+        raise UsageError("the state of the group is none of a feed: give all members the same kind") from None
+    return number, values
+
+
+class Subscriber(Closing, Iterator[Snapshot | Update]):
+    """Made by ``Feed.subscribe``: an iterator of one thread, which begins with a snapshot."""
+
+    def __init__(self, feed: Feed, behind_ns: int | None) -> None:
+        self._feed, self._behind_ns = feed, behind_ns
+        # Under the feed's lock:
+        self._waiting: deque[tuple[int, int, str, bytes | None]] = deque()  # with the time of arrival
+        self._skipped = 0
+        self._fresh = True  # the next item is a snapshot
+        self._closed = False
+
+    def recv(self, timeout: float | None = None) -> Snapshot | Update | None:
+        """The next item.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            None: nothing came within ``timeout``.
+
+        Raises:
+            NotReady: this subscriber was closed, or the feed is over, and nothing is left.
+        """
+        feed, deadline = self._feed, deadline_of(timeout)
+        with feed._lock:
+            while not (self._fresh or self._waiting):
+                if self._closed or feed._over:
+                    raise NotReady(feed._over or "this subscriber was closed")
+                left = left_until(deadline)
+                if left is not None and left <= 0:
+                    return None
+                feed._lock.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+            if not self._fresh and self._is_behind():
+                self._drop()
+            if not self._fresh:
+                _, number, key, value = self._waiting.popleft()
+                return Update(number, key, ABSENT if value is None else feed._codec.loads(value))
+            skipped, self._skipped, self._fresh = self._skipped, 0, False
+            if skipped:
+                feed.counters.snapshots += 1
+                feed.counters.skipped += skipped
+            return feed._snapshot(skipped)
+
+    def resync(self) -> None:
+        """The next item is a snapshot, in place of all updates that wait."""
+        with self._feed._lock:
+            self._drop()
+
+    def close(self) -> None:
+        """Ends the subscription. A loop on another thread ends, too."""
+        with self._feed._lock:
+            self._closed, self._fresh = True, False
+            self._waiting.clear()
+            if self in self._feed._subscribers:
+                self._feed._subscribers.remove(self)
+            self._feed._lock.notify_all()
+
+    def __next__(self) -> Snapshot | Update:
+        try:
+            return cast("Snapshot | Update", self.recv())
+        except NotReady:
+            raise StopIteration from None
+
+    # ---- for the feed, under its lock
+
+    def _add(self, number: int, key: str, value: bytes | None) -> None:
+        if self._fresh:  # part of the snapshot
+            self._skipped += 1
+        elif len(self._waiting) >= UPDATES_MAX:
+            self._drop()
+            self._skipped += 1
+        else:
+            self._waiting.append((time.monotonic_ns(), number, key, value))
+
+    def _is_behind(self) -> bool:
+        return self._behind_ns is not None and time.monotonic_ns() - self._waiting[0][0] > self._behind_ns
+
+    def _drop(self) -> None:
+        """A snapshot comes next."""
+        self._skipped += len(self._waiting)
+        self._waiting.clear()
+        self._fresh = True
