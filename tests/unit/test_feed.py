@@ -48,7 +48,8 @@ def test_a_subscriber_begins_with_a_snapshot_and_gets_each_change(make):
     assert made.snapshot() == Snapshot(3, {"milk": [2]}, 0)
 
 
-def test_who_is_behind_or_asks_gets_a_snapshot_in_place_of_what_waits_and_the_next_change(make, monkeypatch):
+def test_a_subscriber_that_is_behind_or_asks_gets_a_snapshot_and_the_next_change(make, monkeypatch):
+    """FLU-05: state on request, at any time."""
     now = [0]
     monkeypatch.setattr(feed, "time", SimpleNamespace(monotonic_ns=lambda: now[0]))
     made = make()
@@ -78,7 +79,7 @@ def test_updates_that_wait_are_bounded(make, monkeypatch):
     assert subscriber.recv(0) == Snapshot(5, {"tea": 4}, 5)
 
 
-def test_a_state_from_the_group_comes_as_a_snapshot_and_sides_keep_what_was_published_last(make):
+def test_a_state_from_the_group_comes_as_a_snapshot_and_sides_keep_the_values_published_last(make):
     one, two = make(), make()
     one.publish("tea", 1)
     two.set_state(state_of(one))
@@ -96,7 +97,7 @@ def test_a_state_from_the_group_comes_as_a_snapshot_and_sides_keep_what_was_publ
         two.set_state(io.BytesIO(b"x" * 20).read)
 
 
-def test_what_is_no_update_is_counted_and_changes_nothing(make):
+def test_other_messages_are_counted_and_change_nothing(make):
     made = make()
     for payload in (
         b"",
@@ -111,7 +112,7 @@ def test_what_is_no_update_is_counted_and_changes_nothing(make):
         made.publish(1, 1)
 
 
-def test_a_closed_subscriber_ends_and_one_of_a_closed_feed_has_the_rest_first(make):
+def test_a_closed_subscriber_ends_and_one_of_a_closed_feed_gets_the_rest_first(make):
     made = make()
     one, two = made.subscribe(), made.subscribe()
     made.publish("tea", 1)
