@@ -50,7 +50,7 @@ def test_all_copies_and_repeats_of_packets_leave_at_the_rate_that_is_set(setting
     assert net.engines[0].counters()["sends_paced"] > 300
 
 
-def test_what_waits_for_the_rate_is_bounded_and_arrives():
+def test_packets_that_wait_for_the_rate_are_bounded_and_arrive():
     net = Bounded()
     sent = 0
     while net.engines[0].send(bytes(500)) == SENT:
