@@ -135,7 +135,7 @@ class Aeron:
 
     def __init__(self, folder: Path) -> None:
         if not sys.platform.startswith("linux"):
-            raise Missing("it is measured on Linux only")
+            raise Missing("Aeron is measured on Linux only")
         self._folder = folder.expanduser().resolve()
         self._driver = self._folder / "build" / "binaries" / "aeronmd"
         self._member = self._folder / "member"
@@ -168,7 +168,7 @@ class Aeron:
                     with tarfile.open(archive, "r:gz") as files:
                         files.extractall(whole, filter="data")
                 except (tarfile.TarError, OSError, EOFError) as error:
-                    raise Missing(f"{archive} cannot be read; remove it: {error}") from None
+                    raise Missing(f"{archive} cannot be read; remove the file: {error}") from None
                 whole.rename(self._folder / ARCHIVE)
         build = str(self._folder / "build")
         self._call("cmake", "-S", str(source), "-B", build, *CONFIGURE)
@@ -208,7 +208,7 @@ class Aeron:
             lines = log.read_text(errors="replace").strip().splitlines() or [f"exit status {done.returncode}"]
             errors = [line for line in lines if "error" in line.lower() and not line.startswith("make")]
             last = (errors or lines)[-1].strip()
-            raise Missing(f"{Path(command[0]).name} failed: {last} (all that it said: {log})")
+            raise Missing(f"{Path(command[0]).name} failed: {last} (full output: {log})")
 
     def run(self, size: int, seconds: float) -> Run:
         """One run; lost and wrong are sums over the subscribers.

@@ -37,17 +37,17 @@ def open_file(path: str | Path, *, links: bool = False, kind: type[FileIO] = Fil
         OSError: it cannot be opened, is a link, or is no regular file.
     """
     if not links and not _NO_LINKS and os.path.islink(path):
-        raise _refused(path, "it is a link, and links are not followed here")
+        raise _refused(path, "a link, and links are not followed here")
     try:
         number = os.open(path, _FLAGS | (0 if links else _NO_LINKS))
     except OSError as error:
         if error.errno == errno.ELOOP and not links:
-            raise _refused(path, "it is a link, and links are not followed here") from error
+            raise _refused(path, "a link, and links are not followed here") from error
         raise
     mode = os.fstat(number).st_mode
     if not stat.S_ISREG(mode):
         os.close(number)
-        raise _refused(path, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "it is not a regular file")
+        raise _refused(path, os.strerror(errno.EISDIR) if stat.S_ISDIR(mode) else "not a regular file")
     return kind(number)
 
 
@@ -64,12 +64,12 @@ def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes
     with open_file(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size
         if size > bytes_max:
-            raise _refused(path, f"it has {size:,} bytes, and such a file has {bytes_max:,} at most")
+            raise _refused(path, f"the file has {size:,} bytes, more than the {bytes_max:,} allowed")
         data = file.read(size + 1)
         while piece := file.read(PIECE_BYTES):  # it grew meanwhile, or its size is not known before
             data += piece
             if len(data) > bytes_max:
-                raise _refused(path, f"it has more than {bytes_max:,} bytes, which such a file has at most")
+                raise _refused(path, f"the file has more than the {bytes_max:,} bytes allowed")
     return data
 
 

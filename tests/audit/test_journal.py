@@ -684,9 +684,9 @@ def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
         header.write_text(foreign)
         refused("not written by seqcast; give the directory")
     header.write_bytes(b"\xff\xfe")
-    refused("it is not text; restore it")
+    refused("not text; restore it")
     header.write_text(head[:-9])
-    refused("it is not JSON; restore it")
+    refused("not JSON; restore it")
     header.write_text(head.replace("test", "toast"))
     refused("its checksum does not fit; restore it")
 
@@ -695,7 +695,7 @@ def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
         header.write_text(seals.seal({key: value for key, value in record.items() if value is not None}))
 
     rewritten(payload=None)
-    refused("it has no 'payload'; restore it")
+    refused("no 'payload'; restore it")
     for wrong in ({"member": 5}, {"member": [1]}, {"member": {"name": "a", "id": 5}}, {"deliver_own": 1}):
         rewritten(**wrong)
         refused("a field has a value that cannot be; restore it")
@@ -1020,9 +1020,7 @@ def test_messages_are_read_as_the_application_was_given_them(tmp_path: Path) -> 
         list(seqcast.journal.read(journal(tmp_path / "hash", B, [(V1, rows)])).messages())
 
 
-def test_events_beside_the_messages_are_in_a_file_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_events_beside_the_messages_are_in_a_file_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqcast.journal.events.EVERY_S", 0.02)
     levels = {"naks_sent": 0, "heartbeats_sent": 0, "slabs_in_use": 9, "packets_retransmitted": 0}
     writer = JournalWriter(tmp_path, cluster="test", member=A, payload="hash", sample=lambda: dict(levels))

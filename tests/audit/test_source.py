@@ -532,7 +532,7 @@ def test_a_schema_chooses_columns_and_is_else_refused_before_tasks(session: Any,
     assert session.table("chosen").columns == ["sender", "idx"] and session.table("chosen").count() == 300
     for schema, options, says in (
         ("idx bigint, sendr string", {}, "schema: there is no column 'sendr'; did you mean sender"),
-        ("idx int", {}, "schema: column idx is bigint, not int: cast it in the query"),
+        ("idx int", {}, "schema: column idx is bigint, not int: cast the column in the query"),
         ("payload binary not null", {}, "schema: column payload may be null"),
         ("idx bigint", {"columns": "sender"}, "give one of both"),
         ("idx bigint", {"colums": "sender"}, "did you mean columns"),

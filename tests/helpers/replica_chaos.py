@@ -1,6 +1,6 @@
 """Replicas are killed, started again and stopped, from a seed, while all of them call and read.
 
-    PYTHONPATH=src:tests/helpers python -m replica_chaos 1 200        as root in a network namespace, or on loopback
+PYTHONPATH=src:tests/helpers python -m replica_chaos 1 200        as root in a network namespace, or on loopback
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class Copy:
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
         if done.returncode:
-            raise NoVerdict(f"it does not compile: {done.stdout.strip()[-300:]}")
+            raise NoVerdict(f"the tree does not compile: {done.stdout.strip()[-300:]}")
         return done.stdout
 
     def _build_all(self) -> list[list[str]]:

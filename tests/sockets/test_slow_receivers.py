@@ -109,7 +109,7 @@ def skipped_and_got(events, sender):
             assert int.from_bytes(event.payload[:8], "little") == place
             place += 1
             got += 1
-    raise AssertionError("it ended early")
+    raise AssertionError("the child ended early")
 
 
 def test_with_skip_a_member_that_takes_nothing_stays_and_nobody_waits():

@@ -262,12 +262,12 @@ def test_text_is_text_whatever_the_bytes_are() -> None:
         ("json", "a bigin", "a cannot be bigin: did you mean bigint?"),
         ("json", "a int, a string", "a appears twice"),
         ("json", "a int not null", "leave out NOT NULL"),
-        ("json", "a", "it lacks a type for a"),
-        ("json", "a int,", "it lacks a name"),
+        ("json", "a", "a type for a is missing"),
+        ("json", "a int,", "a name is missing"),
         ("json", "a array<int", "write array<...>"),
         ("json", "a struct<b int", "after the type of b comes a comma"),
-        ("json", "a int; b int", "it is no list of names and types"),
-        ("json", ",", "it lacks a name"),
+        ("json", "a int; b int", "not a list of names and types"),
+        ("json", ",", "a name is missing"),
     ],
 )
 def test_a_payload_that_cannot_be_is_refused(kind: str, schema: str | None, says: str) -> None:

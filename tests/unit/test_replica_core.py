@@ -36,9 +36,7 @@ def joiner_of(log):
     return other
 
 
-@given(
-    st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20))
-)
+@given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.lists(st.binary(max_size=20)))
 def test_a_message_is_unchanged(flags, origin, number, operations):
     entry = Entry(flags, origin, number, 3, 4, operations)
     assert Entry.decode(entry.encode()) == entry

@@ -156,9 +156,7 @@ class Driver:
         """Closes the sockets, after ``stop`` and once ``run`` has returned. Received messages remain deliverable."""
     def after_fork(self) -> None:
         """In a child process: closes its copies of the sockets and touches nothing else."""
-    def send(
-        self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None
-    ) -> None:
+    def send(self, payload: Any, to: int = 0, timeout_ns: int = -1, ordered: bool = True, group: object = None) -> None:
         """If ``group`` is a ``Receiver`` from which this thread receives, messages that come while the call waits are
         kept."""
     def send_many(

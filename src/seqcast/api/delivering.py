@@ -33,7 +33,7 @@ def check_deliver(config: Config) -> None:
         UsageError: with these settings nothing tells whether a message is decided.
     """
     if not (config.receive and config.deliver_own):
-        raise UsageError("deliver waits for the message's delivery here: it needs receive=True and deliver_own=True")
+        raise UsageError("deliver waits for the message's delivery here: join with receive=True and deliver_own=True")
     if config.send_while_blocked == "queue":
         raise UsageError("deliver needs send_while_blocked='wait': a queued message has no place yet")
     if config.partition == "primary" and not config.safe:

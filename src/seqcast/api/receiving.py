@@ -38,16 +38,7 @@ journaling: weakref.WeakSet[Receiving] = weakref.WeakSet()
 log = logging.getLogger("seqcast")
 
 Event = (
-    Message
-    | View
-    | Lost
-    | Skipped
-    | Blocked
-    | Unblocked
-    | CoordinatorChanged
-    | InterfaceChanged
-    | Excluded
-    | Rejoined
+    Message | View | Lost | Skipped | Blocked | Unblocked | CoordinatorChanged | InterfaceChanged | Excluded | Rejoined
 )
 """The items of ``Group.events``."""
 

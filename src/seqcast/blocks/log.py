@@ -148,7 +148,7 @@ class Entry(NamedTuple):
         lengths = struct.unpack_from(f"<{count}I", data, HEAD.size)
         marks = list(accumulate(lengths, initial=begin))
         if marks[-1] != len(data):
-            raise ValueError("of another length than it says")
+            raise ValueError("the length is not the one in the header")
         return Entry(flags, origin, number, floor, first, [data[at:to] for at, to in pairwise(marks)])
 
 

@@ -336,7 +336,7 @@ class Replica(Closing, Generic[M]):
 
     def _checked(self, operation: bytes) -> bytes:
         if not isinstance(operation, bytes):
-            raise UsageError(f"an operation is bytes, not {type(operation).__name__}: encode it")
+            raise UsageError(f"an operation is bytes, not {type(operation).__name__}: encode the operation")
         if len(operation) > self._config.message_bytes_max - 256:
             raise UsageError(
                 f"the operation has {len(operation)} bytes, and message_bytes_max={self._config.message_bytes_max}"

@@ -173,7 +173,7 @@ def _own_folder() -> Path:
             return folder
         except OSError as error:
             trouble = error
-    raise trouble or OSError("there is no place for it")
+    raise trouble or OSError("no directory can hold the board")
 
 
 def _check(folder: Path, *, mine: bool) -> None:

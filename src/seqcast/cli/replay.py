@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
         )
     journal: Journal = journals[0]
     if journal.payload != "full":
-        raise UsageError(f"{journal.path} keeps hashes of the payloads only: it cannot be sent again")
+        raise UsageError(f"{journal.path} keeps hashes of the payloads only: its messages cannot be sent again")
     if lacking := journal.end_idx - journal.rows:
         say(f"{journal.path} lacks {lacking} messages, which retention removed or a full disk did not take: not sent")
     settings = group_settings(arguments) | {"receive": bool(arguments.journal), "min_members": arguments.members}

@@ -129,7 +129,7 @@ def cores(name: str, text: str) -> frozenset[int]:
         ConfigError: it has another form, or threads cannot be bound to cores on this system.
     """
     if text and not hasattr(os, "sched_setaffinity"):
-        raise ConfigError(f"{name}={text!r} binds a thread to cores, which needs Linux: leave it out")
+        raise ConfigError(f"{name}={text!r} binds a thread to cores, which needs Linux: leave the setting out")
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, dash, last = part.strip().partition("-")
@@ -174,7 +174,8 @@ def _transport(config: Any) -> None:
         return
     for name, void in (("address", ""), ("unicast_port", 0), ("gossip_multicast", False)):
         if getattr(config, name) != void:
-            raise ConfigError(f'{name}={getattr(config, name)!r} has no meaning with transport="unicast": leave it out')
+            text = f"{name}={getattr(config, name)!r}"
+            raise ConfigError(f'{text} has no meaning with transport="unicast": leave the setting out')
 
 
 def split_seed(seed: str, setting: str = "seeds") -> tuple[str, int]:

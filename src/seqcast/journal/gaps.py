@@ -66,7 +66,7 @@ def gap_of(record: Mapping[str, Any]) -> Gap:
         at_ns=seals.typed(record["at_ns"], int),
     )
     if gap.idx < 0 or gap.rows <= 0 or gap.end >= 1 << 63:
-        raise ValueError(f"it lacks {gap.rows} rows from {gap.idx} on")
+        raise ValueError(f"a gap of {gap.rows} rows from {gap.idx} on")
     ids = [sender for sender, *_ in gap.senders]
     if len(ids) > gap.rows or any(one >= other for one, other in pairwise(ids)):
         raise ValueError("its senders cannot be")
@@ -75,7 +75,7 @@ def gap_of(record: Mapping[str, Any]) -> Gap:
 
 def _sender(sender: str, first: int, last: int) -> tuple[int, int, int]:
     if len(sender) != ID_DIGITS or not 0 < seals.typed(first, int) <= seals.typed(last, int):
-        raise ValueError(f"it lacks packets {first} to {last} of sender {sender!r}")
+        raise ValueError(f"a gap of packets {first} to {last} of sender {sender!r}")
     return int.from_bytes(bytes.fromhex(sender)), first, last
 
 

@@ -163,5 +163,5 @@ def _rolled(entry: dict[str, Any]) -> Rolled:
 
 def _number(value: Any) -> int:
     if seals.typed(value, int) < 0:
-        raise ValueError(f"{value} where it should have a number that is not negative")
+        raise ValueError(f"{value} in place of a number that is not negative")
     return int(value)

@@ -251,7 +251,7 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
     for given in map(Path, paths):
         try:
             if not stat.S_ISDIR(given.stat().st_mode):  # `exists` of Python 3.14 does not tell why not
-                raise JournalError(f"{given} is a file; give the directory of a member's journal, or the one above it")
+                raise JournalError(f"{given} is a file; give the directory of a member's journal, or its parent")
         except (FileNotFoundError, NotADirectoryError, ValueError) as error:  # the last: of a NUL in the path
             raise JournalError(
                 f"{given}: no such directory; give the directory that the members journaled to"
@@ -260,7 +260,7 @@ def find(paths: Sequence[str | Path], *, open_segments: bool = True) -> list[Jou
             raise JournalError(f"{given} cannot be read: {error.strerror}") from error
         inside = _journals_in(given)
         if not inside:
-            raise JournalError(f"{given} holds no journal (no {HEADER_FILE} in it or in the directories in it)")
+            raise JournalError(f"{given} holds no journal (no {HEADER_FILE} there or one directory below)")
         directories.update(dict.fromkeys(_place(path, given) for path in inside))
     return [read(path, open_segments=open_segments) for path in sorted(directories)]
 
@@ -400,7 +400,8 @@ def assemble(
         raise JournalDamaged(f"{path / VIEWS_FILE} is of another member")
     if not views and any(segment.rows for segment in segments):
         raise JournalError(
-            f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave it out"
+            f"{path} has rows and no view that they were delivered in: restore its {VIEWS_FILE}, or leave out the "
+            "journal"
         )
     placed, gaps = _placed(path, segments, first_idx, gaps)
     return Journal(
@@ -615,7 +616,7 @@ def _rolled(segment: Segment) -> pa.Buffer:
     except FileNotFoundError as error:
         if load(segment.path.parent).first > segment.number:
             raise JournalGone(
-                f"{segment.path} was removed by the journal's retention while it was read: read the journal again, or "
+                f"{segment.path} was removed by the journal's retention during a read: read the journal again, or "
                 "keep more (journal_keep_s, journal_keep_bytes)"
             ) from error
         raise JournalDamaged(f"{segment.path} is missing") from error
@@ -686,7 +687,7 @@ def _header_text(path: Path) -> str:
             raise JournalDamaged(f"{path / HEADER_FILE} is missing") from error
         raise JournalError(f"{path / HEADER_FILE} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise _damaged_header(path, "it is not text") from error
+        raise _damaged_header(path, "not text") from error
 
 
 def _header(text: str, path: Path) -> dict[str, Any]:
@@ -713,9 +714,9 @@ def _header(text: str, path: Path) -> dict[str, Any]:
             raise ValueError
         seals.typed(header.get("locked", ""), str)
     except KeyError as error:
-        raise _damaged_header(path, f"it has no {error}") from error
+        raise _damaged_header(path, f"no {error}") from error
     except json.JSONDecodeError as error:
-        raise _damaged_header(path, "it is not JSON") from error
+        raise _damaged_header(path, "not JSON") from error
     except seals.SealError as error:
         raise _damaged_header(path, str(error)) from error
     except (ValueError, TypeError) as error:
@@ -755,7 +756,7 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[Gap, .
         try:
             record = seals.unseal(line)
             if (closes := record["closes"]) and not views:
-                raise ValueError("it closes a view of which there is no record")
+                raise ValueError("the record closes a view, and none stands before")
             if closes and views[-1].tag == int(closes["tag"], 16):
                 clocks = tuple((int(sender, 16), seals.typed(least_ns, int)) for sender, least_ns in closes["clocks"])
                 place = seals.typed(closes["end"], int), seals.typed(closes["stable"], int)
@@ -763,7 +764,7 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[Gap, .
                 end = ViewEnd(seals.typed(record["idx"], int), *place, clocks, int(successor, 16))
                 views[-1] = replace(views[-1], end=end)
             elif closes and record["event"] == "close":
-                raise ValueError("it closes another view than the last one")
+                raise ValueError("the record closes another view than the last one")
             if seals.typed(record["idx"], int) < 0:
                 raise ValueError("its position is below 0")
             if record["event"] == "gap":
@@ -771,7 +772,7 @@ def _views(data: bytes, path: Path) -> tuple[tuple[Installed, ...], tuple[Gap, .
                 if closes:
                     raise ValueError("a gap closes no view")
                 if gap.idx < max([0, *(each.end for each in gaps[-1:]), *(view.idx for view in views[-1:])]):
-                    raise ValueError("it is before the record before")
+                    raise ValueError("the position is below that of the previous record")
                 gaps.append(gap)
             elif record["event"] == "close":
                 closed = str(record["reason"]), int(record["idx"])
@@ -831,7 +832,7 @@ def _look(path: Path, check: Callable[[Segment], None]) -> tuple[int, list[Segme
             raise JournalDamaged(f"{Path(error.filename)} is missing") from error
         for segment in found[:-1]:
             if segment.torn:
-                raise JournalDamaged(f"{segment.path} is torn, and it is not the last segment")
+                raise JournalDamaged(f"{segment.path} is torn, and is not the last segment")
         return manifest.first_idx, found
 
 

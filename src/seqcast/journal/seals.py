@@ -66,13 +66,13 @@ def unseal(line: str | bytes) -> dict[str, Any]:
     try:
         text = line.decode() if isinstance(line, bytes) else line
     except UnicodeDecodeError as error:
-        raise SealError("it is not text") from error
+        raise SealError("not text") from error
     body, mark, check = text.strip().rpartition(_MARK)
     if not mark or check != f'{digest(f"{body}}}".encode())}"}}':
         raise SealError("its checksum does not fit")
     record = json.loads(f"{body}}}")
     if not isinstance(record, dict):
-        raise SealError("it is no JSON object")
+        raise SealError("not a JSON object")
     return record
 
 
@@ -84,9 +84,9 @@ def typed(value: Any, kind: type[_T]) -> _T:
         ValueError: a number of more than 64 bits, or text without an encoding.
     """
     if type(value) is not kind:
-        raise TypeError(f"{value!r} where it should have a value of type {kind.__name__}")
+        raise TypeError(f"{value!r} in place of a value of type {kind.__name__}")
     if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
-        raise ValueError(f"{value} where it should have a number of 64 bits")
+        raise ValueError(f"{value} in place of a number of 64 bits")
     if isinstance(value, str):
         value.encode()
     return value

@@ -215,7 +215,7 @@ def _contents(path: Path, messages: Sequence[Message]) -> Iterator[tuple[Message
             file.seek(begin)
             read = file.read_buffer(end - begin)
             if read.size < end - begin:
-                raise JournalDamaged(f"{path} ends before byte {end}, up to which it was written")
+                raise JournalDamaged(f"{path} ends before byte {end}, and {end} bytes were written")
             for message in some:
                 contents = read.slice(message.offset - begin, message.size)
                 if seals.hashed(contents) != message.hash:

@@ -511,7 +511,7 @@ class TapClient:
         if first < 0 or journal.end_idx != end or places != [(each.first_idx, each.rows) for each in journal.segments]:
             raise self._wrong("its segments do not follow each other")
         if journal.member.id != member:
-            raise self._wrong("it describes another journal than the one asked for")
+            raise self._wrong("its description is of another journal than the one asked for")
         return journal
 
     def is_written(self, member: int) -> bool | None:
@@ -588,7 +588,7 @@ class TapClient:
             while True:
                 frame = _receive(connection, FRAME_BYTES_MAX)
                 if frame is None:
-                    raise ConnectionError("it closed the connection")
+                    raise ConnectionError("the tap closed the connection")
                 if frame[0] in b"DE":
                     self._connection = connection
                     error = JournalDamaged if frame[0] == b"D" else TapGone
@@ -610,15 +610,15 @@ class TapClient:
             connection.settimeout(TIMEOUT_S)
             hello = _exactly(connection, len(HELLO) + NONCE_BYTES)
             if not hello.startswith(HELLO):
-                raise self._wrong("it is no tap of this version")
+                raise self._wrong("not a tap of this version")
             nonce = secrets.token_bytes(NONCE_BYTES)
             connection.sendall(_proof(self._token, b"client", hello[len(HELLO) :]) + nonce)
             try:
                 proof = _exactly(connection, PROOF_BYTES)
             except ConnectionError:
-                raise UsageError(f"tap {self.address} refuses the token: give the one it was started with") from None
+                raise UsageError(f"tap {self.address} refuses the token: give the tap's own") from None
             if not hmac.compare_digest(proof, _proof(self._token, b"server", nonce)):
-                raise self._wrong("it does not have the token")
+                raise self._wrong("the tap does not have the token")
         except BaseException:
             connection.close()
             raise
@@ -717,7 +717,7 @@ def _exactly(connection: socket.socket, size: int, until: float | None = None) -
     while size:  # memory grows with the data that arrived, whatever the frame's head says
         if until is not None:
             if (left := until - time.monotonic()) <= 0:
-                raise TimeoutError("it did not arrive in time")
+                raise TimeoutError("the data did not arrive in time")
             connection.settimeout(left)
         part = connection.recv(min(size, 1 << 20))
         if not part:

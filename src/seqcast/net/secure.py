@@ -215,8 +215,8 @@ def identity_of(config: Config, name: str) -> tuple[Ed25519, ListFile] | None:
     if name and not any(fnmatchcase(name, each.names) for each in own):
         what = "has no line for this identity" if not own else f"does not give this identity the name {name!r}"
         raise ConfigError(
-            f"authorized={config.authorized!r} {what}: add the line `{described(signer.public)} {name}` to it, on "
-            "every member"
+            f"authorized={config.authorized!r} {what}: add the line `{described(signer.public)} {name}` to the list, "
+            "on every member"
         )
     return signer, listed
 

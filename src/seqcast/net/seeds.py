@@ -49,7 +49,7 @@ class Asked:
         try:
             answer = self._function()
             if isinstance(answer, str):
-                raise TypeError("it must return a list of text, not text")
+                raise TypeError("the function must return a list of text, not text")
             self._answer = hosts(answer)
         except BaseException as error:
             self._answer = error
@@ -83,7 +83,7 @@ def hosts(lines: Iterable[str]) -> list[str]:
     """
     found = [text for line in lines if (text := str(line).strip())]
     if len(found) > HOSTS_MAX:
-        raise OSError(f"it has {len(found)} hosts, and may have {HOSTS_MAX}")
+        raise OSError(f"{len(found)} hosts, more than the {HOSTS_MAX} allowed")
     for each in found:
         try:
             split_seed(each)

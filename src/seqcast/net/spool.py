@@ -34,7 +34,7 @@ class Spool:
             try:
                 data = memoryview(data).tobytes()
             except (TypeError, BufferError) as error:
-                raise UsageError(f"state is written as bytes, not {type(data).__name__}; encode it first") from error
+                raise UsageError(f"state is written as bytes, not {type(data).__name__}: encode the state") from error
         self.append(data)
 
     def append(self, data: bytes | bytearray) -> None:

@@ -55,9 +55,7 @@ def of_matrix(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(rows))
         return max(status(row["results"]) for row in rows)
-    statuses = [
-        shown(argparse.Namespace(**{**vars(arguments), **row["combination"]}), row["results"]) for row in rows
-    ]
+    statuses = [shown(argparse.Namespace(**{**vars(arguments), **row["combination"]}), row["results"]) for row in rows]
     return max(statuses)
 
 

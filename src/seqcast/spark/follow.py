@@ -360,8 +360,9 @@ class Follower:
             if way.gone and self._fail_on_data_loss:
                 raise JournalError(
                     f"the journal of member {offset['member']}, which this query follows, is gone, and the others "
-                    f"do not tell which of their rows it had in view {offset.get('view', '')}: bring it back, start "
-                    "the query with a new checkpoint, or set failOnDataLoss=false to go on with the others' rows"
+                    f"do not tell which of their rows that one had in view {offset.get('view', '')}: bring the "
+                    "journal back, start the query with a new checkpoint, or set failOnDataLoss=false to go on with "
+                    "the others' rows"
                 )
             return way, []
         ranges = self.branches(way.base, way.view, way.left, leaves=True, wait=wait)

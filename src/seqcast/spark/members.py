@@ -28,7 +28,7 @@ def order_of(view: Installed) -> Order:
     except KeyError:
         raise JournalError(
             f"a view of the journal was ordered by {view.mechanism!r}, which this release of seqcast does not know: "
-            "use the release that wrote it"
+            "use the release that wrote the journal"
         ) from None
 
 

@@ -74,7 +74,9 @@ def read_offset(option: str, text: str, others: str = "") -> dict[str, Any]:
     except (ValueError, RecursionError):
         offset = None
     if not isinstance(offset, dict):
-        raise UsageError(f"{option}={text!r}: give {others}an offset as a query's progress prints it (endOffset), JSON")
+        raise UsageError(
+            f"{option}={text!r}: give {others}an offset as a query's progress prints it (endOffset), JSON"
+        )
     offset.pop(REPORTED, None)
     for name, value in offset.items():
         if name not in FIELDS:
@@ -82,10 +84,10 @@ def read_offset(option: str, text: str, others: str = "") -> dict[str, Any]:
             hint = f"did you mean {close}?" if close else "another version of seqcast wrote it, so use that one"
             raise UsageError(f"{option}: an offset has no field {name!r}: {hint}")
         if not FIELDS[name](value):
-            raise UsageError(f"{option}: {name} cannot be {json.dumps(value)[:80]}: give the offset as it was printed")
+            raise UsageError(f"{option}: {name} cannot be {json.dumps(value)[:80]}: give the offset as printed")
     for name in ("member", "idx"):
         if name not in offset:
-            raise UsageError(f"{option}: the offset has no {name}: give it as a query's progress prints it (endOffset)")
+            raise UsageError(f"{option}: the offset has no {name}: give the offset as printed (endOffset)")
     if ("view" in offset) != ("global_seqno" in offset):
-        raise UsageError(f"{option}: the offset has one of view and global_seqno: give it as it was printed")
+        raise UsageError(f"{option}: the offset has one of view and global_seqno: give the offset as printed")
     return offset

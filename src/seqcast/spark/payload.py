@@ -166,7 +166,7 @@ def parse(ddl: str) -> Type:
     found = [*_TOKEN.finditer(ddl)]
     end = found[-1].end() if found else 0
     if "".join(each[0] for each in found) != ddl[:end] or ddl[end:].strip():
-        raise UsageError(f"payloadSchema={ddl!r}: it is no list of names and types, such as id bigint, name string")
+        raise UsageError(f"payloadSchema={ddl!r}: not a list of names and types, such as id bigint, name string")
     parser = _Parser(ddl, [(each[1] or each[2] or "", each[3] or "") for each in found])
     return parser.fields("")
 
@@ -216,7 +216,7 @@ class _Parser:
     def _word(self, what: str) -> str:
         word = self._tokens.pop()[0] if self._tokens else ""
         if not word:
-            raise self._wrong(f"it lacks {what}")
+            raise self._wrong(f"{what} is missing")
         return word
 
     def _sign(self, sign: str, what: str) -> None:

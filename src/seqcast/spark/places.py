@@ -31,7 +31,7 @@ def check_start(follower: Follower, offset: dict[str, Any]) -> None:
             return
     raise UsageError(
         f"startingOffset is in the journal of member {offset['member']}, which is not there, and no other one has its "
-        "place: load the directory that has it"
+        "place: load the directory that has that journal"
     )
 
 

@@ -144,7 +144,7 @@ class JournalReader(DataSourceReader):
         if following.end is not None and not stream.is_over(at):
             raise JournalError(
                 f"the journals end at row {at['idx']} of member {at['member']}, before endingOffset: load the journals "
-                "that it is of, or give an earlier one"
+                "of that offset, or give an earlier one"
             )
         return parts
 
@@ -423,7 +423,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if journal.end_idx < until:
             raise JournalError(
-                f"{journal.path} ends at row {journal.end_idx}, and this query has read up to row {until}: it is not "
+                f"{journal.path} ends at row {journal.end_idx}, and this query has read up to row {until}: this is not "
                 "the journal that the query's checkpoint belongs to, or a crash of the machine took its tail"
             )
         return [
@@ -480,7 +480,8 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 lost = error
         raise lost or JournalError(
             f"the journal of member {end['member']}, which this query's checkpoint names, is not there, and no other "
-            f"one has the rows of {start.get('view', 'it')}: start the query with a new checkpoint, or bring it back"
+            f"one has the rows of {start.get('view', 'the batch')}: start the query with a new checkpoint, or bring "
+            "the journal back"
         )
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

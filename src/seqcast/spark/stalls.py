@@ -73,7 +73,7 @@ class Stalls:
         if followed is None:
             return (
                 f"the journal of member {offset['member']}, which this query follows, cannot be read, and no other one "
-                "tells what comes next: bring it back, or start the query with a new checkpoint"
+                "tells what comes next: bring that journal back, or start the query with a new checkpoint"
             )
         ahead = [
             each.journal.member.name

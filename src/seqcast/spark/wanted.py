@@ -101,7 +101,7 @@ class Wanted:
         for field in schema:
             if (kind := field.dataType.simpleString()) != kinds[field.name]:
                 raise UsageError(
-                    f"schema: column {field.name} is {kinds[field.name]}, not {kind}: cast it in the query"
+                    f"schema: column {field.name} is {kinds[field.name]}, not {kind}: cast the column in the query"
                 )
             if not field.nullable and field.name in NULLABLE:
                 raise UsageError(f"schema: column {field.name} may be null: leave out NOT NULL")

@@ -201,12 +201,12 @@ class Ring(Machine):
         """
         self.now = now
         if isinstance(frame, Confirm) and frame.leader != sender:
-            raise RemoteProtocolError("CONFIRM: the sender is not the leader that it names")
+            raise RemoteProtocolError("CONFIRM: the sender is not the leader named in the frame")
         if isinstance(frame, Token) and frame.source not in frame.members:
             raise RemoteProtocolError("TOKEN: its source is not among its members")
         generation = frame.promised if isinstance(frame, Unconfirmed) else frame.generation
         if generation > self.generation + GENERATION_STEP_MAX:
-            raise RemoteProtocolError("token ring: the generation is far above all before it")
+            raise RemoteProtocolError("token ring: the generation is far above all earlier ones")
         self._heard(sender)
         call = self.call
         match frame:

@@ -111,7 +111,7 @@ class TokenRingMembership(CoordinatedMembership):
             case Unconfirmed():
                 named = {*frame.members}
         if not named <= self.context.infos.keys():
-            raise RemoteProtocolError("token ring: it names processes that are not in the view")
+            raise RemoteProtocolError("token ring: the frame names processes that are not in the view")
         self.ring.receive(frame, sender, self.context.now)
         match frame:
             case Token():

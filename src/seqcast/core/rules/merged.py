@@ -102,7 +102,7 @@ def check_part(part: NewView, view: View, mechanism: int) -> None:
     if part.closes is None:
         raise RemoteProtocolError("MERGE_READY: closes no view")
     if (part.order, part.mechanism) != (view.order, mechanism):
-        raise RemoteProtocolError("MERGE_READY: another order, or another mechanism for it, than the group has")
+        raise RemoteProtocolError("MERGE_READY: another order or order mechanism than the group's")
     if part.view_id.counter > view.view_id.counter + COUNTER_STEP_MAX:
         raise RemoteProtocolError("MERGE_READY: its counter is far above that of our view")
 
@@ -142,9 +142,9 @@ def checked(template: NewView, own: NewView, me: int) -> NewView:
     """
     group = _subgroup_of(template, me)
     if group is None or group.view_id != own.closes:
-        raise RemoteProtocolError("MERGE_GO: this subgroup is not among those that it merges")
+        raise RemoteProtocolError("MERGE_GO: this subgroup is not among those to be merged")
     if (template.order, template.mechanism) != (own.order, own.mechanism):
-        raise RemoteProtocolError("MERGE_GO: another order, or another mechanism for it, than the group has")
+        raise RemoteProtocolError("MERGE_GO: another order or order mechanism than the group's")
     if template.view_id.counter > own.view_id.counter + COUNTER_STEP_MAX:
         raise RemoteProtocolError("MERGE_GO: its counter is far above that of our view")
     if not template.view_id > own.view_id:
