@@ -80,7 +80,7 @@ def frames_table() -> str:
 
     rows = []
     for kind, (make, fields) in SCHEMAS.items():
-        says = (make.__doc__ or "").strip().partition("\n")[0]
+        says = " ".join((make.__doc__ or "").partition("\n\n")[0].split())
         rows.append([f"`{kind}`", says, "; ".join(f"`{name}`: {schema.text}" for name, schema in fields.items())])
     return table(["kind", "meaning", "fields"], rows) + "\n"
 
@@ -100,7 +100,7 @@ def routes_tables() -> str:
         by = f"see {handler.name} below" if isinstance(handler, DecisionTable) else prose(handler.__doc__ or "")
         routes.append([kinds[route.frame], route.of.value, route.by.value, by])
     parts = [table(["kind", "of which view", "sent by", "handled by"], routes)]
-    parts.append("What a member does with some of them: the first case that holds.")
+    parts.append("For some frames a table decides: the first row whose condition holds applies.")
     for each in DECISIONS:
         rows = [
             [prose(row.guard.__doc__ or "") if row.guard else "otherwise", done(row, "`"), row.why] for row in each.rows
