@@ -1,7 +1,7 @@
-"""A feed of prices: who joins late, or is slow, gets the last price of each symbol, and then each change.
+"""A price feed: a subscriber that joins late, or is slow, gets the last price of each symbol, and then each change.
 
 python examples/feed.py publish a tea milk      and, at any time: python examples/feed.py watch b
-A third argument of watch is the time in seconds that it takes for each line.
+A third argument of watch is the number of seconds that the watcher spends on each line.
 """
 
 import json
@@ -22,7 +22,7 @@ with Feed("feed", name=name) as feed:
                 print("update", item.number, item.key, *item.value, flush=True)
             time.sleep(float(rest[0]) if rest else 0)
     else:
-        last = {symbol: feed.snapshot().values.get(symbol, [0, 100.0]) for symbol in rest}  # goes on where one ended
+        last = {symbol: feed.snapshot().values.get(symbol, [0, 100.0]) for symbol in rest}  # continues from the last price
         while True:
             symbol = random.choice(rest)
             number, price = last[symbol]

@@ -33,7 +33,7 @@ class Handler(BaseHTTPRequestHandler):
             store.set(self.path, self.rfile.read(int(self.headers["Content-Length"])).decode())
             self.answer(204)
         except (seqcast.Undecided, seqcast.NotReady) as error:
-            self.answer(503, str(error))  # it may be stored or not: the client asks again
+            self.answer(503, str(error))  # may be stored or not: the client may repeat the PUT
 
 
 with seqcast.replicate("key-value", store, name=name, found=2):

@@ -1,6 +1,6 @@
-"""Jobs that run once a second, on one machine of several: the leader runs them, each under a lock with a fence.
+"""Jobs that run once a second on one of several machines: the leader runs them, each under a lock with a fence.
 
-    python examples/scheduler.py a        and in two more terminals: b, c; then kill the one that leads
+    python examples/scheduler.py a        and in two more terminals: b, c; then kill the leader
 """
 
 import sys

@@ -1,14 +1,14 @@
-"""A group's ordered stream into a table, each message once, whatever is killed.
+"""Writes a group's ordered stream into a table, each message once, whatever is killed.
 
-Three machines (here: three directories), each with a member that is under load and journals its deliveries, and a
-tap that serves the journal. A streaming query of Spark reads the taps and appends to a Parquet table. Then, in turn,
+There are three machines (here: three directories), each with a member that is under load and journals its deliveries,
+and a tap that serves the journal. A streaming Spark query reads the taps and appends to a Parquet table. Then, in turn,
 Spark, the member that is followed and the tap that is followed are killed with SIGKILL. At the end the table must hold
 exactly the messages in the members' journals.
 
     pip install 'seqcast[spark]'
     python examples/stream_into_table.py
 
-The cells (``# %%``) can be run one by one in an editor that knows them; `docs/spark.md` explains the steps.
+The cells (``# %%``) can be run one by one in an editor that supports them; `docs/spark.md` explains the steps.
 """
 
 # %% Processes of their own, so that they can be killed: members and the query
@@ -72,7 +72,7 @@ def query(top: Path, taps: str) -> None:
         if running.exception() is not None:
             raise running.exception()
         time.sleep(0.2)
-    running.processAllAvailable()  # stopped in the middle of a batch, Spark would print the interrupted call
+    running.processAllAvailable()  # if stopped in the middle of a batch, Spark would print the interrupted call
     running.stop()
     table.trigger(availableNow=True).start(str(top / "table")).awaitTermination()
     found = spark.read.parquet(str(top / "table")).orderBy("view_counter", "global_seqno")
@@ -101,7 +101,7 @@ class Scene:
         wait(f"{name} to join", lambda: any(directory.glob(f"{name}-*/views.jsonl")))
 
     def start_tap(self, machine: str) -> None:
-        listen = self.addresses.get(machine, "127.0.0.1:0")  # after a restart: where it was
+        listen = self.addresses.get(machine, "127.0.0.1:0")  # after a restart: the same address as before
         tap = ("-m", "seqcast", "tap", "--journal", str(self.top / machine), "--token-file", str(self.top / "token"))
         self.taps[machine] = run(*tap, "--listen", listen, stdout=subprocess.PIPE)
         told = self.taps[machine].stdout
@@ -161,7 +161,7 @@ def run(*command: str, **options: Any) -> subprocess.Popen[str]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    process.kill()  # SIGKILL: nothing is flushed, nobody is told
+    process.kill()  # SIGKILL: nothing is flushed, and nobody is told
     process.wait()
 
 
@@ -229,7 +229,7 @@ def main(top: Path, cluster: str, interface: str) -> None:
         kill(scene.taps[lost])
         ended = scene.wait_other_or_end(lost)
         scene.start_tap(lost)
-        if ended:  # a task was reading from the tap; in production a supervisor would restart the query too
+        if ended:  # a task was reading from the tap; in production a supervisor would restart the query, too
             scene.start_spark()
         scene.wait_batches(2)
         say(f"the tap of {lost} was killed and started again; the stream follows {scene.followed()}")

@@ -17,11 +17,11 @@ import seqcast
 
 HEAD = struct.Struct(">Bq")
 MARGIN_NS = 50_000_000
-"""A message with its deadline nearer than this is late."""
+"""A message whose deadline is nearer than this is late."""
 
 
 class UrgentFirst(seqcast.OrderPolicy):
-    """Late ones by deadline, then the rest by priority; equal ones as they arrived."""
+    """Late messages by deadline, then the rest by priority; equal ones in the order of arrival."""
 
     def order(self, batch: Sequence[seqcast.WaitingPacket]) -> Sequence[int]:
         late = time.time_ns() + MARGIN_NS

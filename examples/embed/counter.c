@@ -1,10 +1,10 @@
 /* A replicated counter in C: each member multicasts increments, and all add them up in one order. Python joins and leaves; in
- * between no line of it runs for a message. docs/embedding.md explains the calls, and how this is compiled.
+ * between, no Python code runs for a message. docs/embedding.md explains the calls, and how this is compiled.
  *
  *     counter PYTHON CLUSTER NAME MEMBERS INCREMENTS [INTERFACE]
  *
- * PYTHON is the interpreter that seqcast is installed for, such as .venv/bin/python. Waits for a view of MEMBERS members, sends
- * INCREMENTS increments, and leaves when it has the increments of all. */
+ * PYTHON is the interpreter for which seqcast is installed, such as .venv/bin/python. The program waits for a view of MEMBERS
+ * members, sends INCREMENTS increments, and leaves when it has those of all members. */
 #include <seqcast/embed.h>
 
 #include <inttypes.h>
@@ -110,5 +110,5 @@ int main(int argc, char **argv) {
     if (PyErr_Occurred()) PyErr_Print();
     Py_XDECREF(left);
     Py_XDECREF(group);
-    return Py_FinalizeEx() < 0 || !left; /* a group that is still open is left here */
+    return Py_FinalizeEx() < 0 || !left; /* leaves a group that is still open */
 }

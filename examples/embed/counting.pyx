@@ -30,7 +30,7 @@ cdef class Counter:
             table.close(self.member)
 
     def run(self):
-        """Sends the increments when all members are there, and takes those of all."""
+        """Sends the increments once all members have joined, and receives those of all."""
         cdef int code = SEQCAST_OK
         cdef seqcast_item *item
         with nogil:
@@ -71,7 +71,7 @@ cdef class Counter:
 
 
 def count(cluster, name, members, increments, interface=""):
-    """Joins, counts, and leaves; returns how many messages came, and their sum."""
+    """Joins, counts and leaves; returns the number of messages received, and their sum."""
     with seqcast.join(cluster, name=name, interface=interface) as group:
         counter = Counter(group, members, increments)
         counter.run()
