@@ -159,6 +159,24 @@ SLOW_CLOCK = _code(
     "The clock source needs a system call or a device, a microsecond or more each time.",
     "Boot with clocksource=tsc if the machine's TSC is stable, or move to another kind of virtual machine.",
 )
+NO_AES = _code(
+    1113,
+    "The processor has no AES instructions",
+    "A view with such a member is sealed with XChaCha20-Poly1305, which is slower; other ciphers need them.",
+    "Let the virtual machine have the instructions of its host, or set cipher= to auto on every member.",
+)
+SMALL_MEMLOCK = _code(
+    1114,
+    "Keys may get into the swap",
+    "The process may lock less memory than a member needs for its keys.",
+    "ulimit -l 64, or LimitMEMLOCK=64K in the service's unit; or no swap.",
+)
+COPIED_VM = _code(
+    1115,
+    "A copy of this virtual machine would draw the same random numbers for a while",
+    "The machine has no generation id (vmgenid), by which Linux notices that it was copied, so nonces may repeat.",
+    "Give the machine one, or do not copy or restore it while a member with a key runs.",
+)
 WRONG_CALL = _code(
     1201,
     "A wrong call",

@@ -22,6 +22,7 @@ import seqcast
 from seqcast import cli
 from seqcast.board.read import Event, boards, read
 from seqcast.cli.timeline import in_order
+from seqcast.config import keys
 from seqcast.metrics import Collector, families, text_of
 
 __all__ = ["network"]
@@ -40,6 +41,19 @@ def seen(group, n):
         len((board := read(group.board)).about["view"]["members"]) == n == board.gauges["members"]
         and all(row["present"] for row in board.members)
     )
+
+
+def test_probe_shows_the_cipher_the_keys_and_the_age_of_the_secret(capsys, tmp_path):
+    pytest.importorskip("nacl")
+    path = str(tmp_path / "key")
+    keys.make(path)
+    keys.add(path)
+    one, other = (key.number for key in keys.read(path))
+    with group_of(1, key=path) as (a,):
+        wait_until(seen(a, 1))
+        _, out, _ = run(capsys, "probe", a.cluster)
+        cipher = "(aegis-128l|xchacha20-poly1305)"
+        assert re.search(rf"  {cipher} with a secret \d+ s old, key {one}, opens {other} too  seen by a", out), out
 
 
 def test_probe_shows_who_hears_whom_and_since_when(capsys):

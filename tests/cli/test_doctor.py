@@ -11,9 +11,10 @@ from netns import lonely, network, python, segmented
 
 import seqcast.codes as codes
 from seqcast import cli
-from seqcast.config import Config
+from seqcast.config import Config, identities, keys
 from seqcast.doctor import local
 from seqcast.doctor.datagrams import pack, unpack
+from seqcast.doctor.keys import MEMORY_BYTES, look
 from seqcast.doctor.lines import Line
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads files of Linux")
@@ -214,6 +215,55 @@ def test_a_condition_of_the_machine_has_its_code(tmp_path, files, expected):
         path.write_text(text)
     config = Config(interface="lo", rcvbuf=65536, sndbuf=65536)
     assert {line.code.number for line in local.look(config, tmp_path) if line.code} == expected
+
+
+GUEST = {"proc/cpuinfo": "flags : fpu aes hypervisor"}
+
+
+@linux
+@pytest.mark.parametrize(
+    ("files", "changes", "expected"),
+    [
+        ({}, {}, set()),
+        (GUEST, {}, {("note", "SC1115")}),
+        ({**GUEST, "sys/bus/acpi/drivers/vmgenid/bind": ""}, {}, {("note", "SC1115")}),
+        ({}, {"fault": lambda: ("", False)}, {("WARN", "SC1113")}),
+        ({}, {"fault": lambda: ("key= needs PyNaCl", False)}, {("FAIL", "SC1202")}),
+        ({}, {"_lockable": lambda: 16 << 10}, {("WARN", "SC1114")}),
+        ({}, {"_lockable": lambda: -1}, set()),
+        ({"key": "x"}, {}, {("FAIL", "SC1202")}),
+    ],
+)
+def test_a_fault_of_a_member_with_a_key_has_its_code(tmp_path, monkeypatch, files, changes, expected):
+    pytest.importorskip("nacl")
+    for name, value in {"_lockable": lambda: MEMORY_BYTES, **changes}.items():
+        monkeypatch.setattr(f"seqcast.doctor.keys.{name}", value)
+    keys.make(str(tmp_path / "key"))
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert {
+        (line.level, line.code.number) for line in look(Config(key=str(tmp_path / "key")), tmp_path) if line.code
+    } == expected
+
+
+@linux
+def test_a_member_with_a_key_is_looked_at_with_its_files_and_its_cipher(tmp_path, monkeypatch):
+    pytest.importorskip("nacl")
+    keys.make(str(tmp_path / "key"))
+    identities.make(str(tmp_path / "id"), bytes(range(32)))
+    (tmp_path / "list").write_text("nobody")
+    (tmp_path / "list").chmod(0o600)
+    files = {"key": str(tmp_path / "key"), "identity": str(tmp_path / "id"), "authorized": str(tmp_path / "list")}
+    monkeypatch.setattr("seqcast.doctor.keys.fault", lambda: ("", False))
+    lines = {line.word: line for line in look(Config(**files, cipher="aes-256-gcm"), tmp_path)}
+    assert [lines[word].level for word in ("aes", "key", "identity", "authorized")] == ["FAIL", "ok", "ok", "FAIL"]
+    assert "is no line of a list" in lines["authorized"].fact
+    (tmp_path / "sys/bus/platform/drivers/vmgenid").mkdir(parents=True)
+    (tmp_path / "sys/bus/platform/drivers/vmgenid/VMGENID:00").symlink_to(tmp_path)
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text(GUEST["proc/cpuinfo"])
+    assert "copies" not in {line.word for line in look(Config(**files), tmp_path)}
 
 
 def test_a_line_names_its_code_and_the_remedy():

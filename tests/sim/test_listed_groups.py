@@ -10,7 +10,7 @@ from sim_stage import Stage
 from seqcast.core.frames.joining import Refused, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon, MergeAsk
-from seqcast.core.identities import Allowed, Identities
+from seqcast.core.identities import LISTED_MAX, Allowed, Identities
 from seqcast.core.vocabulary import ExcludedBy, FrameReceived, JoinFailed, ListRead, Warn
 from seqcast.sim.families import calm
 from seqcast.sim.options import Options
@@ -73,6 +73,19 @@ class Listed(Stage):
 
 def names(view) -> list[str]:
     return sorted(member.name for member in view.members)
+
+
+def test_a_group_with_identities_is_full_at_96_members_and_says_so_to_the_next_one(monkeypatch):
+    """A VIEW with the signatures of more would not fit its frame; here fewer do, as 96 take long to simulate."""
+    assert LISTED_MAX == 96
+    monkeypatch.setattr("seqcast.core.identities.LISTED_MAX", 3)
+    stage = Listed()
+    stage.group("a", "b", "c")
+    stage.named("one too many", 1000)
+    stage.until(3000)
+    assert {len(view.members) for view in stage.views("a", "b", "c")} == {3}
+    (failed,) = stage.of("one too many", JoinFailed)
+    assert failed.cause == "full" and "the group is full: it has 3 members, and at most 3" in failed.error
 
 
 @pytest.mark.parametrize("partition", ["merge", "primary"])

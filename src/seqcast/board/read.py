@@ -275,6 +275,8 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     seeds = _object(said, "seeds")
     about["seeds"] = {name: _number(seeds, name) for name in ("addresses", "silent")}
     about["seeds"] |= {name: _texts(seeds, name) for name in ("first", "unresolved")}
+    seal = _object(said, "seal")
+    about["seal"] = {"cipher": _text(seal, "cipher"), "since": _number(seal, "since"), "keys": _texts(seal, "keys")}
     about["view"] = {
         "counter": _number(view, "counter"),
         "coordinator": _text(view, "coordinator"),

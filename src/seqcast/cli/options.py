@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from seqcast.commandline import Parser, positive, seconds, whole
+from seqcast.commandline import Parser, add_key, positive, seconds, whole
 from seqcast.config import CIPHERS, MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, SLOWS, TRANSPORTS, Config, derive
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
@@ -92,10 +92,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
         "--port-range", type=lambda text: whole(text, 0, 1000), metavar="N", help="with it: ports after --port (4)"
     )
     target.add_argument("--ttl", type=lambda text: whole(text, 0, 255), metavar="N", help="networks to cross (1)")
-    target.add_argument("--key", metavar="FILE", help="key file of the group, made by `seqcast keygen` (none)")
-    target.add_argument("--cipher", choices=CIPHERS, help="with it: the cipher of the group's messages (auto)")
-    target.add_argument("--identity", metavar="FILE", help="with it: file with the identity of this process (none)")
-    target.add_argument("--authorized", metavar="FILE", help="with it: list of those who may be members (none)")
+    add_key(target, CIPHERS)
 
 
 def group_settings(arguments: argparse.Namespace) -> dict[str, Any]:

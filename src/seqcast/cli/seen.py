@@ -58,7 +58,19 @@ def summary(board: Board) -> str:
     here = f"{board.name} (here)" if board.alive else f"{board.name} (ended)"
     return (
         f"{board.cluster}  view {view['counter']}  {len(members)} members  order {view['order']} ({view['mechanism']}"
-        f"{sequencer})  {about['transport']} on {about['interface']}  seen by {here}, {status}"
+        f"{sequencer})  {about['transport']} on {about['interface']}{_sealed(board)}  seen by {here}, {status}"
+    )
+
+
+def _sealed(board: Board) -> str:
+    """With a key: the cipher of the view, the age of its secret, and the ids of the keys."""
+    seal = board.about["seal"]
+    if not (seal["cipher"] and seal["keys"]):
+        return ""
+    first, *others = seal["keys"]
+    opens = f", opens {', '.join(others)} too" if others else ""
+    return (
+        f"  {seal['cipher']} with a secret {max(0, board.read_ns - seal['since']) // 10**9} s old, key {first}{opens}"
     )
 
 

@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from seqcast.commandline import Parser, seconds
+from seqcast.commandline import Parser, add_key, seconds
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
     from seqcast.doctor.lines import Line
 
 NEEDS = ("seqcast.doctor.local", "seqcast.doctor.path", "seqcast.doctor.listen")
+GIVEN = ("interface", "key", "identity", "authorized", "cipher")
 PORT = 47320
 LONG_S, LISTEN_S = 360.0, 600.0
 
@@ -41,8 +42,8 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     from seqcast.doctor.path import Path
 
     config = Config.from_environment()
-    if arguments.interface:
-        config = config.replace(interface=arguments.interface)
+    if given := {name: value for name in GIVEN if (value := getattr(arguments, name)) is not None}:
+        config = config.replace(**given)
     if ":" in _host_and_port(arguments.other or "")[0]:
         config = config.replace(ip_version=6)
     yield from look(config)
@@ -104,6 +105,8 @@ def _port(text: str) -> int:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
+    from seqcast.config import CIPHERS
+
     result = Parser(
         "doctor",
         "Check whether this machine, and the path to another one, is fit for a group. Each line has a level (ok,\n"
@@ -112,6 +115,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "example: seqcast doctor --listen on one machine, then seqcast doctor --with 10.0.0.7 on the other",
     )
     result.add_argument("--interface", help="network interface, by name or address (default: as the system routes)")
+    add_key(result, CIPHERS)
     result.add_argument(
         "--with", dest="other", metavar="HOST[:PORT]", help="measure the path to HOST; of an IPv6 address, [HOST]:PORT"
     )

@@ -18,6 +18,7 @@ from seqcast._native.driver import Driver, describe_address
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
+from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
 from seqcast.errors import ConfigError
 from seqcast.net.errors import clipped_buffers
@@ -52,6 +53,8 @@ def look(config: Config, root: Path = Path("/")) -> Iterator[Line]:
     yield from _cpus(root)
     yield clock(root)
     yield from _container(root)
+    if config.key:
+        yield from keys.look(config, root)
 
 
 def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:

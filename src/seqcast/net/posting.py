@@ -109,12 +109,14 @@ class Posting:
         address: bytes,
         counters: Callable[[], Mapping[str, int]],
         seeds: Callable[[], Mapping[str, Any]],
+        seal: Mapping[str, Any],
     ) -> None:
         """Writes the text, at its time, or after a change.
 
         Args:
             address: of this member, for others.
             seeds: how they fare; see ``Discovery.fate``.
+            seal: with a key, what seals; else empty.
         """
         now, shown = now_ns(), (view, status, reason)
         if self._made is None or (shown == self._posted and now < self.due):
@@ -130,6 +132,7 @@ class Posting:
             "view": _of(view),
             "counters": dict(counters()),
             "seeds": dict(seeds()),
+            "seal": dict(seal),
         }
         if not self._engine.board_about(_text(about)):  # the members say too much of themselves
             for each in about["view"]["members"]:

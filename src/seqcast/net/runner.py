@@ -35,6 +35,7 @@ from seqcast.core.log import PARTS
 from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.port import reports, transmit
+from seqcast.core.secrets import CIPHERS
 from seqcast.core.vocabulary import (
     AskMembers,
     CallbackReturned,
@@ -215,6 +216,7 @@ class Runner:
         self.changed = threading.Condition()
         # Under `changed`:
         self.view: View | None = None
+        self._view_ns = 0  # when it began
         self.founding = False  # the group of the view is not founded yet, and the join waits for that
         self.minority = ""  # why this member is blocked, without a majority
         self.waiting = ""  # why the group that this member joins is blocked, if told
@@ -619,7 +621,17 @@ class Runner:
     def _post(self) -> None:
         status = self.status
         address = self.endpoint.context.me.address
-        self.posting.post(self.view, status, status.reason, address, self.python_counters, self._seeds_fare)
+        self.posting.post(
+            self.view, status, status.reason, address, self.python_counters, self._seeds_fare, self._sealed()
+        )
+
+    def _sealed(self) -> dict[str, Any]:
+        """With a key: the ids of its lines, the first of which seals; and in a view its cipher, and when it began."""
+        if self.key_file is None:
+            return {}
+        entered = self.endpoint.context.entered
+        view = {} if entered is None else {"cipher": CIPHERS[entered.cipher], "since": self._view_ns}
+        return {"keys": [str(each) for each in self.key_file.ids], **view}
 
     def _seeds_fare(self) -> dict[str, Any]:
         """Which addresses of the seeds are those of members, or have answered."""
@@ -675,6 +687,7 @@ class Runner:
                     if self.view is None and len(view.members) == 1:
                         self._tell_alone()
                     self.enter(view)
+                    self._view_ns = now_ns()
                     self.minority = ""
                     if self.guard is not None:
                         self.guard.view(view.members)

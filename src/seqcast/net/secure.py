@@ -52,6 +52,20 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
             f"cipher={config.cipher!r} needs a processor with AES instructions, and this one has none: set "
             f"cipher={ANYWHERE!r}, or auto, on every member"
         )
+    return _seal(sodium, secrets, aes)
+
+
+def fault() -> tuple[str, bool]:
+    """Why no member with a key can run here, whatever its file, or ""; and has the processor AES instructions?"""
+    try:
+        sodium = _sodium()
+        _seal(sodium, (), has_aes(sodium))
+    except ConfigError as error:
+        return str(error), False
+    return "", has_aes(sodium)
+
+
+def _seal(sodium: Any, secrets: tuple[tuple[int, bytes], ...], aes: bool) -> Seal:
     try:
         ciphers = tuple(_pair(sodium, name, aes) for name in CIPHERS)
         hashes = _address(sodium, "crypto_generichash_blake2b_salt_personal")
@@ -131,6 +145,11 @@ class KeyFile:
         self.due_ns = 0  # time of the next look
         self.counters = {"key_id": self._secrets[0][0], "key_reads": 0, "key_errors": 0}
         """Of ``Group.counters``."""
+
+    @property
+    def ids(self) -> list[int]:
+        """Of the keys, the one that seals first."""
+        return [number for number, _ in self._secrets]
 
     def look(self, now_ns: int) -> tuple[tuple[int, bytes], ...] | None:
         """The secrets, if they are others now.
