@@ -144,7 +144,7 @@ class Router:
         self.machines.lifecycle.heard_place(frame.seen)
 
     def seen(self, frame: Seen, _: int, __: bytes) -> None:
-        """lifecycle: others hear us at another address than ours, and we may take it"""
+        """lifecycle: others see us at another address than ours, which we may take"""
         self.machines.lifecycle.heard_place(frame.seen)
 
     def refused(self, frame: Refused, _: int, __: bytes) -> None:
@@ -180,7 +180,7 @@ class Router:
         self.machines.initiator.note_accepted(frame, sender)
 
     def promised(self, frame: Promised, sender: int, _: bytes) -> None:
-        """initiator: backs off where a survivor promised a higher attempt"""
+        """initiator: backs off if a survivor promised a higher attempt"""
         self.machines.initiator.promised(frame, sender)
 
     def cut(self, frame: Cut, sender: int, _: bytes) -> None:
@@ -254,11 +254,11 @@ class Router:
     # ---- JOIN: guards
 
     def names_another_address(self, frame: Join, _sender: int, address: bytes) -> bool:
-        """it names another address than that from which it comes"""
+        """it names another address than the one from which it comes"""
         return frame.info.address != address
 
     def is_to_be_told(self, frame: Join, sender: int, address: bytes) -> bool:
-        """it names another address than that from which it comes, and it is our turn to answer, or we seek, too"""
+        """it names another address than the one from which it comes, and we seek, too, or it is our turn to answer"""
         asks = self.names_another_address(frame, sender, address) and not frame.withdrawn
         return asks and (self.machines.lifecycle.seeking or self.is_to_answer(frame, None))
 
@@ -275,11 +275,11 @@ class Router:
         return frame.withdrawn
 
     def is_unproven(self, frame: Join, _sender: int, _address: bytes) -> bool:
-        """shows no identity that may be a member, and we are in no view, or withdraws a joiner"""
+        """it shows no identity that may be a member, and we are in no view or it withdraws a joiner"""
         return (self.context.view is None or frame.withdrawn) and bool(self.context.identities.fault(frame.info))
 
     def is_barred(self, frame: Join, _sender: int, _address: bytes) -> bool:
-        """shows no identity that may be a member"""
+        """it shows no identity that may be a member"""
         return bool(self._barred(frame))
 
     def _barred(self, frame: Join) -> str:
@@ -293,7 +293,7 @@ class Router:
         return self.context.view is None
 
     def lacks_our_view(self, frame: Join, sender: int, _address: bytes) -> bool:
-        """our view took the joiner in, which is another one, and it is our turn to answer"""
+        """our view has just admitted the joiner, which is not us, and it is our turn to answer"""
         entered = self.context.entered
         took = entered is not None and entered.has(sender) and sender not in entered.survivors
         return took and sender != self.context.me.id and self._has_turn(frame)
@@ -461,7 +461,7 @@ class Router:
         self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
 
     def meet(self, frame: Met, sender: int, address: bytes) -> None:
-        """book: tries those that are named, or the acting member does"""
+        """book: we, or the acting member, try the addresses that it names"""
         self.machines.merger.beacons.met(frame, sender, address)
 
     def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
@@ -531,7 +531,7 @@ class Router:
         return frame.view_id.tag in (self.context.tag, *(each.view_id.tag for each in closed))
 
     def joining_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we seek a group, and it has us"""
+        """we seek a group, and it includes us"""
         named = self.machines.lifecycle.seeking and frame.has(self.context.me.id)
         return named and self.context.secrets.of(frame) is not None and not self._unfit(frame)
 
@@ -545,7 +545,7 @@ class Router:
         return self.machines.lifecycle.seeking
 
     def elsewhere_and_named(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it closes another view than ours, and takes us in as a joiner"""
+        """it closes another view than ours, and admits us as a joiner"""
         me = self.context.me.id
         # (In a merged view we may be as a member of another subgroup: its VIEW is to come.)
         named = frame.has(me) and me not in frame.survivors and not frame.subgroups
@@ -571,51 +571,51 @@ class Router:
         return context.secrets.fault(frame, context.infos)
 
     def has_strangers(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """has a member that our list of those who may be members does not have"""
+        """it has a member that is not on our list of allowed members"""
         return bool(self.context.identities.strangers(frame, self.context.infos))
 
     def answers_this_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """in a primary partition it answers our newest attempt, has us, and we lack a part of its cut"""
+        """in a primary partition, it answers our newest attempt and includes us, and we lack a part of its cut"""
         return frame.answers == self.machines.initiator.attempt and self.answers_and_lacking(frame, sender, address)
 
     def answers_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """in a primary partition it answers an attempt of ours, has us, and we lack a part of its cut"""
+        """in a primary partition, it answers an attempt of ours and includes us, and we lack a part of its cut"""
         named = frame.answers is not None and frame.has(self.context.me.id)
         return self.context.primary and named and not self.machines.participant.holds(frame)
 
     def answers_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it answers an attempt to close our view, and has us"""
+        """it answers an attempt to close our view, and includes us"""
         return frame.answers is not None and frame.has(self.context.me.id)
 
     def answers(self, frame: NewView, sender: int, _address: bytes) -> bool:
-        """it answers an attempt of ours, by a survivor of it, and does not have us"""
+        """it answers an attempt of ours, comes from a survivor of it, and does not include us"""
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
     def put_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we survive its cut, it does not have us, we did not ask to leave, and we observe, or slow ones are put out,
-        or those who are no longer on the list of members"""
+        """we survive its cut, but it does not include us although we did not ask to leave: we observe, or the group
+        excludes slow members or those no longer on the list"""
         context, me = self.context, self.context.me.id
         out = me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
         unled = context.me.observer and not frame.members
         return out and (unled or context.settings.puts_out or context.identities.used)
 
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it does not have us, and either we asked to leave, and are no survivor, or only a majority continues"""
+        """it does not include us, and either we asked to leave, and are no survivor, or only a majority continues"""
         final = self.context.primary or self.machines.lifecycle.leaving
         return final and self.left_out(frame, sender, address)
 
     def left_out_by_answer(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it answers an attempt, does not have us, and we did not ask to leave"""
+        """it answers an attempt and does not include us, and we did not ask to leave"""
         return frame.answers is not None and self.left_out(frame, sender, address)
 
     def left_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it does not have us, and we did not ask to leave"""
+        """it does not include us, and we did not ask to leave"""
         me = self.context.me.id
         leaves = me in frame.survivors and self.machines.lifecycle.leaving
         return not frame.has(me) and not leaves
 
     def promised_and_named(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it is of the attempt that we promised, everything up to its cut is here, and it has us"""
+        """it is of the attempt that we promised, everything up to its cut is here, and it includes us"""
         return frame.has(self.context.me.id) and self.promised_and_held(frame, sender, address)
 
     def promised_and_held(self, frame: NewView, _sender: int, _address: bytes) -> bool:
@@ -678,36 +678,36 @@ JOIN: DecisionTable = decision(
     "JOIN",
     (R.is_over, IGNORED, "a process that seeks a group must not wait for us"),
     (R.is_own_outside, IGNORED, "we hear our own multicasts"),
-    (R.is_to_be_told, R.say_seen, "its address is translated on the way, or forged: nobody else can tell it"),
+    (R.is_to_be_told, R.say_seen, "its address is translated on the way, or forged: only others can tell its sender"),
     (R.names_another_address, IGNORED, "answers would not reach its sender"),
-    (R.is_unproven, IGNORED, "it has no part in who founds the group"),
+    (R.is_unproven, IGNORED, "it has no say in founding the group"),
     (R.is_withdrawn, R.forget_joiner, "it founds nothing, and a view need not take it in"),
-    (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps we"),
+    (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps that is us"),
     (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
     (R.is_member, IGNORED, "another member sends it our VIEW"),
     (R.lacks_cookie, R.ask_back, "somebody may have recorded it, and its sender may be gone"),
-    (R.is_barred, R.bar, "its identity is not on the list of those who may be members, or not its own"),
+    (R.is_barred, R.bar, "its identity is not on the list of allowed members, or is not its own"),
     (None, R.note_and_answer, "it asks our group"),
 )
 PEER: DecisionTable = decision(
     "JOIN beside ours",
     (R.founds_nothing, IGNORED, "it waits for a group, as we do"),
     (R.does_not_fit, R.note_rival, "it cannot be in one group with us, but may form the first view, and refuse us"),
-    (R.hears_us, (R.note_rival, R.heed_hearer), "our JOINs reach it as they are; else as below"),
+    (R.hears_us, (R.note_rival, R.heed_hearer), "our JOINs reach it directly; otherwise as below"),
     (None, (R.note_rival, R.heed_peer), "it may form the first view, or have us form it"),
 )
 ANSWER: DecisionTable = decision(
     "answer to JOIN",
     (R.is_refused, R.say_refused, "one member speaks for the group"),
     (R.is_held_back, R.say_held_back, "unicasts between it and members were lost: a multicast may still reach it"),
-    (R.is_to_answer, R.say_wait, "there is a group: form none; by turns, as the acting member may be dead"),
+    (R.is_to_answer, R.say_wait, "there is a group: form none; we take turns, as the acting member may be dead"),
     (None, IGNORED, "another member answers"),
 )
 START: DecisionTable = decision(
     "START",
-    (R.calls_us, (R.note_life, R.promise, R.show_life), "only together can they and we close the view"),
-    (R.is_in_primary, (R.note_life, R.promise), "its sender lives, whatever was thought of it"),
-    (None, R.promise, "the attempt is promised, if it has us and is the highest"),
+    (R.calls_us, (R.note_life, R.promise, R.show_life), "they and we can close the view only together"),
+    (R.is_in_primary, (R.note_life, R.promise), "its sender is alive, whatever we suspected"),
+    (None, R.promise, "the attempt is promised, if it includes us and is the highest"),
 )
 DONE: DecisionTable = decision(
     "DONE of a view that we left",
@@ -719,13 +719,13 @@ VIEW: DecisionTable = decision(
     (R.known_and_own, IGNORED, "we know that"),
     (R.known, R.say_installed, "its sender repeats it until it knows that we have it"),
     (R.joining_and_named, R.enter, "our first view"),
-    (R.joining, IGNORED, "it took in others"),
+    (R.joining, IGNORED, "it admitted others"),
     (R.elsewhere_and_named, R.decline, "two groups admitted us"),
     (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
     (R.invalid, R.reject, "nobody may send it"),
-    (R.put_out, R.go_out, "the others put us out, as we are too slow, or not on their list: after its cut"),
-    (R.has_strangers, R.leave_strangers, "its members took in somebody whom we may not be with"),
-    (R.answers_this_and_lacking, R.be_excluded, "decided without us, and what we lack is with those who decided"),
+    (R.put_out, R.go_out, "the others exclude us, because we are too slow or not on their list: we go after its cut"),
+    (R.has_strangers, R.leave_strangers, "its members admitted somebody with whom we may not share a view"),
+    (R.answers_this_and_lacking, R.be_excluded, "decided without us, by members that have the packets that we lack"),
     (R.answers_and_lacking, IGNORED, "a newer attempt of ours may still end well"),
     (R.answers_and_named, R.adopt, "a survivor has left the view: its VIEW takes the place of our proposal (step 1)"),
     (R.answers, R.adopt_without_us, "a survivor has left the view, and we stay behind"),
@@ -740,8 +740,8 @@ BEACON: DecisionTable = decision(
     "BEACON",
     (R.joining, R.note_group, "there is a group: form none"),
     (R.is_of_our_view, R.note_member, "its sender is with us"),
-    (R.is_ours_to_tell, R.tell_successor, "its sender is behind, or was left out: it can learn so"),
-    (R.is_of_a_view_we_left, IGNORED, "another member tells its sender, or nobody should"),
+    (R.is_ours_to_tell, R.tell_successor, "its sender is behind, or was left out, and learns this from us"),
+    (R.is_of_a_view_we_left, IGNORED, "another member tells its sender, or none should"),
     (R.is_inside, R.find_other, "another view of this cluster, or a group of another one"),
     (None, IGNORED, "we are on our way in or out"),
 )
@@ -754,7 +754,7 @@ UNBLOCK: DecisionTable = decision(
     "UNBLOCK",
     (R.is_for_another_cluster, IGNORED, "it uses the same multicast address"),
     (R.is_open, IGNORED, "our side is not blocked"),
-    (R.has_majority, IGNORED, "our side is not blocked for want of a majority"),
+    (R.has_majority, IGNORED, "our side does not lack a majority"),
     (R.is_for_our_side, (R.allow, R.show_side), "an operator knows that the others are gone for good"),
     (None, R.show_side, "the operator sees all sides before one is allowed"),
 )
