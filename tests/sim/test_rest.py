@@ -3,6 +3,7 @@
 import pytest
 
 from seqcast._native.engine import Engine
+from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.sim import Options, World
 from seqcast.sim.checkers import rest
 from seqcast.sim.options import MS
@@ -10,12 +11,11 @@ from seqcast.sim.options import MS
 
 def test_a_group_at_rest_sends_heartbeats_and_frames_and_keeps_nothing():
     quiet = {7: 10, 8: 5, 10: 1}
-    assert not [*rest.check_rest("a", quiet, 1.0, 10, 0)]
+    assert not [*rest.check_rest("a", quiet, 1.0, 10)]
     assert not [*rest.check_memory("a", {"slabs_in_use": 3}, 0, 0)]
-    assert ["sends {4: 9}" in text for text in rest.check_rest("a", {**quiet, 4: 9}, 1.0, 10, 0)] == [True]
-    assert not [*rest.check_rest("a", {**quiet, 4: 8}, 1.0, 10, 1)], "its secret was renewed"
-    assert ["19 heartbeats" in text for text in rest.check_rest("a", {7: 19}, 1.0, 10, 0)] == [True]
-    assert ["61 control frames" in text for text in rest.check_rest("a", {8: 61}, 1.0, 10, 0)] == [True]
+    assert ["sends {4: 9}" in text for text in rest.check_rest("a", {**quiet, 4: 9}, 1.0, 10)] == [True]
+    assert ["19 heartbeats" in text for text in rest.check_rest("a", {7: 19}, 1.0, 10)] == [True]
+    assert ["61 control frames" in text for text in rest.check_rest("a", {8: 61}, 1.0, 10)] == [True]
     for slabs, unsent, deliverable in (30, 0, 0), (0, 1, 0), (0, 0, 1):
         assert [*rest.check_memory("a", {"slabs_in_use": slabs}, unsent, deliverable)]
     assert [*rest.check_needless("a", {5: 1})] and not [*rest.check_needless("a", {1: 1})]
@@ -36,3 +36,11 @@ def test_a_message_that_waits_for_a_timer_which_is_not_set_is_late(make_engine):
     options = Options(seed=1, members=3, order="records", safe=True, duration_ns=300 * MS, loss=0.0)
     found = World(options, make_engine=make_engine).run().violations
     assert [text.partition(":")[0] for text in found[:1]] == ([] if make_engine is Engine else ["delay"])
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_leave_that_nobody_hears_of_is_found_by_its_delay(heard, monkeypatch):
+    if not heard:
+        monkeypatch.setattr(CoordinatedMembership, "leave", lambda *_: None)
+    found = World(Options(seed=4, members=3, order="records", duration_ns=300 * MS, loss=0.0)).run().violations
+    assert [text.partition(" of ")[0] for text in found[:1]] == ([] if heard else ["delay: the leave"])

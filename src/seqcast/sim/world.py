@@ -58,6 +58,15 @@ def most_delay(options: Options) -> float:
     return HOPS_MAX * hop + (2 if options.safe else 1) * settings.ack_delay_s + settings.flush_s_max + 0.001
 
 
+def most_change(options: Options) -> float:
+    """How long, at most, a change of the members may take in a quiet group to show in all views, in s, without the time
+    to detect it: hops, and the timers for which the acting member waits."""
+    settings = config(options)
+    hop = (options.delay_ns + 12 * options.jitter_ns) / SECOND
+    callbacks_s = settings.block_deadline_s if options.blocks else 0
+    return 2 * HOPS_MAX * hop + 2 * settings.bundle_s + callbacks_s + 0.02
+
+
 @dataclass
 class Result:
     """The result of a run."""
@@ -331,12 +340,12 @@ class World:
         heartbeats = copies * REST_NS / SECOND / settings.heartbeat_s
         self.clock.run(self.clock.now + REST_NS)  # packets in flight
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
-        counters = {node.id: node.view.view_id.counter for node in nodes if node.view}
+        views = {node.id: node.view for node in nodes}
         self.clock.run(self.clock.now + REST_NS)
         for node in nodes:
-            sent, view = node.record.datagrams - before[node.id], node.view
-            views = view.view_id.counter - counters[node.id] if view else 0
-            found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats, views)
+            sent = node.record.datagrams - before[node.id]
+            if node.view == views[node.id]:  # its secret was not renewed
+                found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats)
             engine = node.engine
             found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
@@ -346,17 +355,48 @@ class World:
         overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full
         for node in nodes if not overtakes else ():
             found += rest.check_needless(node.name, node.record.datagrams - before[node.id])
-        return found[:VIOLATIONS_MAX]
+        return (found or self.changes(nodes))[:VIOLATIONS_MAX]
 
     def delay(self, node: Process, nodes: Sequence[Process]) -> float:
         """How long one message of a member takes to the last application, in s."""
-        number, begin = node.record.counter, self.clock.now
+        number = node.record.counter
         node.application.sender.say_last()
         node.service()
         takers = [other.record for other in nodes if other.record.receives]
         takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
-        while self.clock.now < begin + SECOND:
-            if all(number in taker.delivered_of(node.id) for taker in takers):
+        return self._time(lambda: all(number in taker.delivered_of(node.id) for taker in takers), SECOND)
+
+    def changes(self, nodes: Sequence[Process]) -> list[str]:
+        """One more process joins; then a member leaves or crashes, unless the others would be too few."""
+        if self.network.deaf:  # noticed after a time of suspicion, and by a new member in the middle of a view change
+            return []
+        rng, most_s, found = random.Random(f"changes {self.options.seed}"), most_change(self.options), list[str]()
+        by_unicast = self.options.keyed or self.options.transport != "multicast"
+        self.start_node("late")
+        joiner = self.nodes[-1]
+        joined = {joiner.name: self._time(lambda: self._shows(joiner, joiner), 20 * SECOND)}
+        again_s = config(self.options).join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
+        found += rest.check_delays(joined, most_s + again_s, "the join of")
+        if len(nodes) < 3 or found:
+            return found
+        settings, leaver = config(self.options), rng.choice(nodes)
+        crashes = rng.random() < 0.5
+        (leaver.crash if crashes else leaver.leave)()
+        gone = {leaver.name: self._time(lambda: self._shows(joiner, leaver, False), 20 * SECOND)}
+        detected_s = settings.suspect_s + 3 * settings.heartbeat_s if crashes else 0
+        return [*rest.check_delays(gone, most_s + detected_s, "the crash of" if crashes else "the leave of")]
+
+    def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
+        """Is there one view, with that member, or without it?"""
+        views = {node.view for node in self.nodes if node.alive and node.view and not node.record.leaving}
+        view = observer.view
+        return views == {view} and view is not None and (view.rank(member.id) >= 0) == there
+
+    def _time(self, done: Callable[[], bool], most_ns: int) -> float:
+        """How long it takes until then, in s; infinite: longer than ``most_ns``."""
+        begin = self.clock.now
+        while self.clock.now < begin + most_ns:
+            if done():
                 return (self.clock.now - begin) / SECOND
             self.clock.run(self.clock.now + MS // 4)
         return float("inf")

@@ -15,7 +15,7 @@ AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
 """Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, reports of consumption, each with
 its answer. All others are for messages on their way."""
 OTHERS_MAX = 4
-"""Of them: the end of those in flight before the rest, and the end of each view that is closed to renew its secret."""
+"""Of them: the end of those in flight before the rest."""
 HEARTBEATS_MAX = 1.5
 """So many times as many as the interval asks for: members show themselves to others at some moments."""
 FRAMES_PER_S = 60
@@ -24,17 +24,16 @@ SLABS_MAX = 24
 """Of each member: those that are being filled, and one for each stream that has an open packet or a large one."""
 
 
-def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float, views: int) -> Iterator[str]:
+def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float) -> Iterator[str]:
     """A member's datagrams while nobody had anything to send.
 
     Args:
         sent: datagrams by type.
         passed_s: in so many seconds, in which so many
         heartbeats: are due.
-        views: were closed meanwhile.
     """
     others = Counter({kind: count for kind, count in sent.items() if kind not in AT_REST and count})
-    if sum(others.values()) > OTHERS_MAX * (1 + views):
+    if sum(others.values()) > OTHERS_MAX:
         yield f"at rest: {name} sends {dict(others)} (number by type) though nobody sends a message"
     if sent.get(HEARTBEAT, 0) > HEARTBEATS_MAX * heartbeats + 3:
         yield f"at rest: {name} sends {sent[HEARTBEAT]} heartbeats in {passed_s:.1f} s"
@@ -56,9 +55,10 @@ def check_needless(name: str, sent: Mapping[int, int]) -> Iterator[str]:
         yield f"needless: {name} requests packets {sent[NAK]} times, though none is lost"
 
 
-def check_delays(delays: Mapping[str, float], most_s: float) -> Iterator[str]:
-    """How long single messages took to be delivered everywhere, in s; infinite: they were not."""
+def check_delays(delays: Mapping[str, float], most_s: float, event: str = "a message of") -> Iterator[str]:
+    """How long single messages took to be delivered everywhere, or changes to show in all views, in s, by the member's
+    name; infinite: they did not."""
     for name, delay in delays.items():
         if delay > most_s:
             took, most = f"{1e3 * delay:.1f} ms", f"{1e3 * most_s:.1f} ms"
-            yield f"delay: a message of {name} in a quiet group takes {took}, and may take {most}"
+            yield f"delay: {event} {name} in a quiet group takes {took}, and may take {most}"
