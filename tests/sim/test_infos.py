@@ -15,7 +15,7 @@ from seqcast.types import View
 
 
 def said(world, view):
-    """What each member says of itself in a view, by name."""
+    """The info of each member of a view, by name."""
     return {member.name: member.info.get("number") for member in view}
 
 

@@ -10,7 +10,7 @@ from seqcast.blocks import ABSENT, Snapshot, Update, feed
 
 
 class Group:
-    """Delivers what is sent at once."""
+    """Delivers each message at once."""
 
     def __init__(self, state):
         self.of = state

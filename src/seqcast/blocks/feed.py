@@ -179,7 +179,7 @@ class Feed(Closing):
         return subscriber
 
     def close(self) -> None:
-        """Leaves the group. Subscribers get what waits for them, and then end."""
+        """Leaves the group. Subscribers get the messages that wait for them, and then end."""
         self.group.leave()
         if self._thread is not threading.current_thread():
             self._thread.join(self.group.config.leave_timeout_s)

@@ -101,7 +101,7 @@ def _address(board: Board, member: int) -> str:
 
 
 def _said(board: Board, member: int, field: str, unknown: Any) -> Any:
-    """What the board has of a member."""
+    """A member as the board shows it."""
     members = board.about["view"]["members"]
     return next((each[field] for each in members if each["id"] == member), unknown)
 
