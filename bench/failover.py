@@ -370,9 +370,9 @@ def section(results: dict[str, Any]) -> str:
             "## When the sequencer is killed",
             f"{MEMBERS} members send messages of {SIZE:,} B without a pause; the sequencer (in `fifo` and `causal` the "
             f"coordinator) gets SIGKILL. Medians of {results['rounds']} kills; a stall is {results['stall']} "
-            f"(bench/failover.py). Beside it stand the longest sends in the {BESIDE_S:g} s before and after, without a "
+            f"(bench/failover.py). For comparison: the longest sends in the {BESIDE_S:g} s before and after, without a "
             "failover. *Moved*: messages whose send had returned before the kill and that were delivered in the next "
-            "view, which happens only where they travel by way of the sequencer.",
+            "view, which happens only in orders in which messages travel by way of the sequencer.",
             table(head, rows),
         ]
     )

@@ -317,16 +317,16 @@ def page(results: dict[str, Any]) -> str:
     parts.append("## Latency")
     parts.append(
         f"Half a round trip of two members on different cores, {LATENCY_BYTES} bytes, blocking, µs, in "
-        f"{len(cells['p50', 'fifo', 0.0])} runs of each. A third member is the sequencer, so that an ordered message "
-        "needs a second hop; in every order it takes each message like the other two, but it "
+        f"{len(cells['p50', 'fifo', 0.0])} runs of each. A third member is the sequencer, so an ordered message "
+        "needs a second hop; in every order the third member receives each message like the other two, but it "
         "[polls](latency.md#order) for a moment before it blocks. *raw* is a ping-pong of two processes."
     )
     whole = {tuple(c["cell"]): c["values"] for c in results["cells"] if c["cell"][0] in PERCENTILES}
     for loss in sorted({key[2] for key in whole}):
         if loss:
             parts.append(
-                f"The same with {loss:g} % of datagrams dropped: a lone message that is lost is missed when its sender "
-                "asks, after `probe_s_min`, or when another one follows."
+                f"The same with {loss:g} % of datagrams dropped: the loss of a lone message is noticed when its sender "
+                "asks, after `probe_s_min`, or when another message follows."
             )
         parts.append(table(["order", "p50", "of fifo", "p99", "of fifo"], latency_rows(results, cells, whole, loss)))
     if "failover" in results:

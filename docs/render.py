@@ -395,16 +395,16 @@ def figures(printed: list[dict[str, Any]]) -> str:
     parts = [f"Measured on {' and on '.join(dict.fromkeys(str(run['machine']) for run in runs if 'machine' in run))}."]
     for text, head, row, rows in (
         (
-            "The loops most people write first, default settings: `send` in a loop and `for message in group` (plain), "
-            "the same in asyncio (aio), and the same loops of pyzmq with PUB and SUB sockets, which order nothing "
-            "among senders and repair nothing:",
+            "The loops most people write first, with default settings: `send` in a loop and `for message in group` "
+            "(plain), the same in asyncio (aio), and the same loops of pyzmq with PUB and SUB sockets, which order "
+            "nothing among senders and repair nothing:",
             ["loops", "message", "messages/s", "of pyzmq", "CPU µs/message"],
             plain_row,
             [row for run in runs for row in run.get("plain", ())],
         ),
         (
-            "A service that works 4 µs between its sends, with 3 receivers: by default (plain), where messages gather "
-            "for up to 200 µs while others left shortly before, and with `flush_s_min=0` (at-once), a packet for each:",
+            "A service that works 4 µs between its sends, with 3 receivers: by default (plain), messages gather for up "
+            "to 200 µs if others left shortly before; with `flush_s_min=0` (at-once), each gets a packet of its own:",
             ["loop", "message", "messages/s", "of at-once", "messages in a packet", "CPU µs/message"],
             work_row,
             [row for run in runs for row in run.get("work", ())],
@@ -428,8 +428,8 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in batches(runs) if run["members"] != MEMBERS],
         ),
         (
-            "Batches beside Aeron 1.11.3 (driver in C, program in C++), by turns in one run on loopback; its stream "
-            "has no checksum, no agreement on members and no total order:",
+            "Batches compared with Aeron 1.11.3 (driver in C, program in C++), in turn, in one run on loopback; its "
+            "stream has no checksum, no agreement on members and no total order:",
             ["what", "message", "messages/s", "of Aeron", "CPU µs/message"],
             aeron_row,
             [row for run in runs for row in run.get("aeron", ())],
@@ -448,7 +448,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
         ),
         (
             "Half the round-trip time between two members, in µs, and that of a bare C ping-pong. With `total` one of "
-            "the two is the sequencer; where a third member is, an ordered message needs a second hop "
+            "the two is the sequencer; if a third member is, an ordered message needs a second hop "
             "([measured](orders.md#latency)):",
             ["order", "message", "path", "waiting", "p50", "p99", "p99.9", "bare C p50", "bare C p99", "p50 ratio"],
             latency_row,
@@ -462,14 +462,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [row for run in runs for row in run.get("membership", ())],
         ),
         (
-            "SIGKILL of the leader of 4 members, until the last survivor has the new view, in ms, by turns in one run. "
-            "Tribes is the NonBlockingCoordinator of Apache Tribes, told of crashes by silence alone:",
+            "SIGKILL of the leader of 4 members, until the last survivor has the new view, in ms, in turn, in one run. "
+            "Tribes is the NonBlockingCoordinator of Apache Tribes, which learns of crashes by silence alone:",
             ["", "settings", "p50", "range"],
             election_row,
             [row for run in runs for row in run.get("election", ())],
         ),
         (
-            "Calls of a replicated counter on three members, beside PySyncObj (Raft in Python), both at their "
+            "Calls of a replicated counter on three members, compared with PySyncObj (Raft in Python), both at their "
             "defaults; an ordered message is `Group.deliver` in a group with the settings of a replica. Failover: "
             "from SIGKILL of the leader until a call that another member began after it has its answer:",
             [
@@ -494,7 +494,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
         if rows:
             parts += [text, table(head, [row(each) for each in rows])]
     commands = dict.fromkeys(run["command"] for run in printed)
-    parts.append("In parentheses: the lowest and the highest of the pairs. Measured by these, in `make bench-figures`:")
+    parts.append("In parentheses: the lowest and the highest of the pairs. `make bench-figures` runs these commands:")
     parts.append("```\n" + "\n".join(commands) + "\n```")
     missed = targets(runs)
     if missed:
