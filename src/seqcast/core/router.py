@@ -1,8 +1,8 @@
 """Dispatches control frames to machines: a table of routes, and decision tables for frames that need more.
 
 A row of ``ROUTES`` says to which view a frame must belong, who may send it, and which machine handles it. The first
-matching row is used; a frame that matches none is dropped, because it is late or not for us. If the handling depends on
-more, such as whether this member is in a view and whose turn it is, ``DECISIONS`` has a row for each case.
+matching row is used; a frame that matches none is late or not for us, and is dropped. If the handling depends on more,
+such as whether this member is in a view and whose turn it is, ``DECISIONS`` has a row for each case.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Router:
         """Hands a frame to its handler.
 
         Raises:
-            RemoteProtocolError: it cannot be right.
+            RemoteProtocolError: the frame cannot be right.
         """
         self.log.received(frame, sender)
         for route in _BY_FRAME[type(frame)]:
@@ -163,7 +163,7 @@ class Router:
         self.machines.end_pauses()
 
     def block_ok(self, frame: BlockOk, sender: int, _: bytes) -> None:
-        """initiator: counts it"""
+        """initiator: counts the answer"""
         self.machines.initiator.block_ok(frame, sender)
 
     def answer_with_view(self, frame: Block | Start, sender: int, address: bytes) -> None:
@@ -172,7 +172,7 @@ class Router:
         self.context.send(replace(closed, answers=frame.attempt), sender, address)
 
     def ok(self, frame: Ok, sender: int, _: bytes) -> None:
-        """initiator: counts it"""
+        """initiator: counts the answer"""
         self.machines.initiator.ok(frame, sender)
 
     def accepted(self, frame: Accepted, sender: int, _: bytes) -> None:
@@ -192,11 +192,11 @@ class Router:
         self.machines.participant.propose(frame, sender)
 
     def done(self, frame: Done, sender: int, _: bytes) -> None:
-        """initiator: counts it"""
+        """initiator: counts the answer"""
         self.machines.initiator.done(frame, sender)
 
     def installed(self, frame: Installed, sender: int, _: bytes) -> None:
-        """initiator: counts it; a leaver that waited for it is done"""
+        """initiator: counts the answer; a leaver that waited for INSTALLED is done"""
         self.machines.initiator.installed(frame, sender)
         self.machines.end_lingering()
 
@@ -211,7 +211,7 @@ class Router:
         self.machines.pause_member.suspend(frame, sender)
 
     def suspended(self, frame: Suspended, sender: int, _: bytes) -> None:
-        """pause owner: counts it"""
+        """pause owner: counts the answer"""
         self.machines.pause_owner.suspended(frame, sender)
 
     def resume(self, frame: Resume, sender: int, _: bytes) -> None:
@@ -219,7 +219,7 @@ class Router:
         self.machines.pause_member.resume(frame, sender)
 
     def resumed(self, frame: Resumed, sender: int, _: bytes) -> None:
-        """pause owner: counts it"""
+        """pause owner: counts the answer"""
         self.machines.pause_owner.resumed(frame, sender)
 
     def view_wanted(self, _: ViewWanted, sender: int, __: bytes) -> None:
@@ -249,16 +249,16 @@ class Router:
         self.machines.merger.receive(frame, sender, address)
 
     def pass_over(self, _frame: BlockedSide, _sender: int, _address: bytes) -> None:
-        """nobody: it answers an operator"""
+        """nobody: the answer is for an operator"""
 
     # ---- JOIN: guards
 
     def names_another_address(self, frame: Join, _sender: int, address: bytes) -> bool:
-        """it names another address than the one from which it comes"""
+        """the JOIN names an address other than its source"""
         return frame.info.address != address
 
     def is_to_be_told(self, frame: Join, sender: int, address: bytes) -> bool:
-        """it names another address than the one from which it comes, and we seek, too, or it is our turn to answer"""
+        """the JOIN names an address other than its source, and we also seek a group, or have to answer"""
         asks = self.names_another_address(frame, sender, address) and not frame.withdrawn
         return asks and (self.machines.lifecycle.seeking or self.is_to_answer(frame, None))
 
@@ -267,7 +267,7 @@ class Router:
         return self.machines.lifecycle.over
 
     def is_own_outside(self, _frame: Join, sender: int, _address: bytes) -> bool:
-        """it is our own, and we are in no view"""
+        """the JOIN comes from us, and we are in no view"""
         return self.context.view is None and sender == self.context.me.id
 
     def is_withdrawn(self, frame: Join, _sender: int, _address: bytes) -> bool:
@@ -275,11 +275,11 @@ class Router:
         return frame.withdrawn
 
     def is_unproven(self, frame: Join, _sender: int, _address: bytes) -> bool:
-        """it shows no identity that may be a member, and we are in no view or it withdraws a joiner"""
+        """the JOIN shows no identity that may be a member, and we are in no view or the JOIN withdraws a joiner"""
         return (self.context.view is None or frame.withdrawn) and bool(self.context.identities.fault(frame.info))
 
     def is_barred(self, frame: Join, _sender: int, _address: bytes) -> bool:
-        """it shows no identity that may be a member"""
+        """the JOIN shows no identity that may be a member"""
         return bool(self._barred(frame))
 
     def _barred(self, frame: Join) -> str:
@@ -293,7 +293,7 @@ class Router:
         return self.context.view is None
 
     def lacks_our_view(self, frame: Join, sender: int, _address: bytes) -> bool:
-        """our view has just admitted the joiner, which is not us, and it is our turn to answer"""
+        """our view has just admitted the joiner, which is not us, and we have to answer"""
         entered = self.context.entered
         took = entered is not None and entered.has(sender) and sender not in entered.survivors
         return took and sender != self.context.me.id and self._has_turn(frame)
@@ -303,7 +303,7 @@ class Router:
         return sender in self.context.infos
 
     def lacks_cookie(self, frame: Join, _sender: int, _address: bytes) -> bool:
-        """it does not show that its sender hears us"""
+        """the JOIN does not show that its sender hears us"""
         entered = self.context.entered
         closed = entered.closes if entered is not None else None
         tags = (self.context.tag, closed.tag if closed is not None else 0)
@@ -311,7 +311,7 @@ class Router:
         return bool(known) and frame.cookie not in known
 
     def founds_nothing(self, frame: Join, _refusal: Refused | None) -> bool:
-        """it founds no group"""
+        """the JOIN founds no group"""
         return frame.found == 0
 
     def does_not_fit(self, _frame: Join, refusal: Refused | None) -> bool:
@@ -319,20 +319,20 @@ class Router:
         return refusal is not None
 
     def hears_us(self, frame: Join, _refusal: Refused | None) -> bool:
-        """it says that it hears us"""
+        """its sender hears us"""
         return self.context.me.id in frame.hears
 
     def is_refused(self, _frame: Join, refusal: Refused | None) -> bool:
-        """membership refuses the joiner, and it is our turn to close the view"""
+        """membership refuses the joiner, and we have to close the view"""
         return refusal is not None and self.machines.membership.acting()
 
     def is_to_answer(self, frame: Join, _refusal: Refused | None) -> bool:
-        """it is our turn to close the view, or to answer"""
+        """we have to close the view, or to answer"""
         inside = self.context.view is not None
         return inside and (self.machines.membership.acting() or self._has_turn(frame))
 
     def is_held_back(self, frame: Join, refusal: Refused | None) -> bool:
-        """it is our turn to answer, and membership does not take it in yet"""
+        """we have to answer, and membership does not take the joiner in yet"""
         return self.is_to_answer(frame, refusal) and bool(self.machines.membership.held_back(frame.info))
 
     def _has_turn(self, frame: Join) -> bool:
@@ -392,14 +392,14 @@ class Router:
         return Wait(context.tag, clipped(why, WAIT_BYTES_MAX), frame.nonce, members, cookie, seen)
 
     def _cookies(self, frame: Join, tag: int) -> Iterator[int]:
-        """Those that its sender may bring back, first the one that it is given."""
+        """The cookies that its sender may bring back; the first is the one to give out."""
         for secret in self.context.cookie_secrets:
             yield cookie(secret, frame.info.id, frame.info.address, tag)
 
     # ---- START, and DONE of a view that we left: guards
 
     def calls_us(self, frame: Start, _sender: int, _address: bytes) -> bool:
-        """it leaves us out, and its survivors are too few"""
+        """the START leaves us out, and its survivors are too few"""
         return self.context.me.id not in frame.survivors and not self.context.enough(frame.survivors)
 
     def is_in_primary(self, _frame: Start, _sender: int, _address: bytes) -> bool:
@@ -407,7 +407,7 @@ class Router:
         return self.context.primary
 
     def is_ours_to_serve(self, frame: Done, sender: int, _address: bytes) -> bool:
-        """its attempt closed that view, and we made the VIEW, or are the first member of it that is not suspected"""
+        """its attempt closed that view, and we made the VIEW, or are the first of that view's members not suspected"""
         me, closed = self.context.me.id, self.machines.lineage.closed[frame.view]
         silent = {*self.machines.membership.suspected, sender}
         first = next((info.id for info in closed.members if info.id not in silent), 0) == me
@@ -432,16 +432,16 @@ class Router:
     # ---- BEACON: guards
 
     def is_of_our_view(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
-        """it is of our view"""
+        """the BEACON is of our view"""
         return frame.view_id.tag == self.context.tag
 
     def is_ours_to_tell(self, frame: Beacon, sender: int, address: bytes) -> bool:
-        """it is of a view that we left, in which its sender was, and it is our turn to close our view"""
+        """the BEACON is of a view that we left, which its sender was in, and we have to close ours"""
         known = self.machines.lineage.was_in(frame.view_id.tag, sender, address)
         return known and self.machines.membership.acting()
 
     def is_of_a_view_we_left(self, frame: Beacon, _sender: int, _address: bytes) -> bool:
-        """it is of a view that we left"""
+        """the BEACON is of a view that we left"""
         return self.machines.lineage.entered(frame.view_id.tag)
 
     def is_inside(self, _frame: Beacon, _sender: int, _address: bytes) -> bool:
@@ -461,7 +461,7 @@ class Router:
         self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
 
     def meet(self, frame: Met, sender: int, address: bytes) -> None:
-        """book: we, or the acting member, try the addresses that it names"""
+        """book: we, or the acting member, try the addresses in the frame"""
         self.machines.merger.beacons.met(frame, sender, address)
 
     def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
@@ -483,7 +483,7 @@ class Router:
     # ---- UNBLOCK: guards
 
     def is_for_another_cluster(self, frame: Unblock, _sender: int, _address: bytes) -> bool:
-        """it is for another cluster"""
+        """the UNBLOCK is for another cluster"""
         return frame.cluster != self.context.cluster
 
     def is_open(self, _frame: Unblock, _sender: int, _address: bytes) -> bool:
@@ -491,11 +491,11 @@ class Router:
         return not self.machines.participant.promised
 
     def has_majority(self, _frame: Unblock, _sender: int, _address: bytes) -> bool:
-        """the members that are reached can close the view, and no operator had to allow it"""
+        """the members that are reached can close the view without an operator"""
         return self.context.allowed is None and self.context.enough(self.machines.participant.survivors)
 
     def is_for_our_side(self, frame: Unblock, _sender: int, _address: bytes) -> bool:
-        """it allows our side, which is too small"""
+        """the UNBLOCK allows our side, which is too small"""
         return frame.side == self._side() and not self.context.enough(self.machines.participant.survivors)
 
     def _side(self) -> Side:
@@ -504,7 +504,7 @@ class Router:
     # ---- UNBLOCK: actions
 
     def allow(self, _frame: Unblock, _sender: int, _address: bytes) -> None:
-        """A side that was allowed once and lost its majority can be allowed again, with the members it reaches now."""
+        """A side that was allowed once and lost its majority can be allowed again, with the members reached now."""
         context, participant = self.context, self.machines.participant
         voters = tuple(member for member in context.voters if member in participant.survivors)
         context.allowed = Allowance(participant.promise, voters)
@@ -522,16 +522,16 @@ class Router:
     # ---- VIEW: guards
 
     def known_and_own(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """we serve it, and are in it, or were"""
+        """the VIEW comes from us, and began our view, or one that we were in"""
         return sender == self.context.me.id and self.known(frame, sender, address)
 
     def known(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we are in it, or were"""
+        """the VIEW began our view, or one that we were in"""
         closed = self.machines.lineage.closed.values()
         return frame.view_id.tag in (self.context.tag, *(each.view_id.tag for each in closed))
 
     def joining_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we seek a group, and it includes us"""
+        """we seek a group, and the VIEW includes us"""
         named = self.machines.lifecycle.seeking and frame.has(self.context.me.id)
         return named and self.context.secrets.of(frame) is not None and not self._unfit(frame)
 
@@ -545,14 +545,14 @@ class Router:
         return self.machines.lifecycle.seeking
 
     def elsewhere_and_named(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it closes another view than ours, and admits us as a joiner"""
+        """the VIEW closes another view than ours, and admits us as a joiner"""
         me = self.context.me.id
         # (In a merged view we may be as a member of another subgroup: its VIEW is to come.)
         named = frame.has(me) and me not in frame.survivors and not frame.subgroups
         return self.context.view is not None and named and self.elsewhere(frame, sender, address)
 
     def elsewhere(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it closes another view than ours"""
+        """the VIEW closes another view than ours"""
         return self.context.view is None or frame.closes != self.context.view.view_id
 
     def invalid(self, frame: NewView, sender: int, _address: bytes) -> bool:
@@ -571,28 +571,28 @@ class Router:
         return context.secrets.fault(frame, context.infos)
 
     def has_strangers(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it has a member that is not on our list of allowed members"""
+        """the VIEW has a member that is not on our list of allowed members"""
         return bool(self.context.identities.strangers(frame, self.context.infos))
 
     def answers_this_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """in a primary partition, it answers our newest attempt and includes us, and we lack a part of its cut"""
+        """in a primary partition, the VIEW answers our newest attempt and includes us, and we lack a part of its cut"""
         return frame.answers == self.machines.initiator.attempt and self.answers_and_lacking(frame, sender, address)
 
     def answers_and_lacking(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """in a primary partition, it answers an attempt of ours and includes us, and we lack a part of its cut"""
+        """in a primary partition, the VIEW answers an attempt of ours and includes us, and we lack a part of its cut"""
         named = frame.answers is not None and frame.has(self.context.me.id)
         return self.context.primary and named and not self.machines.participant.holds(frame)
 
     def answers_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it answers an attempt to close our view, and includes us"""
+        """the VIEW answers an attempt to close our view, and includes us"""
         return frame.answers is not None and frame.has(self.context.me.id)
 
     def answers(self, frame: NewView, sender: int, _address: bytes) -> bool:
-        """it answers an attempt of ours, comes from a survivor of it, and does not include us"""
+        """the VIEW answers an attempt of ours, comes from one of its survivors, and does not include us"""
         return frame.answers is not None and sender in self.machines.initiator.survivors
 
     def put_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we survive its cut, but it does not include us although we did not ask to leave: we observe, or the group
+        """the VIEW does not include us, although we survive its cut and did not ask to leave: we observe, or the group
         excludes slow members or those no longer on the list"""
         context, me = self.context, self.context.me.id
         out = me in frame.survivors and not frame.has(me) and not self.machines.lifecycle.leaving
@@ -600,26 +600,27 @@ class Router:
         return out and (unled or context.settings.puts_out or context.identities.used)
 
     def left_out_for_good(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it does not include us, and either we asked to leave, and are no survivor, or only a majority continues"""
+        """the VIEW does not include us, and either we asked to leave, and are no survivor, or only a majority
+        continues"""
         final = self.context.primary or self.machines.lifecycle.leaving
         return final and self.left_out(frame, sender, address)
 
     def left_out_by_answer(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it answers an attempt and does not include us, and we did not ask to leave"""
+        """the VIEW answers an attempt and does not include us, and we did not ask to leave"""
         return frame.answers is not None and self.left_out(frame, sender, address)
 
     def left_out(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it does not include us, and we did not ask to leave"""
+        """the VIEW does not include us, and we did not ask to leave"""
         me = self.context.me.id
         leaves = me in frame.survivors and self.machines.lifecycle.leaving
         return not frame.has(me) and not leaves
 
     def promised_and_named(self, frame: NewView, sender: int, address: bytes) -> bool:
-        """it is of the attempt that we promised, everything up to its cut is here, and it includes us"""
+        """the VIEW is of the attempt that we promised, includes us, and everything up to its cut is here"""
         return frame.has(self.context.me.id) and self.promised_and_held(frame, sender, address)
 
     def promised_and_held(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """it is of the attempt that we promised, and everything up to its cut is here"""
+        """the VIEW is of the attempt that we promised, and everything up to its cut is here"""
         return self.machines.participant.may_install(frame)
 
     # ---- VIEW: actions
@@ -646,7 +647,7 @@ class Router:
         self.machines.initiator.newer(frame)
 
     def adopt_without_us(self, frame: NewView, sender: int, address: bytes) -> None:
-        """Whatever becomes of us, the sender is not in our position: another attempt does without it."""
+        """Whatever becomes of us, the sender is not in our position: another attempt does without that member."""
         self.note_sender_gone(frame, sender, address)
         self.machines.initiator.newer(frame)
 

@@ -2,11 +2,11 @@
 
 Each member has a key pair of its own, made at its join; JOIN and VIEW have the public half. Who makes a VIEW draws its
 secret, and wraps it for each member of the new view with the secret of both halves, the maker's and the member's. So
-one that left or was excluded does not get it, although it may have the key file; nor does one that records everything,
-and gets the file later.
+the secret stays hidden from a former member, even one with the key file, and from anyone who records everything and
+gets the file later.
 
 A VIEW that closes a view has a proof besides, which only members of that view can compute: one with nothing but the key
-file, or a former member, can neither exclude a member nor make it install anything.
+file, or a former member, can neither exclude a member nor make one install anything.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def cipher_of(setting: str, members: Sequence[MemberInfo]) -> int:
     """The number of the cipher of a view.
 
     Args:
-        setting: the same of all members; "auto": AEGIS-128L if all have AES instructions, without which it is slow, and
-            may reveal by its timing the data that it encrypts.
+        setting: the same of all members; "auto": AEGIS-128L if all have AES instructions, without which that cipher is
+            slow, and may reveal its data by its timing.
         members: of the view.
     """
     if setting != "auto":
@@ -51,7 +51,7 @@ class Exchange(Protocol):
         """The secret, for the owner of the public key ``to``; whatever that is, nothing is raised."""
 
     def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
-        """The secret that the owner of the public key ``of`` has wrapped for us; None: it did not."""
+        """The secret that the owner of the public key ``of`` has wrapped for us; None: there is no such secret."""
 
 
 class Secrets:
@@ -60,7 +60,7 @@ class Secrets:
     Args:
         exchange: None: there is no key, and nothing has a secret.
         me: id of the member.
-        identities: with which it signs the VIEWs that it makes, if the group has any.
+        identities: sign the VIEWs that the member makes, if the group has any.
         cipher: as the setting of that name.
     """
 
@@ -84,11 +84,11 @@ class Secrets:
         return self.proven(self._identities.made(replace(frame, wraps=tuple(wraps))))
 
     def proven(self, frame: NewView) -> NewView:
-        """A VIEW that closes our view, with the proof that a member of that serves it."""
+        """A VIEW that closes our view, with the proof that its sender was a member."""
         return frame if self._exchange is None else replace(frame, proof=_proof(self._current, frame))
 
     def of(self, frame: NewView) -> bytes | None:
-        """The secret in a VIEW; None: it has none for us. Without a key: none is needed, b""."""
+        """The secret in a VIEW; None: no secret for us. Without a key: none is needed, b""."""
         if self._exchange is None:
             return b""
         place = next((place for place, info in enumerate(frame.members) if info.id == self._me), -1)
@@ -119,7 +119,7 @@ class Secrets:
 
 
 def about(frame: NewView) -> bytes:
-    """The context of a secret: the view, its cipher, and who is in it."""
+    """The context of a secret: the view, its cipher and its members."""
     said = frame.view_id.tag.to_bytes(8, "little") + bytes([frame.cipher])
     digest = hashlib.blake2b(said, digest_size=32, person=b"seqcast members")
     for info in frame.members:

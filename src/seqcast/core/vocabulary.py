@@ -1,9 +1,9 @@
 """Every input and every effect of ``Endpoint.step``.
 
-*Inputs* come from the application (it joins, leaves, pauses the group), from the runner (a callback returned, it looked
-at the interface) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
-transmits frames, calls callbacks and tells the application. Decisions of the machines
-about this member's view are *commands*, which the core itself carries out, in order with the effects.
+*Inputs* come from the application (which joins, leaves, pauses the group), from the runner (a callback returned, the
+interface was looked at) and from the engine (a frame came, a member is suspected). *Effects* are for the runner: it
+transmits frames, calls callbacks and tells the application. Decisions of the machines about this member's view are
+*commands*, which the core itself carries out, in order with the effects.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PauseGroup:
 
 @dataclass(frozen=True, slots=True)
 class ResumeGroup:
-    """The application ends the pause of this request. ``PauseOver`` follows, if it has not come yet."""
+    """The application ends the pause of this request. ``PauseOver`` follows, unless already reported."""
 
     request: int
 
@@ -97,7 +97,7 @@ class StateArrived:
 
 @dataclass(frozen=True, slots=True)
 class StateRefused:
-    """The provider of this boundary cannot give the state, or it did not come in time; 0: the only one."""
+    """The provider of this boundary cannot give the state, or none came in time; 0: the only one."""
 
     boundary: int
     reason: str
@@ -106,17 +106,17 @@ class StateRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InterfaceSeen:
-    """The runner looked at the network interface of this member, which it does every ``machines.interface.LOOK_NS``.
+    """The runner looked at the network interface of this member, as every ``machines.interface.LOOK_NS``.
 
     Args:
         name: of the interface.
         address: of this member, as text.
         gone: no interface has this name.
-        down: it is down.
-        no_carrier: nothing is connected to it.
-        address_gone: it no longer has the address; ``address_other``: it has another one instead.
+        down: the interface is down.
+        no_carrier: nothing is connected to the interface.
+        address_gone: the interface no longer has the address; ``address_other``: has another one instead.
         remade: another interface has the name since the sockets were opened or mended.
-        routed: it is loopback, taken as no other one had a route for multicast, and another one has now.
+        routed: the interface is loopback, taken as no other one had a route for multicast, and another one has now.
         send_errors: how many sends have failed so far; ``refusal``: the last error, as text.
     """
 
@@ -166,11 +166,11 @@ class SeedsFound:
 
 @dataclass(frozen=True, slots=True)
 class FrameReceived:
-    """A control frame arrived, complete and undamaged; nothing else about it has been checked.
+    """A control frame arrived, complete and undamaged; nothing else has been checked.
 
     Args:
-        sender: id of the member or stranger that sent it.
-        address: where it came from.
+        sender: id of the member or stranger that sent the frame.
+        address: the sender's, as the datagram shows.
         payload: see ``frames``.
         outside: where there is a key: its sender has the key file, and does not show that it is in a view of ours.
     """
@@ -207,7 +207,7 @@ class MemberAlive:
 
 @dataclass(frozen=True, slots=True)
 class LinksChanged:
-    """The set of members that do not hear each other's multicasts changed; ``EnginePort.links`` has it."""
+    """The set of members that do not hear each other's multicasts, ``EnginePort.links``, changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +273,14 @@ class MemberStarved:
 
 @dataclass(frozen=True, slots=True)
 class SendersHeld:
-    """Senders wait for a receiver: those of this member, or, if it is this member itself, those of others.
+    """Senders wait for a receiver: those of this member, or, if the receiver is this member itself, those of others.
 
     Args:
         member: the receiver.
-        how: it is slower than most, it takes nothing, or this is over.
+        how: the receiver is slower than most, takes nothing, or this is over.
         rate: bytes of this member's packets that a slow one takes per second; of this member itself, messages that its
             application takes per second.
-        took_ns: how long it has taken nothing, or how long all of it lasted.
+        took_ns: how long the receiver has taken nothing, or, when this is over, how long the wait lasted.
     """
 
     member: int
@@ -291,7 +291,7 @@ class SendersHeld:
 
 @dataclass(frozen=True, slots=True)
 class SlowChanged:
-    """The set of receivers that senders call too slow to stay changed; ``EnginePort.too_slow`` has it."""
+    """The set of receivers that senders call too slow to stay, ``EnginePort.too_slow``, changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,7 +306,7 @@ class OtherKey:
     Args:
         where: the place, in words.
         how: they are sealed with another key; the place has none, and this member has one; or the reverse.
-        sure: several came in a row; else it was one, which may be damaged.
+        sure: several came in a row; else a single one, which may be damaged.
     """
 
     where: str
@@ -382,7 +382,7 @@ class Send:
     Args:
         payload: see ``frames``.
         address: of one member or stranger; empty: to everyone who listens.
-        outside: it is for those outside our view, too.
+        outside: the frame is for those outside our view, too.
     """
 
     payload: bytes
@@ -392,7 +392,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class ViewInstalled:
-    """The engine is in this view; ``founding``: no application may be in it yet."""
+    """The engine is in this view; ``founding``: no application may be in that view yet."""
 
     view: View
     founding: bool = False
@@ -406,7 +406,7 @@ class JoinFailed:
         error: why, and the remedy.
         cause: "name", "settings", "version", "full" or "identity"; "key": others use the cluster with another key, or
             without;
-            "address": this member has lost the one that it joined with; or "incarnation": a new one (a new endpoint
+            "address": this member has lost the one of its join; or "incarnation": a new one (a new endpoint
             and engine) can join at once.
     """
 
@@ -446,16 +446,16 @@ class Minority:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The group that this member wants to join answers but does not admit it now: it is blocked because it has no
-    majority, or unicasts between them were lost."""
+    """The group that this member wants to join answers but does not admit joiners now, because the group is blocked
+    without a majority, or unicasts between them were lost."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class TakeState:
-    """This member lacks the state: a provider sends it, as it is at the beginning of the view with tag ``boundary``.
-    Data of another provider or boundary is void, and so are group messages from before that view."""
+    """This member lacks the state: a provider sends the one of the beginning of the view with tag ``boundary``. Data of
+    another provider or boundary is void, and so are group messages from before that view."""
 
     provider: int
     boundary: int
@@ -470,12 +470,12 @@ class StateHeld:
 
 @dataclass(frozen=True, slots=True)
 class StateLost:
-    """Nobody can give this member the state: it can only leave.
+    """Nobody can give this member the state: all that is left is to leave.
 
     Args:
         error: why, and the remedy.
         inside: its application is already receiving, and cannot get the state of a merged group: the endpoint leaves
-            by itself. Otherwise the application that joins leaves when it has been told.
+            by itself. Otherwise the application that joins leaves once told.
     """
 
     error: str
@@ -484,13 +484,13 @@ class StateLost:
 
 @dataclass(frozen=True, slots=True)
 class StatePlan:
-    """A receiving application stops at the beginning of a view until it has the state of the whole group.
+    """A receiving application stops at the beginning of a view until the state of the whole group is here.
 
     Args:
-        boundary: tag of the view; 0: none, it continues with its own state.
+        boundary: tag of the view; 0: none, the application continues with its own state.
         providers: the members whose states this member takes.
         merges: this member merges them into its own, for all; else the state of the one provider replaces its own.
-        held: it is complete and valid, and can be merged or taken over.
+        held: the state is complete and valid, and can be merged or taken over.
     """
 
     boundary: int
@@ -520,7 +520,7 @@ class PauseHeld:
 
 @dataclass(frozen=True, slots=True)
 class PauseOver:
-    """The pause has ended; ``reason``: why, if not because the application ended it."""
+    """The pause has ended; ``reason``: why, if not by the application."""
 
     request: int
     reason: str
@@ -528,7 +528,7 @@ class PauseOver:
 
 @dataclass(frozen=True, slots=True)
 class MendSockets:
-    """Make the sockets use the interface that has the name now, and join the group on it; ``SocketsMended`` reports the
+    """Make the sockets use the interface that has the name now, and join the group there; ``SocketsMended`` reports the
     result."""
 
 
@@ -538,8 +538,8 @@ class MemberTold:
 
     Args:
         member: its id.
-        request: of the ``AskMembers`` that it answers.
-        pages: of its whole board; 0: it tells its board in short, or has none.
+        request: of the ``AskMembers`` that is answered.
+        pages: of its whole board; 0: the board is told in short, or there is none.
         sees: text made by the member, and not checked.
     """
 
@@ -699,7 +699,7 @@ class TellInterface:
 
 @dataclass(frozen=True, slots=True)
 class CallbackOver:
-    """The block callback returned, or its deadline is over: nobody waits for it any longer."""
+    """The block callback returned, or its deadline is over: nobody waits any longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -724,4 +724,4 @@ Command = (
     | LeaveGroup
     | ViewChange
 )
-"""Commands of the machines to the core itself. ``LeaveGroup``: as if it were the next input."""
+"""Commands of the machines to the core itself. ``LeaveGroup``: as if given as the next input."""

@@ -1,7 +1,7 @@
 """One process of a measurement: ``python -m seqcast.perf.worker TASK``, the task as JSON.
 
-It reports in lines of JSON on standard output and takes commands on standard input; when that closes, it leaves.
-The first kind of member takes one task after another, as the command ``{"task": TASK}``.
+Each reports in lines of JSON on standard output and takes commands on standard input; when the input closes, the member
+leaves. The first kind of member takes one task after another, as the command ``{"task": TASK}``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import SLICE_S, BatchSource, Check
 
 NAP_NS = 100_000
-"""A sleep may end so much later than it should."""
+"""A sleep may end this much too late."""
 QUIET_S = 10.0
 """After this long without a message a receiver counts the rest as lost, s."""
 
@@ -69,8 +69,8 @@ class Commands:
 
 
 def usage() -> dict[str, float]:
-    """The resources that this process has used: CPU time outside and in the kernel, s, and how often it blocked; and
-    when, by the monotonic clock."""
+    """The resources that this process has used: CPU time outside and in the kernel, s, and the number of times that a
+    thread blocked; and when, by the monotonic clock."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "user_s": used.ru_utime,
@@ -99,7 +99,7 @@ def resident_mb() -> float:
 
 
 def pin(core: int | None) -> None:
-    """Keeps this process, and the threads it will start, on one core."""
+    """Keeps this process, and its later threads, on one core."""
     if core is not None:
         os.sched_setaffinity(0, {core})
 
@@ -138,7 +138,7 @@ def bare(task: dict[str, Any]) -> None:
 
 def stand_in(task: dict[str, Any], shared: mmap.mmap) -> None:
     """Sets the flags that processes of several hosts cannot share: the controller starts the sender when the receivers
-    are ready, and tells them when it is over."""
+    are ready, and tells them when the run is over."""
     from seqcast._native.bare import READY_AT, READY_STRIDE
 
     one = (1).to_bytes(4, sys.byteorder)
@@ -204,7 +204,7 @@ def report_done(group: Any, check: Check | Tally, start: Start, expected: int | 
         group: the member's.
         check: counts its messages.
         start: of the run, from ``begin``.
-        expected: messages that it should have received; None if it receives none.
+        expected: messages that should have been received; None if the member receives none.
     """
     used, start_ns, view, before = start
     say(
@@ -374,7 +374,7 @@ class Trips:
         """The answer of a round that took so long.
 
         Raises:
-            SeqcastError: it is a wrong one.
+            SeqcastError: the answer is a wrong one.
         """
         if answer.payload != ping:
             raise SeqcastError(f"round {number}: a wrong answer")
@@ -394,7 +394,7 @@ class Watch:
 
     Args:
         group: of the side that asks; both sides are in its view.
-        commands: the parent's; once it is gone, the ping-pong is over.
+        commands: the parent's; once the parent is gone, the ping-pong is over.
         number: of the round that is under way; None: not known.
     """
 
@@ -455,7 +455,7 @@ def latency(task: dict[str, Any]) -> None:
 
 def latency_at_rate(task: dict[str, Any]) -> None:
     """The side that asks, at a fixed rate: each round trip begins when its question should have been sent, so that a
-    stall counts for all that it delayed, and not once (coordinated omission)."""
+    stall counts for each delayed question, and not once (coordinated omission)."""
     commands = Commands()
     group = join(task, commands, deliver_own=False)
     every_ns, first = 1e9 / task["rate"], -task["warm_rounds"]
@@ -520,7 +520,7 @@ def latency_c(task: dict[str, Any]) -> None:
 
 
 def listener(task: dict[str, Any]) -> None:
-    """A member that takes no part in the ping-pong, but receives it until its input closes."""
+    """A member that takes no part in the ping-pong, but receives its messages until the input closes."""
     commands = Commands()
     group = join(task, commands)
     try:

@@ -1,4 +1,4 @@
-"""A simulated application: it sends, records its events, pauses the group, and has callbacks and a state."""
+"""A simulated application, which sends, records its events, pauses the group, and has callbacks and a state."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Machine(Protocol):
 
     @property
     def answered(self) -> bool:
-        """Its member has answered an attempt to close the view; the application may not know of it yet."""
+        """Its member has answered an attempt to close the view, of which the application may not know yet."""
 
     @property
     def takes(self) -> bool:
@@ -131,7 +131,7 @@ class Application:
     # ---- events of the control plane
 
     def told(self, effect: Effect) -> None:
-        """Takes an effect of a step, as its process hands it on."""
+        """Takes an effect of a step from the process."""
         record = self.record
         match effect:
             case ViewInstalled(view, founding):
@@ -166,7 +166,7 @@ class Application:
                 record.warnings.append(text)
 
     def run(self) -> None:
-        """Runs whenever it gets the processor."""
+        """Runs whenever the processor is free."""
         machine = self.machine
         if machine.takes:
             self.consume()
@@ -180,7 +180,7 @@ class Application:
             self.sender.send_pending()
 
     def deadline(self) -> int:
-        """When it has to run at the latest, on the clock of its machine."""
+        """When the application has to run at the latest, on the clock of its machine."""
         return self.keeper.due() if self.record.options.state else NEVER
 
     # ---- its own actions
@@ -213,7 +213,7 @@ class Application:
             self.machine.clock.at(self.machine.busy_until, self.leave_soon)
 
     def end(self, leaves: bool) -> None:
-        """Leaves or closes, whatever it did before."""
+        """Leaves or closes, whatever happened before."""
         if self.record.up and self.can_run:
             self.machine.trace("leaves, as it is" if leaves else "closes")
             self.record.leaving, self.sender.on = True, False
@@ -252,7 +252,7 @@ class Application:
         return Skipped(Member(self.machine.name_of(sender), sender), first, last, messages)
 
     def accept(self, item: Item) -> None:
-        """It is delivered an item."""
+        """The delivery of an item."""
         if isinstance(item, Batch):
             for entry in self._read(item, self.tag):
                 self._take_all(self.skips.delivered(entry))
@@ -299,7 +299,7 @@ class Application:
             self.at_view(entry)
 
     def at_view(self, view: View) -> None:
-        """Between two messages: gives its state, and stops if it merges states, or takes over another one."""
+        """Between two messages: gives its state, and stops before a merge of states, or to take over another one."""
         record, tag = self.record, view.view_id.tag
         if isinstance(view, MergeView):
             self.chain.part(tag, record.together(view).view_id)
@@ -417,7 +417,7 @@ class Application:
         self.work(lambda: self.apply(parts, merges), self.keeper.merge)
 
     def apply(self, parts: Mapping[int, bytes], merges: bool) -> None:
-        """It merges the states of others into its own, or takes over the merged one."""
+        """Merges the states of others into its own, or takes over the merged one."""
         record, tag = self.record, self.keeper.merge.plan.boundary
         if merges:
             self.machine.trace(f"merges the states of {', '.join(map(self.machine.name_of, parts))}")
@@ -428,7 +428,7 @@ class Application:
             self.chain.load(data)
 
     def go_on(self, reconciled: bool) -> None:
-        """Delivery to it continues."""
+        """Delivery continues."""
         if reconciled:
             tag = self.keeper.merge.plan.boundary
             self.record.states[tag, self.chain.branch] = self.chain.digest()
@@ -440,7 +440,7 @@ class Application:
             self.machine.service()
 
     def work(self, apply: Callable[[], None], machine: Transfer | StateMerge) -> None:
-        """Works on a state at once, or takes its time, with a read now and then; it may take too long, or fail."""
+        """Works on a state at once, or takes its time, with a read now and then; may take too long, or fail."""
         if self.loads.random() >= self.options.slow_loads:
             self.loaded(apply, machine, fails=False)
         else:
@@ -468,7 +468,8 @@ class Application:
             self.keeper.feed(machine.loaded(self.machine.now))
 
     def enter(self, items: Collection[Item]) -> None:
-        """It has the state, and is delivered the messages that came meanwhile; it may have to stop again on the way."""
+        """The application has the state, and is delivered the messages that came meanwhile; another stop on the way is
+        possible."""
         views = 0
         for item in items:
             views += isinstance(item, View)

@@ -1,9 +1,9 @@
 """A crowd: up to 10,000 simulated members that repair by gossip, each with the policy of ``core/gossip``, unchanged.
 
-The members are light: in place of an engine, a member keeps each sender's highest packet and the set of those that it
-lacks. A multicast reaches each member at once or is lost to it; every other datagram takes a while and may be lost.
-Membership is partial, whatever the size: no member knows more than its sample of the others. Late-join handlers keep
-everything, and late joiners get it from them.
+The members are light: in place of an engine, a member keeps each sender's highest packet and the set of missing ones. A
+multicast reaches each member at once or never; every other datagram takes a while and may be lost. Membership is
+partial, whatever the size: no member knows more than its sample of the others. Late-join handlers keep everything for
+late joiners.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CrowdOptions:
     """One run. Times are virtual ns.
 
     Args:
-        seed: of everything that is random in it.
+        seed: of everything random.
         members: in the group.
         loss: probability that a datagram, or a multicast to one receiver, is lost.
         crashed: fraction of the members that crash at the same moment, after a third of ``sending_ns``.
@@ -97,11 +97,11 @@ class CrowdResult:
         expected, delivered: packets times members, as they should be and as they are.
         lost: packets times members that were reported lost.
         repaired_ns: how long after its multicast each packet that a member had lost reached it, ascending.
-        caught_up_ns: how long after it joined each joiner had all that the handlers keep.
+        caught_up_ns: how long after the join each joiner had all that the handlers keep.
         reached: how many members each gossip that began while the packets were sent reached, by hop.
         datagrams, bytes: sent by all members, without the multicasts of packets, by kind.
         member_s: seconds that all members lived together.
-        member_state: entries that the member with the largest partial view has in it.
+        member_state: entries of the largest partial view.
         sizes: of the group, as its members estimate it in the end.
         events: datagrams and timers that were handled.
     """
@@ -126,7 +126,7 @@ class CrowdResult:
 
 
 class _Member:
-    """One member, with its window: it implements ``core.gossip.Window``."""
+    """One member, with its window: implements ``core.gossip.Window``."""
 
     full = False
 
@@ -196,7 +196,7 @@ class Crowd:
         """The result.
 
         Raises:
-            AssertionError: it was run before.
+            AssertionError: run before.
         """
         assert not self.now, "a crowd runs once"
         options = self.options
@@ -319,7 +319,7 @@ class Crowd:
                 return _HEADER + self.options.packet_bytes
 
     def _note(self, message: Message) -> None:
-        """A member that passes a gossip on, once, has seen it."""
+        """A member that passes a gossip on, once, has seen that gossip."""
         if isinstance(message, Gossip) and self.now <= self.options.sending_ns:
             self.result.reached.setdefault((message.origin, message.counter), Counter())[message.hops] += 1
 

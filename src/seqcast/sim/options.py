@@ -32,7 +32,7 @@ class Options:
         loss, duplicate: probability that a datagram is lost, or comes twice.
         flips: probability that one to three bits of a datagram are flipped on its way.
         delay_ns: shortest delay of a datagram.
-        jitter_ns: mean of the exponentially distributed addition to it, which reorders datagrams.
+        jitter_ns: mean of the exponentially distributed addition to ``delay_ns``, which reorders datagrams.
         tail: probability that a datagram takes up to ``tail_ns`` longer.
         late: probability that a frame of the control plane takes up to ``late_ns`` longer: longer than an attempt to
             close a view, a merge or a pause lasts.
@@ -50,9 +50,9 @@ class Options:
             stopped, which have its old incarnation in their view; or, while the network is cut in two, a process starts
             with the name of a member on the other side. If members warn that two living ones keep their groups apart,
             one of the two leaves in the end.
-        alone: how many times a member is killed, and starts again while it is cut off from all others.
+        alone: how many times a member is killed, and starts again while cut off from all others.
         found: see ``EndpointSettings``.
-        hosts: a crash takes the machine with it, so that no closed port tells of it.
+        hosts: a crash takes the machine down, too, so that no closed port tells of the crash.
         rejoins: how many excluded members come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
         stops: like ``pauses``, for longer than any lease, up to ``stop_ns``; half of them stop only the Python.
@@ -67,18 +67,18 @@ class Options:
         ambushes: how many times a fault strikes while a certain control frame is being multicast: the frame reaches
             some only, and its sender crashes, is paused, or is cut off from some.
         leaves: how many members leave.
-        hasty: how many times an application leaves, or closes without leaving, at any moment: before it is in, while it
-            leaves, when it has left.
+        hasty: how many times an application leaves, or closes without leaving, at any moment: before the view, while
+            leaving, or afterwards.
         spread_ns: the members start within this time.
         rate: messages per second and member.
         bytes_max: of the largest messages; most are small.
         unicasts: fraction of the messages that go to one member.
         state: the members' applications have a state, which joiners take over.
         state_bytes: its size, at least.
-        state_refusals: how many times an application fails to give it.
+        state_refusals: how many times an application fails to give its state.
         merges: when parts of a group merge, so do the applications' states; else all take over that of one part.
         guard: members have guard connections (``guard=True``), some of which break or are refused without cause.
-        slow_loads: fraction of the joiners' applications that load it slowly; some take too long, some fail.
+        slow_loads: fraction of the joiners' applications that load the state slowly; some take too long, some fail.
         orderer: order policy of the members, with records: "shuffled", or one that also sometimes "raises", is "late"
             or returns "rubbish"; "": none.
         beside: fraction of the messages and arrays that travel beside the total order.
@@ -86,7 +86,7 @@ class Options:
         timeouts: how likely a send that cannot be completed times out there.
         together: fraction of the runs of datagrams that stay together on their way, so that they arrive merged into one
             buffer (UDP_GRO).
-        corked_ns: open packets wait for more messages, for up to so long; 0: they leave at once.
+        corked_ns: open packets wait for more messages, for up to this long; 0: they leave at once.
         full: how likely the kernel has no room for the next run of datagrams, so that the rest waits.
         observers: fraction of the members, but the first, that only receive (the setting ``observer``).
         infos: how many times an application gives its member another info; see ``Member.info``.
@@ -98,9 +98,9 @@ class Options:
             "raises", "rubbish"; "mixed": each has its own; "": none.
         waits: how likely a member, whenever it runs, begins to wait until others have taken its messages.
         flush_unicasts, safe: see ``EndpointSettings``.
-        queue_bytes: messages sent during a view change or a pause are queued, up to so many bytes.
+        queue_bytes: messages sent during a view change or a pause are queued, up to this many bytes.
         starving_ns: from a quarter of the safety phase on some members are starved of processors until its end: they
-            run for some ms, and wait for up to so long, mostly much shorter; 0: none. Leases are 0.6 and 1 s.
+            run for some ms, and wait for up to this long, mostly much shorter; 0: none. Leases are 0.6 and 1 s.
         starved: fraction of the members that are.
         ring_packets: packets that a ring of the engine holds.
         first_seqno: of all group streams, as if the group had lived for long.
@@ -110,16 +110,16 @@ class Options:
         membership, partition: see ``EndpointSettings``.
         reliability: "nak" or "gossip".
         keyed: datagrams are sealed.
-        without_aes: with it: fraction of the members whose processors have no AES instructions.
-        sealings_max: with it: a member asks for another view after so many datagrams.
-        identities: with it: members have identities, and a list of those who may be members.
+        without_aes: if ``keyed``: fraction of the members whose processors have no AES instructions.
+        sealings_max: if ``keyed``: a member asks for another view after this many datagrams.
+        identities: if ``keyed``: members have identities, and a list of those who may be members.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
         translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", anew
-            for each pair, and it says where it is reached; "": nothing is.
-        apart_ns: the first half of the processes and the second do not hear each other for so long: two groups.
+            for each pair, and this member says where it is reached; "": nothing is.
+        apart_ns: the first half of the processes and the second do not hear each other for this long: two groups.
         split: of a primary partition: into how many sides the network splits after the other faults, until each member
-            has continued or knows that it is blocked; 0: it does not.
+            has continued or knows of its block; 0: no split.
         filtered: after the other faults one member loses all multicast, but no unicast, until the others have continued
             without it: "in" (none reaches it), "out" (none leaves it), "both"; "": none does.
         preset: of the members' settings.

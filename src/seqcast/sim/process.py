@@ -95,7 +95,7 @@ def said_of(name: str, number: int) -> str:
 
 
 class Process:
-    """One incarnation: it crashes, pauses and stalls, and never comes back under the same id."""
+    """One incarnation, which crashes, pauses and stalls, and never comes back under the same id."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Process:
         return self.name
 
     def source(self, target: int) -> bytes:
-        """The address from which the process with this index hears it."""
+        """The address from which the process with this index hears this one."""
         if self.public != self.address or not self.endpoint.context.settings.advertised:
             return self.public
         return b"s" + (1 + target).to_bytes(2, "big") + self.public[3:]
@@ -205,7 +205,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """It runs, and is a member or joining."""
+        """Does the process run, as a member or joining?"""
         return self.record.alive
 
     @property
@@ -271,7 +271,7 @@ class Process:
         return simulated_seal(rng, owner=self.id, sealings=self.world.sealings, aes=aes)
 
     def opens(self, tag: int) -> bool:
-        """Can it read the secret in the VIEW of this view, whoever that is for?"""
+        """Can this member read the secret in the VIEW of this view, whoever that is for?"""
         frame = self.world.made.get(tag)
         if frame is None or self.exchange is None:
             return False
@@ -442,7 +442,7 @@ class Process:
             self.record.violations.append(f"asking: {self.record} hears {effect.sees} of {effect.member}")
 
     def _note_view(self, payload: bytes) -> None:
-        """Notes the attempt of a frame, received or sent, if it is a VIEW."""
+        """Notes the attempt of a VIEW, received or sent."""
         if b'"kind":"view"' in payload:
             with contextlib.suppress(RemoteProtocolError):
                 frame = load(payload)
@@ -451,7 +451,7 @@ class Process:
                     self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
 
     def _note_repeated(self) -> None:
-        """After a step, which sends the VIEW that it installs."""
+        """After a step, which sends the VIEW to be installed."""
         for old, view in self._changes:
             made = view.view_id.flush[0], old.rank(view.view_id.flush[1])
             if self._attempts.get(view.view_id, {made}) != {made}:
@@ -511,8 +511,8 @@ class Process:
         self.clock.at(until, self.resume)
 
     def starve(self, until: int, longest_ns: int, whole: bool) -> None:
-        """It gets a processor only at times, for some ms, and waits for the next turn for up to ``longest_ns``, mostly
-        much shorter. ``whole``: all of it; else its Python alone, while its engine continues."""
+        """The process gets a processor only at times, for some ms, and waits for the next turn for up to
+        ``longest_ns``, mostly much shorter. ``whole``: all of it; else its Python alone, while its engine continues."""
         now, rng = self.clock.now, self.starving
         if not self.up or now >= until:
             return
@@ -554,7 +554,7 @@ class Process:
         self.application.suspend(hold_ns)
 
     def doubt(self, member_id: int) -> None:
-        """It takes another member for dead."""
+        """Makes this member take another one for dead."""
         if self.can_run:
             self.world.doubted = True
             self.trace(f"doubts {self.world.name(member_id)}")

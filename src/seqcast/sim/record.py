@@ -1,4 +1,4 @@
-"""The events and actions of one simulated application, in order: all that the checkers know about it."""
+"""The events and actions of one simulated application, in order: all that the checkers know."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqcast.types import MergeView, View, ViewId
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """One delivered message, as the application saw it."""
+    """One delivered message, as seen by the application."""
 
     sender: int
     counter: int
@@ -32,7 +32,7 @@ class Delivered:
 
 @dataclass(slots=True)
 class PauseRun:
-    """One pause of the group; ``over_ns`` is set only if the application was told that it held until then."""
+    """One pause of the group; ``over_ns`` is set only if the application was told that the pause held until then."""
 
     number: int
     view_id: ViewId | None = None
@@ -46,11 +46,11 @@ class Run:
 
     Args:
         view_id: of the view that is being closed.
-        sent: numbers of the messages that it sends.
-        late: the group was closed for sending before it returned, or it missed its deadline.
-        begin_ns: when it began.
-        returned: it has; if it was not late, its messages must be sent in its view.
-        closed_ns: when its application was told that the group is closed for sending, after it returned; 0: it was not.
+        sent: numbers of the messages that the callback sends.
+        late: the group was closed for sending before the callback returned, or the deadline passed first.
+        begin_ns: when the callback began.
+        returned: the callback has returned; if in time, its messages must be sent in its view.
+        closed_ns: when its application was told that the group is closed for sending, after the return; 0: never.
     """
 
     view_id: ViewId | None
@@ -63,7 +63,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """A view that a member installed: its members, and those that entered it with this member, from the same side of a
+    """A view that a member installed: its members, and those that entered with this member, from the same side of a
     partition."""
 
     view_id: ViewId
@@ -72,7 +72,7 @@ class Together:
 
 
 LEAVES_NS = (0, 66_666_667, 1_333_333_334, 10_000 * MS)
-"""Patience of an application that leaves: three quarters of it are for the drain."""
+"""Patience of an application that leaves: three quarters are for the drain."""
 Entry = Delivered | View | Lost | Excluded | Left
 
 
@@ -84,30 +84,30 @@ class Record:
         index, name, id: of the process, and of its one incarnation.
         options: of the run.
         up: the process has not crashed.
-        over: the membership is over, and the application was told so, or ended it itself.
+        over: the membership is over, and the application was told so, or ended the membership itself.
         slow_until: the application takes no deliveries before this virtual time.
-        slow_spells: (begin, end) of all times in which it took none.
-        skips_ns: when it was told that it missed messages.
-        put_out_ns: when it was told that it was put out as too slow; 0: it was not.
+        slow_spells: (begin, end) of all times in which the application took none.
+        skips_ns: when the application was told of missed messages.
+        put_out_ns: when the application was told that its member was put out as too slow; 0: never.
         view: the newest view that was installed.
         log: deliveries and events, in order.
         took: sender -> (number -> tag of the view) of the messages to the group among them.
         violations: found while the run lasted.
-        blocked: the application was told that it is blocked, and not yet that this has ended.
-        gate: its events about sending to the group, in order: that it may not, that it may, views, the end.
-        coordinators: who coordinates, as it was told, in order: views, changes, the end.
-        told: answers of others that it had asked.
+        blocked: the application was told of a block, and not yet of its end.
+        gate: its events about sending to the group, in order: not allowed, allowed, views, the end.
+        coordinators: the coordinators of which the application was told, in order: views, changes, the end.
+        told: answers of others that the application had asked.
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked for want of a majority, as its log tells it.
         receives: the application is delivered messages (``receive=True``).
         receives_own: its own messages to the group are among them (``deliver_own=True``).
         highest: (type, view tag) -> highest seqno of the group's packets that its process has put on the wire.
         first_sent: (when, view tag) of each of them, the first time.
-        paths: how many times it took each of the paths of production that not every run takes.
+        paths: how many times the run took each of the paths of production that not every run takes.
         sent: number of each message to the group -> (length, the view in which ``send`` returned, or began). If the
-            group may be closed for sending, and messages are queued, it is sent in this view or a later one.
+            group may be closed for sending, and messages are queued, the message is sent in this view or a later one.
         knew: number of each message to the group -> length of the log when ``send`` was called.
-        sent_to: (receiver, number) of each unicast -> the view in which it was sent.
+        sent_to: (receiver, number) of each unicast -> the view in which the unicast was sent.
         beside: numbers of messages to the group that were sent with ``ordered=False``.
         sent_late: of those unicasts: after its member answered an attempt to close the view, which does not cover them.
         counter, counters_to: the next number, to the group and to each receiver.
@@ -116,22 +116,21 @@ class Record:
         states: digest of the state at the beginning of the view with this tag, by (tag, branch); see ``sim/state.py``.
         merges: (tag, branch, the branch's earlier merges, states) of each merge of others' states into its own.
         chain: its state.
-        stopped: it is delivered nothing until it has the state of all.
-        stops: (tag, past branches) of each time that it stopped so.
-        passed_over: how many times it gave up a provider.
+        stopped: nothing is delivered until the application has the state of all.
+        stops: (tag, past branches) of each such stop.
+        passed_over: how many times the member gave up a provider.
         inside: the application has the state, and takes deliveries.
-        founding: tags of views in which its group was not founded yet, so that no application was in it.
+        founding: tags of views in which the group was not founded yet, so that no application was inside.
         voided: views from before the state that was taken over.
         kept_over: (sender, number) of unicasts from before a state that was taken over, delivered after it.
         repeated: views that were installed under another attempt than the one that made them.
-        error, waiting: why it could not join, or cannot yet.
+        error, waiting: why the member could not join, or cannot yet.
         leave_ns: patience of the application's ``leave``.
         about: its info now, as JSON.
-        observer: it only receives, and sends unicasts.
+        observer: the member only receives, and sends unicasts.
         named: (member, how) of each receiver that its engine has named as one for which senders wait.
         frames_bad: received frames that no member may send.
-        packets_sent: datagrams with messages that its process has put on the wire, and
-        datagrams: all that it has, by type.
+        packets_sent: datagrams with messages that its process has put on the wire, and datagrams: all of them, by type.
     """
 
     index: int
@@ -199,7 +198,7 @@ class Record:
 
     @property
     def alive(self) -> bool:
-        """It runs, and is a member or joining."""
+        """Does the process run, as a member or joining?"""
         return self.up and not self.over
 
     @property
@@ -209,19 +208,19 @@ class Record:
 
     @property
     def may_send(self) -> bool:
-        """Its application is in the group, as far as it knows."""
+        """The application is in the group, as far as it knows."""
         return self.inside and self.view is not None and self.view.view_id.tag not in self.founding
 
     @property
     def told_minority(self) -> bool:
-        """It was told that it is blocked for want of a majority: its application, or its log while it joins."""
+        """The application, or the log of a joiner, was told of a block for want of a majority."""
         if not self.inside:
             return bool(self.minority)
         return self.blocked is not None and self.blocked.kind == "minority"
 
     def delivered_of(self, sender: int) -> dict[int, int]:
         """The numbers of the sender's messages to the group that the application has taken, each with the tag of the
-        view in which it did."""
+        view then."""
         return self.took.get(sender, {})
 
     def take(self, entry: Entry) -> None:

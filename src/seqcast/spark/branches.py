@@ -1,10 +1,10 @@
-"""Deliveries of the other sides of a partition: a stream gives them out where they merge with the side that it follows.
+"""Deliveries of the other sides of a partition: a stream gives them out where they merge with its own side.
 
 Views are a graph: a view follows the one that its members closed, a merged view follows those of its subgroups. Members
 that closed a view by the same successor delivered the same in it, so a *closing*, a view and its successor, stands for
 rows that any of them has. A stream has given out all closings that lead to its view. A merged view has more, those that
 lead to its other subgroups: their rows come before its own, in the order of the views. Of a view that the stream has
-given out as another side closed it, only the messages that the other side lacks.
+given out as closed by another side, only the messages that this other side lacks come.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """Where a stream left a side of a partition that went no further: it has given out the first ``rows`` rows of a
-    view in the journal of a member, and all that leads to the view."""
+    """Where a stream left a side of a partition that went no further: the stream has given out the first ``rows`` rows
+    of a view in the journal of a member, and all that leads to the view."""
 
     view: int
     member: int
@@ -74,8 +74,8 @@ class Missing(Exception):
 
 
 def stable_while_open(found: Found) -> int | None:
-    """The stable point of the view that a member has not closed, as its journal will record it: a member that falls
-    between its last messages, which are transitional, and its next view leaves no record. None: none of its rows is
+    """The stable point of the view that a member has not closed, as its journal will say: a member that falls between
+    its last messages, which are transitional, and its next view leaves no record. None: none of its rows is
     transitional, or the order makes all of them stable."""
     journal = found.journal
     view = journal.views[-1] if journal.views else None
@@ -97,7 +97,7 @@ def stable_while_open(found: Found) -> int | None:
 
 
 def stable_so_far(found: Found, view: Installed) -> int:
-    """How far a view is stable that a member has not closed, as far as its journal shows it now."""
+    """How far a view that a member has not closed is stable, by its journal now."""
     journal = found.journal
     if order_of(view).prefix:
         return journal.end_idx - view.idx
@@ -116,7 +116,7 @@ def pending(journal: Journal, idx: int, merged: int) -> Installed | None:
     """The first merged view, from a position on, whose branches are not given out yet.
 
     Args:
-        merged: tag of the last one whose branches are, if it has no rows before the position.
+        merged: tag of the last view whose branches are, if that view has no rows before the position.
     """
     at = next(
         (at for at, view in enumerate(journal.views) if view.tag == merged), 0
@@ -165,7 +165,7 @@ class Graph:
 
         Args:
             base: tag of the stream's view.
-            left: the sides that it left.
+            left: the sides that the stream left.
         """
         return set[Closing]().union(
             *(self._leading_to(tag, set(), all_of=False) for tag in (base, *(each.view for each in left)))
@@ -176,7 +176,7 @@ class Graph:
         return any(tag in known for tag, _ in self._leading_to(view, set(), all_of=False))
 
     def came(self, left: Left, view: int) -> bool:
-        """Whether the member of a side that the stream left closed it by a step that leads to a view."""
+        """Whether the member of a side that the stream left closed that side by a step that leads to a view."""
         of = self._of.get((left.member, left.view))
         closing = left.view, of.end.successor if of is not None and of.end is not None else 0
         return closing in self._leading_to(view, set(), all_of=False)
@@ -187,14 +187,14 @@ class Graph:
         """The rows of the branches that a view adds to the rows that a stream has given out: a merged view, or one of
         another side, if the stream leaves its own.
 
-        A member that crashed may have journaled less than the cut gave it: no remaining member has delivered rows that
-        no other journal has either.
+        A member that crashed may have journaled less than the cut gave: no remaining member has delivered rows that no
+        other journal has either.
 
         Args:
             base: tag of the stream's view.
             into: tag of the view.
             left: the sides that the stream left.
-            leaves: its own is among them. False: it goes on to the view in its own journal.
+            leaves: its own is among them. False: the stream goes on to the view in its own journal.
             all_of: False: leave out missing rows.
             patient: False: a member has no more than its journal shows, even if nothing says that it is gone.
 
@@ -239,7 +239,7 @@ class Graph:
         return *self.source(closing), ranges
 
     def source(self, closing: Closing, member: int = 0) -> tuple[Found, Installed]:
-        """A journal that has a closing, that of the given member before others, and the view as it says.
+        """A journal that has a closing, that of the given member before others, and the view as told there.
 
         Raises:
             Missing: there is none, or none that stands for that member's.
@@ -291,10 +291,7 @@ class Graph:
         }
 
     def _check_over(self, view: int, ids: set[int]) -> None:
-        """
-        Raises:
-            Missing: one of the members of a view may show more of it.
-        """
+        """Raises: Missing: one of the members of a view may show more rows."""
         closed = {member for member in ids if (of := self._of.get((member, view))) is not None and of.end is not None}
         alive = ids & self._journals.keys() - self._gone - closed
         if (alive and self._patient) or not ids or not ids <= self._journals.keys():
@@ -320,7 +317,7 @@ class Graph:
         return closings
 
     def _as_left(self, left: Left) -> tuple[Found, Installed]:
-        """As `source`, for the rows that a stream has given out of a view that it left."""
+        """As `source`, for the rows that a stream has given out of a view and then left."""
         view = self._of.get((left.member, left.view))
         if view is None:
             raise Missing(left.view)

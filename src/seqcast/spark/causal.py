@@ -1,7 +1,7 @@
 """Causal order: every member delivers a message after all those that its sender had delivered before it.
 
-The sender's own journal has those. It queues a packet of its own for its application in the step in which it
-closes the packet and records the packet's causes, so the rows before it are its causes, by no clock.
+The sender's own journal has those. A sender queues a packet of its own for its application in the step that closes the
+packet and records its causes, so the rows before the packet are its causes, by no clock.
 
 As each sender's messages are in order, the last message of each sender before a message is all that has to be known: a
 vector. Where other messages come before one of the sender's own in its journal, the vector of every other member at
@@ -56,9 +56,9 @@ class View:
     Args:
         senders: ids by rank.
         bases: by rank: no message of the sender has a lower seqno.
-        own: by rank: the number of the member's own journal, -1: there is none, or it has not the member's messages.
-        last: journal -> by rank, the place of the last message that it has; 0: it has none.
-        due: journal -> by rank, up to which place it must have a cause: a message that a member that closed the view
+        own: by rank: the number of the member's own journal, -1: there is none, or the member's messages are not there.
+        last: journal -> by rank, the place of the last message present; 0: none.
+        due: journal -> by rank, up to which place a cause must be there: a message that a member that closed the view
             never had, no survivor had (or agreement is broken); for another one, which saw no cut, these set the limit.
         cut: journals of which retention removed the beginning of the view.
         lacking: journals with a gap in the view: the missing rows may have been in time.
@@ -81,7 +81,8 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """By the vectors, a journal has ``cause``, which ``owner`` had delivered before it sent ``message``, after that."""
+    """By the vectors, a journal has ``message`` before ``cause``, which ``owner`` had delivered before sending
+    ``message``."""
 
     tag: int
     owner: int
@@ -172,7 +173,7 @@ Given = dict[int, tuple[View, tuple[int, ...]]]
 
 
 def _tasks(summaries: Sequence[tuple[int, Summary]], views: dict[int, View]) -> Iterator[tuple[int, int, Given]]:
-    """(journal, number of the first segment of a run, the reader for it)."""
+    """(journal, number of the first segment of a run, the reader for the run)."""
     highest: dict[tuple[int, int, int], int] = {}
     for number, summary in sorted(summaries, key=lambda pair: (pair[0], pair[1].number)):
         given = {

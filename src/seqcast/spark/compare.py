@@ -4,10 +4,10 @@ Members that closed a view *for the same successor* delivered the same messages 
 those that left by it. Less is promised for a member that crashed or was cut off:
 
 - where one sequencer stamped the view, its stream is the same for all: the deliveries of such a member are a prefix,
-  and the sequencer's packets are in the cut if it survived; where order is per sender, the same holds for each sender's
-  stream;
-- in other total orders it delivered the same as the others, as far as it delivered any, up to the *stable point* of
-  the closed view: later messages are transitional, and it may have delivered others there;
+  and the sequencer's packets are in the cut if the sequencer survived; where order is per sender, the same holds for
+  each sender's stream;
+- in other total orders such a member delivered the same as the others, as far as any, up to the *stable point* of the
+  closed view: later messages are transitional, and may be other ones there;
 - where delivery is safe, members that closed the view delivered every non-transitional message that any member
   delivered, whatever the order.
 """
@@ -42,9 +42,9 @@ class Pair:
     Args:
         strict: both share the successor; otherwise ``other`` must be a prefix.
         survived: streams (senders; the sequencer's id where it orders) that are in the cut of ``reference`` to their
-            last message, so that ``other`` can have nothing beyond it.
+            last message, so that ``other`` can have nothing beyond.
         stable: up to this global seqno a prefix is promised, and only while neither has transitional messages: a member
-            that crashed may not have recorded how it closed the view. None: no such bound.
+            that crashed may have no record of how the view was closed. None: no such bound.
         safe: journals whose non-transitional messages the other one must have.
     """
 
@@ -206,7 +206,7 @@ def _delivers(journal: Journal, sender: int) -> bool:
 
 class Kept:
     """Where the comparison starts in a view if one member lacks rows: the first, which retention removed, or some in a
-    gap, behind the last of which it is compared."""
+    gap, behind the last of which the comparison starts."""
 
     def __init__(self, journals: Sequence[Journal], summaries: Iterable[tuple[int, Summary]]) -> None:
         self._cut = {

@@ -1,4 +1,4 @@
-"""Which journal a stream follows, and where it continues in another one when that member is lost.
+"""Which journal a stream follows, and where the stream continues in another one when that member is lost.
 
 An offset has a position in one member's journal (``member``, ``idx``) and its meaning in the stream that all members
 share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. At the
@@ -8,9 +8,9 @@ ever installed the last of them. Another member's journal can be continued at th
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
   view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). A member that was cut off may have
   closed the view apart: then the lower of both points counts, and offsets name its own (``stable``). In a view that the
-  other has not closed yet that is all that it delivered, or, where the order does not make all members' deliveries
+  other has not closed yet that is everything delivered there, or, where the order does not make all members' deliveries
   prefixes of one sequence, all before its first transitional message;
-- or, beyond the stable point, has the same rows as the lost member's journal, where that can still be read;
+- or, beyond the stable point, has the same rows as the lost member's journal, if that can still be read;
 - delivers its own messages, and all in one order. Positions in other journals mean nothing to anyone else.
 """
 
@@ -46,8 +46,8 @@ LOOK_S = 0.1
 """A task whose journal is gone looks this often for another one."""
 LOOK_ALL_S = 1.0
 LOOK_ALL_SHARE = 0.01
-"""A stream of which nothing new comes looks at the journals of all members no more often, and spends no more of its
-time on it, but looks four times in ``failover_s``."""
+"""A stream of which nothing new comes looks at the journals of all members no more often, and for no larger share of
+its time, but looks four times in ``failover_s``."""
 T = TypeVar("T")
 NAMES_MAX = 16
 """At most this many views name the position of an offset: any number of views may have no messages."""
@@ -166,7 +166,7 @@ class Follower:
         return sorted(found.values(), key=lambda each: (each.journal.member.name, each.id))
 
     def seen(self) -> list[Found]:
-        """As `all`, as it was a moment ago: an idle stream asks many times a second."""
+        """The result of `all` a moment ago: an idle stream asks many times a second."""
         began = time.monotonic()
         if began >= self._look_again:
             self._seen = self.all()
@@ -178,8 +178,8 @@ class Follower:
         self._look_again = now + min(self.failover_s / 4, max(LOOK_ALL_S, (now - began) / LOOK_ALL_SHARE))
 
     def behind(self, offset: dict[str, Any], *, now: bool = False) -> dict[str, dict[str, float]]:
-        """How far an offset is behind each member whose journal shows it: messages, and seconds since the first of them
-        was delivered (in the middle of a rolled segment about). As of the last look, unless ``now``."""
+        """How far an offset is behind each member whose journal shows that: messages, and seconds since the first of
+        them was delivered (in the middle of a rolled segment about). As of the last look, unless ``now``."""
         seen, began = self.seen(), time.monotonic()
         if now or seen is not self._behind_of:
             self._behind_of, self._behind = seen, {}
@@ -191,7 +191,8 @@ class Follower:
 
     def first(self, *, latest: bool, of: Sequence[Found] | None = None) -> Found:
         """The journal that a new stream begins with: the one with the longest history, or for the latest rows the one
-        with the newest of all. (Whether it is still written does not show: a member that crashed leaves no record.)
+        with the newest of all. (No file shows whether a journal is still written: a member that crashed leaves no
+        record.)
 
         Args:
             of: these journals, by default all.
@@ -226,10 +227,10 @@ class Follower:
 
     def new_group(self, offset: Mapping[str, Any], *, wait: bool) -> Found | None:
         """The journal with the longest history of a group that was founded after that of an offset, of which nothing
-        new comes; None: there is none, or it is given time to merge with that one.
+        new comes; None: there is none, or the two groups are given time to merge.
 
         Args:
-            wait: False: it is given none.
+            wait: False: no time is given.
         """
         now = time.monotonic()
         found = self.seen() if wait else self.all()
@@ -258,7 +259,7 @@ class Follower:
         return told
 
     def find(self, member: int) -> Found | None:
-        """One member's journal, if it can be read now."""
+        """One member's journal, if readable now."""
         for store in self._stores:
             if (journal := store.journal(member)) is not None:
                 return Found(store, journal)
@@ -335,8 +336,8 @@ class Follower:
     def beside(
         self, offset: dict[str, Any], *, wait: bool, ends: Mapping[int, int] | None = None
     ) -> tuple[Way, list[Range]] | None:
-        """Where a stream continues of which nothing new comes, if other members went on without the one that it
-        follows, and the rows that come first. None: nowhere, or not yet.
+        """Where a stream of which nothing new comes continues, if other members went on without the followed one, and
+        the rows that come first. None: nowhere, or not yet.
 
         Args:
             wait: False: a member that seems lost counts as lost at once.
@@ -371,8 +372,8 @@ class Follower:
     def rest(
         self, offset: Mapping[str, Any], found: list[Found], *, over: bool | None = None
     ) -> tuple[Way, list[Range]] | None:
-        """As `beside`, for others' deliveries in the view of a member of which nothing new comes, if no view follows
-        it: `seqcast.spark.sides.way_to_end`.
+        """As `beside`, for others' deliveries in the view of a member of which nothing new comes, if that view has no
+        successor: `seqcast.spark.sides.way_to_end`.
 
         Args:
             over: whether the members of the view are all gone; None: that is to be found out.
@@ -393,8 +394,8 @@ class Follower:
         return self._rest[over][1]
 
     def over_gap(self, offset: dict[str, Any], *, wait: bool) -> tuple[Found, int] | None:
-        """Where a stream continues whose next rows its journal lacks, and no other one gives. None: it is not at such a
-        place, or others may still show the rows.
+        """Where a stream continues whose next rows its journal lacks, and no other one gives. None: the stream is not
+        at such a place, or others may still show the rows.
 
         Args:
             wait: False: nothing is waited for.
@@ -422,15 +423,15 @@ class Follower:
     def branches(
         self, base: int, into: Installed, left: Sequence[Left], *, leaves: bool, wait: bool
     ) -> list[Range] | None:
-        """The rows that the stream gives out before a view that it goes on with; None: not all of it is there yet.
+        """The rows that the stream gives out before its next view; None: some are still to come.
 
         Args:
             base: tag of the stream's view before.
-            left: the sides that it left.
+            left: the sides that the stream left.
             wait: False: absent rows are missing.
 
         Raises:
-            JournalError: no journal has it.
+            JournalError: no journal has one of the rows.
         """
         graph, now = Graph(self.all()), time.monotonic()
         patient = wait and now < self._missed.get(into.tag, now) + self.failover_s
@@ -447,7 +448,7 @@ class Follower:
         return ranges
 
     def closing(self, part: Range) -> tuple[Found, int]:
-        """A journal that has the rows of a branch, and the position of the view in it.
+        """A journal that has the rows of a branch, and the position of the view there.
 
         Raises:
             JournalError: there is none.
@@ -465,10 +466,10 @@ class Follower:
         """The position in a journal that has the same meaning as an offset.
 
         Args:
-            lost: the offset's own journal, if it can be read.
+            lost: the offset's own journal, if readable.
 
         Raises:
-            NotYet: the journal does not show it, or not yet.
+            NotYet: the journal does not show the position, or not yet.
             JournalError: the stream is ahead of the group's agreement.
         """
         if offset["member"] == f"{other.id:016x}":
@@ -511,7 +512,7 @@ class Follower:
         return view.idx + seqno
 
     def _stable_so_far(self, other: Found, view: Installed) -> int:
-        """How far a view is stable that a member has not closed, as far as its journal shows it now."""
+        """How far a view that a member has not closed is stable, by its journal now."""
         journal = other.journal
         now = view.tag, journal.first_idx, journal.end_idx, len(journal.gaps)
         before = self._so_far.get(other.id)
@@ -541,8 +542,8 @@ class Follower:
 
 
 def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
-    """How far a closed view is stable; a lost member may have closed it too, apart from the others, as its journal says
-    or the offset (``apart``)."""
+    """How far a closed view is stable. A lost member may have closed the view, too, apart from the others, as its
+    journal or the offset says (``apart``)."""
     assert view.end is not None
     ends = [each.end for each in lost.journal.views if each.tag == view.tag] if lost is not None else []
     return min([view.end.stable, *(end.stable for end in ends if end is not None), *([] if apart is None else [apart])])
@@ -558,7 +559,7 @@ def _has_more(found: Found, idx: int, merged: int) -> bool:
 
 def _seems_lost(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
     """Whether the member that a stream follows has ended, by its process, or the others show that they went on without
-    it; or one of them closed its view and has ended: then it may be that nobody installed the next one."""
+    it; or one of them closed its view and has ended: then perhaps nobody installed the next one."""
     followed = next((each for each in found if f"{each.id:016x}" == offset["member"]), None)
     if followed is None or followed.over:
         return True
@@ -575,7 +576,8 @@ def _may_have_more_than_agreed(other: Found, names: Collection[str]) -> bool:
 
 def _without(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
     """Whether another member installed, after a view of an offset, any view without the member that the stream follows
-    (any, not only the next: an offset does not move in views without messages), or has gone on without it elsewhere."""
+    (any, not only the next: an offset does not move in views without messages), or has gone on elsewhere without that
+    member."""
     # Reads no rows: this is asked again and again.
     member, idx = int(offset["member"], 16), int(offset["idx"])
     here = [offset_at(each.journal, idx, merged_into(offset)) for each in found if each.id == member]
@@ -607,8 +609,8 @@ def _behind(found: Found, idx: int) -> dict[str, float]:
 
 
 def _rolled_ns(segment: Segment, idx: int) -> int:
-    """About when a row of a rolled segment was delivered, as if its rows had come evenly: to read it, the whole file
-    would be compared with its checksum."""
+    """About when a row of a rolled segment was delivered, as if its rows had come evenly: a read of the time itself
+    would compare the whole file with its checksum."""
     if not segment.first_ns:  # of a version before 10
         return segment.last_ns
     share = max(0, idx - segment.first_idx) / segment.rows
@@ -641,13 +643,13 @@ def _no_branch(view: int, merge: Installed) -> JournalError:
 
 @dataclass(frozen=True)
 class Reserve:
-    """Where a task goes on if the journal that it reads goes away.
+    """Where a task goes on if its journal goes away.
 
     Args:
         member: owner of the journal.
-        views: of a stream's batch: tag and first position of each view that has rows of it.
-        end: of a stream's batch: the offset behind it. None: only the same member's journal, which may be in another
-            store too, has the same rows, as in a table.
+        views: of a stream's batch: tag and first position of each view that has rows of the batch.
+        end: of a stream's batch: the offset behind its last row. None: only the same member's journal, which may be in
+            another store too, has the same rows, as in a table.
     """
 
     follower: Follower
@@ -688,8 +690,8 @@ class Reserve:
         return None
 
     def _shift(self, other: Found) -> int | None:
-        """How much higher the positions of the batch are in another member's journal; None: it does not show the same
-        messages. It does if it has the end of the batch, and as many messages in each view before."""
+        """How much higher the positions of the batch are in another member's journal; None: that journal does not show
+        the same messages. It shows them if it has the end of the batch, and as many messages in each view before."""
         assert self.end is not None
         try:
             more = self.follower.position(other, self.end) - int(self.end["idx"])

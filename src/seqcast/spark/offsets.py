@@ -74,9 +74,7 @@ def read_offset(option: str, text: str, others: str = "") -> dict[str, Any]:
     except (ValueError, RecursionError):
         offset = None
     if not isinstance(offset, dict):
-        raise UsageError(
-            f"{option}={text!r}: give {others}an offset as a query's progress prints it (endOffset), JSON"
-        )
+        raise UsageError(f"{option}={text!r}: give {others}an offset as a query's progress prints it (endOffset), JSON")
     offset.pop(REPORTED, None)
     for name, value in offset.items():
         if name not in FIELDS:

@@ -1,10 +1,10 @@
-"""Where a stream goes on when its side of a partition goes no further: the member that it follows fell alone on it, or
-left, or nothing tells which position in another journal is the same (there is no total order).
+"""Where a stream goes on when its side of a partition goes no further: the member that it follows fell alone, or left,
+or nothing tells which position in another journal is the same (there is no total order).
 
-Nothing in the files tells a member that fell from one that is still cut off. So the stream leaves the side as if it
-merged with another one: first come messages that the other side delivered and this one did not, then its next view. The
-offset says how much of the side was given out (`Left`). If the member comes back, the rest comes at the merge, or when
-the other side goes no further either.
+Nothing in the files tells a member that fell from one that is still cut off. So the stream leaves the side as if that
+side merged with another one: first come messages that the other side delivered and this one did not, then its next
+view. The offset says how much of the side was given out (`Left`). If the member comes back, the rest comes at the
+merge, or when the other side goes no further either.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Way:
     """Where a stream goes on that leaves the side of its member.
 
     Args:
-        other: the journal that it goes on with.
+        other: the journal that the stream goes on with.
         view: a view of that journal.
-        idx: position in that journal: the beginning of the view, or where the stream left it.
+        idx: position in that journal: the beginning of the view, or where the stream left that view.
         base: tag of the view that the stream leaves; 0: not known, as the journal is gone.
-        left: the sides that it has left then.
+        left: the sides that the stream has left then.
         planned: rows of branches may come first.
     """
 
@@ -72,7 +72,7 @@ def here_left(offset: Mapping[str, Any], found: Sequence[Found]) -> tuple[Left, 
 
 
 def has_begun(view: Installed, idx: int, time_ns: int | None) -> bool:
-    """Whether a view was installed before a position, and if it has no rows there, before a time (None: by now)."""
+    """Whether a view was installed before a position, and, if without rows there, before a time (None: by now)."""
     return view.idx < idx or (view.idx == idx and (time_ns is None or view.at_ns < time_ns))
 
 
@@ -228,7 +228,7 @@ def is_over(offset: Mapping[str, Any], found: Sequence[Found]) -> bool:
 
 
 def _without_journal(member: int, others: Sequence[Found]) -> Way | None:
-    """If others have gone on without a member: their first view without it."""
+    """If others have gone on without a member: their first view after that."""
     for other in sorted(others, key=_last_view_ns, reverse=True):
         if (view := excluding(member, other.journal)) is not None:
             return Way(other, view, view.idx, 0, (), planned=False)
@@ -236,7 +236,8 @@ def _without_journal(member: int, others: Sequence[Found]) -> Way | None:
 
 
 def excluding(member: int, journal: Journal) -> Installed | None:
-    """The view by which a member went on without another one, and has not merged with it since. None: it has not."""
+    """The view by which a member went on without another one, and has not merged with that one since. None: there is
+    none."""
     views = journal.views
     last = max((at for at, view in enumerate(views) if any(each.id == member for each in view.members)), default=-1)
     return views[last + 1] if 0 <= last < len(views) - 1 else None

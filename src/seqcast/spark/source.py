@@ -57,16 +57,16 @@ if TYPE_CHECKING:
 FORMAT = "seqcast"
 T = TypeVar("T")
 IDLE_S = 0.1
-"""So long a stream waits for new rows before it tells Spark that there are none: Spark would ask again in 10 ms, which
+"""How long a stream waits for new rows before it tells Spark that there are none: Spark would ask again in 10 ms, which
 takes both more time than a look."""
 LOOK_S = 0.02
 LOOK_SHARE = 0.01
-"""Meanwhile it looks no more often, and spends no more of its time on it."""
+"""Meanwhile the stream looks no more often, and for no larger share of its time."""
 QUIET_S = 2.0
 LOOK_QUIET_S = 0.05
-"""After so long without a new row it looks less often."""
+"""After this long without a new row the stream looks less often."""
 IN_VAIN_MAX = 8
-"""A task gives up if so many journals in a row, each there when it was looked for, go away before they give a row."""
+"""A task gives up if this many journals in a row are found, and go away before they give a row."""
 
 
 def register(spark: SparkSession) -> None:
@@ -186,7 +186,7 @@ class JournalReader(DataSourceReader):
 
 class _Refused(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream that cannot be: its first step says why. If `JournalSource.streamReader` raised the error, Spark would
-    end with one of its own, which hides it."""
+    end with an error of its own, which hides this one."""
 
     def __init__(self, why: UsageError) -> None:
         self._why = why
@@ -215,7 +215,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Args:
         stores: where journals are.
-        following: how it is followed.
+        following: how the stream is followed.
         wanted: the rows to give out; offsets count all rows.
     """
 
@@ -308,7 +308,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._last
 
     def _beside(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Nothing new comes of the member: others may have gone on without it."""
+        """Nothing new comes of the member: others may have gone on alone."""
         beside = self._follower.beside(start, wait=self._targets is None, ends=self._targets)
         if beside is None:
             over = self._follower.over_gap(start, wait=self._targets is None)
@@ -319,7 +319,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._along(*beside, limit)
 
     def _along(self, way: Way, ranges: Sequence[Range], limit: ReadLimit) -> dict[str, Any]:
-        """The offset of a way on in another journal, and of the first rows before it."""
+        """The offset of a way on in another journal, and of the first rows before that way."""
         left = still_left(self._follower.all(), way.left, way.view.tag)
         offset = {**offset_of(way.other, way.idx, way.view.tag), **told(left)}
         if way.planned or way.gone:
@@ -332,7 +332,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         was started again, that of the new one.
 
         Raises:
-            JournalError: it was, and the query is not to go on with it.
+            JournalError: the group was started again, and the query is not to go on with the new one.
         """
         found = self._follower.new_group(start, wait=self._targets is None)
         if found is None:
@@ -466,7 +466,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _range(self, start: dict[str, Any], end: dict[str, Any]) -> tuple[Found, int, int]:
         """The journal that has the rows of a batch, and their positions in it. A batch that is read again may have to
-        come from another member's journal; it has the same messages."""
+        come from another member's journal, with the same messages."""
         lost: JournalError | None = None
         found = self._follower.find(int(end["member"], 16))
         for each in [found] if found is not None else self._follower.all():
@@ -491,7 +491,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _twice(look: Callable[[], T]) -> T:
     """Looks at the journals, and once more if one of them goes away, with its tap or directory, between two requests:
-    the second look finds it gone, and goes by the others."""
+    the second look finds that journal gone, and goes by the others."""
     try:
         return look()
     except JournalGone:

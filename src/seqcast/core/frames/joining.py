@@ -45,8 +45,9 @@ class Join:
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
         founder: the joiner that shall form the first view, if there is no group. With ``found=N`` a founder needs N
             such votes.
-        found: of its settings; 0: it founds no group, and votes for nobody.
-        withdrawn: the last JOIN of a joiner that gives up: it founds nothing, so the votes for it are free again.
+        found: of its settings; 0: the joiner founds no group, and votes for nobody.
+        withdrawn: the last JOIN of a joiner that gives up, and founds nothing, so that the votes received are free
+            again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
         hears: where multicast may reach some members only: ids of joiners that its sender hears, or some of them.
     """
@@ -81,9 +82,9 @@ class Wait:
     """Member to joiner: a group exists, do not form one.
 
     Args:
-        blocked: why it does not admit it now, or empty.
+        blocked: why the group does not admit the joiner now, or empty.
         members: without multicast: addresses of some members, first of the one that admits joiners.
-        cookie: with a key: the JOINs that count bring it back.
+        cookie: with a key: JOINs have to return the cookie.
         seen: the address from which the JOIN came.
     """
 
@@ -109,9 +110,9 @@ class Seen:
 class Refused:
     """Coordinator to joiner: you are refused, and why; ``cause``: the same for programs. In all versions.
 
-    Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", "incarnation"
-    (it lost a view before it was in: a new one can join at once), or "identity" (the list of those who may be members
-    does not have it).
+    Causes: "name" (another member has it), "settings" (not those of the group), "version", "full", "incarnation" (this
+    one lost a view before being in: a new one can join at once), or "identity" (not on the list of those who may be
+    members).
     """
 
     reason: Reason

@@ -2,16 +2,16 @@
 view.
 
 The first member of the view that is not doubted here acts. Requests of joiners and leavers that come within
-``bundle_ns`` share one view (FLU-11). A suspected member is not bundled, as it holds up the streams of all others; but
-members that crash together share one view: a view change waits, for at most ``verify_ns``, while the engine verifies
-others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
+``bundle_ns`` share one view (FLU-11). A suspected member is not bundled, because the streams of all others wait for
+that member; but members that crash together share one view: a view change waits, for at most ``verify_ns``, while the
+engine verifies others. Joiners and leavers are kept here until a view settles them (MBR-01 to MBR-03).
 
 A link between two living members that carries no multicast, or no unicast, would stall a stream for ever: the data of
 one does not reach the other, or its acks do not come back. (Two members that are alone send data by unicast, but no
-third could join.) Each member names in its heartbeats those without audible multicasts, and those whose unicasts
-do not come, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end
-with the most such links, typically a member behind a switch that has dropped its group membership, or behind a firewall
-of its own, and not the members that it does not hear. If that is the acting member itself, the next member acts.
+third could join.) Each member names in its heartbeats those without audible multicasts, and those whose unicasts do not
+come, so every member sees such links wherever they are. After ``link_ns`` one end of each is excluded: the end with the
+most such links, typically a member behind a switch that has dropped its group membership, or behind a firewall of its
+own, and not the members that this end does not hear. If that is the acting member itself, the next member acts.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Review:
 
     Args:
         doubted: members that we doubt.
-        ours: it is our turn to change the view.
+        ours: we are to change the view.
         runs: an attempt of ours to close the view is under way, and ``survivors`` must still answer it.
         backing_off: our attempt met a higher promise, and we wait.
         too_few: the survivors must be a majority and are not.
@@ -177,8 +177,8 @@ class CoordinatedMembership(Machine):
         return trusted[0] if trusted else 0
 
     def _barred(self) -> set[int]:
-        """Members that are no longer on the list. The one whose turn it is puts itself out; if its list is an old one,
-        it is doubted after a while, and the next one continues without it."""
+        """Members that are no longer on the list. The member whose turn has come puts itself out; if its list is an old
+        one, the next member doubts the first after a while, and continues alone."""
         identities = self.context.identities
         return {info.id for info in self.context.infos.values() if identities.bars(info)} if identities.used else set()
 
@@ -198,7 +198,7 @@ class CoordinatedMembership(Machine):
         """The joiners that the next view admits; of two with the same name, the one with the lower id.
 
         While we hear a coordinator of another view with a lower id, which will lead the merge, new joiners are left to
-        it for a while: a joiner can enter only one view, and would remain a dead member in the other.
+        that coordinator for a while: a joiner can enter only one view, and would remain a dead member in the other.
 
         If the state is lost, joiners that want it wait until the members that lost it are gone, and form a new group.
         Otherwise, by joining again and again, they would keep a group without a state alive for ever.
@@ -275,8 +275,9 @@ class CoordinatedMembership(Machine):
         return None
 
     def held_back(self, info: MemberInfo) -> str:
-        """Timeline without it: c does not get the unicasts of a and b, which exclude it from their primary group. After
-        its next join, while all wait for its acknowledgements, the group stands still, until the next exclusion."""
+        """Timeline without this rule: c does not get the unicasts of a and b, which exclude it from their primary
+        group. After its next join, while all wait for its acknowledgements, the group stands still, until the next
+        exclusion."""
         for each in self.context.estranged.values():
             if self.context.now < each.until_ns and each.is_again(info.name, info.address):
                 return (
@@ -365,7 +366,7 @@ class CoordinatedMembership(Machine):
     def seen_elsewhere(self, member_id: int) -> None:
         """A member of our view is seen in another view that is not known to close ours.
 
-        Such a member may be behind and still on its way to our view; after a time we no longer expect it.
+        Such a member may be behind and still on its way to our view, but not expected for ever.
         """
         now, settings = self.context.now, self.context.settings
         first, last = self.elsewhere.get(member_id, (now, now))
@@ -388,8 +389,8 @@ class CoordinatedMembership(Machine):
         self.gone.add(member_id)
 
     def call(self, member_id: int) -> None:
-        """A member began to close our view with too few members and without us: only together can we close it. So that
-        one cannot take our place, should we have missed our own cut."""
+        """A member began to close our view with too few members and without us: only together can we close the view. So
+        that one cannot take our place, should we have missed our own cut."""
         self.lives(member_id)
         self.participant.trust(self.context.me.id)
         self.calling.add(member_id)
@@ -568,7 +569,7 @@ class CoordinatedMembership(Machine):
     # ---- guards
 
     def is_unled(self, review: Review) -> bool:
-        """This member is an observer, and all members that are none are lost, as far as it knows."""
+        """This member is an observer, and all members that are none are lost, as far as we know."""
         return self.context.me.observer and review.doubted.issuperset(self.context.voters)
 
     def rests(self, review: Review) -> bool:

@@ -7,11 +7,11 @@ converge on one view.
 
 With ``found=N`` a joiner forms the first view only with the votes of N joiners, its own included. Once discovery is
 over, each JOIN votes for the joiner with the lowest id that its sender hears, itself included. A vote counts for half
-of ``joiner_seen_ns``, and binds until its sender knows of its failure. So it never counts for two, whichever
-of them hear each other. A process that restarts while cut off has its own vote alone, and waits. A joiner that
-gives up says so in a last JOIN: no founding follows, so its votes are free again. In a primary partition no
-application is in the new group before a view was closed by N members, who were in it then: until that, those that voted
-may have restarted and forgotten it, and may found another group.
+of ``joiner_seen_ns``, and binds until its sender knows of its failure. So no vote ever counts for two, whichever of
+them hear each other. A process that restarts while cut off has its own vote alone, and waits. A joiner that gives up
+says so in a last JOIN: no founding follows, so its votes are free again. In a primary partition no application is in
+the new group before a view was closed by N members, who were in it then: until that, those that voted may have
+restarted and forgotten their votes, and may found another group.
 
 A leaver's block callback runs first, with sends still open. Then its application is stopped from sending, and
 accepted messages drain (SEQ-24): queued messages are sent, the sequencer orders them, receivers acknowledge the
@@ -175,7 +175,7 @@ class Lifecycle(Machine):
         self.fire(E.GROUP, blocked)
 
     def heard_cookie(self, cookie: int) -> None:
-        """Of a WAIT: JOINs count that bring it back, so the first one that can comes at once."""
+        """Of a WAIT: only JOINs that return the cookie count, so the next JOIN is sent at once."""
         if self.seeking and self.cookie == NO_COOKIE != cookie:
             self.joins.due = min(self.joins.due, self.context.now)
         if self.seeking and self.context.identities.used and cookie != self.cookie:
@@ -319,7 +319,7 @@ class Lifecycle(Machine):
             self.places[address] = self.context.now
 
     def withdraw(self, *_: object) -> None:
-        """Timeline without it: with ``found=2``, b votes for a. The join of a times out, its process ends, and is
+        """Timeline without this: with ``found=2``, b votes for a. The join of a times out, its process ends, and is
         started again under another name. b cannot know that a founded nothing, and votes for nobody."""
         for _each in range(WITHDRAWALS):
             self.context.multicast(self._join(NOBODY, withdrawn=True))
@@ -356,11 +356,11 @@ class Lifecycle(Machine):
         return lowest if free else NOBODY
 
     def _nothing_came(self, info: MemberInfo) -> bool:
-        """Does this JOIN show that our vote founds no group: is it still a JOIN, when the vote no longer counts; or is
-        it of a new incarnation?
+        """Does this JOIN show that our vote founds no group: does the joiner still join, when the vote no longer
+        counts, or as a new incarnation?
 
         Timeline without this: with ``found=2``, c votes for b, which founds a group. The network splits before c hears
-        of it. c hears a, votes for it, and a founds another group.
+        of the group. c hears a, votes for a, and a founds another group.
         """
         expired = self.context.now - self.vote.said_ns >= self.context.settings.joiner_seen_ns
         return expired if info.id == self.vote.founder else info.name == self.vote.name
@@ -487,7 +487,7 @@ class Lifecycle(Machine):
         self.context.multicast(Leave(self.context.tag))
 
     def linger(self, _frame: NewView) -> None:
-        """Serves the closing VIEW to members without it."""
+        """Serves the closing VIEW to members that lack it."""
         self.leaves.stop()
         self.deadline_ns = self.context.now + self.context.settings.linger_ns
 

@@ -1,12 +1,12 @@
 """The control plane's requirements on an order: the contract of the files beside this one.
 
-A user asks for an *order* (``join(..., order=...)``); a *mechanism* implements it. A mechanism is one file here
-and one in ``native/order/``, which share a number: the one here decides the mechanism's fields in a VIEW, the other one
-handles each packet. No other file names a mechanism. To add one, write the two files and list each in the registry
-beside it (``core/orders/__init__.py``, ``native/order/orders.h``).
+A user asks for an *order* (``join(..., order=...)``); a *mechanism* implements it. A mechanism is one file here and one
+in ``native/order/``, which share a number: the one here decides the mechanism's fields in a VIEW, the other one handles
+each packet. No other file names a mechanism. To add one, write the two files and list each in the registry of its
+folder (``core/orders/__init__.py``, ``native/order/orders.h``).
 
 The first coordinator of a group chooses the mechanism, which stays as long as the group lives: each view has that of
-the view it closes, and only views of one mechanism merge. The *sequencer* is chosen anew with each VIEW.
+the view before, and only views of one mechanism merge. The *sequencer* is chosen anew with each VIEW.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Order(ABC):
     """One mechanism. An instance has no state: changing values stand in the VIEW and in the engine."""
 
     name: ClassVar[str]
-    """For people, and to ask for it as ``order=``."""
+    """For people, and for ``order=``."""
     number: ClassVar[int]
     """On the wire and in ``native/order/``: 0 to 255, never reused."""
     total: ClassVar[bool]
-    """All members deliver in one order, so it serves those who ask for "total"."""
+    """All members deliver in one order, which serves those who ask for "total"."""
     beside: ClassVar[bool] = False
     """Messages sent with ``ordered=False`` have no place in the total order. If False, they are ordered like all
     others."""
@@ -50,7 +50,7 @@ class Order(ABC):
     next view, but not across a merge, where another subgroup may have ordered them: there they are lost."""
 
     causal: ClassVar[bool] = False
-    """A message is delivered after every message that its sender had delivered when it sent it, even if members crash.
+    """A message is delivered after every message that its sender had delivered before sending, even if members crash.
     (In a total order this holds except for transitional messages.)"""
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Order(ABC):
     @abstractmethod
     def forwards_to(self, sequencer: int) -> int:
         """Rank of the member that gets the messages of all others before they are multicast, or ``NOBODY``. State that
-        it takes at the same time gets less of its receive buffer."""
+        this member takes at the same time gets less of its receive buffer."""
 
     @abstractmethod
     def own(self, streams: Sequence[int], origins: Sequence[int]) -> Sequence[int]:
@@ -80,7 +80,7 @@ class Order(ABC):
         """
 
     def serves(self, order: str) -> bool:
-        """Does it provide the order that the user asked for?"""
+        """Does this mechanism provide the order that the user asked for?"""
         return order == self.name or (order == "total" and self.total)
 
 

@@ -1,15 +1,15 @@
 """The application's state at the beginning of a view: giving it to joiners, and making one of the states of several
 parts.
 
-At the beginning of each view the application gives its state to the joiners for which it is the provider. Where states
-are merged, it stops at this boundary until it has the merged state; the merger gives that to its joiners. Where they
-cannot be merged, it stops if the state of another part was chosen, until it has taken that over.
+At the beginning of each view the application of a provider gives its state to the provider's joiners. If states are
+merged, all applications stop at this boundary until they have the merged state; the merger gives that to its joiners.
+If states cannot be merged, the applications of the other parts stop until they have taken over the chosen state.
 
 ``taker.py`` agrees with the group on the plan: one member, the merger, gets the states of the other parts and merges
 them into its own, and all others take over the result; or all others take over that of one part. This machine decides
 where a receiving application stops, which bytes belong to which state, when a provider is given up, and when the
-application continues. If a later view replaces the plan, the application continues with the state that it has. Messages
-of the group wait in the engine meanwhile, and senders wait for credit.
+application continues. If a later view replaces the plan, the application continues with its own state. Messages of the
+group wait in the engine meanwhile, and senders wait for credit.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Boundaries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GiveState:
-    """Take the application's state now, and send it to these joiners as that of the beginning of the view with this
-    tag."""
+    """Take the application's state now, and send that to these joiners as the state of the beginning of the view with
+    this tag."""
 
     boundary: int
     joiners: tuple[int, ...]
@@ -80,7 +80,7 @@ class Reconcile:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """The application continues to receive; ``reconciled``: it has the merged state."""
+    """The application continues to receive; ``reconciled``: with the merged state."""
 
     reconciled: bool
 
@@ -189,7 +189,7 @@ class StateMerge(Machine):
         return [Part(self.provider, chunk)] if chunk else []
 
     def read(self, now_ns: int) -> list[StateMergeEffect]:
-        """The application reads from a state while it works on it."""
+        """The application reads from a state while at work."""
         return self._take(now_ns, E.READ)
 
     def loaded(self, now_ns: int) -> list[StateMergeEffect]:
@@ -307,7 +307,7 @@ class StateMerge(Machine):
         self._effects.append(GoOn(reconciled=True))
 
     def give_promised(self) -> None:
-        """Joiners of the merger wait for its state: merged, or as it is, if nothing is merged at this boundary."""
+        """Joiners of the merger wait for its state: merged, or unchanged, if nothing is merged at this boundary."""
         boundary = self.plan.boundary
         if self._promised and (joiners := self._endpoint.joiners_of(boundary)):
             self._promised = False
@@ -315,7 +315,7 @@ class StateMerge(Machine):
         self.break_promise()
 
     def break_promise(self, *_: object) -> None:
-        """It gives no state: joiners that are told that it is at work would ask nobody else."""
+        """This member gives no state: joiners that are told of its work would ask nobody else."""
         if self._promised:
             self._promised = False
             self._effects.append(BreakPromise())
