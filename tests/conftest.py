@@ -1,5 +1,5 @@
-"""What all tests share: an environment without the caller's Java and Spark; tests that need root are left out without
-it, and the end of a run says which were left out, and how to get the missing parts."""
+"""Fixtures and options that all tests share: an environment without the caller's Java and Spark; tests that need root
+are left out without it, and the end of a run says which were left out, and how to get the missing parts."""
 
 import gc
 import os

@@ -68,9 +68,9 @@ def join(
     info: Mapping[str, Any] | None = None,
     **settings: Unpack[Settings],
 ) -> Joining:
-    """Joins a group. Await it, pass it to ``asyncio.create_task``, or use it in ``async with``, which leaves the group.
-    Arguments and errors are those of ``seqcast.join``; ``on_block`` and ``on_unblock`` get the asyncio group, may be
-    coroutine functions, and run on the event loop."""
+    """Joins a group. Await the call, pass it to ``asyncio.create_task``, or use it in ``async with``, which leaves the
+    group. Arguments and errors are those of ``seqcast.join``; ``on_block`` and ``on_unblock`` get the asyncio group,
+    may be coroutine functions, and run on the event loop."""
     others: dict[str, Any] = {
         "name": name, "order": order, "state": state, "config": config, "membership_policy": membership_policy,
         "sequencer_policy": sequencer_policy, "min_members": min_members, "rejoin": rejoin,
@@ -80,8 +80,8 @@ def join(
 
 
 def join_crowd(cluster: str, *, settings: CrowdSettings | None = None, **changes: Any) -> JoiningCrowd:
-    """Joins a crowd. Await it, or use it in ``async with``, which leaves the crowd. Arguments and errors are those of
-    ``seqcast.join_crowd``."""
+    """Joins a crowd. Await the call, or use it in ``async with``, which leaves the crowd. Arguments and errors are
+    those of ``seqcast.join_crowd``."""
     from seqcast.crowd.aio import JoiningCrowd  # here: groups need none of it
 
     return JoiningCrowd(cluster, settings, changes)
@@ -353,7 +353,7 @@ class Group(driver.AsyncSender, Uncopied):
         left = left_until(deadline)
 
         def stand_in() -> None:
-            """On a thread: if the receiving task waits, too, arriving messages are kept for it."""
+            """On a thread: if the receiving task waits, too, arriving messages are kept for that task."""
             thread = threading.get_ident()
             self.sync._stand_ins[thread] = self._receives_nothing
             try:
@@ -383,8 +383,8 @@ class Group(driver.AsyncSender, Uncopied):
             raise error
 
     async def deliver(self, payload: Buffer, *, timeout: float | None = None) -> Message:
-        """Sends a message, and returns it once decided, as ``seqcast.Group.deliver``. The message of a cancelled
-        call may be delivered."""
+        """Sends a message, and returns that message once decided, as ``seqcast.Group.deliver``. The message of a
+        cancelled call may be delivered."""
         call = asyncio.ensure_future(on_own_thread(functools.partial(self.sync.deliver, payload, timeout=timeout)))
         try:
             while not (await asyncio.wait([call], timeout=POLL_S))[0]:
@@ -571,7 +571,7 @@ async def _in_time(awaited: Awaitable[object], timeout: float | None) -> bool:
 
 
 def _weakly(method: weakref.WeakMethod[Callable[[], None]]) -> Callable[[], None]:
-    """Calls a method of an object as long as that lives, without keeping it alive."""
+    """Calls a method of an object as long as that object lives, without keeping it alive."""
 
     def call() -> None:
         if (found := method()) is not None:

@@ -14,7 +14,7 @@ class Blocked:
 
     Args:
         kind: the cause: "flush" (a view change), "pause" (a member called ``suspend``), or "minority" (with
-            ``partition="primary"``: too few members can be reached). "minority" may follow another kind, as it lasts
+            ``partition="primary"``: too few members can be reached). "minority" may follow another kind, and lasts
             longer: until members return, until it turns out that the group continued without this member
             (``Excluded``), or until an operator declares that the missing members are gone for good.
         reason: the cause as text for people, with the remedy.
@@ -58,7 +58,7 @@ class Excluded:
 class Rejoined:
     """With ``join(rejoin=True)``, after ``Excluded``: this member is in the group again, as a new incarnation under the
     same name. Its earlier messages that ``lost`` names did not reach all others; messages sent in the group in between
-    are not delivered to it. The first view of the new incarnation follows.
+    are not delivered here. The first view of the new incarnation follows.
 
     Args:
         member: the new incarnation.
@@ -78,7 +78,7 @@ class CoordinatorChanged:
     Args:
         coordinator: the member that coordinates now.
         previous: the one that did before, as this member was told last.
-        view_id: the view whose coordinator it is; unless ``agreed``, the view in which the member acts.
+        view_id: the coordinator's view; unless ``agreed``, the view in which the member acts.
         agreed: True: the first member of a new view, which this event follows, and every member of that view
             knows the same. False: within a view, this member holds the coordinator for dead, unreachable or late, and
             ``coordinator`` for the one to act in its place; other members may not know yet. This role ends with the
@@ -117,8 +117,8 @@ class Lost:
     """Messages of this member that some members did not deliver: messages to the group that ended in this member's
     packets ``first_seqno`` to ``last_seqno``, or messages to one member.
 
-    When this member's membership ends (it left, or was excluded), the messages of all ``Lost`` for the last view are
-    the last ones that it sent to the group: the sum of their ``messages`` says how many.
+    When this member's membership ends, by leaving or exclusion, the messages of all ``Lost`` for the last view are its
+    last ones to the group: the sum of their ``messages`` says how many.
 
     Args:
         view_id: the view in which they were sent; for messages to one member, the last view with both members.
@@ -132,8 +132,8 @@ class Lost:
         messages: number of messages: each is an accepted ``send``, or one message of a ``send_many`` or ``send_batch``.
             Known for the last two rings of packets (``ring_packets``) of a view. If ``missed_by`` is None, at most so
             many are lost: the others may have delivered some without this member having learned of it.
-        to: the one member to which they were sent, and which had not acknowledged them when it, or this member, was
-            gone; None: the group.
+        to: the one member to which they were sent, and which had not acknowledged them when that one, or this member,
+            was gone; None: the group.
     """
 
     view_id: ViewId

@@ -71,7 +71,7 @@ class Member:
         id: 64-bit number of the incarnation, never 0, never reused.
         address: target of its unicast datagrams; only sockets, or the simulator, know the meaning of the bytes.
         about: ``info``, as JSON.
-        observer: it only receives (the setting ``observer``).
+        observer: the member only receives (the setting ``observer``).
     """
 
     name: str
@@ -188,8 +188,8 @@ class MembershipChange:
     """The next view, for a membership policy, before its making.
 
     Args:
-        members: the members of the next view, in the order that it has without a policy: first those that stay, by
-            rank, then those that join, by id; in a merge, one group after the other.
+        members: the members of the next view, in the order without a policy: first those that stay, by rank, then those
+            that join, by id; in a merge, one group after the other.
         joiners: those of ``members`` that are new.
         leavers: members of the current view that leave.
         lost: members of the current view that crashed or are excluded.
@@ -232,7 +232,7 @@ SequencerPolicy = Callable[[Sequence[Member]], Member]
 """Returns which of the next view's members, given by rank, orders its messages: with "total", "records", "sequencer" or
 an order policy, where that can be any member. Without a policy the coordinator does so.
 
-The call comes like that of a membership policy, and after it, under the same rules: all members should use the same
+The call comes like that of a membership policy, and after that, under the same rules: all members should use the same
 policy, which must decide by its argument alone, at once, and do nothing else.
 """
 
@@ -245,9 +245,10 @@ class WaitingPacket(NamedTuple):
         sender: its member.
         seqno: ``Message.seqno`` of the messages that end there.
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
-        messages: how many messages end in it.
+        messages: how many messages end in the packet.
         nbytes: bytes of its messages.
-        head: the first 32 bytes, at most, of the first message that begins in it; empty if none does, or it is empty.
+        head: the first 32 bytes, at most, of the first message that begins in the packet; empty if none does, or that
+            message is empty.
     """
 
     sender: Member
@@ -265,9 +266,9 @@ class OrderPolicy(ABC):
     member without a policy that becomes the sequencer orders messages as they arrive. So each member that may become
     the sequencer should have the same policy.
 
-    The policy orders the packets that wait at the sequencer at the same time: while it decides about one batch, the
-    next one gathers. The policy orders packets, and each sender's packets keep their sequence. The sequencer's own
-    messages are offered like those of the others, and wait for the policy.
+    The policy orders the packets that wait at the sequencer at the same time: while one batch is decided, the next one
+    gathers. The policy orders packets, and each sender's packets keep their sequence. The sequencer's own messages are
+    offered like those of the others, and wait for the policy.
 
     Attributes:
         limit_s: seconds that a batch may wait. When they are over, everything that waits is ordered by arrival

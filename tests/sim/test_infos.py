@@ -1,4 +1,5 @@
-"""What members say of themselves, in simulated groups: agreed on in each view, changed in order, kept by merges."""
+"""The infos that members give of themselves, in simulated groups: agreed on in each view, changed in order, kept by
+merges."""
 
 from __future__ import annotations
 

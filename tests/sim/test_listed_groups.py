@@ -200,7 +200,7 @@ def test_a_member_leaves_those_who_take_in_somebody_that_its_list_does_not_have(
 
 
 class Memory:
-    """An excluded member's old memory, and the key: it says what it likes, to one member."""
+    """An excluded member's old memory, and the key: it says anything, to one member."""
 
     def __init__(self, stage: Listed, name: str) -> None:
         context = stage.node(name).endpoint.context

@@ -1,4 +1,4 @@
-"""Paths drop what is too large for them, without a word."""
+"""Paths drop datagrams that are too large for them, without a word."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_late_and_slow_watchers_of_the_feed_get_snapshots_and_miss_no_change_aft
         return subprocess.Popen(command, env=there, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     class Watcher:
-        """Follows what a watcher prints: each change is the next one of the feed, and of its symbol."""
+        """Follows the lines that a watcher prints: each change is the next one of the feed, and of its symbol."""
 
         def __init__(self, *task: str) -> None:
             self.process = start("watch", *task)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.netns
 
 @contextlib.contextmanager
 def narrow(places, most):
-    """What is larger than ``most`` bytes of IP vanishes on the way to these, fragments too."""
+    """Packets larger than ``most`` bytes of IP vanish on the way to these, fragments too."""
     with contextlib.ExitStack() as stack:
         for place in places:
             place.run(

@@ -75,8 +75,8 @@ def replicate(
     ready_s: float = 5.0,
     **settings: Unpack[Settings],
 ) -> Starting[M]:
-    """Joins a group of replicas. Await it, or use it in ``async with``, which leaves the group. Arguments and errors
-    are those of ``seqcast.replicate``. The machine's functions run on a thread of the replica."""
+    """Joins a group of replicas. Await the call, or use it in ``async with``, which leaves the group. Arguments and
+    errors are those of ``seqcast.replicate``. The machine's functions run on a thread of the replica."""
     start = functools.partial(
         seqcast.blocks.replica.replicate,
         cluster,
@@ -213,7 +213,7 @@ def _end(answered: asyncio.Future[None]) -> None:
 
 
 class _Over(Closing, Generic[B]):
-    """A block for asyncio. Alone, it joins in ``async with``; or give its ``sync`` to ``replicate``, alone or in
+    """A block for asyncio. Alone, a block joins in ``async with``; or give its ``sync`` to ``replicate``, alone or in
     ``Parts``.
 
     Attributes:
@@ -320,7 +320,7 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
         super().__init__(seqcast.blocks.lock.Lock(), cluster, join)
 
     async def acquire(self, timeout: float | None = None) -> int:
-        """Waits for the lock, and returns its fence. A cancelled task leaves the queue, and gives the lock back if it
+        """Waits for the lock, and returns its fence. A cancelled task leaves the queue, and gives back a lock that
         comes all the same."""
         lock, cancelled, held = threading.Lock(), False, 0
 

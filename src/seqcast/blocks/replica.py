@@ -74,7 +74,7 @@ def replicate(
     ready_s: float = 5.0,
     **settings: Unpack[Settings],
 ) -> Replica[M]:
-    """Joins a group of replicas of a state machine, or founds it. Use the result in ``with``, which leaves the group.
+    """Joins, or founds, a group of replicas of a state machine. Use the result in ``with``, which leaves the group.
 
     A replica that is cut off and excluded joins again by itself, and takes over the state of the group. Set ``found``
     to a majority of the intended replicas on all of them: otherwise one that starts while cut off founds a
@@ -89,7 +89,7 @@ def replicate(
             ``ack_delay_s`` is 20 µs unless a keyword says otherwise.
         info: for all members to know of this one; see ``join`` and ``Replica.set_info``.
         ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
-            to join, and ``why`` says for which condition it waits. 0: return at once.
+            to join, and ``why`` names the missing condition. 0: return at once.
         settings: settings as keywords; see docs/config.md.
 
     Raises:
@@ -190,7 +190,7 @@ class Replica(Closing, Generic[M]):
             timeout: seconds; None: no limit.
 
         Returns:
-            False: not within ``timeout``; ``why`` says for which condition it waits.
+            False: not within ``timeout``; ``why`` names the missing condition.
 
         Raises:
             SeqcastError: never: closed, or refused.
@@ -219,7 +219,7 @@ class Replica(Closing, Generic[M]):
             return self._group
 
     def set_info(self, info: Mapping[str, Any]) -> None:
-        """Gives this member another info, as ``Group.set_info``. Later incarnations join with it.
+        """Gives this member another info, as ``Group.set_info``. Later incarnations join with that info.
 
         Args:
             info: the whole new info.
@@ -242,10 +242,10 @@ class Replica(Closing, Generic[M]):
     # ---- calls and reads
 
     def call(self, operation: bytes, *, timeout: float | None = 5.0) -> bytes:
-        """Has every replica apply an operation, once, and returns the answer of this one. A call for which it returns
-        is decided: no crash of less than a majority and no partition undoes that, and every later linearizable read
-        sees it. If this replica is excluded meanwhile, the replica joins again and finds out, or sends the operation
-        again, which is then applied once.
+        """Has every replica apply an operation, once, and returns the answer of this one. A call that returns is
+        decided: no crash of less than a majority and no partition undoes that, and every later linearizable read sees
+        it. If this replica is excluded meanwhile, the replica joins again and finds out, or sends the operation again,
+        which is then applied once.
 
         Args:
             operation: for ``Machine.apply``.
@@ -426,8 +426,8 @@ class Replica(Closing, Generic[M]):
     def _join(self) -> Group | None:
         """Joins the group, again and again; None: this replica is closed, or the process ends.
 
-        A replica that was in the group before knows that the group exists, and never founds another one, which would be
-        one beside the majority that continued without it.
+        A replica that was in the group before knows that the group exists, and never founds another one, beside the
+        majority that continued.
         """
         config = self._config.replace(found=0) if self._was_member else self._config
         while not self._is_over():

@@ -111,7 +111,7 @@ def cut(known: Mapping[str, Any], board: bytes) -> list[str]:
     """The pages of a whole board.
 
     Args:
-        known: what the member knows besides, as an object of JSON.
+        known: further knowledge of the member, as an object of JSON.
         board: its bytes.
     """
     whole = zlib.compress(json.dumps(known).encode() + b"\n" + board)

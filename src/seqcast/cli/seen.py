@@ -101,7 +101,7 @@ def _address(board: Board, member: int) -> str:
 
 
 def _said(board: Board, member: int, field: str, unknown: Any) -> Any:
-    """A member as the board shows it."""
+    """A field of a member, as the board shows it."""
     members = board.about["view"]["members"]
     return next((each[field] for each in members if each["id"] == member), unknown)
 

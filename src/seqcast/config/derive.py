@@ -53,8 +53,8 @@ SEALINGS_MAX = 1 << 31
 """Datagrams that a member seals with the secret of one view, before it asks for another."""
 BEACON_NS_MIN = 100_000_000
 GOSSIPS_PER_S = 2000
-"""Gossips that a member of a group handles per second, and a tenth of it at once: of most of them it has seen another
-copy, and Python reads one in about 0.1 ms. Those that come faster wait, which is the load that the policy measures."""
+"""Gossips that a member of a group handles per second, and a tenth of it at once: most of them are copies of earlier
+ones, and Python reads one in about 0.1 ms. Those that come faster wait, which is the load that the policy measures."""
 ETHERNET_MTU = 1500
 PIECE_BYTES = 1232
 """Each path carries UDP payloads of this size: what IPv6 guarantees."""
@@ -125,7 +125,8 @@ def _listed(config: Config) -> tuple[tuple[str, str], ...]:
 
 
 def reach(config: Config) -> str:
-    """Options of a command, each after a space, with which it is in the network of a group with these settings."""
+    """Options of a command, each after a space, with which the command is in the network of a group with these
+    settings."""
     default = {field.name: field.default for field in dataclasses.fields(config)}
     given = [name for name in NETWORK if getattr(config, name) != default[name]]
     return "".join(f" --{name.replace('_', '-')} {shlex.quote(str(getattr(config, name)))}" for name in given)
@@ -134,7 +135,7 @@ def reach(config: Config) -> str:
 def gossip_settings(config: Config) -> dict[str, Any]:
     """The keyword arguments of ``GossipSettings``. A view is a membership that all agree on, so members vote.
 
-    The budget is for gossips alone, as the engine answers requests. It allows four times the rate of
+    The budget is for gossips alone, as the engine answers requests. The budget allows four times the rate of
     ``gossip_average_s``: more than that is load.
     """
     per_s = max(GOSSIPS_PER_S, round(4 / config.gossip_average_s))
@@ -197,7 +198,7 @@ def capacity(config: Config, rcvbuf: int) -> int:
 
 def packet_bytes(config: Config, mtu: int, rcvbuf: int) -> int:
     """Payload of a full datagram: as much as the MTU carries unfragmented, but no more than Ethernet carries if the
-    receive buffer is small, because it would hold only a few large datagrams.
+    receive buffer is small, because a small one would hold only a few large datagrams.
 
     Args:
         config: the settings in use.

@@ -422,7 +422,7 @@ class Endpoint:
         return self.context.identities.with_signature(self.context.me.id, payload) if _signed(frame) else payload
 
     def _at(self) -> bytes:
-        """What our frames say about our address; nothing where they come from it, or would not be believed."""
+        """The address that our frames name as ours; empty if they come from there, or would not be believed."""
         settings = self.context.settings
         return self.context.me.address if settings.advertised and settings.exchange is not None else b""
 

@@ -1,12 +1,12 @@
 """Identities of members, and the list of those who may be in the group: with ``identity=`` and ``authorized=``.
 
-The key file shows that somebody belongs to those who have it, and not who it is. With identities, each process has a
-pair of keys of its own for signatures (Ed25519), and each member a list of the identities that may be members, and
-under which names. A joiner signs what it says of itself, and the number that the group gave it (``rules/cookies.py``).
-That signature is in JOIN, and in each VIEW, so every member checks for itself whom it is in a view with. The maker of a
-VIEW signs it. All other frames between those who are in no view, or in different ones, have their sender's signature
-before their bytes, except for INSTALLED: one that has the key file alone, or whose line is gone, can say nothing
-there.
+The key file shows that somebody belongs to those who have it, and not which of them. With identities, each process has
+a pair of keys of its own for signatures (Ed25519), and each member a list of the identities that may be members, and
+under which names. A joiner signs its own description, and the number received from the group (``rules/cookies.py``).
+That signature is in JOIN, and in each VIEW, so every member checks for itself with whom it shares a view. The maker of
+a VIEW signs that VIEW. All other frames between those who are in no view, or in different ones, have their sender's
+signature before their bytes, except for INSTALLED: one that has the key file alone, or whose line is gone, can say
+nothing there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MARK = b"S"
 """First byte of a frame with a signature: no frame begins so, nor does a compressed one."""
 CLOSING = frozenset({"closes", "attempt", "answers", "survivors", "cut", "table", "origin_base", "proof", "signature"})
 """Fields of a VIEW that its maker does not sign: they differ by subgroup, follow from the answers to its proposal, or
-are of the member that serves it."""
+are of the member that serves the VIEW."""
 LISTED_MAX = 96
 """Members of a view with identities: a VIEW of more with the longest names and infos would be too long."""
 KNOWN_MAX = 1024
@@ -165,7 +165,7 @@ class Identities:
     # ---- other frames
 
     def with_signature(self, sender: int, payload: bytes) -> bytes:
-        """A frame as it is sent."""
+        """A frame in the form that is sent."""
         if self._signer is None:
             return payload
         return MARK + self._signer.public + self._signer.sign(_said_in(sender, payload)) + payload
@@ -213,7 +213,7 @@ class Signed(NamedTuple):
 
 
 def taken_apart(payload: bytes) -> Signed:
-    """What came, with or without a signature, which members without identities pass over."""
+    """The parts of a frame that came, with or without a signature, which members without identities pass over."""
     if not payload.startswith(MARK):
         return Signed(payload)
     at = len(MARK) + IDENTITY_BYTES

@@ -206,7 +206,7 @@ def _translated(rng: random.Random) -> Drawn:
 
 
 def _paths(rng: random.Random) -> Drawn:
-    """Paths drop what is too large for them without a word, and other paths do as time goes by."""
+    """Paths drop datagrams that are too large for them without a word, and other paths do as time goes by."""
     return calm(
         narrows=rng.choice((1, 1, 2, 3)), members=rng.choice((2, 3, 3, 4, 5)), packet_bytes=rng.choice((1472, 8968)),
         duration_ns=rng.choice((1, 2, 4)) * SECOND, rate=rng.choice((100, 400)), bytes_max=rng.choice((3000, 30_000)),

@@ -2,8 +2,8 @@
 
 Only the ring is simulated (``core/machines/ring.py``), on a network that delays and loses frames, so that thousands of
 discovery graphs run in a minute. A process discovers others in one direction: that A hears B does not mean that B hears
-A. Once a process knows another one, it can send to it. Below the ring is a failure detector, as S4 requires (NBC-16):
-each process probes those that it knows, and learns of a crash after a while.
+A. A process can send to all that it knows. Below the ring is a failure detector, as S4 requires (NBC-16): each process
+probes those that it knows, and learns of a crash after a while.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RingWorld:
                     self.review(one)
 
     def discover(self, member: int, other: int) -> None:
-        """A process hears of another one that it did not discover at first."""
+        """A process hears of another one, not discovered at first."""
         self.discovery[member].add(other)
         self._connected = -1, []
         self.rings[member].know([other])
@@ -125,7 +125,8 @@ class RingWorld:
             self.clock.at(self.now + self.rng.randrange(DETECT_NS // 4, DETECT_NS), self._probe, other)
 
     def doubt(self, member: int, other: int, for_ns: int) -> None:
-        """The failure detector of one process takes another one, which lives, for dead, and hears it again later."""
+        """The failure detector of one process takes another one, which lives, for dead, and hears that one again
+        later."""
         ring = self.rings[member]
         if member in self.crashed or other not in ring.known:
             return
@@ -141,7 +142,7 @@ class RingWorld:
             self.review(member)
 
     def _probe(self, member: int) -> None:
-        """The failure detector of one process looks after those that it knows."""
+        """The failure detector of one process watches the known ones."""
         if member in self.crashed:
             return
         ring = self.rings[member]
@@ -187,7 +188,7 @@ class RingWorld:
             self.review(member)
 
     def run(self, until: Callable[[], bool], limit_ns: int = LIMIT_NS) -> bool:
-        """Runs until a condition holds; False: it does not in time."""
+        """Runs until a condition holds; False: not in time."""
         while not until():
             if not self.clock.step(limit_ns):
                 return False

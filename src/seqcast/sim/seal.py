@@ -1,5 +1,5 @@
-"""The seal of simulated groups with a key: the interface of a cipher, by two lines of arithmetic. It protects nothing.
-The engine treats all seals alike, so results of the simulator with this one hold for a cipher, too.
+"""The seal of simulated groups with a key: the interface of a cipher, by two lines of arithmetic. This seal protects
+nothing. The engine treats all seals alike, so results of the simulator with this one hold for a cipher, too.
 
 Keys and nonces are those of production, so that their checks (``Sealings``) hold for any cipher.
 """
@@ -35,7 +35,7 @@ _PRIME, _BASE = (1 << 255) - 19, 9
 
 
 def _mixed(data: bytes, key: bytes, nonce: bytes) -> bytes:
-    """XOR with a pad; applied twice it is nothing."""
+    """XOR with a pad, which undoes itself."""
     pad = hashlib.blake2b(nonce, key=key).digest()
     pad *= len(data) // len(pad) + 1
     return (int.from_bytes(data, "little") ^ int.from_bytes(pad[: len(data)], "little")).to_bytes(len(data), "little")
@@ -100,9 +100,9 @@ def simulated_seal(
 
     Args:
         marks: of its secrets, the first of which seals; none: all, in an order that is drawn, too.
-        owner: id of the member that has it; 0: several have it.
+        owner: id of the member that uses the seal; 0: several do.
         sealings: its log.
-        aes: its processor has AES instructions.
+        aes: the processor has AES instructions.
     """
     order = marks or tuple(rng.sample(sorted(SECRETS), len(SECRETS)))
 
@@ -139,8 +139,8 @@ def simulated_seal(
 
 
 class SimulatedExchange:
-    """A key pair (``core.secrets.Exchange``) whose secret half is drawn from ``rng``: as Diffie and Hellman do
-    it, with numbers modulo a prime."""
+    """A key pair (``core.secrets.Exchange``) whose secret half is drawn from ``rng``: the scheme of Diffie and Hellman,
+    with numbers modulo a prime."""
 
     def __init__(self, rng: random.Random) -> None:
         self._private = rng.getrandbits(64) | 1
@@ -251,6 +251,6 @@ class Sealings:
         self._keys[nonce] = key
 
     def opened(self, datagram: bytes) -> bytes:
-        """The plain datagram, as the simulator may look at it."""
+        """The plain datagram, for the simulator to look at."""
         nonce = datagram[-8:] + datagram[4:8] + bytes(4)
         return datagram[:HEADER] + _mixed(datagram[HEADER:-ROOM], self._keys[nonce], nonce)

@@ -1,8 +1,8 @@
 """The agreed stream of all members as a table: each message of a view once, whichever journals have it.
 
 Members that closed a view by the same successor delivered the same in it, so one of their journals stands for all. A
-view that was closed in several ways had a partition in it: of each further way only the messages come that no other one
-has. Rows of members that crashed in a view come only if no journal shows how the view was closed: else no remaining
+view that was closed in several ways was split by a partition: of each further way only the messages come that no other
+one has. Rows of members that crashed in a view come only if no journal shows how the view was closed: else no remaining
 member may have delivered them.
 """
 
@@ -22,7 +22,7 @@ from seqcast.spark.stores import Found
 from seqcast.spark.wanted import Last
 
 Source = tuple[Found, Installed]
-"""A journal that has a view, and the view as it says."""
+"""A journal that has a view, and the view as told there."""
 _MESSAGE = ("sender", "seqno", "index")
 
 
@@ -47,7 +47,7 @@ def once(found: Sequence[Found], counters: Collection[int] = ()) -> list[Once]:
         counters: of the wanted views; empty: all.
 
     Raises:
-        JournalError: a journal cannot be read, or retention removed rows that would say which messages it had.
+        JournalError: a journal cannot be read, or retention removed rows that would say which messages were there.
     """
     views: dict[int, list[Source]] = {}
     came: dict[int, dict[int, set[int]]] = {}  # view -> merged view -> the members that came along
@@ -64,10 +64,11 @@ def once(found: Sequence[Found], counters: Collection[int] = ()) -> list[Once]:
 
 
 def _different(sources: Sequence[Source], came: dict[int, set[int]]) -> list[Source]:
-    """Of the journals that have a view: those that may have different messages of it, the first one with the most.
+    """Of the journals that have a view: those that may have different messages of that view, the first one with the
+    most.
 
     Args:
-        came: merged view -> the members that came to it from this view.
+        came: merged view -> the members that came there from this view.
     """
     ways: dict[Any, list[Source]] = {}
     for found, view in sources:
@@ -104,7 +105,7 @@ def _last(sources: Sequence[Source], first: int) -> Last:
     order.
 
     Raises:
-        JournalError: it cannot be read, or retention removed it.
+        JournalError: a journal cannot be read, or retention removed the messages.
     """
     last: dict[int, tuple[int, int]] = {}
     for found, view in sources:

@@ -161,7 +161,7 @@ def open_session(master: str | None = None, *, name: str = "seqcast audit", ship
 def _check_master(master: str) -> None:
     """
     Raises:
-        UsageError: it is no master's URL.
+        UsageError: this is no master's URL.
         SparkFailed: none answers. Spark itself would find out after more than a minute, and not say so.
     """
     if not _MASTER.fullmatch(master):
@@ -210,7 +210,7 @@ def _files_of(java: Path) -> Path:
     options, and a SPARK_HOME (`_link_home`).
 
     Raises:
-        SparkFailed: it cannot be made.
+        SparkFailed: the directory cannot be made.
     """
     try:
         files = Path(tempfile.mkdtemp(prefix="seqcast-spark-"))
@@ -245,7 +245,7 @@ def _link_home(home: Path) -> None:
     programs are not in the package ``pyspark``.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     import py4j
     import pyspark
@@ -263,7 +263,7 @@ def _link_home(home: Path) -> None:
 
 
 def _packed(files: Path) -> Path:
-    """An archive of the package as this process uses it."""
+    """An archive of this process's package."""
     package = Path(seqcast.__file__).parent
     archive = files / f"{SHIPPED}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -289,7 +289,7 @@ def _start_java(settings: Mapping[str, Any]) -> None:
 def for_a_command(
     master: str | None, name: str, *, ship: bool = False
 ) -> Iterator[tuple[SparkSession, Callable[[str], None]]]:
-    """A session for as long as a command needs it, and a function that shows the command's stages.
+    """A session for the time of a command, and a function that shows the command's stages.
 
     Raises:
         SparkFailed: Spark does not start, or fails.
@@ -379,7 +379,7 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> int:
-    """Major version of a ``java``, 0 if it does not run."""
+    """Major version of a ``java``, 0 if the program does not run."""
     try:
         told = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
     except (OSError, subprocess.SubprocessError):
@@ -407,7 +407,7 @@ def _interrupts_kept() -> Iterator[list[int]]:
 
 
 def _no_traceback_of_an_interrupt(record: logging.LogRecord) -> bool:
-    """Drops Py4J's log lines at Ctrl-C: before the interrupt reaches its handler, and when it closes its connection."""
+    """Drops Py4J's log lines at Ctrl-C: before the interrupt reaches its handler, and as Py4J closes its connection."""
     told = ("KeyboardInterrupt while sending command", "Exception occurred while shutting down connection")
     return not str(record.msg).startswith(told)
 

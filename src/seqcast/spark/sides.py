@@ -79,8 +79,8 @@ def has_begun(view: Installed, idx: int, time_ns: int | None) -> bool:
 def passed_over(
     followed: Found, at: int, found: Sequence[Found], begin_of: Callable[[Found], int], time_ns: int | None
 ) -> tuple[Left, ...]:
-    """The sides apart from the followed member's, as far as they had come when a stream begins that does not have what
-    was before: that is as good as given out.
+    """The sides apart from the followed member's, as far as they had come when a stream begins that does not have the
+    rows before: those are as good as given out.
 
     Args:
         at: position in the followed member's journal at which the stream begins.

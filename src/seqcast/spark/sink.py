@@ -2,8 +2,8 @@
 
 Tasks hand the payloads of their rows to the driver, and the driver's process for commits multicasts the batch, as one
 member of the group. Tasks may run again, or twice at a time, and members that join and leave with every task would
-change the view each time. The batch is an atomic one (`seqcast.batches`): the receivers deliver it whole, and once,
-however often Spark repeats it.
+change the view each time. The batch is an atomic one (`seqcast.batches`): the receivers deliver the batch whole, and
+once, however often Spark repeats it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Target:
         cluster: name of the group.
         settings: of ``seqcast.join``.
         members: a batch is sent only to a view with at least this many members, including the sink.
-        timeout_s: for a batch: to join, to send, and until every member's application has taken it.
+        timeout_s: for a batch: to join, to send, and until every member's application has taken the batch.
         batch_bytes: bound of a batch, which the driver holds in memory.
     """
 
@@ -165,7 +165,8 @@ class Sink(DataSourceStreamArrowWriter):
             )
 
     def _sent(self, parts: list[Rows], batch: int, deadline: float) -> bool:
-        """Sends the batch. False: a member may lack part of it; if it is sent again, members that have it drop it."""
+        """Sends the batch. False: a member may lack part of the batch; if sent again, members that have the batch drop
+        it."""
         group = _member(self._target, parts[0].query, deadline)
         try:
             _events(group)
@@ -183,7 +184,7 @@ class Sink(DataSourceStreamArrowWriter):
 # ---- this process's members. They stay between batches, so that a batch need not join and change the view twice.
 
 IDLE_S = 30.0
-"""A member that sends nothing for this long leaves: Spark kills a process that it has not used for a minute."""
+"""A member that sends nothing for this long leaves: Spark kills a process not used for a minute."""
 _groups: dict[Target, Group] = {}
 _timers: dict[Target, threading.Timer] = {}
 _lock = threading.RLock()  # a batch is being sent, or a member leaves

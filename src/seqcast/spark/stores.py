@@ -41,14 +41,14 @@ class Store(Protocol):
         """Ids of members with journals that can be read now."""
 
     def journal(self, member: int) -> Journal | None:
-        """The journal as it is now; None if it cannot be read from here.
+        """The present journal; None if unreadable from here.
 
         Raises:
-            JournalError: it is damaged, or of another version.
+            JournalError: the journal is damaged, or of another version.
         """
 
     def all(self) -> Iterator[Journal]:
-        """Every journal as it is now.
+        """Every journal, in its present state.
 
         Raises:
             JournalError: the store cannot be reached, or one of its journals cannot be read.
@@ -69,7 +69,7 @@ class Store(Protocol):
 
 
 class Reserve(Protocol):
-    """Where a task goes on if the journal that it reads goes away."""
+    """Where a task goes on if its journal goes away."""
 
     def rest(self, part: Part, at: int) -> Part | None:
         """The rows of a part from a position on, to be read elsewhere. None: they are nowhere.
@@ -81,7 +81,7 @@ class Reserve(Protocol):
 
 @dataclass(frozen=True)
 class Found:
-    """A journal, and where it was found."""
+    """A journal, and the place where it was found."""
 
     store: Store
     journal: Journal
@@ -132,7 +132,7 @@ class Part(InputPartition):
 
         Raises:
             JournalGone: the journal went away meanwhile; also after some rows.
-            JournalDamaged: it is not as it was written.
+            JournalDamaged: the journal has been altered.
         """
         raise NotImplementedError
 

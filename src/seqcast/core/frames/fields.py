@@ -94,16 +94,16 @@ class MemberInfo:
         name, id, address: see ``Member``.
         capacity: charged bytes its receive buffer holds.
         packet_bytes: the largest datagram that its path carries whole.
-        window_bytes: the largest window it is configured for.
-        gro: it receives runs of datagrams in one buffer (UDP_GRO).
-        state: 0: no part in state transfer; 1: takes part; 2: it does, and its application merges states.
-        blocks: it has a block callback, for which the cut has a round of its own (step 2).
+        window_bytes: the largest configured window.
+        gro: the member receives runs of datagrams in one buffer (UDP_GRO).
+        state: 0: no part in state transfer; 1: takes part; 2: takes part, and its application merges states.
+        blocks: the member has a block callback, for which the cut has a round of its own (step 2).
         key: with a key file: public half of the key pair of this incarnation, for which secrets of views are wrapped.
         about: the info that its application gave (``Member.info``), as JSON; "": none.
-        observer: it only receives: it is no coordinator, no sequencer, and has no vote.
+        observer: the member only receives: never as coordinator or sequencer, and without a vote.
         aes: with a key file: its processor has AES instructions.
-        identity: with identities: its own. ``cookie``: of the JOIN with which it was taken in. ``signature``: that it
-            has said all this; see ``core/identities.py``.
+        identity: with identities: its own. ``cookie``: of the JOIN that was taken in. ``signature``: of all this; see
+            ``core/identities.py``.
     """
 
     name: Name

@@ -86,13 +86,13 @@ class NewView:
 
     Args:
         closes: the closed view; None for the first view of a group.
-        attempt: under which it is sent.
-        answers: it is served in answer to a START of this attempt, by a member that has left that view already.
+        attempt: under which the VIEW is sent.
+        answers: the VIEW is served in answer to a START of this attempt, by a member that has left that view already.
         survivors: of the cut: members and leavers.
         view_id, members: of the new view; no members: everyone left.
         order: as given to ``join``.
         mechanism, sequencer: number of the mechanism in ``core/orders``, and rank of the sequencer.
-        cut, table: by rank of the closed view: the last seqno of each stream, and the received table at it.
+        cut, table: by rank of the closed view: the last seqno of each stream, and the received table there.
         base, origin_base: by rank of the new view, where each stream and each sender's own numbering continue.
         window, forward_window, unicast_window, state_window: charged bytes of each stream, at most.
         share: the part of ``window`` that each group stream always has.
@@ -106,8 +106,8 @@ class NewView:
         subgroups: of a merged view, else none.
         shortfalls: of a merged view, or one with joiners: messages of others that some of its members did not deliver.
         departed: of a view with joiners: incarnations that were in a view and are no more (E-06), newest last.
-        founding: the group is founded, and any application in it, once so many members are known to have entered a
-            view of it; 0: it is.
+        founding: the group is founded, and any application in it, once this many members are known to have entered one
+            of its views; 0: founded.
         history: of the group, up to the beginning of the view; see ``core/rules/history.py``.
         maker_key: with a key: public half of the key pair of the member that made the view (``view_id``'s initiator).
         cipher: with a key: number of the one in ``core/secrets.py`` that seals with the secret.
@@ -234,7 +234,7 @@ class Declined:
 @dataclass(frozen=True, slots=True)
 class ViewWanted:
     """Member to all: another view is needed, one that names another provider of the state, as mine cannot give it, or
-    has a new secret, as I have sealed much with this one. Repeated until it comes."""
+    has a new secret, as I have sealed much with this one. Repeated until that view comes."""
 
     view: Id
 
@@ -242,7 +242,8 @@ class ViewWanted:
 @control("info_told")
 @dataclass(frozen=True, slots=True)
 class InfoTold:
-    """Member to all: my application gives this info now (``MemberInfo.about``). Repeated until a VIEW shows it."""
+    """Member to all: my application gives this info now (``MemberInfo.about``). Repeated until a VIEW shows the
+    info."""
 
     view: Id
     about: About

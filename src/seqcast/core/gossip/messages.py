@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Span(NamedTuple):
-    """A member's position in one stream: it has all up to ``delivered``, of which it keeps those from ``kept`` on, and
-    some of those up to ``received``. Its application has taken those up to ``consumed``. Where members vote, there is
-    room for ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
+    """A member's position in one stream: all packets up to ``delivered`` are here, those from ``kept`` on are still
+    kept, and some of those up to ``received`` are here, too. Its application has taken those up to ``consumed``. Where
+    members vote, there is room for ``window`` bytes beyond that, as long as the sender's claim is ``claim``."""
 
     kept: int
     delivered: int
@@ -32,7 +32,7 @@ class Sum(NamedTuple):
 
     Args:
         round: its number.
-        members: those that are counted in it.
+        members: those that are counted.
         least: of each sender of which all of them have something: the least that any of them has delivered, and the
             least that the application of any of them has taken and has room for.
         result: the same over all members, from the round before.
@@ -48,12 +48,13 @@ class Gossip(NamedTuple):
     """A digest on its way through the group (PB-01).
 
     Args:
-        origin, counter: the member that made it, and its number among that member's gossips: together its identity.
-        hops: how often it was passed on before.
+        origin, counter: the member that made the gossip, and the number among that member's gossips: together its
+            identity.
+        hops: how often the gossip was passed on before.
         digest: its origin's position in each active stream.
-        seen: members that have seen it, in the order in which they did; if membership is partial, only the last ones.
+        seen: members that have seen the gossip, in this order; if membership is partial, only the last ones.
         not_seen: members that have not, as far as those that have seen it know.
-        sum: of the member that passes it on, where members vote.
+        sum: of the member that passes the gossip on, if members vote.
     """
 
     origin: int
@@ -80,8 +81,8 @@ class Shuffle(NamedTuple):
     """Entries of a partial view that two members exchange.
 
     Args:
-        entries: (member, how many exchanges ago it was known to live).
-        answer: it answers another, and is not answered.
+        entries: (member, how many exchanges ago that member was known to live).
+        answer: this message answers another, and is not answered.
         epoch, minima: of the estimate of the group's size; see ``size.py``.
     """
 

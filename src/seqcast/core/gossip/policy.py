@@ -1,5 +1,5 @@
-"""One member's gossip: which packets it reports to whom and when, which are to be requested, which may be dropped, and
-which are lost here."""
+"""One member's gossip: which packets are reported to whom and when, which are to be requested, which may be dropped,
+and which are lost here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Window(Protocol):
     full: bool
 
     def digest(self) -> dict[int, Span]:
-        """Its position in each active stream, its own included if it sends."""
+        """Its position in each active stream, its own included if there is one."""
 
     def lacks(self, sender: int, first: int, last: int, most: int) -> Ranges:
         """Which of the seqnos ``first`` to ``last`` did not come and are not lost, lowest first, at most ``most`` of
@@ -114,12 +114,12 @@ class Gossiper:
 
     Args:
         me: this member, not 0.
-        peers: whom it gossips with.
+        peers: the members to gossip with.
         settings: of gossip.
         window: its packets of each sender.
         now_ns: the time: monotonic ns, never less at a later call.
         dice: its random numbers.
-        history: it wants the messages sent before it came; see ``history.py``.
+        history: the member wants the messages sent before its join; see ``history.py``.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ messages, an operator must decide, and both groups only warn. If neither has, th
 group gives way, and a blocked group gives way to one that is not blocked.
 
 Without multicast a beacon goes to the addresses of the book (``book.py``) that are not in our view, a few at a time. A
-member that hears one answers whose turn it is in its own view, so that the coordinators meet, whichever members the
+member that hears one answers whose turn has come in its own view, so that the coordinators meet, whichever members the
 book has. Heartbeats, which show that the members of a view exist, are sent to the same addresses; in a primary
 partition, where they are counted, by all members.
 
@@ -45,8 +45,8 @@ LEADER_BEACONS = 10
 MEET_BEACONS = 3
 """After so many beacons of one view, coordinators are not expected to meet by multicast any more."""
 REPEATS = 100
-"""So many times the engine sends a beacon before the core makes it anew, in 10 s or, with the preset "wan", 40 s. The
-core sleeps meanwhile, and a member whose core hangs falls silent at last."""
+"""How many times the engine sends a beacon before the core makes a new one, in 10 s or, with the preset "wan", 40 s.
+The core sleeps meanwhile, and a member whose core hangs falls silent at last."""
 GATHER = 2
 """How long a leader waits for further coordinators, in bundling delays: they answer the first beacon that they hear."""
 SEPARATE = "another group of this cluster, which was founded separately,"
@@ -300,7 +300,7 @@ class Beacons:
         a while first, as a possible predecessor of our view, still held by a member that has not learned of ours.
 
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
-        while it does not hear c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
+        without hearing c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
         """
         context, own = self.context, self._own_beacon()
         assert frame.primary is not None and own.primary is not None
@@ -378,8 +378,8 @@ class Beacons:
         return self.counts[sender] >= MEET_BEACONS
 
     def _meet(self, frame: Beacon, sender: int, address: bytes) -> None:
-        """Notes the sender and those whom it names, tells our members of it where each of them counts, and, if it is
-        another member's turn, tells the sender so."""
+        """Notes the sender and the members that its frame names. If another member is to act, tells the sender so;
+        otherwise tells our members of the sender, in a primary partition."""
         context, membership = self.context, self.initiator.membership
         if sender in context.infos or context.now - self.told_ns.get(sender, -NEVER) < context.settings.beacon_ns // 2:
             return
@@ -400,9 +400,9 @@ class Beacons:
     def _greet(self, member: int, address: bytes) -> None:
         """Pings those that may have to send us unicasts.
 
-        Timeline without it: b's interface is deleted, and made again with another hardware address. b and the leader a
-        hear each other's beacons, and a asks b to merge, at the old hardware address. Its kernel may notice that only
-        after half a minute; it learns the new one from anything that b sends to it.
+        Timeline without this: b's interface is deleted, and made again with another hardware address. b and the leader
+        a hear each other's beacons, and a asks b to merge, at the old hardware address. The kernel of a may notice that
+        only after half a minute, but learns the new one from anything that b sends.
         """
         self.context.plane.greet(member, address)
 

@@ -183,7 +183,7 @@ class Lifecycle(Machine):
         self.cookie = cookie
 
     def _sign(self, info: MemberInfo) -> None:
-        """This is what we say of ourselves from now on."""
+        """Sets our own description, signed."""
         self.context.me = self.context.identities.signed(info)
 
     def heard_unproven(self, address: bytes, doubt: str) -> None:
@@ -366,7 +366,7 @@ class Lifecycle(Machine):
         return expired if info.id == self.vote.founder else info.name == self.vote.name
 
     def _translated(self) -> str:
-        """What to do where addresses are translated on the way from us to others; "": they are not."""
+        """The remedy if addresses are translated on the way from us to others; "": they are not."""
         elsewhere, own = self._elsewhere(), place_of(self.context.me.address)
         if not elsewhere:
             return ""

@@ -1,16 +1,16 @@
 """How members agree on a membership by a token that goes round the ring (S4, NBC-01 to NBC-18, E-19 to E-22).
 
 Members may know different others: discovery is incomplete, and may work in one direction only (NBC-04). A member that
-knows of a change, and of nobody before it in the absolute order, leads: it sends a token round the ring. Each visitor
-adds its known members and passes the token on to the next in the ring (NBC-07). A token that comes back with more
-than it left with goes round again (NBC-10); otherwise the leader asks all members to agree (PREPARE), and when all do,
-tells them so (COMMIT): then all have the same view. A member that knows of a change but does not lead waits, and then
-sends a token of its own towards the leader, which absorbs this one and sends its own (NBC-14, E-20).
+knows of a change, and of nobody before itself in the absolute order, leads, and sends a token round the ring. Each
+visitor adds its known members and passes the token on to the next in the ring (NBC-07). A token that comes back with
+more members goes round again (NBC-10); otherwise the leader asks all members to agree (PREPARE), and when all do, tells
+them so (COMMIT): then all have the same view. A member that knows of a change but does not lead waits, and then sends a
+token of its own towards the leader, which absorbs this one and sends its own (NBC-14, E-20).
 
 A lost token is replaced: hops are acknowledged and repeated, a member that does not acknowledge is passed over, and
 each member that waits has a lease. When it ends, the token is made again under a higher generation (E-21). Nothing
 blocks: messages flow throughout (NBC-02), and no send waits for a connection (E-22). Views are ordered by (generation,
-leader); a member agrees to none older than the last that it agreed to.
+leader); a member agrees to none older than its last agreement.
 
 The machine has no addresses, clock or failure detector: the caller says which members are known and which are lost.
 """
@@ -72,7 +72,7 @@ class RingSettings:
 
     Args:
         repeat_ns_min, repeat_ns_max: between repeats of a frame that is not answered, doubling.
-        answer_ns: a member that has not answered for so long counts as lost, until it is heard.
+        answer_ns: a member that has not answered for this long counts as lost, until heard.
         lease_ns: how long a member waits for a token, or for its successor; doubling while nothing comes.
     """
 
@@ -197,7 +197,7 @@ class Ring(Machine):
         """A frame of another member.
 
         Raises:
-            RemoteProtocolError: its generation is out of bounds, or its sender may not send it.
+            RemoteProtocolError: its generation is out of bounds, or its sender may not send such a frame.
         """
         self.now = now
         if isinstance(frame, Confirm) and frame.leader != sender:
@@ -298,7 +298,7 @@ class Ring(Machine):
     # ---- guards
 
     def leads_and_unsettled(self) -> bool:
-        """There is a change, nobody known is before this member, and no token of one before it is under way."""
+        """There is a change, nobody known is before this member, and no token of an earlier one is under way."""
         follows = self.followed is not None and self.place(self.followed[0]) < self.place(self.me)
         return self._leads() and self.unsettled and not follows and not self.held_back
 
@@ -341,7 +341,7 @@ class Ring(Machine):
         return (self.place(source), -generation) <= (self.place(frame.source), -frame.generation)
 
     def has_grown(self, frame: Token) -> bool:
-        """The token is back, and the known members or joiners have changed since it left (NBC-10)."""
+        """The token is back, and the known members or joiners have changed since the token left (NBC-10)."""
         assert self.token is not None
         left = self.token
         others = {info.id for info in left.joiners} != {info.id for info in self._carried()}

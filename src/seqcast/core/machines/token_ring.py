@@ -1,16 +1,16 @@
 """Membership by a token ring: all members agree on the next membership before the acting member closes the view.
 
 Doubts, joiners, leavers and the acting member are as in `coordinated.py`. But before the acting member closes the view,
-its token goes round the view's members (`ring.py`) and collects joiners unknown to itself (NBC-04,
-NBC-07). The cut, which closes the gate, begins only when all members have agreed on the membership (NBC-02): a member
-whose process hangs delays the token, but no messages. A member that knows of a change on which the acting one does not
-act calls it with a token of its own (NBC-14).
+its token goes round the view's members (`ring.py`) and collects joiners unknown to itself (NBC-04, NBC-07). The cut,
+which closes the gate, begins only when all members have agreed on the membership (NBC-02): a member whose process hangs
+delays the token, but no messages. A member that knows of a change on which the acting one does not act calls that one
+with a token of its own (NBC-14).
 
 A token passes through members that did not make it, and cannot announce that a member leaves: a member that wants to
-leave announces that itself, when it agrees to the membership.
+leave announces that itself, together with its agreement to the membership.
 
-The absolute order is that of the view's members (NBC-03): the same everywhere, with joiners last, and the application's
-membership policy chooses it. The VIEW of the cut is the confirmation that the group sees; it is acknowledged and
+The absolute order is that of the view's members (NBC-03): the same everywhere, with joiners last, and chosen by the
+application's membership policy. The VIEW of the cut is the confirmation that the group sees, and is acknowledged and
 repeated (NBC-11, E-22). A survivor that crashes during the cut needs no new agreement: the next attempt leaves that one
 out.
 """
@@ -100,7 +100,7 @@ class TokenRingMembership(CoordinatedMembership):
         """A frame of the ring, by a member of the view.
 
         Raises:
-            RemoteProtocolError: processes outside the view, or the ring refuses it.
+            RemoteProtocolError: processes outside the view, or the ring refuses the frame.
         """
         named: set[int] = set()
         match frame:
@@ -122,7 +122,7 @@ class TokenRingMembership(CoordinatedMembership):
                 self.leave(sender)
 
     def _hear_of(self, info: MemberInfo) -> None:
-        """Another member noted a joiner, whose settings it has checked."""
+        """Another member noted a joiner, and has checked the settings."""
         context = self.context
         addresses = {each.address for each in context.infos.values()}
         if info.id in context.infos or info.id in context.departed or info.address in addresses:
@@ -165,7 +165,7 @@ class TokenRingMembership(CoordinatedMembership):
         return bool(waits) and not review.ours and not self.participant.closing
 
     def has_agreed(self, review: Review) -> bool:
-        """Since this member asked, all agreed with it on a membership that has all its trusted members."""
+        """Since this member asked, all agreed on a membership that has all its trusted members."""
         agreed = self.ring.view
         trusted = {member.id for member in self.context.members} - review.doubted
         ours = agreed is not self.agreed_before and agreed.leader == self.context.me.id

@@ -29,8 +29,8 @@ def as_they_are(members: Sequence[MemberInfo], _subgroups: Sequence[Subgroup]) -
 def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch, ...]]:
     """The cut by rank, and a holder for each range that some survivor lacks (E-14).
 
-    A survivor's cut is its last seqno, and it holds its whole stream. A lost member's cut is the longest prefix that
-    the survivors hold together: a packet that nobody holds is lost, and nothing behind a gap can be delivered.
+    A survivor holds its whole stream, so its cut is its last seqno. A lost member's cut is the longest prefix that the
+    survivors hold together: a packet that nobody holds is lost, and nothing behind a gap can be delivered.
 
     Args:
         n: members of the closing view.
@@ -93,7 +93,7 @@ def _reach(held: Held, seqno: int) -> int:
 
 
 def order_of(frame: NewView) -> Order:
-    """The mechanism that a VIEW names; a frame that names an unknown one is refused when it is read."""
+    """The mechanism that a VIEW names; a frame that names an unknown one is refused when read."""
     order = by_number(frame.mechanism)
     assert order is not None
     return order
@@ -104,7 +104,7 @@ class Windows(NamedTuple):
 
     Args:
         window: the most that one group stream may have in flight.
-        share: the part of it that each group stream always has.
+        share: the part of ``window`` that each group stream always has.
         room: of all group streams together, at each receiver.
         forward, unicast, state: windows of the other streams.
         packet_bytes: size of a full packet.
@@ -135,15 +135,15 @@ def windows(infos: Sequence[MemberInfo], multicasters: int, path_bytes: int = 0)
     Group-stream data in flight to one receiver (its room) fills at most 11/16 of its receive buffer, so that data never
     overflows it and a retransmission still fits: Linux frees the space of datagrams that were read only once they make
     up a quarter of the buffer (udp_rmem_release), so only 3/4 is reliable. Small packets may arrive one by one, and
-    then each takes a power of two of it, so there is less room for them. A quarter of it is divided among the members
-    that multicast; receivers lend the rest to those that use more (``streams/credit.c``). With many multicasters,
-    packets are smaller, down to 16 KiB, so that a share holds one.
+    then each takes a power of two of the buffer, so there is less room for them. A quarter of the room is divided among
+    the members that multicast; receivers lend the rest to those that use more (``streams/credit.c``). With many
+    multicasters, packets are smaller, down to 16 KiB, so that a share holds one.
 
-    Forward and unicast streams share a buffer. If only one member multicasts, it gets the forwards of all others, which
-    have three quarters, as a sender gets credit for them after two hops; and the room is at most ``FORWARDING_ROOM``:
-    messages not ordered when that member falls are sent again while all wait. Otherwise unicasts have half. State has
-    half, and comes from one provider at a time to a member that gets no forwards. No window is below two full packets:
-    with one, a sender would wait for the ack of each.
+    Forward and unicast streams share a buffer. If only one member multicasts, that one gets the forwards of all others,
+    which have three quarters, as a sender gets credit for them after two hops; and the room is at most
+    ``FORWARDING_ROOM``: messages not ordered when that member falls are sent again while all wait. Otherwise unicasts
+    have half. State has half, and comes from one provider at a time to a member that gets no forwards. No window is
+    below two full packets: with one, a sender would wait for the ack of each.
 
     Args:
         multicasters: how many of the members multicast messages.
@@ -192,8 +192,8 @@ def next_view(
     """The VIEW frame that closes ``view``: survivors without leavers in their old order, then the joiners by id.
 
     Args:
-        cut, table: by rank of ``view``: the cut, and the received table at it.
-        lacking: survivors that lack the state, each with the providers that it has passed over.
+        cut, table: by rank of ``view``: the cut, and the received table there.
+        lacking: survivors that lack the state, each with the providers already passed over.
         before: the VIEW of ``view``, if anybody lacks the state.
         arrange: gives the members another order.
         choose: the sequencer.

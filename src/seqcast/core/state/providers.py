@@ -1,13 +1,14 @@
 """Which member gives the application's state to which joiner (the cut, step 10), also after a merge of several states.
 
-A VIEW gives each member a *label*: ``NONE``, it lacks the state or takes no part; ``WHOLE``, it has the group's state;
-or a number from ``PART`` on. Members with the same number have the state of the same part of the group; different
-numbers are different states, because the parts were separated and have not merged their states yet. The state of a
-member that lacks its part's merged one was *merged into* that: it does not count while a member here has that one, and
-does again if no member has, so that nothing is lost with the merger. The label of the merged state is the lower one.
+A VIEW gives each member a *label*: ``NONE`` for members that lack the state or take no part; ``WHOLE`` for those that
+have the group's state; or a number from ``PART`` on. Members with the same number have the state of the same part of
+the group; different numbers are different states, because the parts were separated and have not merged their states
+yet. The state of a member that lacks its part's merged one was *merged into* that, and does not count while a member
+here has the merged one, but does again if no member has, so that nothing is lost with the merger. The label of the
+merged state is the lower one.
 
 If not every member that has a state can merge states, the state that most members have becomes the group's: they are
-``WHOLE``, and all others take it over, but keep their numbers until they have it, so that one of theirs becomes the
+``WHOLE``, and all others take that state over, but keep their numbers until then, so that one of theirs becomes the
 group's if those members crash first.
 """
 
@@ -22,7 +23,7 @@ from seqcast.core.frames.view import NONE, PART, PARTS_MAX, WHOLE, NewView, Prov
 STATE_MERGES = 2
 """``MemberInfo.state`` of a member whose application merges states."""
 Lacking = Mapping[int, Collection[int]]
-"""Members that lack the group's state, each with the providers that it has passed over."""
+"""Members that lack the group's state, each with the providers already passed over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +208,7 @@ def _from_whole(
     earlier: Mapping[int, Provision],
     boundary: int,
 ) -> Plan:
-    """The first member that has the state gives it, unless an earlier provider continues."""
+    """The first member that has the state is the provider, unless an earlier one continues."""
     holders = [info.id for info in members if labels[info.id] == WHOLE]
     result = []
     for info in members:
@@ -230,7 +231,7 @@ def _merge(
     boundary: int,
 ) -> Plan:
     """One member gets the state of every other part, merges them, and gives the result to all others. The plan of the
-    view before stays as long as all members that it needs are here; else everything begins anew at this view."""
+    view before stays as long as all members needed are here; else everything begins anew at this view."""
     kept = _kept(members, labels, lacking, before)
     if kept:
         assert before is not None

@@ -1,8 +1,8 @@
 """The transfer of the application's state: one transfer at the joiner, and one at its provider (the cut, step 10).
 
 `taker.py` agrees with the group on the provider for each joiner. This machine decides which bytes belong to the
-transfer, when a provider is given up, how long the application may take to load the state, and when it gets the
-messages delivered meanwhile. The runner moves the bytes, calls the application's handler, and carries out the effects.
+transfer, when a provider is given up, how long the application may take to load the state, and when the messages
+delivered meanwhile come. The runner moves the bytes, calls the application's handler, and carries out the effects.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ class StateChunk:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSilent:
-    """Nothing has come from the provider: its application has not yet reached the view at which it gives the state."""
+    """Nothing has come from the provider: its application has not yet reached the view of the state."""
 
     provider: str
 
 
 @dataclass(frozen=True, slots=True)
 class LoadState:
-    """The state is complete: the application loads it. ``read``, then ``loaded`` or ``failed``, follow."""
+    """The state is complete, and the application loads it. ``read``, then ``loaded`` or ``failed``, follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """The application has the state: deliver these items to it next, and then the engine's."""
+    """The application has the state: deliver these items next, and then the engine's."""
 
     items: deque[Item]
 
@@ -152,7 +152,7 @@ class Transfer(Machine):
         return [StateChunk(chunk)] if chunk else []
 
     def read(self, now_ns: int) -> list[TransferEffect]:
-        """The application reads from the state while it loads it."""
+        """The application reads from the state while loading."""
         return self._take(now_ns, TransferEvent.READ)
 
     def loaded(self, now_ns: int) -> list[TransferEffect]:
@@ -327,12 +327,12 @@ class Transfer(Machine):
 
 class Giver:
     """The provider's side: the state of one boundary on its way to one joiner. Until ``give`` or ``refuse``, while the
-    application prepares it, the joiner is told from time to time that this member is at work, beginning at once: the
-    joiner has been waiting since the view, which the application may reach late.
+    application prepares the state, the joiner is told from time to time that this member is at work, beginning at once:
+    the joiner has been waiting since the view, which the application may reach late.
 
     Args:
         boundary: tag of the view at whose beginning the state is taken.
-        joiner: the member that it is for.
+        joiner: the member that gets the state.
         timeout_ns: how long the joiner bears silence; see ``Transfer``.
     """
 
@@ -369,7 +369,7 @@ class Giver:
 
     @property
     def rest(self) -> memoryview:
-        """The bytes to send next; empty at the end of the transfer, or while it is not ``ready``."""
+        """The bytes to send next; empty at the end of the transfer, or before ``ready``."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -389,7 +389,7 @@ class Giver:
         joiners: Callable[[int], Collection[int]],
     ) -> bool:
         """Sends the present data. False: the transfer is over, as everything was sent (``complete``), or the joiner no
-        longer waits for it.
+        longer waits.
 
         Args:
             send: sends the beginning of these bytes, and returns how many; -1: they can reach nobody.

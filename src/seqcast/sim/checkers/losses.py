@@ -13,7 +13,7 @@ from seqcast.types import MergeView, View, ViewId
 
 
 def check_told(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterator[str]:
-    """``Lost`` names nothing that the members it is about delivered, and comes after the view that it is about."""
+    """``Lost`` names nothing that the members in question delivered, and comes after the view in question."""
     in_view: Mapping[ViewId, list[Stay]] = _by_view(everywhere)
     for record in records:
         yield from _check_place(record)
@@ -68,7 +68,7 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
     """A member that left or was excluded knows the fate of all that ``send`` accepted for the group.
 
     If a leaver was told True, all members of its last view that continued to the closing one delivered everything. If
-    it was told False, or was excluded, ``Lost`` names those that they did not deliver, as the number of last
+    the leaver was told False, or was excluded, ``Lost`` names those that they did not deliver, as the number of last
     messages. If the members that continued are known, ``Lost`` names no more than that.
     """
     in_view = _by_view(everywhere)
@@ -87,8 +87,8 @@ def check_ends(records: Sequence[Record], everywhere: Sequence[Stay]) -> Iterato
 
 
 def _continued_in_vain(record: Record, records: Sequence[Record]) -> bool:
-    """It was excluded by a view that was decided, and nobody installed: those of its members that accepted it, and hold
-    the packets that it delivers, crashed first."""
+    """The member was excluded by a view that was decided, and nobody installed: those of its members that accepted the
+    view, and hold the packets that are delivered with it, crashed first."""
     end = record.log[-1]
     if not isinstance(end, Excluded):
         return False
@@ -145,7 +145,8 @@ def _own(entry: Entry, record: Record) -> TypeGuard[Delivered]:
 
 
 def _check_alone(record: Record, mine: Sequence[Stay], records: Sequence[Record]) -> Iterator[str]:
-    """A member that was cut off, sent, and left alone was not told that all is delivered: nobody else delivered it."""
+    """A member that was cut off, sent, and left alone was not told that all is delivered: nobody else delivered its
+    messages."""
     alone = next((at for at in range(len(mine)) if all(len(stay.view.members) == 1 for stay in mine[at:])), 0)
     fellows = {member.id for member in mine[alone - 1].view.members} - {record.id} if alone else set()
     others = [other for other in records if other.id in fellows]
