@@ -245,6 +245,14 @@ static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
     return SECRETS;
 }
 
+/* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (One that is
+ * behind seals what it sends to us in a stream of the pair with that secret, and again later with that of our view.) */
+static int is_former(const sc_seal *s, const uint8_t *opened, uint32_t which) {
+    if (which < SC_SEAL_SECRETS || !s->view) return 0;
+    uint64_t tag = s->secrets->views[which - SC_SEAL_SECRETS].tag;
+    return tag != s->view && (sc_is_of_pair(opened) || sc_get_view_tag(opened) != tag);
+}
+
 /* The key of a sealer, if kept. */
 static sealer_key *find(secrets *known, uint32_t which, uint64_t sealer) {
     for (uint32_t i = 0; i < TRIES; i++) {
@@ -281,6 +289,7 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     if (cipher->open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven, PROVEN,
                      nonce, known ? known->key : derived) != 0)
         return SC_WIRE_SEAL_BAD;
+    if (is_former(s, p, which)) return SC_WIRE_VIEW_UNKNOWN;
     if (!known) keep(s->secrets, which, sealer, derived);
     if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;
     *number &= ((uint64_t)1 << TAG_SHIFT) - 1;

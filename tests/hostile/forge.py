@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import struct
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from seqcast._native.bare import crc32c
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.kinds import SCHEMAS, Frame, dump
 from seqcast.core.frames.view import NewView
-from seqcast.sim.seal import SECRETS
+from seqcast.sim.seal import SECRETS, TAGS, encrypted
 from seqcast.sim.seal import sealed_outside as by_file
 
 MAGIC = 0xC5
@@ -53,6 +54,24 @@ def sealed_outside(datagram: bytes, number: int, mark: int = 20) -> bytes:
     count = (number | (1 << 63 if datagram[2] in (DATA, UNICAST, FORWARD, STATE, RECORD) else 0)).to_bytes(8, "little")
     head = datagram[:4] + b"rand" + datagram[8:12] + (0x4000 | mark << 9).to_bytes(2, "little") + datagram[14:40]
     return head + by_file(datagram[40:], head, SECRETS[mark], count + b"rand" + bytes(4)) + count
+
+
+def sealed_inside(datagram: bytes, number: int, tag: int, secret: bytes, target: int = 0) -> bytes:
+    """A datagram as one seals it who has the secret of the view with this tag, whatever view the datagram names.
+
+    Args:
+        target: the only member that can open it; 0: all can.
+    """
+    key = hashlib.blake2b(
+        datagram[16:24] + tag.to_bytes(8, "little"), digest_size=16, key=secret, person=b"seqcast sealer"
+    ).digest()
+    data = datagram[2] in (DATA, UNICAST, FORWARD, STATE, RECORD)
+    count = (number | (tag & 0x7FFF) << 48 | data << 63).to_bytes(8, "little")
+    head = (
+        datagram[:4] + b"rand" + datagram[8:12] + (0x8000 | bool(target) << 8).to_bytes(2, "little") + datagram[14:40]
+    )
+    nonce = count + b"rand" + bytes(4)
+    return head + encrypted(datagram[40:], head + target.to_bytes(8, "little"), key, nonce, TAGS[1]) + count
 
 
 @dataclass(frozen=True)

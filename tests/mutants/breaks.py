@@ -1718,6 +1718,12 @@ BREAKS = (
     _one("a worn secret is told to nobody", "src/seqcast/core/endpoint.py",
          "            self.context.multicast(ViewWanted(report.tag))\n", "",
          tests="tests/sim/test_secrecy.py", why="one seed in ten counts sealings"),
+    _one("a former member speaks in the next view while the secret of its own still opens", "native/seal/seal.c",
+         "if (is_former(s, p, which)) return SC_WIRE_VIEW_UNKNOWN;", "(void)is_former;",
+         tests="tests/unit/test_view_secrets.py", why="no former member of a seed does that"),
+    _one("a former member speaks in streams of two members", "native/seal/seal.c",
+         "(sc_is_of_pair(opened) || sc_get_view_tag(opened) != tag);", "sc_get_view_tag(opened) != tag;",
+         tests="tests/unit/test_view_secrets.py", why="no former member of a seed does that"),
     _one("a short tag has a short key", "native/seal/seal.c", "sizes[cipher_of(s, which)].key", "16",
          tests="tests/unit/test_keys.py", why="a simulated cipher takes any key"),
 )  # fmt: skip

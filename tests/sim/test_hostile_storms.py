@@ -1,7 +1,7 @@
 """In the simulator: after an attacker's forged datagrams of every kind a group is as if there had been none."""
 
 import pytest
-from hostile.forge import sealed_outside
+from hostile.forge import sealed_inside, sealed_outside
 from hostile.storm import WHO, Storm, calm
 
 from seqcast.core.frames import kinds as frames
@@ -118,6 +118,53 @@ def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():
         assert not theirs, f"seed {seed}: {theirs[0]}"
         assert storm.sent > 20 and len(storm.kinds) > 8 and result.messages > 0
         assert sum(node.engine.counters()["drop_field"] for node in storm.nodes) > 5
+
+
+class Keyholder(Storm):
+    """One that has the key file, and no identity: it says all that may be said between views, under the id of a member,
+    from its address."""
+
+    def forge(self, drawer, sender, claimed, victim):
+        kind, datagram = super().forge(drawer, sender, claimed, victim)
+        if datagram is None or len(datagram) < 40:
+            return kind, None
+        self.number = getattr(self, "number", 1 << 40) + 1
+        return kind, sealed_outside(datagram, self.number, self.draws.choice(sorted(SECRETS)))
+
+
+def test_one_that_has_the_key_file_and_no_identity_is_nobody_between_views_either():
+    for seed in range(1, 4):
+        storm = Keyholder(calm(seed, "impostor", keyed=True, identities=True), "impostor")
+        result = World.run(storm)
+        theirs = [line for line in result.violations if not line.startswith("frames:")]
+        assert not theirs, f"seed {seed}: {theirs[0]}"
+        assert storm.sent > 20 and {"beacon", "merge_ask", "join"} <= storm.kinds and result.messages > 0
+        assert sum(node.endpoint.counters["frames_unproven"] for node in storm.nodes) > 10
+
+
+class Excluded(Storm):
+    """A former member with its memory: it seals as its successors do, with the secret of a view that is over, and
+    names the present one."""
+
+    def forge(self, drawer, sender, claimed, victim):
+        kind, datagram = super().forge(drawer, sender, claimed, victim)
+        now = victim.endpoint.view.view_id.tag
+        olds = {each.tag: each.secret for each in self.sealings.origin.values() if each.tag not in (0, now)}
+        if datagram is None or len(datagram) < 40 or not olds:
+            return kind, None
+        self.number = getattr(self, "number", 1 << 40) + 1
+        tag = list(olds)[-1]
+        return kind, sealed_inside(datagram, self.number, tag, olds[tag])
+
+
+def test_a_former_member_with_its_old_memory_is_nobody_in_the_views_that_follow():
+    for seed in range(1, 4):
+        storm = Excluded(calm(seed, "impostor", keyed=True, settings=(("rekey_s", 0.5),)), "impostor")
+        result = World.run(storm)
+        theirs = [line for line in result.violations if not line.startswith("frames:")]
+        assert not theirs, f"seed {seed}: {theirs[0]}"
+        assert storm.sent > 20 and len(storm.kinds) > 8 and result.messages > 0 and result.views > 5
+        assert sum(node.engine.counters()["drop_view"] for node in storm.nodes) > 10
 
 
 class Ghost(Storm):

@@ -52,6 +52,28 @@ def enter(engine: Engine, member: int, tag: int, secret: bytes, now: int = 0) ->
 # ---- the engine
 
 
+@pytest.mark.parametrize("kind", [forge.DATA, forge.UNICAST])
+@pytest.mark.parametrize("former", [True, False], ids=["by the secret of the view before", "by that of the view"])
+def test_a_former_member_with_its_old_memory_says_nothing_in_the_next_view_though_its_secret_still_opens(kind, former):
+    net = Net(3, **seal())
+    net.run(50)
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    net.engines[0].send(MESSAGE)
+    net.run(1)
+    victim, ones = net.engines[1], net.ids[0]
+    seqno = victim.stream(0)[1] + 1 if kind == forge.DATA else 1
+    stream = 2 if kind == forge.DATA else 1  # the streams of two members go on
+    plain = forge.Forger(7).packet(kind, ones, stream, seqno, [b"forged"])
+    tag = 1 if former else 2
+    target = net.ids[1] if kind == forge.UNICAST else 0
+    datagram = forge.sealed_inside(plain, 1 << 40, tag, secret_of(tag), target)
+    before = victim.counters()
+    assert victim.receive(datagram, bytes([0]), net.now) == (not former)
+    net.run(5)
+    assert any(payload == b"forged" for _, payload in net.got[1]) == (not former)
+    assert victim.counters()["drop_view"] - before["drop_view"] == former
+
+
 def test_after_so_many_datagrams_in_a_view_another_is_asked_for_now_and_again():
     def worn(n: int) -> list[int]:
         """The requests while so many datagrams are sealed."""
