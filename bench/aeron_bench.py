@@ -20,8 +20,8 @@ exit status is 1 if that was a run of seqcast, or if a kind has no run that coun
 
 seqcast checks a CRC of each packet, and its members agree on who is in the group. Aeron's stream has neither, and no
 total order. The Aeron is 1.11.3, its driver in C and its client in C++: of all Aerons only this one is in a package
-registry, in the sources of the Python package aeron-python 1.0.0. pip downloads it, and cmake builds it, in the folder
-``--aeron``, once. It needs Linux, cmake, make and a C++ compiler (``apt-get install cmake g++ make``).
+registry, in the sources of the Python package aeron-python 1.0.0. pip downloads Aeron, and cmake builds it, in the
+folder ``--aeron``, once. The build needs Linux, cmake, make and a C++ compiler (``apt-get install cmake g++ make``).
 
 Aeron has its best conditions here: a driver for each member, as on a network, with one thread each; the largest
 packets; sockets of 4 MB; a window of 2 MB; terms of 16 MB; and flow control by the slowest receiver, which its newer
@@ -117,7 +117,7 @@ KINDS: dict[str, Kind | None] = {
     "total, four senders": Kind("total", senders=MEMBERS, target=0.8),
     "fifo, plain loops": Kind("fifo", loops="plain"),
 }
-"""In the order of the runs, with Aeron in the middle, near to each of the others; None: it is Aeron."""
+"""In the order of the runs, with Aeron in the middle, near to each of the others; None: Aeron."""
 
 
 # ---- Aeron ---------------------------------------------------------------------------------------------------------
@@ -176,7 +176,8 @@ class Aeron:
         self._call("cmake", "--build", build, "--parallel", jobs, "--target", "aeronmd", "aeron_client")
 
     def _download(self) -> None:
-        """Has pip fetch the sources. It asks the package for its name, which newer setuptools refuse to read."""
+        """Has pip fetch the sources. To learn the package's name pip runs its setup, which newer setuptools refuse to
+        read."""
         pip, tools = [sys.executable, "-m", "pip", "--quiet"], str(self._folder / "tools")
         options = ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--dest", str(self._folder)]
         try:
@@ -192,7 +193,7 @@ class Aeron:
             self._call(*command, "-o", str(result))
 
     def _call(self, *command: str, path: str = "") -> None:
-        """Runs a command. Raises Missing with the last error that it printed if it fails.
+        """Runs a command. Raises Missing with the last printed error if the command fails.
 
         Args:
             command: and its arguments.

@@ -137,7 +137,7 @@ class Late(Exception):
 
 
 class Member(Process):
-    """A worker's process, and the last event of each kind that it printed."""
+    """A worker's process, and the last printed event of each kind."""
 
     def __init__(self, command: Sequence[str], name: str, inbox: Inbox) -> None:
         super().__init__(command, name, inbox)
@@ -150,7 +150,7 @@ class Member(Process):
 
 
 class Bench:
-    """A cluster of its own on ``places``, and the operations on it."""
+    """A cluster of its own on ``places``, and operations there."""
 
     def __init__(self, places: Sequence[Place], **settings: Any) -> None:
         self.places = places
@@ -176,11 +176,11 @@ class Bench:
         return member
 
     def command(self, _name: str) -> list[str]:
-        """The command of a member's process; it obeys and prints as ``Worker`` does."""
+        """The command of a member's process; which obeys and prints as ``Worker`` does."""
         return [sys.executable, __file__, "--worker"]
 
     def join(self, member: Member) -> None:
-        """Begins a join; ``complete`` waits for it."""
+        """Begins a join; ``complete`` waits for its end."""
         member.told.pop("joined", None)
         member.told.pop("view", None)
         self.group.append(member)
@@ -196,7 +196,7 @@ class Bench:
         """Waits until the condition holds.
 
         Raises:
-            Late: it does not hold in time.
+            Late: the condition does not hold in time.
         """
         until = time.monotonic() + seconds
         while not done():

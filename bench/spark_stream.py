@@ -3,21 +3,20 @@
     python bench/spark_stream.py [--rows 10000000] [--size 100] [--rate 100000] [--seconds 30]
     python bench/spark_stream.py --idle 100 [--seconds 60]
 
-First it writes one member's journal and reads it as a table into Spark's noop sink, twice (the second is without the
+First one member's journal is written, and read as a table into Spark's noop sink, twice (the second time without the
 warming up of the JVM), once more with a few columns (option ``columns``), and as a stream of these in batches of a
 million rows: the whole, with the start of the query, and the median of the micro-batches after the first.
 
 Then a process with two members multicasts at a rate and journals its deliveries; a query follows the journal into a
 sink that takes Arrow batches and compares each row's time of sending with its own clock, in the task: so the latency is
 from ``send_batch`` to the sink's task, and leaves out the commit of the micro-batch. The time of the stream begins when
-the query has written a few micro-batches; the first third of the following ones is dropped. Rates are rows per
-second of wall time; CPU seconds are those of all processes that took part. It does not measure a network.
+the query has written a few micro-batches; the first third of the following ones is dropped. Rates are rows per second
+of wall time; CPU seconds are those of all processes that took part. No network is measured.
 
-Each of these is measured for Spark alone, too: a source that reads nothing gives out batches which it made before, of
-the same columns, rows and sizes, and by a clock where rows come at a rate. ``floor`` is that: no source in Python can
-be faster, whatever it reads.
+Each of these is measured for Spark alone, too: a source that reads nothing gives out batches made before, of the same
+columns, rows and sizes, by a clock if rows come at a rate. ``floor`` is that: no source in Python can be faster.
 
-With ``--idle`` it measures only a stream of so many journals of which nothing new comes: CPU seconds of the process
+With ``--idle`` only a stream of this many journals, of which nothing new comes, is measured: CPU seconds of the process
 that looks for new rows, and of Java, per second.
 """
 
@@ -309,7 +308,7 @@ def measured(rows: int, action: Any) -> dict[str, Any]:
 
 
 def both(ours: Callable[[], Any], floor: Callable[[], Any]) -> dict[str, Any]:
-    """The time of the format, and beside it that of Spark without it."""
+    """The time with the format, and beside it that of Spark alone."""
     return {**ours(), "floor": floor()}
 
 

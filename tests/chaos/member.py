@@ -1,7 +1,7 @@
 """One process of a group under chaos: ``python -m chaos.member TASK``, the task as JSON.
 
-It joins, sends numbered messages, journals and checks its deliveries, and reports its events to its parent in lines of
-JSON on standard output. When it is excluded it joins again in the same object (``rejoin=True``). It gets commands in
+The member joins, sends numbered messages, journals and checks its deliveries, and reports its events to its parent in
+lines of JSON on standard output. After an exclusion the same object joins again (``rejoin=True``). Commands come in
 lines on standard input: ``quiet`` (send no more), ``mark`` (send a last message; tell when that of each member is
 here), ``leave``; its end means ``leave``.
 """
@@ -31,7 +31,7 @@ _output = threading.Lock()
 
 
 def payload(sender: int, counter: int, last: bool, length: int) -> bytes:
-    """A message that tells whether it is whole: its filler follows from its head."""
+    """A message that can be checked to be whole: its filler follows from its head."""
     return HEAD.pack(sender, counter, last) + filler(counter, length)
 
 
@@ -59,8 +59,8 @@ def watch() -> None:
 
 
 def tell_used(process: Process) -> None:
-    """Tells now and then the sizes in this process that must not grow, until it sends no more: closing a journal
-    takes memory."""
+    """Tells now and then the sizes in this process that must not grow, until no more is sent: closing a journal takes
+    memory."""
     begin = time.monotonic()
     while not process.quiet.wait(USED_S):
         if (life := process.life) is None:
@@ -138,7 +138,7 @@ class Life:
             self.tell_tally()
 
     def tell_tally(self) -> None:
-        """When the last message of each member is here, so is everything before it."""
+        """When the last message of each member is here, so are all before."""
         assert self.view is not None
         if self.marked >= {member.id for member in self.view.members}:
             say(
@@ -155,7 +155,7 @@ class Life:
 
 
 class Process:
-    """Joins, and joins again when it is excluded, until it is told to leave."""
+    """Joins, and joins again when excluded, until told to leave."""
 
     def __init__(self, task: dict[str, Any]) -> None:
         self.task = task
@@ -198,7 +198,7 @@ class Process:
             say("ended", graceful=group.leave(), delivered=life.delivered, counters=counters)
 
     def live(self, group: seqcast.Group) -> Life:
-        """Begins the life of an incarnation: it sends on a thread of its own."""
+        """Begins the life of an incarnation, which sends on a thread of its own."""
         life = self.life = Life(group, self.task["rate"])
         say("joined", id=f"{life.me:x}")
         threading.Thread(target=self.send, args=(life,), daemon=True).start()

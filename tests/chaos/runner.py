@@ -1,7 +1,7 @@
 """Plays a scenario on a group, waits until it has recovered, and judges the outcome.
 
 Judged are: the views at the end, that nothing sent is missing at its own sender, that the members of a view were
-delivered the same in it (from their own sums), and, by ``seqcast audit`` on Spark, all guarantees on all journals.
+delivered the same there (from their own sums), and, by ``seqcast audit`` on Spark, all guarantees on all journals.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SETTLE_S = 20.0
 CALM_S = 1.0
 """The views are those at the end when none came for so long."""
 TOLD_S = 0.5
-"""A member that runs again has told by then that it was not run."""
+"""A member that runs again has reported by then that it was not run."""
 RUNS_MAX = 3
 """Runs of a scenario during which the machine stalls."""
 RECENT_S = 5.0
-"""Where a member was taken for dead because it was not run, the group tells of it within this."""
+"""If a member was taken for dead because it was not run, the group says so within this time."""
 TESTS, SOURCE = Path(__file__).resolve().parents[1], Path(__file__).resolve().parents[2] / "src"
 
 TABLE = """
@@ -71,7 +71,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """It is to be in a view at the end."""
+        """Is this member to be in a view at the end?"""
         return not (self.killed or self.leaving)
 
     @property
@@ -91,7 +91,7 @@ class Process:
 
 
 class Network:
-    """The faults of the namespaces' network; each drops datagrams that it must not receive."""
+    """The faults of the namespaces' network; each namespace drops the datagrams that it must not receive."""
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.places = places
@@ -403,7 +403,7 @@ class Run:
     # ---- waiting and judging
 
     def wait(self, done: Callable[[], bool], timeout_s: float, what: str) -> float:
-        """Waits until it is so; returns how long, in seconds."""
+        """Waits until the condition holds; returns how long, in seconds."""
         begin = time.monotonic()
         while not done():
             if time.monotonic() - begin > timeout_s:
@@ -424,7 +424,7 @@ class Run:
 
     @staticmethod
     def one_view(processes: Sequence[Process]) -> bool:
-        """All are in one view, and nobody else is in it."""
+        """All are in one view, without anybody else."""
         names = sorted(process.name for process in processes)
         return bool(processes) and all(p.tag == processes[0].tag and sorted(p.members) == names for p in processes)
 
@@ -456,7 +456,7 @@ class Run:
         )
 
     def check_tallies(self) -> None:
-        """Nothing that a member sent is missing at itself, and members of one view were delivered the same in it."""
+        """Nothing that a member sent is missing at itself, and members of one view were delivered the same there."""
         for group in self.groups():
             first = group[0].told["tally"]
             for process in group:

@@ -2,11 +2,10 @@
 ``PYTHONPATH=tests:tests/helpers python -m chaos.streams --seeds 1 100``.
 
 At the end the members stop sending, or are killed or leave one after the other, all of them. Then the table is compared
-with the journals: it must have every message that a member that is left delivered, or one that was in the last view,
-none twice, none that nobody delivered, and those of each sender in the order sent. A query may fail instead if it says
-that a member that crashed delivered messages that no other has; it may not stand still. If all members were killed,
-those that are started then found a new group, with which the query goes on; also with one that was founded apart and
-merges later.
+with the journals: every message that a remaining member delivered, or one in the last view, must be there, none twice,
+none that nobody delivered, and those of each sender in the order sent. A query may fail instead, saying that a member
+that crashed delivered messages that no other has, but may not stand still. If all members were killed, those that are
+started then found a new group, with which the query goes on; and also with one that was founded apart and merges later.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ with seqcast.join(cluster, name=name, order=order, journal=journal, interface=in
 
 
 class Wrong(AssertionError):
-    """The table is not as it must be."""
+    """The table is wrong."""
 
 
 @dataclass
@@ -140,7 +139,7 @@ class Scene:
         path.with_suffix(".new").rename(path)
 
     def failed(self) -> str:
-        """Why the query ended, if it did."""
+        """Why the query ended; empty while running."""
         why = self.query.exception()
         if why is not None and any(each in str(why) for each in AGAIN):
             self.done["again"] += 1
@@ -192,7 +191,7 @@ class Scene:
         return len({each.end_idx - each.views[-1].idx for each in of}) == 1
 
     def end_all(self) -> None:
-        """Kills the members, or has them leave, within a second, in which the others may see it or not."""
+        """Kills the members, or has them leave, within a second, in which the others may notice or not."""
         living = [life for life in self.lives if life.alive]
         for life in self.rng.sample(living, len(living)):
             how = self.rng.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
@@ -203,8 +202,8 @@ class Scene:
             life.process.wait(LIMIT_S)
 
     def last(self) -> set[str]:
-        """Of members that have all ended: those whose deliveries in the last view count. If one of them closed it as it
-        left, a member that was killed may have delivered messages without agreement."""
+        """Of members that have all ended: those whose deliveries in the last view count. If one of them closed that
+        view as a leaver, a member that was killed may have delivered messages without agreement."""
         of = self.journals()
         last = max((each.views[-1] for each in of), key=lambda view: (view.view_id.counter, view.at_ns)).tag
         there = [each for each in of if each.views[-1].tag == last]
@@ -228,7 +227,7 @@ def wait(what: str, condition: Callable[[], Any]) -> None:
 
 
 def play(scene: Scene) -> str:
-    """A run: "whole", or why the query failed as it may.
+    """A run: "whole", or the reason for an allowed failure of the query.
 
     Raises:
         Wrong: the table is not as it must be.

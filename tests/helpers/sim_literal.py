@@ -144,7 +144,7 @@ def short_tag() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def stale_answer() -> Iterator[dict[str, Any]]:
-    """A member reports in each attempt the packets that it held in the first, whoever the survivors are now."""
+    """A member reports in each attempt the packets held in the first, whoever the survivors are now."""
 
     def close_gate(self: Participant, frame: Start) -> None:
         first = self.ok
@@ -264,8 +264,7 @@ def resumed_elsewhere() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_pause_id() -> Iterator[dict[str, Any]]:
-    """A SUSPEND that comes after its pause has ended stops each member that it reaches; there is no lease either
-    (E-18)."""
+    """A SUSPEND that comes after its pause has ended stops each member reached; there is no lease either (E-18)."""
 
     def due(self: PauseMember) -> int:
         return self.poll_ns
@@ -311,7 +310,7 @@ def pause_done_over() -> Iterator[dict[str, Any]]:
 
 
 class _Forgotten(Engine):
-    """A view drops messages queued while the one before it was closed."""
+    """A view drops messages queued while the view before was closed."""
 
     def install(self, **arguments: Any) -> None:
         if self.blocked():
@@ -345,7 +344,7 @@ class _Queueing(Engine):
 
 
 class _NewerFirst:
-    """A message that meets a closed gate is put aside, and is sent after the next one that finds it open."""
+    """A message that meets a closed gate is put aside, and is sent after the next one that finds the gate open."""
 
     def __init__(self, engine: _Queueing, payload: bytes, to: int = 0, ordered: bool = True) -> None:
         self.engine, self.to, self.inner = engine, to, Sending(engine, payload, to, ordered)
@@ -415,7 +414,7 @@ class _OneVector(Engine):
 
 
 class _Silent(World):
-    """Nobody sends a last message: a loss at the end stays, if nothing else reveals it."""
+    """Nobody sends a last message: a loss at the end stays, unless revealed by something else."""
 
     def start_node(self, name: str) -> None:
         super().start_node(name)
@@ -452,7 +451,7 @@ class _Voting(Engine):
         return out
 
     def votes(self, sent: int) -> list[tuple[int, int]]:
-        """(member, up to where it is said to have delivered our stream)."""
+        """(member, up to which seqno of our stream others say that this member has delivered)."""
         raise NotImplementedError
 
 
@@ -500,7 +499,7 @@ def own_merge_ids() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def no_merge_timer() -> Iterator[dict[str, Any]]:
-    """A follower of a merge has no timer: it waits until its leader goes or cancels, and no leader that dies does
+    """A follower of a merge has no timer, and waits until its leader goes or cancels, and no leader that dies does
     (MRG-06, E-12)."""
     with replaced(Merger, renew=lambda self, *_: None):
         yield {}
@@ -532,7 +531,7 @@ def multicasts_only() -> Iterator[dict[str, Any]]:
 
 @contextlib.contextmanager
 def policy_unchecked() -> Iterator[dict[str, Any]]:
-    """The result of a membership policy is the next view, even if members are missing in it."""
+    """The result of a membership policy is the next view, even if members are missing there."""
 
     def arrange(self: Initiator, infos: Any, subgroups: Any) -> Any:
         policy, by_id = self.context.settings.membership_policy, {info.id: info for info in infos}
@@ -693,7 +692,7 @@ STORMS: dict[str, dict[str, Any]] = {
     "no_merge_timer": families.calm(partitions=1, duration_ns=2 * SECOND, rate=50),
     **sim_literal_order.STORMS,
 }  # fmt: skip
-"""Options that make the case that a rule is about common, if it is rare in ``storm``."""
+"""Options that make a rule's case common, if rare in ``storm``."""
 WORLDS: dict[str, type[World]] = {
     "one_vector": _Silent,
     "no_merge_timer": _LeaderFalls,
@@ -708,7 +707,7 @@ def violation(variant: str, seed: int, rules: str = "") -> str:
         rules: of another variant, in the same storm.
 
     Raises:
-        AssertionError: the code under test noticed that it was wrong. That is no find: a wrong reading is a protocol
+        AssertionError: the code under test noticed an error of its own. That is no find: a wrong reading is a protocol
             that somebody could have built without our assertions.
     """
     with VARIANTS[rules or variant]() as arguments:

@@ -43,7 +43,7 @@ class Attacker:
 
     Args:
         groups: its members; the attacker knows their multicasts, and takes these from them.
-        faulty: index of the member from whose socket it sends; None: from one of its own.
+        faulty: index of the member whose socket is used; None: one of the attacker's own.
     """
 
     def __init__(self, groups: list[Any], faulty: int | None = None) -> None:
@@ -376,7 +376,7 @@ def merge_frames_of_nobody(a: Attacker) -> None:
 
 @stranger
 def questions_about_closed_views(a: Attacker) -> None:
-    """Each is answered by a VIEW, which is larger: not to somebody who was never in it."""
+    """Each is answered by a VIEW, which is larger: not to somebody who was never in that view."""
     closed = [tag for group in a.groups for tag in group._runner.endpoint.machines.lineage.closed]
     assert closed
     a.drain()
@@ -875,7 +875,7 @@ def a_member_grants_though_another_does(a: Attacker) -> None:
 
 @faulty(order="grant")
 def a_member_takes_places_that_it_never_uses(a: Attacker) -> None:
-    """Nothing behind them can be delivered while it is a member."""
+    """Nothing behind these places can be delivered while the attacker is a member."""
     rank = a.faulty or 0
     for number in range(1, 20):
         a.unicast(0, a.forger.grant(forge.WANT, a.id(rank), a.tag, number, 4096))
@@ -930,7 +930,7 @@ class Heckler:
 
     Args:
         answer: gets the JOIN, and gives a frame, or None.
-        hears: False: it does not hear the JOINs, and answers all the time the result of ``answer`` for None.
+        hears: False: does not hear the JOINs, and sends the result of ``answer`` for None all the time.
     """
 
     def __init__(self, name: str, answer: Callable[[Any], Any], hears: bool = True) -> None:

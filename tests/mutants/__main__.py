@@ -10,9 +10,9 @@ python -m mutants --tenth 3        every tenth one, from the third on; docs/muta
 
 python -m mutants --power          breaks that default seeds find by themselves (--seeds 50: only the first)
 
-Only the test or seed that docs/mutants.md names for a break is run for it. If that no longer catches the break, this is
-said (MOVED), and others are run, to name one that does; the exit status is 1 then if the page names a test. The
-findings of a seed may change with any frame.
+For each break only the test or seed named in docs/mutants.md is run. If that no longer catches the break, this is said
+(MOVED), and others are run, to name one that does; the exit status is 1 then if the page names a test. The findings of
+a seed may change with any frame.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ SEEDS_CPU_S = 200
 TESTS_CPU_S = 300
 
 UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|UnboundLocal)Error\b.*)", re.M)
-"""Python's message for a break that is no program: it breaks no rule, so a failure then catches nothing."""
+"""Python's message for a break that is no program: no rule is broken, so a failure then catches nothing."""
 EXCEPTION = re.compile(r"^(\w+(?:Error|Exception)\b.*)\nFAILED: an exception; ", re.M)
 ALWAYS_THE_SAME = ("tests/unit/", "tests/protocol/", "tests/sim/")
-"""Of other tests one that fails must fail again: on a busy machine it may have failed for want of processor."""
+"""Of other tests one that fails must fail again: on a busy machine a test may fail for want of processor time."""
 PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=0", "-m", "not long")
 
 
@@ -84,7 +84,7 @@ def killed(status: int) -> str:
 
 
 def by_tests(copy: Copy, *tests: str) -> str:
-    """Which of these tests catches it, or ""."""
+    """Which of these tests catches the break, or ""."""
     status, output = run(copy, *PYTEST, *tests, cpu_s=TESTS_CPU_S)
     if status < 0:
         return f"`{' '.join(tests)}`: {killed(status)}"
@@ -100,7 +100,7 @@ def by_tests(copy: Copy, *tests: str) -> str:
 
 
 def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
-    """The seed that catches it, and the violation; or ""."""
+    """The seed that catches the break, and the violation; or ""."""
     steps: list[tuple[int, tuple[str, ...]]] = [(first, ()) for first in range(1, seeds + 1, STEP)]
     if each.drawn:
         steps[:0] = [(first, each.drawn) for first in range(1, FAMILY_SEEDS + 1, STEP)]
@@ -121,7 +121,8 @@ def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
 
 
 def again(copy: Copy, known: str) -> str:
-    """The test or seed that caught it last time, by its row of docs/mutants.md, if it still does; else ""."""
+    """The test or seed that caught the break last time, by its row of docs/mutants.md, if the same one still does; else
+    ""."""
     named = page.command(known)
     if named.startswith("sim "):
         status, output = run(copy, "-m", "seqcast", *named.split(), cpu_s=SEEDS_CPU_S)
@@ -134,10 +135,10 @@ def again(copy: Copy, known: str) -> str:
 
 
 def verdict(copy: Copy, each: Break, seeds: int, known: str = "") -> str:
-    """The test or seed that catches it, or ""; ``known``: see ``again``.
+    """The test or seed that catches the break, or ""; ``known``: see ``again``.
 
     Raises:
-        NoVerdict: nothing can be said of it.
+        NoVerdict: nothing can be said of the break.
     """
     copy.edit(each)
     try:

@@ -23,11 +23,11 @@ class NoVerdict(Exception):
 
 
 def python(folder: Path, environment: dict[str, str], *command: str, cpu_s: float) -> tuple[int, str]:
-    """(exit status, output) of Python with these arguments; a negative status: the signal that killed it. It is killed
-    when it has used this much processor time: how busy the machine is makes no difference.
+    """(exit status, output) of Python with these arguments; a negative status: the signal that killed it. Python is
+    killed after this much processor time, however busy the machine is.
 
     Raises:
-        NoVerdict: it did not end.
+        NoVerdict: Python did not end.
     """
     limit = int(cpu_s)
     try:
@@ -45,7 +45,7 @@ class Copy:
     """The copy.
 
     Args:
-        folder: where it is made.
+        folder: where the copy is made.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -77,7 +77,7 @@ class Copy:
             self._write(file, text.replace(old, new))
 
     def mend(self) -> None:
-        """Undoes it; objects built from it are built anew with the next break."""
+        """Undoes the break; objects built from it are built anew with the next one."""
         for file, text in self._whole.items():
             self._write(file, text)
         self._whole.clear()
@@ -116,6 +116,6 @@ class Copy:
         return done.stdout
 
     def _build_all(self) -> list[list[str]]:
-        """Builds everything once; returns the commands that did it."""
+        """Builds everything once; returns the commands used."""
         lines = self._must([sys.executable, "setup.py", "build_ext", "--force", "--inplace"]).splitlines()
         return [line.split() for line in lines if " -c native/" in line or " -shared " in line]

@@ -198,7 +198,7 @@ def test_a_done_of_another_attempt_ends_none():
 
 
 def test_an_ok_of_another_attempt_ends_none():
-    """EVT-02: c's OK is lost, and one that it gave to somebody else comes in its place."""
+    """EVT-02: c's OK is lost, and an OK that c gave to somebody else comes in its place."""
     stage = Stage()
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -310,7 +310,7 @@ def test_a_suspend_that_comes_when_its_pause_has_ended_stops_nobody():
 
 
 def test_an_answer_of_another_round_does_not_hold_a_pause():
-    """c has stopped, and never says that it holds the others' packets; its answer of before comes again."""
+    """c has stopped, and never says that it holds the others' packets; its earlier answer comes again."""
     stage = Stage()
     stage.group("a", "b", "c")
     _, b, c = stage.nodes
@@ -399,8 +399,8 @@ def test_an_older_view_does_not_replace_the_one_that_a_member_is_in():
 
 
 def refusal(stage, join, sender):
-    """The coordinator's answer to a JOIN of a process that is not simulated further; it counts if nobody admitted the
-    process meanwhile."""
+    """The coordinator's answer to a JOIN of a process that is not simulated further; which counts if nobody admitted
+    the process meanwhile."""
     nonce = sender.endpoint.context.settings.nonce
     sender.engine.control_send(dump(replace(join, nonce=nonce)) if isinstance(join, Join) else join % nonce, b"")
     sender.service()
@@ -454,7 +454,8 @@ def test_a_joiner_that_did_not_run_looks_for_the_group_for_as_long_again():
 
 
 def test_a_joiner_that_hears_another_wire_version_forms_no_group():
-    """It needs two signs: one may be a damaged datagram, after which it searches for longer, but joins."""
+    """Two signs are needed: a single one may be a damaged datagram, after which the joiner searches for longer, but
+    joins."""
     seen = []
     for signs, later in ((0, 1000), (1, 1000), (1, 3000), (2, 1000)):
         stage = Stage()
@@ -479,8 +480,7 @@ def test_a_joiner_of_another_protocol_version_is_told_so():
 
 
 def test_a_state_of_another_boundary_is_not_the_groups():
-    """EVT-01: an application's thread reports that it has all of a state, just as a VIEW names another provider and
-    boundary."""
+    """EVT-01: an application's thread reports a complete state just as a VIEW names another provider and boundary."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")
     stage.named("c", 1000)
@@ -498,8 +498,8 @@ def test_a_state_of_another_boundary_is_not_the_groups():
 
 
 def test_a_state_that_is_complete_between_ok_and_view_waits_for_the_view():
-    """The OK said that c lacks the state, so the VIEW names a provider for it: c takes that one's state. The state that
-    came before has another boundary, and a merge of states would take it for that of c's part."""
+    """The OK said that c lacks the state, so the VIEW names a provider for c, which takes that one's state. The state
+    that came before has another boundary, and a merge of states would take it for that of c's part."""
     stage = Stage(state=True, state_bytes=2_000_000)
     stage.group("a", "b")
     stage.named("c", 1000)
@@ -552,7 +552,7 @@ def test_a_survivor_that_does_not_answer_within_the_flush_deadline_is_excluded()
 
 def test_an_initiator_that_cannot_reach_its_own_cut_leaves_the_turn_to_the_next():
     class Lacking:
-        """The others have purged packets that it lacks."""
+        """The others have purged packets that this member lacks."""
 
         def __init__(self, plane):
             self.plane = plane
@@ -613,7 +613,7 @@ def test_a_leaver_may_send_until_its_block_callback_returns_though_a_view_that_d
 
 @pytest.mark.parametrize("linger_s", [0.2, 0.7])
 def test_a_coordinator_that_leaves_serves_the_closing_view_for_as_long_as_the_setting_says(linger_s):
-    """c hears of no VIEW: a, which made it, repeats it, and goes when that time is over."""
+    """c hears of no VIEW: a, which made the VIEW, repeats it, and goes when that time is over."""
     stage = Stage(settings=(("linger_s", linger_s),))
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -626,7 +626,8 @@ def test_a_coordinator_that_leaves_serves_the_closing_view_for_as_long_as_the_se
 
 
 def two_initiators(stage):
-    """b's START reaches c alone; a, which b doubts, starts too, and c refuses it. b's OK never comes back to it."""
+    """b's START reaches c alone; a, which b doubts, starts too, and c refuses that START. The OK for b never
+    arrives."""
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
     stage.refuse = lambda source, node, frame: (source is b and node is a) or (source is c and isinstance(frame, Ok))
@@ -773,7 +774,8 @@ def test_a_joiner_learns_which_incarnations_are_over():
 
 @pytest.mark.parametrize("same_view", [False, True])
 def test_a_member_does_not_admit_one_that_left_while_it_waited_itself(same_view):
-    """It heard it ask, before it was a member. The other left before the view that admits this one, or with it."""
+    """The member heard the other's JOIN while joining itself. The other left before the view that admits this one, or
+    with that view."""
     stage = Stage()
     for name in "abc":
         stage.named(name)

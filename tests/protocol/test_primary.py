@@ -126,7 +126,7 @@ def test_of_two_the_first_goes_on_and_the_other_is_blocked_until_they_meet():
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_an_excluded_member_is_told_which_messages_the_others_did_not_deliver(order, name):
-    """It is cut off, and sends before it notices; in "total" a is the sequencer."""
+    """The member is cut off, and sends before it notices; in "total" a is the sequencer."""
     stage = Stage(order, partition="primary")
     stage.group("a", "b", "c")
     node = stage.node(name)
@@ -156,7 +156,7 @@ def test_leavers_shrink_the_view_and_count_until_they_are_gone():
 
 
 def test_joiners_that_die_at_once_block_nobody():
-    """Five ask a to be admitted, and are gone before their view. With all of them in it a is too few."""
+    """Five ask a to be admitted, and are gone before their view. In a view with all of them, a would be too few."""
     stage = Stage(partition="primary", hosts=True)
     stage.named("a")
     stage.until(500)
@@ -197,7 +197,7 @@ def test_one_that_takes_all_others_for_dead_is_heard_and_taken_in_again():
 
 
 def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
-    """It entered the view late, by an operator's leave: until then its beacons told of the one before."""
+    """The member entered the view late, by an operator's leave: until then its beacons told of the view before."""
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -210,7 +210,8 @@ def test_one_that_was_seen_elsewhere_counts_again_when_it_closes_our_view():
 
 @pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
 def test_a_member_that_missed_its_own_cut_acts_again_when_the_next_one_is_too_few_without_it(membership):
-    """a lacks a packet of b, which crashed, and does not get it until its deadline. Without a, c and d are too few."""
+    """a lacks a packet of b, which crashed, and does not get the packet until its deadline. Without a, c and d are too
+    few."""
     stage = Stage(partition="primary", membership=membership)
     stage.group("a", "b", "c", "d")
     a, b, c, d = stage.nodes
@@ -251,7 +252,7 @@ def test_of_two_groups_that_were_founded_apart_the_smaller_gives_way(first, seco
 
 
 def test_packets_that_a_repeated_proposal_delivers_outlive_their_first_holder():
-    """a proposes [a, b] and proposes it again with c, which it leaves out; b has not had a's packet when a crashes."""
+    """a proposes [a, b] and proposes this again with c, which is left out; b has not had a's packet when a crashes."""
     stage = Stage(partition="primary")
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -285,7 +286,7 @@ def test_a_blocked_group_gives_way_to_a_smaller_one_that_is_not():
 
 
 def test_a_group_that_lacks_a_joiner_that_another_one_took_in_too_gives_way_to_it():
-    """j is named by a's view and by c's, and enters the first one. When d crashes, c lacks it for good."""
+    """j is named by a's view and by c's, and enters the first one. When d crashes, c lacks j for good."""
     stage = Stage(partition="primary")
     stage.network.partition({0}, {1, 2})
     for number, name in enumerate("acd"):

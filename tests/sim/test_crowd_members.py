@@ -71,7 +71,8 @@ def test_messages_that_nobody_keeps_any_more_are_reported() -> None:
 
 
 def test_a_member_that_was_cut_off_for_long_keeps_up_again() -> None:
-    """It gives up at once packets for which it has no room to wait, and not more slowly than the sender sends."""
+    """The member gives up at once packets for which it has no room to wait, and not more slowly than the sender
+    sends."""
     with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net = crowd(4, 0.0)
         talk(net, [1], 20)
@@ -175,7 +176,8 @@ def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.02])
 def test_messages_sent_while_a_joiner_catches_up_come_too(loss: float) -> None:
-    """The joiner has no room for it when it comes, and only the handler still keeps it when the joiner gets there."""
+    """The joiner has no room for a message when it comes, and only the handler still keeps that message when the joiner
+    gets there."""
     with mock.patch("seqcast.crowd.streams.AHEAD_MAX", 300):
         net, gossip = CrowdNet(3, loss), replace(GOSSIP, lag=400)
         net.join(9, gossip, store=MemoryStore())
@@ -318,8 +320,8 @@ def test_memory_is_bounded() -> None:
 
 
 def test_one_wrong_digest_takes_no_packets_away() -> None:
-    """A member that claims that another one sent more than it did is asked for it; but packets that nobody else
-    confirms are not reported as missed, so the sender's next messages are delivered."""
+    """A member that claims that another one sent more than it did is asked for those packets; but packets that nobody
+    else confirms are not reported as missed, so the sender's next messages are delivered."""
     net = crowd(5, 0.0)
     sent = talk(net, [1], 10)
     net.run(1.0)
@@ -355,7 +357,7 @@ def test_a_datagram_from_another_address_than_its_id_is_dropped() -> None:
 
 
 def heard_again(net: CrowdNet, sent: list[bytes]) -> None:
-    """Member 2 delivers member 1's messages from now on, and those from before it was believed are repaired."""
+    """Member 2 delivers member 1's messages from now on, and earlier ones are repaired."""
     sent += talk(net, [1], 200, first=len(sent))
     net.run(10.0)
     assert [each for each in net.payloads(2) if each != b"forged"] == sent
@@ -422,7 +424,8 @@ def test_a_joiner_that_hears_a_sender_s_packets_out_of_order_delivers_none_of_th
 
 
 def test_messages_that_were_told_as_missed_before_they_were_sent_are_delivered_all_the_same() -> None:
-    """Two members that lie together can have the next packets of a third one given up; it is heard again."""
+    """Two members that lie together can have the next packets of a third one given up; that third one is heard
+    again."""
     net = crowd(5, 0.0)
     sent = talk(net, [1], 10)
     victim = net.members[1].id

@@ -15,11 +15,11 @@ from seqcast.types import ORDERS
 
 ONES = [order for order in ORDERS if order != "total"]
 LONGEST_NS = 10 * MS
-"""From the first suspicion until each survivor has delivered a message of its own that it sent in the new view. A stall
-may take 20 ms: the rest is the scheduler's."""
+"""From the first suspicion until each survivor has delivered a message of its own sent in the new view. A stall may
+take 20 ms: the rest is the scheduler's."""
 LATE_NS = 40 * MS
 SOON_NS = 4 * MS
-"""The same from when a survivor that installs the view late has installed it."""
+"""The same, counted from the installation by a survivor that is late."""
 
 
 class Crowded:
@@ -42,7 +42,7 @@ class Crowded:
         self.run(SECOND, lambda: any(node.endpoint.machines.membership.suspected for node in self.survivors))
 
     def run(self, ns: int, done: Callable[[], bool] = lambda: False, each_ns: int = MS // 5) -> int:
-        """Runs until this has happened, or for so long; returns how long it took."""
+        """Runs until this has happened, or for this long; returns the time taken."""
         begin = self.clock.now
         while self.clock.now < begin + ns and not done():
             for node in self.nodes:
@@ -54,11 +54,11 @@ class Crowded:
         return self.clock.now - begin
 
     def has_changed(self, node: Process) -> bool:
-        """It is in the new view."""
+        """Is this survivor in the new view?"""
         return node.record.view is not None and node.record.view.view_id != self.old
 
     def is_back(self, node: Process) -> bool:
-        """It has delivered a message of its own that it began to send in the new view."""
+        """Has this survivor delivered a message of its own whose sending began in the new view?"""
         sent = node.record.sent
         return self.has_changed(node) and any(
             isinstance(entry, Delivered) and entry.sender == node.id and sent[entry.counter][1] != self.old
@@ -74,8 +74,9 @@ def test_survivors_of_the_sequencer_deliver_their_messages_within_a_few_ms_of_it
 
 @pytest.mark.parametrize("order", ONES)
 def test_a_survivor_that_enters_the_next_view_late_soon_holds_nobody_up_any_more(order):
-    """It has dropped the others' packets meanwhile, and the pauses of their tail probes have doubled. In
-    total-1999 the sequencer tells it that the view begins, again after a pause at most as long as it was late."""
+    """The late survivor has dropped the others' packets meanwhile, and the pauses of their tail probes have doubled. In
+    total-1999 the sequencer tells the survivor that the view begins, again after a pause at most as long as the
+    delay."""
     load = Crowded(order)
     acting, late = load.survivors[0], load.survivors[-1]
     load.run(SECOND, lambda: load.has_changed(acting), each_ns=MS // 100)

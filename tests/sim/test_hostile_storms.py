@@ -46,7 +46,8 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
 
 @pytest.mark.parametrize("who", WHO)
 def test_without_the_key_an_attacker_is_nobody(who):
-    """Whoever it claims to be: each of its datagrams is dropped and counted, and no view changes because of them."""
+    """Whatever sender an attacker claims: each of its datagrams is dropped and counted, and no view changes because of
+    them."""
     for seed in range(1, 3):
         storm = Storm(calm(seed, who, keyed=True), who)
         result = World.run(storm)
@@ -59,7 +60,7 @@ def test_without_the_key_an_attacker_is_nobody(who):
 
 
 class Replayer(Storm):
-    """Hears everything, and sends it again, from its own address or as if from that of the one that sent it."""
+    """Hears everything, and sends it again, from its own address or as if from the sender's."""
 
     def __init__(self, seed: int, **changes: object) -> None:
         super().__init__(calm(seed, keyed=True, **changes), "stranger")
@@ -96,8 +97,8 @@ def test_one_who_repeats_overheard_datagrams_breaks_no_guarantee(changes):
 
 
 class Former(Storm):
-    """One that left the group long ago, and has the key file: it seals as a member would that is in no view, from its
-    address, with higher numbers than that has used. It has fields that only members may send."""
+    """One that left the group long ago, and has the key file: seals like a member that is in no view, from its address,
+    with higher numbers than that one has used, and uses fields that only members may send."""
 
     def forge(self, drawer, sender, claimed, victim):
         kind, datagram = super().forge(drawer, sender, claimed, victim)
@@ -168,7 +169,8 @@ def test_a_former_member_with_its_old_memory_is_nobody_in_the_views_that_follow(
 
 
 class Ghost(Storm):
-    """A process ends in the middle of its join, and somebody who recorded the JOIN sends it again, from its address."""
+    """A process ends in the middle of its join, and somebody who recorded the JOIN sends it again, from the same
+    address."""
 
     def __init__(self, seed: int, keyed: bool) -> None:
         super().__init__(calm(seed, members=3, loss=0.0, blocks=0.0, keyed=keyed), "stranger")
@@ -198,7 +200,7 @@ class Ghost(Storm):
 
 @pytest.mark.parametrize("keyed", [True, False])
 def test_with_a_key_a_join_that_was_recorded_takes_nobody_in(keyed):
-    """Without one it does: the view is made, and made again when nobody answers."""
+    """Without a key it does: the view is made, and made again when nobody answers."""
     storm = Ghost(1, keyed)
     result = storm.run()
     assert storm.join and not result.violations
@@ -209,8 +211,8 @@ class Asker(Storm):
     """A stranger that beacons ten times a second, and asks for a merge of which nothing comes.
 
     Args:
-        beats: it also sends heartbeats, as the members of a view do.
-        renews: it repeats one merge; False: each is another one.
+        beats: also sends heartbeats, as the members of a view do. renews: repeats one merge; False: each is another
+            one.
     """
 
     def __init__(self, seed: int, beats: bool, renews: bool) -> None:

@@ -88,7 +88,7 @@ def drawn(seed, order, partition):
 
 
 def test_messages_that_only_members_out_of_reach_have_ordered_are_not_called_unsent():
-    """A sender was told of a large queued message that it was never sent, and the sequencer had delivered it."""
+    """A sender was told that a large queued message was never sent, and the sequencer had delivered that message."""
     result = simulate(drawn(224, "sequencer", "primary"))
     assert not result.violations, result.violations[0]
 
@@ -101,7 +101,7 @@ def test_an_application_that_gets_no_state_leaves_after_the_step_that_says_so():
 
 @pytest.mark.parametrize(("order", "seed"), [("sequencer", 1), ("total-1999", 8)])
 def test_messages_of_a_block_callback_are_delivered_in_the_view_that_closes(order, seed):
-    """FLU-13: datagrams are lost, so that the gate closed before the sequencer had all of it."""
+    """FLU-13: datagrams are lost, so that the gate closed before the sequencer had the whole message."""
     options = Options(seed=seed, order=order, loss=0.2, blocks=1.0, rate=50, leaves=2, unicasts=0.0, spread_ns=SECOND)
     result = simulate(options)
     assert not result.violations, result.violations[0]
@@ -117,7 +117,8 @@ RARE = {"done_forgotten", "lag_for_votes", "multicasts_only", "order_not_levelle
 
 @pytest.mark.parametrize("reading", [pytest.param(r, marks=[pytest.mark.long] * (r in RARE)) for r in READINGS])
 def test_a_literal_reading_of_the_rules_fails_and_ours_holds(reading):
-    """In the storms of ``sim_literal.STORMS`` at least one in ten finds it, so that no seed needs to be named."""
+    """In the storms of ``sim_literal.STORMS`` at least one in ten finds the violation, so that no seed needs to be
+    named."""
     found = next((seed for seed in range(1, 61) if finds(reading, seed)), 0)
     assert found, "no storm finds it: make what it does wrong more common in sim_literal.STORMS"
     assert not violation(reading, found, rules="as_built"), f"storm {found} of {reading}"
@@ -132,7 +133,7 @@ def test_our_rules_hold_in_the_storms_that_find_a_literal_reading(reading):
 
 @pytest.mark.parametrize("variant", ["as_built", "resumed_elsewhere"])
 def test_a_transfer_starts_anew_with_another_provider(variant):
-    """c has a part of a's state when a crashes; b, which gives it now, has delivered more by then."""
+    """c has a part of a's state when a crashes; b, the next provider, has delivered more by then."""
     with VARIANTS[variant]():
         stage = Stage(state=True, state_bytes=2_000_000)
         stage.group("a", "b")
@@ -243,7 +244,7 @@ def test_the_checkers_see_a_lost_a_doubled_and_a_swapped_message():
 
 def test_a_member_that_crashed_could_not_be_told_which_of_its_messages_were_never_ordered():
     """A merge does not send them again. Its application stopped at the view until states were merged, and `Lost` comes
-    behind it."""
+    after that view."""
     fault = Fault("fifo")
     sender = fault.world.nodes[1].record
     place = [at for at in fault.places if fault.log[at].sender == sender.id][20]
@@ -461,7 +462,7 @@ def test_a_view_that_is_proposed_again_is_known_as_such():
 
 @pytest.mark.parametrize("told", [True, False])
 def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_that_was_told_of_no_loss(told):
-    """No member is known to have continued, so no other checker looks at it."""
+    """No member is known to have continued, so no other checker looks at that leaver."""
     stage = Stage()
     stage.group("a")
     (a,) = stage.nodes
@@ -475,7 +476,7 @@ def test_the_checkers_see_a_leaver_whose_messages_were_delivered_nowhere_and_tha
 
 @pytest.mark.parametrize("left", [True, False])
 def test_a_members_own_deliveries_may_be_reported_lost_only_if_it_left_cut_off(left):
-    """Its application closed while it left, and asked no more for the outcome."""
+    """The member's application closed while leaving, and asked no more for the outcome."""
     stage = Stage()
     stage.group("a", "b")
     a = stage.nodes[0]

@@ -56,7 +56,7 @@ def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds, ha
 
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_member_whose_interface_has_another_hardware_address_is_soon_with_the_others_again(network, rank):  # noqa: F811
-    """The others' kernels know the old one, and would use it for up to a minute, had it not sent to them."""
+    """The others' kernels know the old one, and would use it for up to a minute, had the member not sent to them."""
     with talkers(network[:3], "abc") as made:
         place = made[rank].place
         remake(place, "2", "another")
@@ -74,7 +74,7 @@ def without_capabilities(place):
 @pytest.mark.parametrize("address", ["", pytest.param("ff12::5:4", marks=pytest.mark.long)])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, address):  # noqa: F811
-    """Its number changes: IPv6 sockets are bound to it, and link-local addresses are used with it. To bind them to
+    """Its number changes: IPv6 sockets are bound to the number, and link-local addresses used with it. Binding them to
     another one needs a capability."""
     for place in network[:3]:
         with_ipv6(place, scope)
@@ -151,7 +151,7 @@ def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
 
 
 def test_a_member_on_loopback_is_told_once_that_another_interface_has_come(network):  # noqa: F811
-    """It started before the network, and reaches members on its machine only."""
+    """The member started before the network, and reaches members on its machine only."""
     place = replace(network[0], interface="")
     place.run("ip", "route", "delete", "224.0.0.0/4")
     with talkers([place], "a") as (member,):
@@ -193,7 +193,7 @@ def test_of_an_interfaces_ipv6_addresses_the_one_that_lasts_is_used(network, int
 
 @pytest.mark.parametrize("interface", ["eth0", ""])
 def test_no_temporary_ipv6_address_is_used(network, interface):  # noqa: F811
-    """It expires within a day, and with it the membership; the kernel prefers it as a source."""
+    """Such an address expires within a day, and with it the membership; the kernel prefers it as a source."""
     place = network[0]
     place.run("sysctl", "-qw", "net.ipv6.conf.eth0.use_tempaddr=2", "net.ipv6.conf.eth0.accept_dad=0")
     an_address_each(place, (*LASTING[:2], ("mngtmpaddr", "preferred_lft", "86400", "valid_lft", "86400")))
@@ -218,7 +218,7 @@ def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noq
 
 @pytest.mark.parametrize("interface", ["eth0", ""])
 def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interface):  # noqa: F811
-    """It does not take loopback meanwhile, where nobody would hear it."""
+    """The join does not take loopback meanwhile, where nobody would hear the member."""
     place = network[0]
     an_address_each(place)
     place.run("ip", "address", "add", "fd99:2::1/64", "dev", "eth0")

@@ -102,7 +102,7 @@ def looks_of(member: str) -> int:
 
 
 def take_for(group, seconds):
-    """Receives batches for so long; returns how long it took."""
+    """Receives batches for this long; returns the time taken."""
     began = time.monotonic()
     while time.monotonic() < began + seconds:
         group.recv_batch(0.05)
@@ -201,7 +201,7 @@ def test_small_buffers_lose_nothing():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a member has one socket for its address")
 def test_no_other_socket_can_take_a_members_address():
-    """Two of the member's own sockets share it, which needs SO_REUSEADDR for a moment."""
+    """Two of the member's own sockets share the address, which needs SO_REUSEADDR for a moment."""
     with group_of(1) as (a,):
         host, port = a.path["address"].rsplit(":", 1)
         other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -242,7 +242,8 @@ def test_every_way_of_sending_and_receiving_gives_the_same_messages(way):
 
 
 def test_a_thread_that_spins_notices_another_threads_messages():
-    """It looks at the sockets only, where an own message never comes: it must not spin on until its time is over."""
+    """A spinning thread looks at the sockets only, where an own message never comes, and must not spin on until its
+    time is over."""
     looks = []
     with group_of(1, busy_poll_s=0.5, heartbeat_s=10.0, suspect_s=60.0) as (group,), ThreadPoolExecutor(1) as pool:
         for _ in range(9):
@@ -256,7 +257,8 @@ def test_a_thread_that_spins_notices_another_threads_messages():
 
 
 def test_a_thread_that_sends_does_not_wake_itself():
-    """It takes its own message before it waits again: a wake-up would only end that wait, and cost another one."""
+    """The thread takes its own message before waiting again: a wake-up would only end that wait, and cost another
+    one."""
     rounds = []
     with group_of(2, heartbeat_s=10.0, suspect_s=60.0) as (a, b):
         for _ in range(20):
@@ -454,7 +456,7 @@ def test_datagrams_of_all_sizes_arrive_whole_if_small_ones_share_memory():
 
 
 def test_addresses_are_described():
-    """TOT-03: a member knows its own before it sends."""
+    """TOT-03: a member knows its own before sending."""
     with group_of(1) as (a,):
         assert a.path["address"].startswith("127.0.0.1:")
         assert driver.describe_address(a.member.address) == a.path["address"]

@@ -76,7 +76,7 @@ def test_a_large_message_that_is_packed_whole_is_accepted_when_it_is_ordered() -
 
 @pytest.mark.parametrize("array", [False, True])
 def test_one_that_is_packed_whole_may_be_delivered_by_members_that_the_leaver_is_cut_off_from(array: bool) -> None:
-    """Its send fails, and says so; the sequencer has ordered it."""
+    """Its send fails, and says so; the sequencer has ordered the message."""
     net = Net(3, sequencer=0, window=30_000)
     one = net.engines[1]
     large = SendingArray(one, [bytes(20_000), b"small"]) if array else Sending(one, bytes(20_000))
@@ -118,8 +118,8 @@ def test_a_large_message_on_its_way_to_the_sequencer_is_not_counted_as_lost_too(
 
 
 def test_a_large_message_that_no_sequencer_ordered_is_lost_across_a_merge() -> None:
-    """There its send counts as done, as a sequencer on the other side may have delivered it; so ``Lost`` counts it
-    (seen in seed 7000180 of the simulator, family storm, where no ``Lost`` told of it)."""
+    """There its send counts as done, as a sequencer on the other side may have delivered it; so ``Lost`` counts that
+    message (seen in seed 7000180 of the simulator, family storm, where no ``Lost`` did)."""
     net = Net(3, sequencer=0, window=30_000)
     one, large = net.engines[1], Sending(net.engines[1], bytes(20_000))
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
@@ -131,7 +131,7 @@ def test_a_large_message_that_no_sequencer_ordered_is_lost_across_a_merge() -> N
 
 
 def test_a_sequencer_that_is_left_alone_has_delivered_all_that_it_packed() -> None:
-    """Its own numbers are lower than those of its stream, in which it multicast a forward."""
+    """Its own numbers are lower than those of its stream, which includes a forward."""
     net = Net(2, sequencer=0)
     assert net.engines[1].send(b"forward") == SENT
     net.run(20)
@@ -219,7 +219,7 @@ def delivered(node, sender) -> int:
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_leave_is_announced_when_all_is_ordered_and_acknowledged(order: str) -> None:
-    """c sends to all and to b, while nothing of it arrives for 100 ms."""
+    """c sends to all and to b, while nothing arrives for 100 ms."""
     stage = Stage(order)
     stage.group("a", "b", "c")
     a, b, c = stage.nodes
@@ -294,7 +294,7 @@ def test_messages_that_cannot_drain_in_time_are_reported() -> None:
 @pytest.mark.parametrize("order", ["fifo", "total"])
 @pytest.mark.parametrize("name", ["a", "c"])
 def test_a_member_that_is_cut_off_sends_and_leaves_is_told_how_much_is_lost(name: str, order: str) -> None:
-    """It sends while it takes itself for one of three, and again when it is alone; in "total" a is who orders."""
+    """The member sends while it takes itself for one of three, and again when alone; in "total" a orders."""
     stage = Stage(order)
     stage.group("a", "b", "c")
     node, others = stage.node(name), [other for other in stage.nodes if other.name != name]
@@ -359,7 +359,7 @@ def test_a_leaver_that_gets_no_answer_is_told_which_messages_may_be_lost() -> No
 
 
 def test_views_of_two_sides_and_counts_of_messages_that_the_other_missed() -> None:
-    """c is cut off and sends; when both sides merge it is told how many messages the others did not deliver."""
+    """c is cut off and sends; when both sides merge, c is told how many messages the others did not deliver."""
     stage = Stage()
     stage.group("a", "b", "c")
     c = stage.node("c")
@@ -388,7 +388,7 @@ def test_a_cut_that_cannot_be_right_is_no_trouble() -> None:
 
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_messages_sent_again_when_a_member_is_alone_count_once(order: str) -> None:
-    """c is cut off from the first moment: it sends again, to itself, the messages that the sequencer never saw."""
+    """c is cut off from the first moment, and sends again, to itself, the messages that the sequencer never saw."""
     stage = Stage(order)
     stage.group("a", "b", "c")
     c = stage.node("c")

@@ -151,7 +151,7 @@ def test_a_stream_goes_to_a_journal_of_a_view_that_goes_on_if_that_has_as_much(t
 def test_if_deliveries_are_no_prefixes_a_view_must_be_closed_from_its_first_transitional_message_on(
     tmp_path: Path, stores: Any, order: str, late: int
 ) -> None:
-    """Before, all members deliver the same: A's disk is full, it goes on, and so does the stream, in B's journal."""
+    """Before, all members deliver the same: A's disk is full, A goes on, and so does the stream, in B's journal."""
     one, two = view(1, [A, B, C], order), view(2, [B, C], order)
     closing = [dataclasses.replace(row, transitional=at >= late) for at, row in enumerate(ONE)]
     journal(tmp_path, A, [(one, ONE[:100])], closed="failed: no space left", payload="full")
@@ -232,7 +232,8 @@ def test_a_lost_member_that_closed_the_view_apart_is_a_side(tmp_path: Path) -> N
 def test_an_offset_says_how_far_a_view_that_was_closed_apart_is_stable(
     tmp_path: Path, read: int, tells: int | None
 ) -> None:
-    """The member's journal went with its machine. Nobody else knows that it closed the view in an order of its own."""
+    """The member's journal went with its machine. Nobody else knows that this member closed the view in an order of its
+    own."""
     swapped = [*ONE[:98], ONE[99], ONE[98], *ONE[100:200]]
     numbered = [dataclasses.replace(row, global_seqno=at) for at, row in enumerate(swapped, 1)]
     without_prefix(tmp_path, A, [(V1, transitional(numbered, 98)), (view(2, [A]), [])])
@@ -253,7 +254,7 @@ def test_an_offset_says_how_far_a_view_that_was_closed_apart_is_stable(
 def test_a_member_that_falls_before_it_closes_a_view_has_told_how_far_it_is_stable(
     tmp_path: Path, stores: Any, read: int, gone: bool
 ) -> None:
-    """It has delivered the view's last messages, in an order of its own, and has recorded no further view."""
+    """The member has delivered the view's last messages, in an order of its own, and has recorded no further view."""
     of = view(1, [A, B, C], "records")
     swapped = [*ONE[:98], ONE[99], ONE[98], *ONE[100:200]]
     numbered = [dataclasses.replace(row, global_seqno=at) for at, row in enumerate(swapped, 1)]
@@ -571,7 +572,7 @@ def test_a_merge_brings_the_other_sides_deliveries_once(
 
 
 def in_order_of_views(given: list[Any], stories: Any) -> bool:
-    """No row of a view comes behind one of a view that merged it."""
+    """No row of a view comes behind one of the view that merged that view."""
     back = BOTH.view_id.tag
     first = next(at for at, row in enumerate(given) if row[0] == back)
     old = {of.view_id.tag for of in (OLD, APART, OTHER)}
@@ -687,7 +688,8 @@ def test_branches_do_not_come_again_if_the_member_falls_in_the_merged_view(tmp_p
 def test_a_member_that_falls_alone_on_its_side_does_not_hold_up_the_stream(
     tmp_path: Path, back: bool, rows_max: int
 ) -> None:
-    """It looks like one that is still cut off: if it comes back, its deliveries meanwhile come once, too."""
+    """A fallen member looks like one that is still cut off: if it comes back, its deliveries meanwhile come once,
+    too."""
     stories = partitioned(again=True)
     alone = stories[A][:2]
     journal(tmp_path, A, [(OLD, alone[0][1]), (APART, alone[1][1][:25])], closed=None, payload="full")
@@ -751,7 +753,7 @@ def test_two_groups_that_were_founded_apart_are_one_stream(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("order", ["records", "sequencer", "grant", "fifo"])
 def test_a_member_that_was_only_paused_leaves_the_stream_whole(tmp_path: Path, order: str) -> None:
-    """It is excluded, alone, and merges again."""
+    """The paused member is excluded, alone, and merges again."""
     import os
     import signal
     import textwrap
@@ -845,7 +847,7 @@ def test_a_view_that_only_members_who_left_have_closed_is_read_to_its_end(
 def test_a_member_that_was_killed_before_it_installed_a_view_that_it_agreed_to_is_lost(
     tmp_path: Path, stores: Any, order: str
 ) -> None:
-    """It is in all views that the others installed before they were killed, too."""
+    """The lost member is in all views that the others installed before they were killed, too."""
     one, two = view(1, [A, B], order), view(2, [A, B], order)
     whole, more = of_order(rows("one", 28, (A, B)), order), of_order(rows("two", 9, (A, B)), order)
     journal(tmp_path, A, [(one, whole[:20])], closed="killed", payload="full")
@@ -871,7 +873,7 @@ def test_a_view_in_which_all_were_killed_is_read_to_the_end_of_the_longest_journ
     [*((order, closed) for order in ("fifo", "causal") for closed in ("killed", "leave", None)), ("records", "killed")],
 )
 def test_their_different_deliveries_come_once(tmp_path: Path, order: str, closed: str | None) -> None:
-    """B and C have closed the view by different ones, or they were killed, and nobody has closed it."""
+    """B and C have closed the view by different ones, or were killed, and nobody has closed the view."""
     one, two, apart = view(1, [A, B, C], order), view(2, [B, C], order), view(2, [C], order, attempt=2)
     delivered = {A: (4, 2, 0), B: (5, 9, 0), C: (4, 2, 7)}
     for who, counts in delivered.items():
@@ -897,7 +899,7 @@ def test_their_different_deliveries_come_once(tmp_path: Path, order: str, closed
 def test_a_view_of_which_a_member_may_go_on_is_not_taken_for_closed_but_told(
     tmp_path: Path, order: str, c: str
 ) -> None:
-    """The next view may lack messages that a killed member delivered, if C never had it."""
+    """The next view may lack messages that a killed member delivered, if C never had them."""
     one, two = view(1, [A, B, C], order), view(2, [C], order)
     whole = of_order(rows("one", 28), order)
     journal(tmp_path, A, [(one, whole[:20])], closed="killed", payload="full")
@@ -995,7 +997,7 @@ HOUR_NS = 3600 * 10**9
 
 
 def restarted(top: Path, hours: int, incarnation: int, text: str, **how: Any) -> None:
-    """The whole group as it runs some hours after the first one: other members, under the same names."""
+    """The whole group, restarted some hours after the first one: other members, under the same names."""
     who = [member(name, incarnation) for name in "abc"]
     founded = view(1, who, attempt=incarnation)
     for each in who:
@@ -1111,7 +1113,7 @@ def test_clocks_that_differ_between_hosts_make_no_group_a_later_one(
 
 
 def test_the_latest_rows_are_behind_all_present_ones(tmp_path: Path, stores: Any) -> None:
-    """A member that crashed long ago has left a journal that looks as if it were still written."""
+    """A member that crashed long ago has left a journal that looks as if still being written."""
     journal(tmp_path, A, [(V1, ONE)], closed=None, payload="full")
     for who in (B, C):
         journal(tmp_path, who, [(V1, ONE), (V2, TWO)], closed=None, payload="full")

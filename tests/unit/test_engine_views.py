@@ -34,7 +34,7 @@ def test_survivors_deliver_the_same_set_of_a_crashed_sender() -> None:
 
 
 def test_sequencer_failover_resends_unstamped_messages() -> None:
-    """SEQ-08, SEQ-20 to SEQ-22, E-02, E-03: C's messages 5 and 6 reached only some members when the sequencer died. It
+    """SEQ-08, SEQ-20 to SEQ-22, E-02, E-03: C's messages 5 and 6 reached only some members when the sequencer died. C
     kept those that were not in order, and they are resent to the new sequencer, by increasing seqno."""
     net = Net(4, sequencer=0)
     for k in range(1, 5):
@@ -163,8 +163,7 @@ def test_the_cut_is_reached_when_survivors_have_the_unicasts_that_were_sent_to_t
 
 
 def test_a_joiner_starts_at_the_cut() -> None:
-    """DIG-01, E-09: it is given the highest seqno of each sender, so the first message that it expects is the next
-    one."""
+    """DIG-01, E-09: a joiner is given the highest seqno of each sender, and expects the next one first."""
     net = Net(3)
     feed(net, {0: messages(1, 20)}, steps=50)
     for engine in net.engines[:2]:
@@ -239,7 +238,7 @@ def test_a_view_change_in_the_middle_of_a_message_sends_it_again_whole(
     sequencer: int, before: int, length: int
 ) -> None:
     """The gate may close inside a split message: receivers drop the part, the sender starts again. One of 12,000 bytes
-    is packed at once, and waits as a whole to be ordered: the view change leaves it to its sender."""
+    is packed at once, and waits as a whole to be ordered: the view change leaves that message to its sender."""
     net = Net(4, sequencer=sequencer, window=20_000)
     large = random.Random(1).randbytes(length)
     sending = Sending(net.engines[2], large)
@@ -403,7 +402,8 @@ def test_a_view_with_fewer_members_and_larger_windows_takes_no_new_memory(sequen
 
 @pytest.mark.parametrize("steps", range(1, 12, 2))
 def test_messages_sent_again_in_a_smaller_window_outlive_the_next_view_change_too(steps: int) -> None:
-    """Its sender has returned: nobody else can send it again when the view closes where a part of it is in order."""
+    """Its sender has returned: nobody else can send the message again when the view closes with a part of it in
+    order."""
     net = Net(3, sequencer=0, window=1 << 20)
     net.drop = lambda src, dst, lane, datagram: 2 in (src, dst)
     large = bytes(range(256)) * 800
@@ -423,7 +423,7 @@ def test_messages_sent_again_in_a_smaller_window_outlive_the_next_view_change_to
 
 
 class Idle(Net):
-    """Its first member's application takes nothing while it is ``idle``."""
+    """Its first member's application takes nothing while ``idle``."""
 
     idle = True
 
@@ -499,7 +499,7 @@ def test_unicast_streams_begin_anew_with_members_that_were_apart() -> None:
 
 
 class Late:
-    """An engine that installs its next view when it is told to."""
+    """An engine that installs its next view when told to."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.wanted = engine, {}
@@ -549,7 +549,7 @@ def test_a_joiner_with_too_low_an_entry_waits_for_packets_that_nobody_keeps() ->
 @pytest.mark.parametrize("order", ["sequencer", "total-1999"])
 def test_unordered_messages_are_not_sent_again_across_a_merge(order):
     """TOT-18, and the cut, 11: otherwise a merge is like the installation of any new view. Such a message is reported
-    as lost; sent again it could be delivered twice."""
+    as lost; sent again, the message could be delivered twice."""
     net = Net(3, sequencer=0, mechanism=by_name(order).number)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: 0 in (src, dst)

@@ -119,7 +119,7 @@ def test_a_gossip_is_handled_once_whoever_brings_it() -> None:
 
 
 def test_missing_packets_are_requested_at_once_from_the_member_that_brought_the_gossip() -> None:
-    """PB-06, 4; PB-01: the digest is member 2's, member 3 passed it on."""
+    """PB-06, 4; PB-01: the digest is member 2's, passed on by member 3."""
     one = member(4, m2=3, m4=1)
     effects = one.received(gossip_of(2, m2=5, m3=2, m4=1), 3, 0)
     (request,) = sent(effects, Request)
@@ -135,7 +135,7 @@ def test_nothing_is_asked_for_that_the_other_keeps_no_longer_or_that_was_asked_f
 
 
 def test_packets_that_the_other_received_out_of_order_are_requested_too() -> None:
-    """Else a member that waits for one packet would keep others from all that it has behind it."""
+    """Else a member that waits for one packet would keep others from all packets behind that one."""
     one = member(4, m2=3)
     effects = one.received(Gossip(3, 1, 0, {2: span(1, 2, 7)}, (3,), (1, 2, 4)), 3, 0)
     assert sent(effects, Request) == [Send((3,), Request({2: ((4, 7),)}))]
@@ -165,7 +165,7 @@ def test_a_gossip_that_others_have_not_seen_collects_nothing_and_is_passed_on_wi
 
 
 def test_a_crashed_member_does_not_keep_a_gossip_alive() -> None:
-    """E-10: it would never leave not-seen; the view says that it is gone."""
+    """E-10: the member would never leave not-seen; the view says that it is gone."""
     one = member(3, m2=25)
     assert one.received(Gossip(2, 1, 1, {2: span(1, 25, 25)}, (2, 3), (1, 4)), 3, 0)[1:] == [Collect(2, 15)]
 
@@ -285,7 +285,7 @@ def test_a_static_interval_ignores_the_size_of_the_group() -> None:
 
 
 def test_no_interval_is_beyond_floor_and_ceiling() -> None:
-    """E-10: a range from 1 fires bursts. The floor leaves the mean where it is."""
+    """E-10: a range from 1 fires bursts. The floor leaves the mean unchanged."""
     settings = GossipSettings(average_ns=10 * MS, interval_ns_min=15 * MS, multicast=True, interval_ns_max=40 * MS)
     dice = Dice(2)
     low = [interval(settings, 2, 1, dice) for _ in range(1000)]
@@ -501,7 +501,7 @@ def test_few_gossips_show_a_large_group_which_packets_are_stable() -> None:
 
 
 def test_a_round_that_cannot_have_been_reached_is_not_believed() -> None:
-    """It would make all later sums look old."""
+    """Such a round would make all later sums look old."""
     one = member(2, GossipSettings(), m1=50)
     told = gossip_of(2, 1, 2)._replace(sum=Sum(1 << 40, (1, 2), {}, {1: Least(50, 50)}))
     assert one.received(told, 2, SECOND) == []
@@ -553,7 +553,7 @@ def samples(n: int, **settings: int) -> dict[int, Sample]:
 
 
 def test_partial_views_fill_stay_bounded_and_forget_the_crashed() -> None:
-    """A chain of 200 members that know one other each becomes a random graph; crashed members fade from it."""
+    """A chain of 200 members that know one other each becomes a random graph; crashed members fade from the graph."""
     members = samples(200, view_max=12)
     shuffled(members, 60)
     assert all(len(set(each.others)) == 12 and me not in each.others for me, each in members.items())
@@ -625,7 +625,7 @@ def test_the_same_seeds_give_the_same_run_and_others_another() -> None:
 
 
 def test_under_its_own_name_a_member_believes_no_number_that_others_would_not_believe_of_it() -> None:
-    """It would continue above the number, and nobody would take a gossip of it again."""
+    """The member would continue above the number, and nobody would accept its gossips again."""
     victim, other = member(4), member(4, me=2)
     now = 10 * SECOND
     victim.received(gossip_of(1, (1 << 53) - 1), 3, now)

@@ -1,4 +1,4 @@
-"""An order policy of the application: it is asked at the sequencer only, and never breaks an order per sender."""
+"""An order policy of the application, which is asked at the sequencer only, and never breaks an order per sender."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_own_messages_beside_the_order_wait_for_earlier_own_ones_only() -> None:
 
 
 def test_own_messages_that_the_policy_has_not_ordered_are_ordered_by_the_cut() -> None:
-    """And a record that names one which is not behind it waits for the end of the view, too."""
+    """And a record that names a message which is not behind it waits for the end of the view, too."""
     net = group()
     net.drop = lambda src, dst, lane, datagram: src == 0 and datagram[2] == RECORD
     assert net.engines[0].send(b"2 own") == net.engines[1].send(b"1 other") == SENT
@@ -172,7 +172,7 @@ def test_without_an_answer_in_time_all_is_ordered_as_it_arrived_and_the_late_ans
 
 
 def test_a_policy_that_is_not_asked_at_all_delays_messages_by_its_limit_only() -> None:
-    """The thread that would ask it is busy."""
+    """The thread that would ask the policy is busy."""
     net = group()
     urgent(net)
     net.run(LIMIT_MS - 4)
@@ -215,7 +215,7 @@ def test_an_answer_without_end_is_refused() -> None:
 
 
 def test_the_cut_orders_messages_that_the_policy_has_not_ordered() -> None:
-    """A view change does not wait for it, and an answer for the old view orders nothing in the new one."""
+    """A view change does not wait for the policy, and an answer for the old view orders nothing in the new one."""
     net = group()
     urgent(net)
     found = net.engines[0].offers()
@@ -250,7 +250,7 @@ def test_under_loss_and_little_credit_all_members_deliver_one_order(seed: int) -
 
 
 class Slow(OrderPolicy):
-    """Answers its first batch when it may."""
+    """Answers its first batch when allowed."""
 
     def __init__(self) -> None:
         self.begun, self.go_on = threading.Event(), threading.Event()
@@ -274,7 +274,7 @@ def in_view(members: Sequence[Member]) -> Callable[[int], View | None]:
 
 
 class Offering:
-    """The engine, as far as an order policy sees it: offers one packet at a time."""
+    """The engine from an order policy's point of view: offers one packet at a time."""
 
     def __init__(self) -> None:
         self.batch = 0
@@ -335,7 +335,7 @@ def test_a_policy_that_raises_is_asked_about_the_next_batch(error: type[BaseExce
 
 
 def test_a_member_that_is_alone_has_delivered_only_messages_that_its_policy_has_ordered() -> None:
-    """If it leaves at once, it is told that the rest is lost."""
+    """A member that leaves at once is told that the rest is lost."""
     net = Net(1, sequencer=0, mechanism=orders.by_name("records").number, policy_ns=LIMIT_MS * MS)
     assert net.engines[0].send(b"first") == SENT
     net.engines[0].transmit(net.now)

@@ -29,7 +29,7 @@ class Packet:
 
     @property
     def sender(self) -> int:
-        """The incarnation that sent it."""
+        """The incarnation that sent the message."""
         return int(struct.unpack_from("<Q", self.datagram, 16)[0])
 
     @property
@@ -104,7 +104,7 @@ def test_a_multicast_goes_to_the_sequencer_as_a_forward_and_a_unicast_passes_it_
 
 
 def test_a_member_that_comes_back_as_another_begins_with_seqno_1() -> None:
-    """SEQ-23, E-06: with the view without it, the numbers seen of it were forgotten."""
+    """SEQ-23, E-06: with the view that excluded the member, the numbers of its packets were forgotten."""
     net = Watched(3)
     net.run(5)
     for k in range(5):
@@ -125,7 +125,7 @@ def test_a_member_that_comes_back_as_another_begins_with_seqno_1() -> None:
 
 def test_ordered_packets_are_requested_from_and_resent_by_the_sequencer_and_are_their_senders() -> None:
     """SEQ-06: the receiver restores the original sender in its deliveries, and nowhere else. Otherwise a request to
-    send it again would go to the original sender, who does not have it under this seqno."""
+    send the packet again would go to the original sender, who does not have it under this seqno."""
     net = Watched(3)
     net.run(5)
     lost: list[Packet] = []
@@ -295,7 +295,7 @@ def test_a_sequencers_own_messages_leave_room_for_those_of_members_that_forward_
 
 
 def test_a_message_that_has_come_back_is_not_known_to_be_delivered_by_all() -> None:
-    """Its sender, if it is cut off now, must say that it may be lost."""
+    """Its sender, if cut off now, must say that the message may be lost."""
     net = Watched(3)
     net.run(5)
     net.lose = lambda packet: packet.dst == 2
@@ -309,7 +309,8 @@ def test_a_message_that_has_come_back_is_not_known_to_be_delivered_by_all() -> N
 
 
 def test_a_sequencer_whose_gate_has_closed_stamps_nothing_more() -> None:
-    """E-15: it has said where its stream ends. Forwards that waited for credit are sent again in the next view."""
+    """E-15: the sequencer has said where its stream ends. Forwards that waited for credit are sent again in the next
+    view."""
     net = Watched(3, window=64 << 10)
     net.run(5)
     net.lose = lambda packet: packet.src == 0  # no credit comes back
@@ -348,7 +349,8 @@ def test_a_sequencer_whose_sender_gave_up_keeps_no_share_from_forwards(gave_up: 
 
 @pytest.mark.parametrize("size", [1000, 16_000, 16_384, 20_001, 33_333, 64_000, 200_000])
 def test_the_checksum_of_an_ordered_packet_is_that_of_its_bytes(size: int) -> None:
-    """SEQ-17: the sequencer changes the header of a forward. Of a large one it works out the effect on the CRC."""
+    """SEQ-17: the sequencer changes the header of a forward. For a large one, only the effect on the CRC is
+    computed."""
     net, payload = Watched(3, packet=65_000), random.Random(size).randbytes(size)
     for i in (1, 2):
         for _ in range(4):

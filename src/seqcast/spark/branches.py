@@ -3,8 +3,8 @@
 Views are a graph: a view follows the one that its members closed, a merged view follows those of its subgroups. Members
 that closed a view by the same successor delivered the same in it, so a *closing*, a view and its successor, stands for
 rows that any of them has. A stream has given out all closings that lead to its view. A merged view has more, those that
-lead to its other subgroups: their rows come before its own, in the order of the views. Of a view that the stream has
-given out as closed by another side, only the messages that this other side lacks come.
+lead to its other subgroups: their rows come before its own, in the order of the views. If the stream has already given
+out a view as one side closed it, only the messages that this side lacks follow from the other.
 """
 
 from __future__ import annotations

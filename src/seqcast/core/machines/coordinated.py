@@ -366,7 +366,7 @@ class CoordinatedMembership(Machine):
     def seen_elsewhere(self, member_id: int) -> None:
         """A member of our view is seen in another view that is not known to close ours.
 
-        Such a member may be behind and still on its way to our view, but not expected for ever.
+        Such a member may be behind and still on its way to our view; after a time we stop waiting.
         """
         now, settings = self.context.now, self.context.settings
         first, last = self.elsewhere.get(member_id, (now, now))

@@ -356,8 +356,8 @@ class Lifecycle(Machine):
         return lowest if free else NOBODY
 
     def _nothing_came(self, info: MemberInfo) -> bool:
-        """Does this JOIN show that our vote founds no group: does the joiner still join, when the vote no longer
-        counts, or as a new incarnation?
+        """Does this JOIN show that our vote founds no group: is the joiner still joining after our vote has expired, or
+        a new incarnation?
 
         Timeline without this: with ``found=2``, c votes for b, which founds a group. The network splits before c hears
         of the group. c hears a, votes for a, and a founds another group.
