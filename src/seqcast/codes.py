@@ -420,6 +420,25 @@ FOUNDS_ALONE = _code(
     'With partition="primary" and found=1, a member that is cut off founds a second group.',
     "Set found= to a majority of the intended members.",
 )
+OTHER_HISTORY = _code(
+    3109,
+    "A group that was founded anew",
+    "The files of `stable=` of most members were lost, and without them these founded another group.",
+    "End that group and start the members that have their files; or remove this member's file, and what its group "
+    "alone had is lost.",
+)
+STABLE_FILE = _code(
+    3110,
+    "The file of `stable=` cannot be used",
+    "It is damaged, of another cluster, member or release, in use by another process, or its directory is missing.",
+    "Give each member a file of its own. Remove a damaged one: the member is then a new one, and has no vote.",
+)
+STABLE_WRITE = _code(
+    3111,
+    "The file of `stable=` cannot be written",
+    "The disk is full, or reports an error: votes would not outlast the process, so the member has left its group.",
+    "Free or replace the disk, and start the member again. The file has the record before, which is still right.",
+)
 MEMBER_EXCLUDED = _code(
     3105,
     "A member was excluded",

@@ -35,6 +35,8 @@ def changed(field):
         return config.replace(transport="unicast", seeds="a.example")
     if field.name in ("identity", "authorized"):
         return config.replace(key="key", identity="identity", authorized="list")
+    if field.name == "stable":
+        return config.replace(partition="primary", stable="file")
     if isinstance(value, str):
         return config.replace(**{field.name: "239.1.2.3"})
     low, high = field.metadata["low"], field.metadata["high"]

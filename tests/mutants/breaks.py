@@ -1044,7 +1044,7 @@ BREAKS = (
          "return twice >= len(of)",
          tests="tests/protocol/test_primary.py", family="majorities"),
     _one("the proposal of the lowest attempt is repeated", RULES + "quorum.py",
-         "under = max((ok.accepted for", "under = min((ok.accepted for",
+         "under = max((*others,", "under = min((*others,",
          tests="tests/protocol/test_primary.py", family="acceptances"),
     _one("what was accepted before is forgotten", MACHINES + "initiator.py",
          "if proposal is None:\n                proposal",

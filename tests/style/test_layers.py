@@ -432,6 +432,7 @@ OTHER_READS = {
     "doctor/listen.py": "/proc",
     "doctor/local.py": "/proc and /sys",
     "config/keys.py": "a new file, which is written",
+    "net/stable.py": "a new file, which is written, and a lock",
     "journal/roll.py": "a member's own file, which it has just written",
     "cli/__init__.py": "/dev/null, in place of a standard stream that is closed",
     "cli/send.py": "what is sent may come from a FIFO",

@@ -31,7 +31,7 @@ from seqcast.core.frames.closing import (
 )
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Seen, Wait
+from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Seen, Wait, Was
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import (
     Beacon,
@@ -44,6 +44,7 @@ from seqcast.core.frames.merging import (
     Met,
 )
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.recalling import Recall, Recalled, Taken
 from seqcast.core.frames.ring import TOKEN_JOINERS_MAX, Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import (
@@ -77,6 +78,11 @@ FRAMES = [
     Seen(b"abcde", TOP),
     Refused("because", "name"),
     Leave(1),
+    Join(PROTOCOL_VERSION, "orders", "total", (0,), INFO, 3, was=Was(7, TOP, 1)),
+    Recall(TOP, (1, 0)),
+    Recall(1, (1, 0), NEXT),
+    Recalled(TOP, (1, 0), TOP, (2, 1), Taken((1, 1), NEXT)),
+    Recalled(1, (1, 0), 2, (0, -1), None, True),
     Start(1, (1, 0), (TOP, 2)),
     Ok(1, (1, 0), SEQNO, (Held(4, ((6, 7), (9, 9))), Held(0))),
     Ok(1, (1, 0), 0, (), (), (2, 1)),

@@ -44,6 +44,15 @@ def field_value(field: dataclasses.Field[Any], kind: type, value: Any) -> Any:
     return value
 
 
+def _stable(config: Any) -> None:
+    if not config.stable:
+        return
+    if config.partition != "primary":
+        raise ConfigError("stable= needs partition='primary': elsewhere members go on without a majority, and no votes")
+    if config.observer:
+        raise ConfigError("stable= has no meaning with observer=True: an observer has no vote")
+
+
 def clashes(config: Any) -> None:
     """Checks settings against each other.
 
@@ -59,6 +68,7 @@ def clashes(config: Any) -> None:
         raise ConfigError("safe=True needs reliability='nak': with gossip no member knows the positions of all others")
     if config.observer and config.membership == "token-ring":
         raise ConfigError("observer=True needs membership='coordinated': in a ring each member passes the token on")
+    _stable(config)
     if config.slow == "skip":
         _skip(config)
     if config.suspect_s < 4 * config.heartbeat_s:

@@ -101,6 +101,7 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
         | _meeting_times(config)
         | {
             "found": 0 if config.observer else config.found,
+            "stable": bool(config.stable),
             "capacity": capacity(config, rcvbuf),
             "packet_bytes": largest,
             "path_bytes": largest if largest <= JUMBO_BYTES else 0,

@@ -362,6 +362,14 @@ class Config:
         low=0,
         high=MEMBERS_MAX,
     )
+    stable: str = _knob(
+        "",
+        "file",
+        'With `partition="primary"`: the file in which this member keeps its votes, so that it still has them after '
+        "its process or its machine ended. Members that start again then complete a majority, and fences grow even if "
+        "all members had ended ([durable groups](guide.md#durable-groups)). Each member has a file of its own. Empty: "
+        "votes end with the process, and if most members end at once, an operator must unblock the others.",
+    )
     observer: bool = _knob(
         False,
         "",

@@ -50,6 +50,7 @@ class Settings(TypedDict, total=False):
     leave_timeout_s: float
     discovery_s: float
     found: int
+    stable: str
     observer: bool
     join_s_min: float
     join_s_max: float

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView, Provision
 from seqcast.core.identities import Allowed, Identities, Signer
 from seqcast.core.orders import by_name
@@ -132,6 +133,8 @@ class EndpointSettings:
             observed for twice this time before the smaller one of the two gives way.
         cipher: with a key: of views, as the setting of that name. ``aes``: the processor has AES instructions.
         rekey_ns: with a key: how long a view lasts before one with a new secret follows.
+        stable: this member keeps its votes on disk (``Keep``).
+        kept: the record of an earlier incarnation of this member; None: none is known.
     """
 
     order: str
@@ -194,6 +197,8 @@ class EndpointSettings:
     cipher: str
     aes: bool = False
     observer: bool = False
+    stable: bool = False
+    kept: Kept | None = None
 
     @property
     def puts_out(self) -> bool:

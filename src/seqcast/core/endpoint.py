@@ -44,6 +44,7 @@ from seqcast.core.vocabulary import (
     Input,
     InterfaceSeen,
     JoinGroup,
+    Keep,
     KeysRead,
     LeaveGroup,
     LinksChanged,
@@ -208,8 +209,8 @@ class Endpoint:
     def step(self, inputs: Sequence[Input], now_ns: int) -> list[Effect]:
         """Takes the inputs since the last step, in order; returns the effects, in order.
 
-        A view is entered or left only when earlier frames have been sent: if there are any, the step ends there, and
-        the next one continues (``pending``).
+        A view is entered or left only when earlier frames have been sent, and votes kept: if there are any, the step
+        ends there, and the next one continues (``pending``).
 
         Args:
             inputs: empty if only time has passed.
@@ -361,7 +362,7 @@ class Endpoint:
         context, emitted, me = self.context, self.context.emitted, self.context.me
         while emitted:
             what = emitted[0]
-            if isinstance(what, ViewChange) and any(isinstance(each, Send) for each in context.effects):
+            if isinstance(what, ViewChange) and any(isinstance(each, Send | Keep) for each in context.effects):
                 return False
             del emitted[0]
             if isinstance(what, ViewChange):

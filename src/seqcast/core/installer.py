@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seqcast.core.context import Context
+from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.log import LogLines
 from seqcast.core.losses import Losses
@@ -22,6 +23,7 @@ from seqcast.core.vocabulary import (
     GiveWay,
     Install,
     JoinFailed,
+    Keep,
     Left,
     Over,
     ViewChange,
@@ -98,6 +100,8 @@ class Installer:
             machines.book.former(known, context.now)
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
+        if context.settings.stable:
+            context.effects.append(Keep(Kept(frame)))
         context.effects.append(ViewInstalled(view, frame.founding > 0))
         self.log.installed(old, view, frame, why)
         if before is not None and before.packet_bytes != frame.packet_bytes:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import Join, Refused
+from seqcast.core.frames.joining import Join, Refused, Was
 
 
 @dataclass(slots=True)
@@ -31,12 +31,14 @@ class Joiner:
         info: its description of itself.
         first_ns, last_ns: monotonic time of its first request and of its latest.
         founds: it is known to be one of those that may found a group.
+        was: the member before a restart, which has a vote.
     """
 
     info: MemberInfo
     first_ns: int
     last_ns: int
     founds: bool = False
+    was: Was | None = None
 
 
 class Turn(Protocol):

@@ -32,11 +32,12 @@ from seqcast.core.frames.merging import (
     Met,
 )
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
+from seqcast.core.frames.recalling import Recall, Recalled
 from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, ViewWanted
 from seqcast.core.log import LogLines
-from seqcast.core.machines.lifecycle import LifecycleEvent
+from seqcast.core.machines.lifecycle import HISTORY, LifecycleEvent
 from seqcast.core.rules.cookies import NO_COOKIE, cookie
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
@@ -44,6 +45,11 @@ from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import Warn
 from seqcast.core.wiring import Machines
 from seqcast.errors import RemoteProtocolError
+
+OLDER = (
+    "the group that runs is not the one of this member's file (stable=): it was founded anew, by members whose files "
+    "were lost. Remove the file to enter that group, or end its members and start those that have their files"
+)
 
 
 class Of(Enum):
@@ -55,6 +61,7 @@ class Of(Enum):
     INSIDE = "any, while we are in one"
     ACTING = "any, while it is our turn to close ours"
     OUTSIDE = "none: we are in no view"
+    SOUGHT = "any, while we seek a group"
 
 
 class By(Enum):
@@ -106,6 +113,8 @@ class Router:
                 return self.machines.membership.acting()
             case Of.OUTSIDE:
                 return self.context.view is None
+            case Of.SOUGHT:
+                return self.machines.lifecycle.seeking
         return True
 
     def _is_by(self, by: By, frame: Any, sender: int) -> bool:
@@ -178,6 +187,18 @@ class Router:
     def accepted(self, frame: Accepted, sender: int, _: bytes) -> None:
         """initiator: notes the VIEW that its sender accepted before"""
         self.machines.initiator.note_accepted(frame, sender)
+
+    def recall(self, frame: Recall, sender: int, address: bytes) -> None:
+        """keeper: votes as the member that we were before we started again"""
+        self.machines.keeper.recall(frame, sender, address)
+
+    def count_recalled(self, frame: Recalled, sender: int, address: bytes) -> None:
+        """initiator: counts the vote of a member that started again"""
+        self.machines.initiator.recalled(frame, sender, address)
+
+    def keep_recalled(self, frame: Recalled, _: int, __: bytes) -> None:
+        """keeper: counts the vote of one that started again, as we did"""
+        self.machines.lifecycle.begin_with(self.machines.keeper.recalled(frame))
 
     def promised(self, frame: Promised, sender: int, _: bytes) -> None:
         """initiator: backs off if a survivor promised a higher attempt"""
@@ -530,6 +551,16 @@ class Router:
         closed = self.machines.lineage.closed.values()
         return frame.view_id.tag in (self.context.tag, *(each.view_id.tag for each in closed))
 
+    def joining_and_older(self, frame: NewView, _sender: int, _address: bytes) -> bool:
+        """we seek a group, and it has us, though it is older than the view that our file knows"""
+        machines = self.machines
+        return machines.lifecycle.seeking and frame.has(self.context.me.id) and machines.keeper.is_older(frame)
+
+    def joining_and_known(self, frame: NewView, _sender: int, _address: bytes) -> bool:
+        """we seek a group, and it closes the view that we were in before we started again, without us as we are now"""
+        machines = self.machines
+        return machines.lifecycle.seeking and not frame.has(self.context.me.id) and machines.keeper.closes(frame)
+
     def joining_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
         """we seek a group, and the VIEW includes us"""
         named = self.machines.lifecycle.seeking and frame.has(self.context.me.id)
@@ -628,6 +659,13 @@ class Router:
     def say_installed(self, frame: NewView, sender: int, address: bytes) -> None:
         self.context.send(Installed(frame.view_id.tag), sender, address)
 
+    def learn(self, frame: NewView, _sender: int, _address: bytes) -> None:
+        self.machines.keeper.learn(frame)
+
+    def refuse_older(self, frame: NewView, sender: int, address: bytes) -> None:
+        self.context.send(Declined(frame.view_id.tag), sender, address)
+        self.machines.lifecycle.fire(LifecycleEvent.REFUSED, Refused(codes.OTHER_HISTORY(OLDER), HISTORY))
+
     def enter(self, frame: NewView, sender: int, address: bytes) -> None:
         self.machines.lifecycle.fire(LifecycleEvent.VIEW, frame)
         self.context.send(Installed(frame.view_id.tag), sender, address)
@@ -719,6 +757,8 @@ VIEW: DecisionTable = decision(
     "VIEW",
     (R.known_and_own, IGNORED, "we know that"),
     (R.known, R.say_installed, "its sender repeats it until it knows that we have it"),
+    (R.joining_and_older, R.refuse_older, "it was founded apart, without the files of most members"),
+    (R.joining_and_known, R.learn, "its members decided without us as we are now, or before we started again"),
     (R.joining_and_named, R.enter, "our first view"),
     (R.joining, IGNORED, "it admitted others"),
     (R.elsewhere_and_named, R.decline, "two groups admitted us"),
@@ -780,6 +820,9 @@ ROUTES = (
     Route(Promised, Of.OURS, By.ANYONE, R.promised),
     Route(Cut, Of.OURS, By.ANYONE, R.cut),
     Route(Propose, Of.OURS, By.ANYONE, R.propose),
+    Route(Recall, Of.SOUGHT, By.OTHERS, R.recall),
+    Route(Recalled, Of.SOUGHT, By.OTHERS, R.keep_recalled),
+    Route(Recalled, Of.OURS, By.OTHERS, R.count_recalled),
     Route(Done, Of.OURS, By.ANYONE, R.done),
     Route(Done, Of.LEFT, By.ANYONE, DONE),
     Route(NewView, Of.ANY, By.ANYONE, VIEW),

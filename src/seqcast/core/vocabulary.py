@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from seqcast.core.frames.kinds import Frame
+from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Allowed
 from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Skipped, Unblocked
@@ -550,6 +551,13 @@ class MemberTold:
 
 
 @dataclass(frozen=True, slots=True)
+class Keep:
+    """With ``stable=``: writes this to disk, and syncs, before any effect that follows."""
+
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True)
 class Warn:
     """A warning for the user."""
 
@@ -592,6 +600,7 @@ Effect = (
     | PauseOver
     | MendSockets
     | MemberTold
+    | Keep
     | Warn
     | Log
 )

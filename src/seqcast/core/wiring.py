@@ -15,6 +15,7 @@ from seqcast.core.machines.gossip import Gossiping
 from seqcast.core.machines.informer import Informer
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.machines.interface import Interface
+from seqcast.core.machines.keeper import Keeper
 from seqcast.core.machines.lifecycle import Lifecycle, LifecycleEvent
 from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
@@ -40,7 +41,8 @@ class Machines:
         self.lineage = Lineage(context.me.id)
         self.book = Book(context.me.address, context.settings.beacon_ns, not context.settings.unicast)
         self.blocker = Blocker(context)
-        self.lifecycle = Lifecycle(context, self.blocker)
+        self.keeper = Keeper(context)
+        self.lifecycle = Lifecycle(context, self.blocker, self.keeper)
         self.taker = StateTaker(context)
         self.informer = Informer(context)
         self.interface = Interface(context)

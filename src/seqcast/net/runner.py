@@ -47,6 +47,7 @@ from seqcast.core.vocabulary import (
     Input,
     JoinFailed,
     JoinGroup,
+    Keep,
     KeysRead,
     LeaveGroup,
     Left,
@@ -77,6 +78,7 @@ from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
 from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, Reread, identity_of, seal_of
+from seqcast.net.stable import StableFailed, StableFile
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
@@ -180,6 +182,7 @@ class Runner:
         self._aes = seal is not None and seal.aes
         self._cookie_secrets = cookie_secrets(seal.secrets) if seal is not None else ()
         identity = identity_of(config, name)
+        self.stable_file = StableFile(config.stable, cluster, name) if config.stable else None
         self._signer: Ed25519 | None = None
         self.list_file: ListFile | None = None
         if identity is not None:
@@ -202,6 +205,7 @@ class Runner:
             place = advertised(config, self.driver.address)
         except BaseException:
             self._stop_discovery()
+            self._close_stable()
             if (driver := getattr(self, "driver", None)) is not None:
                 driver.close()
             self.posting.remove()
@@ -286,6 +290,10 @@ class Runner:
     def _stop_discovery(self) -> None:
         if self.discovery is not None:
             self.discovery.stop()
+
+    def _close_stable(self) -> None:
+        if self.stable_file is not None:
+            self.stable_file.close()
 
     def _gone(self, member: Member) -> None:
         """A guard connection shows that a process has ended: this counts as much as a refused UDP port."""
@@ -541,6 +549,7 @@ class Runner:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(1.0)
         self.driver.close()
+        self._close_stable()
         self.questions.close()
         self.posting.remove()
 
@@ -570,6 +579,9 @@ class Runner:
                 if self._segments and not self.driver.gso:
                     self._segments = False
                     self._warn(codes.NO_GSO(NO_SEGMENTS))
+        except StableFailed as error:
+            self._warn(str(error), logging.ERROR)
+            self.error = error
         except BaseException as error:
             log.exception(codes.BUG("the control plane of %s failed; the group is closed"), self.member.name)
             self.error = SeqcastError(f"the control plane failed, which is a bug: {error!r}; the group is closed")
@@ -674,6 +686,9 @@ class Runner:
                     self.posting.note((effect.text % effect.args).removeprefix(f"{self.member.name}: "))
             case MemberTold():
                 self.questions.told(effect, now_ns())
+            case Keep(kept):
+                assert self.stable_file is not None
+                self.stable_file.write(kept)
             case MendSockets():
                 self._requests.append(mend(self.driver))
             case _:
@@ -752,6 +767,7 @@ class Runner:
             signer=self._signer,
             allowed=self.list_file.allowed if self.list_file is not None else (),
             vote=_votes.get(self._key, NO_VOTE),
+            kept=self.stable_file.kept if self.stable_file is not None else None,
             gro=driver.gro,
             sees=self.posting.sees if self.posting.on else None,
             state=self.state,

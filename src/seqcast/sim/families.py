@@ -172,6 +172,17 @@ def _founders(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _stable(rng: random.Random) -> Drawn:
+    """Most members, or all, lose their power, also in the middle of a write, and go on with what they kept."""
+    members = rng.choice((3, 3, 4, 5))
+    return calm(
+        stable=True, members=members, found=members // 2 + 1, partition="primary", split=0,
+        outages=rng.choice((0, 1, 2)), writes=rng.choice((0, 1, 2, 6)), partitions=rng.choice((0, 0, 1, 2)),
+        duration_ns=4 * SECOND, rate=50, loss=rng.choice((0.0, 0.05)), leaves=0, rejoins=8,
+        transport=rng.choice(("multicast", "auto", "unicast")),
+    )  # fmt: skip
+
+
 def _fanout(rng: random.Random) -> Drawn:
     """No multicast anywhere: members find each other by given, exchanged and remembered addresses."""
     return calm(
@@ -264,6 +275,7 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "mute": _mute,
     "namesakes": _namesakes,
     "founders": _founders,
+    "stable": _stable,
     "fanout": _fanout,
     "islands": _islands,
     "translated": _translated,
@@ -273,7 +285,8 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "skip": _skip,
 }
 BY_NAME = {
-    "interfaces", "mute", "namesakes", "founders", "fanout", "islands", "translated", "slow", "roles", "paths", "skip",
+    "interfaces", "mute", "namesakes", "founders", "stable",
+    "fanout", "islands", "translated", "slow", "roles", "paths", "skip",
 }  # fmt: skip
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 

@@ -51,6 +51,7 @@ class Faults:
         self.clock, self.network, self.nodes = world.clock, world.network, world.nodes
         self.ambushes: list[type[Frame]] = []  # the last is the kind of frame at which the next ambush strikes
         self.leader_falls = self.options.falling_leader
+        self.armed = 0  # writes that are to be struck
         self.sides: list[set[int]] = []  # into which the network is split: the end of another fault heals nothing
 
     def trace(self, node: Process | None, text: str) -> None:
@@ -86,6 +87,7 @@ class Faults:
         self._plan_islands()
         self._plan_infos()
         self._plan_narrows()
+        self._plan_outages()
 
     def _when(self) -> int:
         """A moment of the safety phase, not too early."""
@@ -238,6 +240,40 @@ class Faults:
             self.clock.at(begin, self.narrow_paths, rng.choice((0.2, 0.5, 1.0)), rng.random())
             if rng.random() < 0.5:  # the view changes at the same moment
                 self.clock.at(begin, self.world.start_node, f"n{number}")
+
+    def _plan_outages(self) -> None:
+        """From a random source of its own, too."""
+        options, rng = self.options, random.Random(f"outages {self.options.seed}")
+        for _ in range(options.outages):
+            begin = rng.randrange(options.duration_ns // 5, options.duration_ns)
+            self.clock.at(begin, self.fail_power, rng.choice((0.5, 1.0, 1.0)), rng.random())
+        for _ in range(options.writes):
+            self.clock.at(rng.randrange(options.duration_ns // 10, options.duration_ns), self._arm)
+
+    def _arm(self) -> None:
+        self.armed += 1
+
+    def breaks_write(self) -> bool:
+        """Does the power fail in the middle of this write?"""
+        breaks = self.armed > 0 and not self.network.healed
+        self.armed -= breaks
+        return breaks
+
+    def strike(self, node: Process) -> None:
+        """Crashes a process; its successor has the same disk."""
+        node.crash()
+        self.clock.at(self.clock.now + self.rng.randrange(SECOND), self.world.start_node, node.name)
+
+    def fail_power(self, share: float, which: float) -> None:
+        """Most members, or all, crash at once, and start again one after the other."""
+        rng = random.Random(which)
+        alive = [node for node in self.nodes if node.alive and not node.record.leaving]
+        if self.network.healed or not alive:
+            return
+        struck = rng.sample(alive, min(len(alive), int(share * len(alive)) + 1))
+        self.trace(None, f"loses power at {sorted(node.name for node in struck)}")
+        for node in struck:
+            self.strike(node)
 
     def narrow_paths(self, share: float, which: float) -> None:
         """From now on so many pairs of processes, also of such as are to come, pass only smaller datagrams, and some

@@ -14,6 +14,7 @@ from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.fields import Attempt
 from seqcast.core.frames.kinds import load
+from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.orders.policy import Questions, next_batch
 from seqcast.core.port import reports, transmit
@@ -27,6 +28,7 @@ from seqcast.core.vocabulary import (
     Input,
     JoinFailed,
     JoinGroup,
+    Keep,
     Left,
     MemberSuspected,
     MemberTold,
@@ -72,6 +74,7 @@ class Surroundings(Protocol):
     network: Network
     sealings: Sealings
     made: dict[int, NewView]
+    disks: dict[str, Kept]
     doubted: bool  # a member was told to take another for dead
 
     @property
@@ -85,6 +88,7 @@ class Surroundings(Protocol):
     def refuses(self) -> bool: ...
     def told(self, process: Process, effect: Effect) -> None: ...
     def held(self, process: Process) -> None: ...
+    def keep(self, process: Process, kept: Kept) -> None: ...
     def taken(self, process: Process, numbers: Sequence[int], since: Sequence[Together]) -> None: ...
     def changed(self, process: Process, old: View, view: View) -> None: ...
 
@@ -165,6 +169,7 @@ class Process:
                 first_seqno=options.first_seqno,
                 membership_policy=policy(options.policy, random.Random(f"policy {options.seed} {index}")),
                 about=said_of(name, 0) if options.infos else "",
+                kept=world.disks.get(name),
                 **core,
             ),
         )
@@ -405,13 +410,18 @@ class Process:
                 self.record.named.append((report.member, report.how))
                 self.trace(f"names {self.name_of(report.member)} as {report.how}")
         self._carry_out(self.endpoint.step([*inputs, *came], self.now))
-        while self.endpoint.pending:
+        while self.endpoint.pending and self.up:
             self._carry_out(self.endpoint.step((), self.now))
         self._note_repeated()
         self.record.frames_bad = self.endpoint.counters["frames_bad"]
 
     def _carry_out(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
+            if not self.up:  # it crashed at a write
+                return
+            if isinstance(effect, Keep):
+                self.world.keep(self, effect.kept)
+                continue
             if isinstance(effect, Send):
                 self._note_view(effect.payload)
                 transmit(self.engine, effect, self.endpoint.counters)

@@ -41,6 +41,7 @@ def config(options: Options) -> Config:
         "reliability": options.reliability,
         "partition": options.partition,
         "found": options.found,
+        "stable": "the disk" if options.stable else "",
         "transport": options.transport,
         **dict(options.settings),
     }

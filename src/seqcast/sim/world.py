@@ -13,6 +13,7 @@ from seqcast.config import Config
 from seqcast.config.derive import SEALINGS_MAX
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.merging import MergeReady
+from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
 from seqcast.core.table import Edge
@@ -105,6 +106,7 @@ class World:
         self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
         self.sealings = Sealings()
         self.made: dict[int, NewView] = {}  # VIEWs that were sent, by tag
+        self.disks: dict[str, Kept] = {}  # what members kept, by name
         self.nodes: list[Process] = []
         self.by_address: dict[bytes, Process | OperatorProcess] = {}
         self.faults = Faults(self)
@@ -164,6 +166,19 @@ class World:
     def _founders(self) -> list[Record]:
         """Whoever founded a group alone."""
         return [record for record in self.records for stay in stays(record)[:1] if len(stay.view.members) == 1]
+
+    def keep(self, node: Process, kept: Kept) -> None:
+        """A member writes to its disk."""
+        kept = Kept.load(kept.dump())
+        if self.faults.breaks_write():  # before it is done, or after
+            done = self.rng.random() < 0.5
+            self.trace(node, f"is struck at a write, which is {'' if done else 'not '}done")
+            if kept.view.founding:  # it is not told of this view any more
+                node.record.founding.add(kept.view.view_id.tag)
+            self.faults.strike(node)
+            if not done:
+                return
+        self.disks[node.name] = kept
 
     def held(self, node: Process) -> None:
         """A pause is held."""
@@ -248,6 +263,7 @@ class World:
             violations += first(primary.check_primary(records, self.allowed))
             violations += first(primary.check_histories(records))
             violations += first(primary.check_founded(records)) if self.options.found > 1 else []
+            violations += first(primary.check_fences(records)) if self.options.stable else []
         return Result(
             options=self.options,
             violations=violations + at_rest,
@@ -321,7 +337,11 @@ class World:
                 self.end_one_of_two()
             if quiet == 0 and self.options.namesakes:
                 self.end_one_namesake()
-            if primary.lost_majority(self.records) and all(each.over for each in self.operators):
+            if (
+                not self.options.stable
+                and primary.lost_majority(self.records)
+                and all(each.over for each in self.operators)
+            ):
                 self.operators.append(OperatorProcess(self, len(self.operators)))
         late = first(self._unfinished())
         return late or first(liveness.check_delivered(self.records))

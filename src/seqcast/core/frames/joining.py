@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from seqcast.core.frames.codec import choice, listed, prose
 from seqcast.core.frames.fields import (
@@ -33,6 +33,15 @@ NOBODY = 1
 """For whom a JOIN votes that has no vote: no member has this id."""
 
 
+class Was(NamedTuple):
+    """The member that a joiner was before a restart: the counter and the tag of the last known view, and the id
+    there."""
+
+    counter: Count
+    view: Id
+    member: Id
+
+
 @control("join", outside=True)
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -50,6 +59,7 @@ class Join:
             again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
         hears: where multicast may reach some members only: ids of joiners that its sender hears, or some of them.
+        was: with ``stable=``: the member before the restart. ``member`` is `NOBODY` without a vote in that view.
     """
 
     version: Count
@@ -65,6 +75,7 @@ class Join:
     withdrawn: Flag = False
     cookie: Id = NO_COOKIE
     hears: Ids = ()
+    was: Was | None = None
 
 
 @control("", outside=True)

@@ -17,6 +17,7 @@ from seqcast.core.frames.gossiping import Gossip
 from seqcast.core.frames.joining import PROTOCOL_VERSION, Joining, OtherVersion
 from seqcast.core.frames.merging import Merging
 from seqcast.core.frames.pausing import Pausing
+from seqcast.core.frames.recalling import Recalling
 from seqcast.core.frames.ring import RingFrame
 from seqcast.core.frames.traits import TRAITS
 from seqcast.core.frames.unblocking import Unblocking
@@ -27,7 +28,7 @@ FRAME_BYTES_MAX = 60_000
 WRITTEN_BYTES_MAX = 160_000
 """Of a frame in written form. One longer than ``FRAME_BYTES_MAX`` is compressed: a VIEW of many."""
 
-Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking
+Frame = Joining | Closing | ViewFrame | Pausing | Merging | Unblocking | RingFrame | Gossip | Asking | Recalling
 
 SCHEMAS: dict[str, tuple[type[Any], dict[str, Schema]]] = {
     traits.kind: (make, fields_of(make)) for make, traits in TRAITS.items() if traits.kind

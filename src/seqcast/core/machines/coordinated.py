@@ -261,7 +261,7 @@ class CoordinatedMembership(Machine):
             reason = f"the group is full: it has {len(context.members)} members, and at most {most}"
             return Refused(reason, "full", frame.nonce)
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
-        joiner.info, joiner.last_ns, joiner.founds = info, context.now, theirs > 0
+        joiner.info, joiner.last_ns, joiner.founds, joiner.was = info, context.now, theirs > 0, frame.was
         if context.now - joiner.first_ns <= context.settings.name_taken_ns:
             return None
         doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude

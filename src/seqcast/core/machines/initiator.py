@@ -3,7 +3,8 @@ all survivors said OK; CUT until all said DONE; VIEW until all have it.
 
 In a primary partition (step 9) a proposed VIEW goes with the CUT. If a survivor has accepted a proposal before, that
 one is proposed again, whichever members it leaves out: some member may have installed it. Survivors that are not a
-majority of the view are blocked until more members can be reached or an operator allows them to continue.
+majority of the view are blocked until more members can be reached, enough members that started again vote
+(``machines/keeper.py``), or an operator allows them to continue.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import ClassVar
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.fields import Attempt, MemberInfo
+from seqcast.core.frames.recalling import Recall, Recalled
 from seqcast.core.frames.view import Installed, NewView, Subgroup
 from seqcast.core.lineage import Lineage
 from seqcast.core.machines.participant import NO_PROMISE, Participant
@@ -52,6 +54,7 @@ class InitiatorEvent(Enum):
     RELEASE = auto()
     GO = auto()
     NEWER = auto()
+    RECALLED = auto()
     PROMISED = auto()
     LIVES = auto()
     REVIEW = auto()
@@ -80,6 +83,8 @@ class Initiator(Machine):
         self.oks: dict[int, Ok] = {}
         self.accepted: dict[int, tuple[Attempt, NewView]] = {}  # the VIEWs that survivors, by id, accepted before
         self.early: dict[int, Ok] = {}  # OKs whose ACCEPTED is still missing, by id
+        # By id in our view, those of its members that started again and vote: the ids and addresses that they have now.
+        self.returned: dict[int, tuple[int, bytes]] = {}
         self.missing: set[int] = set()  # ids whose DONE, or INSTALLED, is missing
         self.frame: Block | Start | Cut | NewView | None = None
         self.proposal: Propose | None = None  # sent with the CUT
@@ -114,7 +119,7 @@ class Initiator(Machine):
     @property
     def too_few(self) -> bool:
         """The running attempt cannot end in a view with its current survivors."""
-        return self.running and not self.context.enough(self.survivors)
+        return self.running and not self.context.enough([*self.survivors, *self.returned])
 
     @property
     def waited_for(self) -> tuple[int, ...]:
@@ -185,6 +190,26 @@ class Initiator(Machine):
             return
         self.fire(E.DONE, sender)
 
+    def recalled(self, frame: Recalled, sender: int, address: bytes) -> None:
+        """The vote of a member that started again.
+
+        Raises:
+            RemoteProtocolError: accepted a VIEW that does not close ours.
+        """
+        context = self.context
+        if frame.attempt != self.attempt or frame.member not in context.voters or frame.member in self.survivors:
+            return
+        if frame.promise > self.attempt:
+            self.participant.saw(frame.promise)
+            self.fire(E.PROMISED)
+        elif not frame.done:
+            accepted = frame.accepted
+            if accepted is not None and len(accepted.view.cut) != len(context.members):
+                raise RemoteProtocolError("RECALLED: a proposal for another view")
+            self.fire(E.RECALLED, frame, sender, address)
+        elif self.returned.get(frame.member, (0,))[0] == sender:
+            self.fire(E.DONE, frame.member)
+
     def promised(self, frame: Promised, sender: int) -> None:
         """A survivor promised another attempt, so our next one must be above it; or a member that we left out is
         alive."""
@@ -249,7 +274,7 @@ class Initiator(Machine):
     def begin(self, survivors: tuple[int, ...]) -> None:
         self.survivors = survivors
         self.attempt = (max(self.participant.highest, self.participant.promise[0]) + 1, self.context.rank)
-        self.oks, self.accepted, self.early = {}, {}, {}
+        self.oks, self.accepted, self.early, self.returned = {}, {}, {}, {}
         self.proposal = None
 
     def ask_block(self, survivors: tuple[int, ...]) -> None:
@@ -267,6 +292,24 @@ class Initiator(Machine):
         self.context.multicast(self.frame)
         if self.proposal is not None:
             self.context.multicast(self.proposal)
+            for member, (now, address) in sorted(self.returned.items()):
+                if member in self.missing:
+                    self._recall(now, address, self.proposal.proposal)
+
+    def call_returned(self) -> None:
+        """Asks the joiners that were in our view for their votes."""
+        for joiner in list(self.membership.joiners.values()):
+            was = joiner.was
+            if was is not None and was.view == self.context.tag and was.member not in self.returned:
+                self._recall(joiner.info.id, joiner.info.address, None)
+
+    def _recall(self, now: int, address: bytes, proposal: NewView | None) -> None:
+        self.context.send(Recall(self.context.tag, self.attempt, proposal), now, address)
+
+    def note_returned(self, frame: Recalled, sender: int, address: bytes) -> None:
+        self.returned[frame.member] = sender, address
+        if frame.accepted is not None:
+            self.accepted[frame.member] = frame.accepted
 
     def note_answer(self, sender: int) -> None:
         self.missing.discard(sender)
@@ -287,14 +330,15 @@ class Initiator(Machine):
         context = self.context
         cut, fetch = fix_cut(len(context.members), self.oks)
         if context.primary:
-            proposal = to_repeat(self.oks, dict(self.accepted.values()), self.survivors, context.allowed)
+            votes = [self.accepted[member][0] for member in self.returned if member in self.accepted]
+            proposal = to_repeat(self.oks, dict(self.accepted.values()), self.survivors, context.allowed, votes)
             if proposal is None:
                 proposal = self._next_view(cut, (0,) * len(cut))
             else:
                 cut = proposal.cut
                 fetch = fetch_up_to(cut, self.oks)
             self.proposal = Propose(context.tag, self.attempt, proposal)
-        self._wait_for(self.survivors, context.settings.flush_deadline_ns)
+        self._wait_for([*self.survivors, *self.returned], context.settings.flush_deadline_ns)
         self.frame = Cut(context.tag, self.attempt, cut, fetch)
         self.say()
 
@@ -463,17 +507,31 @@ class Initiator(Machine):
         (S.BLOCKING, E.NEWER, S.STARTING, close, "a member has left the view: callbacks are too late"),
         (_STARTED, E.NEWER, S.SERVING, adopt, "a member has left the view: we serve its VIEW"),
         (None, E.NEWER, None, IGNORED, "of an attempt that is over"),
+        (S.TOO_FEW, E.RECALLED, None, note_returned, "a member that started again votes, and has none of the packets"),
+        (None, E.RECALLED, None, IGNORED, "repeated, or of an attempt that is over"),
         (_RUNNING, E.PROMISED, S.BACKING_OFF, back_off, "a survivor promised a higher attempt"),
         (None, E.PROMISED, None, IGNORED, "of an attempt that is over"),
         (_RUNNING, (E.LIVES, is_by_too_few), None, note_life, "a member that we left out lives: it may help"),
         (None, E.LIVES, None, IGNORED, "we have a majority without it, or no attempt runs"),
         (_RUNNING, (E.REVIEW, is_overtaken), S.IDLE, stop, "we promised a higher attempt of another member"),
         (S.BACKING_OFF, (E.REVIEW, is_overtaken), S.IDLE, stop, "the higher attempt reached us"),
-        (S.TOO_FEW, (E.REVIEW, is_enough), S.CUTTING, send_cut, "an operator says that the others are gone for good"),
+        (
+            S.TOO_FEW,
+            (E.REVIEW, is_enough),
+            S.CUTTING,
+            send_cut,
+            "members that started again vote, or an operator says that the others are gone for good",
+        ),
         (None, E.REVIEW, None, IGNORED, "nothing waits for the end of a step"),
         (S.BLOCKING, E.REPEAT, None, say, "a callback still runs; the leases are renewed"),
         (S.STARTING, E.REPEAT, None, say, "an OK is missing"),
-        (S.TOO_FEW, E.REPEAT, None, say, "renews the leases; members that were left out learn that we lack a majority"),
+        (
+            S.TOO_FEW,
+            E.REPEAT,
+            None,
+            (say, call_returned),
+            "renews the leases; members that were left out, or started again, learn that we lack a majority",
+        ),
         (S.CUTTING, E.REPEAT, None, say, "a DONE is missing"),
         (S.HOLDING, E.REPEAT, None, say, "renews the leases while the merge is awaited"),
         (S.SERVING, E.REPEAT, None, say_view, "a member has not said that it has the VIEW"),

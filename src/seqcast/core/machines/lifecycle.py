@@ -30,9 +30,10 @@ import seqcast.codes as codes
 from seqcast.core import orders
 from seqcast.core.context import NEVER, NO_VOTE, Context, Repeat, Vote
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import NOBODY, PROTOCOL_VERSION, Join, Leave, Refused
+from seqcast.core.frames.joining import NOBODY, PROTOCOL_VERSION, Join, Leave, Refused, Was
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
+from seqcast.core.machines.keeper import Keeper, Returned
 from seqcast.core.rules.cookies import NO_COOKIE
 from seqcast.core.rules.cut import first_view
 from seqcast.core.rules.hosts import host_of, on_one_port, place_of
@@ -100,6 +101,8 @@ HEARS_MAX = 32
 """Joiners that a JOIN names, so that they need no copy of theirs by unicast."""
 PLACES_MAX = 8
 """Addresses at which others see us that are remembered."""
+HISTORY = "history"
+"""Cause of a refusal by the joiner itself, which nobody sends."""
 WITHDRAWALS = 3
 """So often a joiner that gives up says so, at once: nobody answers this."""
 S, E = LifecycleState, LifecycleEvent
@@ -108,17 +111,20 @@ INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A joiner that our group would admit: its id, its vote, and the time of its last JOIN."""
+    """A joiner that our group would admit: its id, its vote, the time of its last JOIN, its address, and the member
+    that it was before."""
 
     id: int
     founder: int
     heard_ns: int
+    address: bytes = b""
+    was: Was | None = None
 
 
 class Lifecycle(Machine):
-    def __init__(self, context: Context, blocker: Blocker) -> None:
+    def __init__(self, context: Context, blocker: Blocker, keeper: Keeper) -> None:
         super().__init__(S.OUT, context.edges)
-        self.context, self.blocker = context, blocker
+        self.context, self.blocker, self.keeper = context, blocker, keeper
         settings = context.settings
         self.joins = Repeat(settings.join_ns_min, settings.join_ns_max)
         self.leaves = Repeat(settings.repeat_ns_min, settings.repeat_ns_max)
@@ -194,6 +200,11 @@ class Lifecycle(Machine):
         """Somebody sees us at this address."""
         self.fire(E.PLACE, address)
 
+    def begin_with(self, first: NewView | None) -> None:
+        """The votes of those that started again decided on a first view of ours; None: not yet."""
+        if first is not None:
+            self.fire(E.VIEW, first)
+
     def review(self, minority: bool) -> None:
         """The end of a step. ``minority``: the members that can be reached cannot close our view."""
         self.fire(E.REVIEW, minority)
@@ -242,6 +253,11 @@ class Lifecycle(Machine):
         waits = unsure and self.context.now < self.form_ns + self.context.settings.group_seen_ns
         return self.context.now < self.form_ns or waits or self.refusal is not None or bool(self._elsewhere())
 
+    def must_recall(self) -> bool:
+        """Some were in a group before, and no group is heard."""
+        silent = self.context.now >= self.form_ns and self.refusal is None
+        return silent and (self.keeper.was is not None or any(peer.was is not None for peer in self.peers.values()))
+
     def is_on_another_host(self) -> bool:
         """All who say where they see us say the same, which is our port at another host."""
         elsewhere, own = self._elsewhere(), self.context.me.address
@@ -285,6 +301,9 @@ class Lifecycle(Machine):
     def drained(self, _minority: bool) -> bool:
         return self.context.plane.drained()
 
+    def is_by_ourselves(self, refusal: Refused) -> bool:
+        return refusal.cause == HISTORY
+
     def is_minority(self, minority: bool) -> bool:
         return minority
 
@@ -302,6 +321,10 @@ class Lifecycle(Machine):
         context.multicast(self._join(founder))
         self.tries += 1
         self.lacks = self._lacks()
+
+    def recall(self) -> None:
+        others = (Returned(peer.id, name, peer.address, peer.was) for name, peer in self.peers.items())
+        self.begin_with(self.keeper.begin(others))
 
     def adopt(self) -> None:
         """Addresses are translated one to one on the way to others, so from now on ours is the one that they see."""
@@ -340,6 +363,7 @@ class Lifecycle(Machine):
             withdrawn,
             self.cookie,
             self._hears(),
+            self.keeper.was,
         )
 
     def _hears(self) -> tuple[int, ...]:
@@ -380,6 +404,8 @@ class Lifecycle(Machine):
     def _lacks(self) -> str:
         if translated := self._translated():
             return codes.TRANSLATED(translated)
+        if self.keeper.lacks:
+            return self.keeper.lacks
         found, names = self.context.settings.found, sorted(self.peers)
         if found == 1 or self.form_ns > max(self.context.now, self.discovered_ns):  # a group was heard
             return ""
@@ -405,7 +431,7 @@ class Lifecycle(Machine):
         if self._nothing_came(info):
             self.vote = NO_VOTE
         if info.name != self.context.me.name and (info.name in self.peers or len(self.peers) < MEMBERS_MAX):
-            self.peers[info.name] = Peer(info.id, frame.founder, self.context.now)
+            self.peers[info.name] = Peer(info.id, frame.founder, self.context.now, info.address, frame.was)
 
     def forget_joiner(self, joiner: int) -> None:
         self.others.pop(joiner, None)
@@ -508,7 +534,7 @@ class Lifecycle(Machine):
             self.deadline_ns = self.context.now + self.context.settings.discovery_ns
         self.refusal = refusal
 
-    def fail(self) -> None:
+    def fail(self, *_: object) -> None:
         assert self.refusal is not None
         self.context.emit(Over(self.refusal.reason, self.refusal.cause))
 
@@ -577,6 +603,13 @@ class Lifecycle(Machine):
         (S.OVER, E.UNPROVEN, None, IGNORED, "we have no part in this cluster any more"),
         (None, E.UNPROVEN, None, warn_of_unproven, "somebody has the key, and is not on the list of members"),
         (S.SEEKING, (E.JOIN_AGAIN, is_on_another_host), None, (adopt, ask), "our host has another address on the way"),
+        (
+            S.SEEKING,
+            (E.JOIN_AGAIN, must_recall),
+            None,
+            (ask, warn_of_few, recall),
+            "none is founded beside a group that was: its last view is closed",
+        ),
         (S.SEEKING, (E.JOIN_AGAIN, must_wait), None, (ask, warn_of_place), "JOIN is not answered yet"),
         (
             S.SEEKING,
@@ -601,6 +634,13 @@ class Lifecycle(Machine):
         ),
         (S.SEEKING, E.JOIN_AGAIN, None, form, "no group, and no joiner with a lower id: the first view is ours"),
         (None, E.JOIN_AGAIN, None, ILLEGAL, "the timer runs only while seeking"),
+        (
+            S.SEEKING,
+            (E.REFUSED, is_by_ourselves),
+            S.OVER,
+            (stop, withdraw, note_refusal, fail),
+            "our file knows a later view than that of the group",
+        ),
         (
             S.SEEKING,
             E.REFUSED,

@@ -35,13 +35,14 @@ from seqcast.core.frames.closing import (
     Start,
 )
 from seqcast.core.frames.fields import Attempt
+from seqcast.core.frames.recalling import Kept, Taken
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.orders import by_name
 from seqcast.core.orders.order import NOBODY
 from seqcast.core.rules.cut import with_table
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import TellBlocked
+from seqcast.core.vocabulary import Keep, TellBlocked
 from seqcast.errors import RemoteProtocolError
 
 NO_PROMISE: Attempt = (0, -1)
@@ -335,6 +336,14 @@ class Participant(Machine):
         self.lapsed.discard(self.initiator)
         self.renew()
 
+    def keep(self, *_: object) -> None:
+        """Our answer binds whoever takes our place, too."""
+        context = self.context
+        if context.settings.stable:
+            assert context.entered is not None
+            accepted = Taken(*self.accepted) if self.accepted is not None else None
+            context.emit(Keep(Kept(context.entered, self.promise, accepted)))
+
     def close_gate(self, frame: Start) -> None:
         """Gate and last seqno in one step (E-15), then the freeze, then the list of packets held: nothing can come in
         between."""
@@ -440,14 +449,14 @@ class Participant(Machine):
         (None, E.POLL, None, ILLEGAL, "the timer runs only while settling"),
         (_BOUND, (E.START, is_promised), None, (renew, answer), "our OK was lost: the same OK again"),
         (_BOUND, (E.START, is_below_promise), None, refuse, "a higher attempt was promised; the initiator is told"),
-        (None, E.START, S.PROMISED, (promise_it, close_gate, answer), "above the promise, with us as a survivor"),
+        (None, E.START, S.PROMISED, (promise_it, keep, close_gate, answer), "above the promise, with us as a survivor"),
         (_BEFORE, (E.CUT, is_not_promised), None, IGNORED, "of an attempt that left us out, or whose START was lost"),
         (_BEFORE, E.CUT, None, ILLEGAL, "nothing was promised"),
         (_BOUND, (E.CUT, is_not_promised), None, IGNORED, "of another attempt"),
         (S.PROMISED, E.CUT, S.FETCHING, fetch, "every survivor answered"),
         (S.FETCHING, E.CUT, None, IGNORED, "repeated: still fetching"),
         (S.DONE, E.CUT, None, say_done, "our DONE was lost"),
-        (S.FETCHING, E.REACHED, S.DONE, (accept, say_done, await_view), "everything up to the cut has arrived"),
+        (S.FETCHING, E.REACHED, S.DONE, (accept, keep, say_done, await_view), "everything up to the cut has arrived"),
         (S.DONE, E.REACHED, None, IGNORED, "known"),
         (None, E.REACHED, None, ILLEGAL, "no cut is set: a START makes the one before it stale"),
         (S.OPEN, E.LEASE, None, ILLEGAL, "no lease runs"),

@@ -7,7 +7,7 @@ the remaining members act for all, once the others are gone for good.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from seqcast.core.frames.closing import Ok
@@ -30,7 +30,11 @@ class Allowance:
 
 
 def to_repeat(
-    oks: dict[int, Ok], proposals: dict[Attempt, NewView], survivors: Collection[int], allowed: Allowance | None
+    oks: dict[int, Ok],
+    proposals: dict[Attempt, NewView],
+    survivors: Collection[int],
+    allowed: Allowance | None,
+    others: Iterable[Attempt] = (),
 ) -> NewView | None:
     """The VIEW that must be proposed again: the one that survivors accepted under the highest attempt.
 
@@ -40,8 +44,9 @@ def to_repeat(
     Args:
         oks: the survivors' answers, by rank.
         proposals: the accepted VIEWs, by attempt.
+        others: the attempts under which those accepted one that vote and do not survive, as they started again.
     """
-    under = max((ok.accepted for ok in oks.values() if ok.accepted is not None), default=None)
+    under = max((*others, *(ok.accepted for ok in oks.values() if ok.accepted is not None)), default=None)
     if under is None:
         return None
     proposal = proposals[under]

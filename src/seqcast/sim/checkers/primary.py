@@ -45,6 +45,23 @@ def check_founded(records: Sequence[Record]) -> Iterator[str]:
         yield f"primary: {len(views)} groups were founded: {', '.join(sorted(map(str, views)))}"
 
 
+def check_fences(records: Sequence[Record]) -> Iterator[str]:
+    """With ``stable=``: numbers of views grow for each member, also when all had ended, and one view has each."""
+    founding = {tag for record in records for tag in record.founding}
+    views: dict[int, View] = {}
+    last: dict[str, int] = {}
+    for record in records:  # in the order of their starts
+        for stay in stays(record):
+            counter = stay.view.view_id.counter
+            if stay.view.view_id.tag in founding:
+                continue
+            if counter <= last.get(record.name, 0):
+                yield f"fence: {record} is in view {counter}, after {last[record.name]}"
+            if views.setdefault(counter, stay.view).view_id != stay.view.view_id:
+                yield f"fence: two views have the number {counter}: {views[counter]} and {stay.view}"
+            last[record.name] = counter
+
+
 def check_histories(records: Sequence[Record]) -> Iterator[str]:
     """A member that shared a history with others never gives way to a group founded apart (the cut, step 9)."""
     for record in records:

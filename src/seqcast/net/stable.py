@@ -1,0 +1,142 @@
+"""The file of a member's votes (``stable=``): one small record, replaced as a whole.
+
+A record is written to a file beside it, which is synced, and takes its name; then the directory is synced. So after a
+crash there is the record before or the new one. The record has a checksum, and says for which cluster and member it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import zlib
+from pathlib import Path
+from typing import IO
+
+import seqcast.codes as codes
+from seqcast.core.frames.recalling import Kept
+from seqcast.errors import ConfigError, RemoteProtocolError, SeqcastError
+from seqcast.files import read_file
+
+MAGIC = b"seqcast stable "
+VERSION = 1
+BYTES_MAX = 1 << 20
+"""Of a record: two VIEWs."""
+NEW, LOCK = ".new", ".lock"
+"""Beside the file: the next record, before it takes the name; and the lock of the process that uses it."""
+
+
+class StableFailed(SeqcastError):
+    """The file of ``stable=`` could not be written: this member has left its group, as its votes would not outlast it.
+    The file still has the record before."""
+
+    code = codes.STABLE_WRITE.number
+
+
+def encoded(cluster: str, name: str, kept: Kept) -> bytes:
+    body = json.dumps([cluster, name], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n" + kept.dump()
+    return MAGIC + b"%d %08x\n" % (VERSION, zlib.crc32(body)) + body
+
+
+def decoded(data: bytes, cluster: str, name: str) -> Kept:
+    """
+    Raises:
+        ValueError: none, damaged, of another release, cluster or member.
+    """
+    head, _, body = data.partition(b"\n")
+    words = head.removeprefix(MAGIC).split()
+    if not head.startswith(MAGIC) or len(words) != 2 or not words[0].isdigit():
+        raise ValueError("it is no such file")
+    if int(words[0]) != VERSION:
+        raise ValueError(f"it is of version {int(words[0])}, and this release reads {VERSION}")
+    if words[1] != b"%08x" % zlib.crc32(body):
+        raise ValueError("it is damaged: its checksum is wrong")
+    whose, _, kept = body.partition(b"\n")
+    try:
+        written = json.loads(whose)
+        if written != [cluster, name]:
+            raise ValueError("it is of {1!r} in {0!r}, and this is {2!r} in {3!r}".format(*written, name, cluster))
+        return Kept.load(kept)
+    except (RemoteProtocolError, IndexError, TypeError) as error:
+        raise ValueError(f"it cannot be read: {error}") from None
+
+
+class StableFile:
+    """The record of one member, which no other process uses meanwhile.
+
+    Args:
+        path: of the file; its directory must exist.
+        cluster, name: whose it is.
+
+    Attributes:
+        kept: the record; None: there is no file yet.
+
+    Raises:
+        ConfigError: it cannot be used.
+    """
+
+    def __init__(self, path: str, cluster: str, name: str) -> None:
+        self._path, self._whose = Path(path), (cluster, name)
+        self.kept: Kept | None = None
+        try:
+            self._lock = self._locked()
+            try:
+                with contextlib.suppress(FileNotFoundError):
+                    self.kept = decoded(read_file(self._path, BYTES_MAX), cluster, name)
+            except BaseException:
+                self.close()
+                raise
+        except OSError as error:
+            raise self._refused(error.strerror or str(error)) from error
+        except ValueError as error:
+            raise self._refused(str(error)) from error
+
+    def _refused(self, why: str) -> ConfigError:
+        text = (
+            f"stable={str(self._path)!r}: {why}. Give each member a file of its own; without its file a member is a "
+            "new one, and has no vote"
+        )
+        error = ConfigError(codes.STABLE_FILE(text))
+        error.code = codes.STABLE_FILE.number
+        return error
+
+    def _locked(self) -> IO[bytes]:
+        file = open(f"{self._path}{LOCK}", "ab")
+        try:
+            import fcntl  # absent on Windows
+
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except BlockingIOError:
+            file.close()
+            raise ValueError("another process uses it") from None
+        except OSError:
+            pass  # the file system has no locks
+        return file
+
+    def write(self, kept: Kept) -> None:
+        """
+        Raises:
+            StableFailed: it is not certain that the record outlasts the machine.
+        """
+        try:
+            number = os.open(f"{self._path}{NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(number, "wb") as file:
+                file.write(encoded(*self._whose, kept))
+                file.flush()
+                os.fsync(number)
+            os.replace(f"{self._path}{NEW}", self._path)
+            if hasattr(os, "O_DIRECTORY"):
+                directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+                try:
+                    os.fsync(directory)
+                finally:
+                    os.close(directory)
+        except OSError as error:
+            text = f"stable={str(self._path)!r} cannot be written: {error.strerror or error}; this member has left"
+            raise StableFailed(codes.STABLE_WRITE(text)) from error
+        self.kept = kept
+
+    def close(self) -> None:
+        self._lock.close()

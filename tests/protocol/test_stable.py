@@ -1,0 +1,259 @@
+"""``stable=PATH``: the votes of members that ended count when they start again, and numbers of views grow."""
+
+import json
+import signal
+import sys
+from dataclasses import replace
+
+import pytest
+from members import LOOPBACK, cluster, founded, join, script, wait_until, why_no_multicast
+from sim_stage import Stage, names
+
+from seqcast.config import Config
+from seqcast.core.frames.recalling import Recall, Recalled
+from seqcast.errors import ConfigError, RemoteProtocolError
+from seqcast.sim.checkers.primary import check_fences, check_primary
+
+# ---- on the simulated network ----------------------------------------------------------------------------------------
+
+
+def three(**options):
+    stage = Stage(partition="primary", found=2, stable=True, **options)
+    stage.group("a", "b", "c")
+    assert names(stage.nodes[0])[-1] and len(names(stage.nodes[0])[-1]) == 3
+    return stage, [stage.node(name) for name in "abc"]
+
+
+def again(stage, *members, at_ms):
+    for name in members:
+        stage.named(name, at_ms)
+    stage.until(at_ms)
+    return stage.nodes[-len(members) :]
+
+
+def fence(node):
+    return node.endpoint.view.view_id.counter if node.endpoint.view else 0
+
+
+def sound(stage):
+    return not [*check_fences(stage.records), *check_primary(stage.records, ())]
+
+
+@pytest.mark.parametrize("stable", [True, False])
+def test_two_of_three_that_start_again_complete_the_majority_without_an_operator(stable):
+    stage, (a, b, c) = three()
+    before = fence(a)
+    b.crash()
+    c.crash()
+    stage.until(3000)
+    assert fence(a) == before and a.record.blocked is not None
+    if not stable:
+        stage.disks.clear()
+    b, c = again(stage, "b", "c", at_ms=3000)
+    stage.until(7000)
+    if stable:
+        assert fence(a) == fence(b) == fence(c) > before and set(names(a)[-1]) == set("abc")
+        assert sound(stage)
+    else:
+        assert fence(a) == before and not fence(b) and not fence(c)
+
+
+def test_one_that_starts_again_is_enough_if_it_makes_the_majority():
+    stage, (a, b, c) = three()
+    b.crash()
+    c.crash()
+    stage.until(3000)
+    again(stage, "c", at_ms=3000)
+    stage.until(6000)
+    assert set(names(a)[-1]) == set("ac") and sound(stage)
+
+
+def test_a_whole_group_that_starts_again_goes_on_above_its_last_view():
+    stage, nodes = three()
+    before = fence(nodes[0])
+    for node in nodes:
+        node.crash()
+    nodes = again(stage, "a", "b", "c", at_ms=2000)
+    stage.until(5000)
+    assert {fence(node) for node in nodes} == {fence(nodes[0])} and fence(nodes[0]) > before
+    assert sound(stage) and all(not node.record.warnings for node in nodes)
+
+
+def test_a_group_waits_for_one_that_may_still_have_messages_and_names_it():
+    stage, (a, b, c) = three()
+    stage.network.partition({a.index}, {b.index, c.index, 3, 4})
+    for node in (b, c):
+        node.crash()
+    b, c = again(stage, "b", "c", at_ms=2000)
+    stage.until(5000)
+    assert not fence(b) and not fence(c)
+    assert "a may still be in view" in b.endpoint.lacks and "remove the files" in b.endpoint.lacks
+    stage.network.heal()
+    stage.until(9000)
+    assert fence(a) == fence(b) == fence(c) and set(names(a)[-1]) == set("abc") and sound(stage)
+
+
+def test_a_member_without_its_file_has_no_vote_and_counts_as_back():
+    stage, nodes = three()
+    for node in nodes:
+        node.crash()
+    lost = names(nodes[0])[-1][2]
+    del stage.disks[lost]
+    nodes = again(stage, "a", "b", "c", at_ms=2000)
+    stage.until(5000)
+    assert {fence(node) for node in nodes} == {fence(nodes[0])} and fence(nodes[0]) > 1 and sound(stage)
+
+
+def test_most_files_lost_are_no_majority_and_the_one_left_says_so():
+    stage, nodes = three()
+    for node in nodes:
+        node.crash()
+    first, second, third = names(nodes[0])[-1]
+    del stage.disks[first], stage.disks[second]
+    again(stage, "a", "b", "c", at_ms=2000)
+    stage.until(5000)
+    assert not any(fence(node) for node in stage.nodes[3:])
+    assert "most of them without their files" in stage.nodes[-1 - "cba".index(third)].endpoint.lacks
+
+
+def test_one_with_its_file_does_not_enter_a_group_that_others_founded_anew():
+    stage, nodes = three()
+    for node in nodes:
+        node.crash()
+    stage.disks = {"c": stage.disks["c"]}
+    again(stage, "a", "b", at_ms=2000)
+    stage.until(4000)
+    (c,) = again(stage, "c", at_ms=4000)
+    stage.until(7000)
+    assert set(names(stage.nodes[3])[-1]) == set("ab")
+    assert c.endpoint.over and "(SC3109)" in c.endpoint.machines.lifecycle.refusal.reason
+
+
+def test_an_old_file_has_no_vote_in_a_later_view():
+    """c was in a later view than its file says: what it promised there it has forgotten."""
+    stage, (a, b, c) = three()
+    old = stage.disks["c"]
+    d = again(stage, "d", at_ms=1000)[0]
+    stage.until(2000)
+    assert len(names(a)[-1]) == 4
+    for node in (a, b, c, d):
+        node.crash()
+    stage.disks = {name: kept for name, kept in stage.disks.items() if name != "d"} | {"c": old}
+    again(stage, "a", "b", "c", "d", at_ms=3000)
+    stage.until(6000)
+    first = names(a)[-1][0]
+    # a and b are a majority of four only if the first of the view is one of them.
+    assert any(map(fence, stage.nodes[4:])) == (first in "ab")
+    assert stage.disks["c"].view.view_id.counter > old.view.view_id.counter and sound(stage)
+
+
+# ---- votes that outlast their member ---------------------------------------------------------------------------------
+
+
+def blocked_alone():
+    """a is alone in its view; b was in it, and starts again where a does not hear it."""
+    stage, (a, b, c) = three()
+    b.crash()
+    c.crash()
+    stage.network.partition({a.index}, {3})
+    (b,) = again(stage, "b", at_ms=2000)
+    stage.until(2500)
+    return stage, a, b
+
+
+@pytest.fixture
+def votes(monkeypatch):
+    stage, a, b = blocked_alone()
+    sent = []
+    monkeypatch.setattr(type(b.endpoint.context), "send", lambda _, frame, *to: sent.append(frame))
+
+    def ask(number, rank=0, proposal=None):
+        sent.clear()
+        b.endpoint.machines.keeper.recall(Recall(a.endpoint.view.view_id.tag, (number, rank), proposal), a.id, b"sim")
+        b.endpoint.context.emitted.clear()
+        return sent[0] if sent else None
+
+    return ask, stage, a, b
+
+
+def test_a_promise_refuses_all_lower_attempts_also_after_a_restart(votes):
+    ask, _, _, b = votes
+    keeper = b.endpoint.machines.keeper
+    assert ask(7, 1) == Recalled(keeper.kept.view.view_id.tag, (7, 1), keeper._me, (7, 1))
+    assert ask(7, 0).promise == (7, 1) and ask(6, 2).promise == (7, 1)
+    assert keeper.kept.promise == (7, 1)
+
+
+def test_a_view_that_was_accepted_is_told_and_only_the_last_one(votes):
+    ask, _, _, b = votes
+    kept = b.endpoint.machines.keeper.kept
+    view = kept.view
+    proposals = [
+        replace(view, closes=view.view_id, view_id=replace(view.view_id, counter=view.view_id.counter + each))
+        for each in (1, 2)
+    ]
+    assert ask(7, 0, proposals[0]).done and ask(8, 0).accepted == ((7, 0), proposals[0])
+    assert ask(8, 0, proposals[1]).done and ask(9, 1).accepted == ((8, 0), proposals[1])
+    assert not ask(8, 0, proposals[0]).done
+
+
+def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_is_no_vote(votes):
+    ask, _, _, b = votes
+    view = b.endpoint.machines.keeper.kept.view
+    with pytest.raises(RemoteProtocolError, match="does not grow"):
+        ask(7, 0, view)
+    with pytest.raises(RemoteProtocolError, match="names no member"):
+        ask(7, 3)
+
+
+# ---- settings, and real sockets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"), [({}, "partition='primary'"), ({"partition": "primary", "observer": True}, "observer=True")]
+)
+def test_settings_that_have_no_votes_to_keep_are_refused(settings, match):
+    with pytest.raises(ConfigError, match=match):
+        Config(stable="x", **settings)
+
+
+MEMBER = """
+import sys, seqcast
+with seqcast.join(sys.argv[1], name=sys.argv[2], interface=sys.argv[3], partition="primary", found=2,
+                  stable=sys.argv[4] + "/" + sys.argv[2]) as group:
+    print(group.fence, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
+def test_a_majority_that_was_killed_starts_again_and_the_group_goes_on(tmp_path):
+    if why := why_no_multicast():
+        pytest.skip(f"no multicast on loopback here: {why}")
+    name, processes = cluster(), []
+
+    def start(member):
+        processes.append(script(MEMBER, name, member, LOOPBACK, str(tmp_path)))
+        return processes[-1]
+
+    try:
+        others = [start(member) for member in "ab"]
+        group = join(name, "c", partition="primary", found=2, stable=tmp_path / "c")
+        founded(name)
+        wait_until(lambda: len(group.view.members) == 3)
+        for process in others:
+            assert int(process.stdout.readline())
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+        before = group.fence
+        group.send_many([b"decided later"])
+        again = [int(start(member).stdout.readline()) for member in "ab"]
+        assert min(again) > before
+        wait_until(lambda: len(group.view.members) == 3)
+        assert next(message.payload for message in group) == b"decided later"
+        group.leave(1.0)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    assert (tmp_path / "a").read_bytes().split(b"\n")[1] == json.dumps([name, "a"]).encode()
