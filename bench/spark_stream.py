@@ -171,7 +171,7 @@ def ranges(first: int, end: int, step: int, begin_ns: int = 0) -> Iterator[Input
 
 
 def prepared(columns: Sequence[str], size: int, rows: int, sent_us: Any = None) -> Iterator[Any]:
-    """Batches with so many rows, of one value in each column but for the times of sending."""
+    """Batches with this many rows, of one value in each column but for the times of sending."""
     import pyarrow as pa
 
     values = {"string": "a", "bigint": 1, "int": 1, "boolean": False, "binary": bytes(size)}
@@ -254,7 +254,7 @@ def latency(spark: Any, arguments: argparse.Namespace, top: Path) -> dict[str, A
 
 
 def followed(stream: Any, seconds: float, top: Path) -> dict[str, Any]:
-    """Latencies of a stream into the sink, for so many seconds behind its first micro-batches."""
+    """Latencies of a stream into the sink, for this many seconds behind its first micro-batches."""
     top.mkdir()
     out = top / "latencies"
     query = stream.writeStream.format("latency").option("out", str(out))

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 ORDERS = ("total", "records", "sequencer", "total-1999", "grant", "causal", "fifo")
 """Orders in which a group can deliver, the default first."""
 MEMBERS_MAX = 128
-"""A view has at most so many members: ``SC_MEMBERS_MAX`` of the wire."""
+"""A view has at most this many members: ``SC_MEMBERS_MAX`` of the wire."""
 
 
 class Answer(Enum):

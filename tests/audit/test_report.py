@@ -75,7 +75,7 @@ def png_size(path: Path) -> tuple[int, int]:
 
 
 def timed_of(spark: Any, top: Path, took_ns: dict[Any, list[int]]) -> report.Timed:
-    """Measured from journals of members, to each of which a's messages take so long, a millisecond apart."""
+    """Measured from journals of members, to each of which a's messages take this long, a millisecond apart."""
     for who, each in took_ns.items():
         writer = JournalWriter(top, cluster="test", member=who, payload="hash")
         writer.view(V1, START)

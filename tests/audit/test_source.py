@@ -203,7 +203,7 @@ def test_segments_that_no_row_can_come_from_are_not_opened(
     kind: str,
     rows_max: int | None,
 ) -> None:
-    """By a table (None), and by a stream with batches of so many rows."""
+    """By a table (None), and by a stream with batches of this many rows."""
     path = in_seconds(tmp_path)
     read_files: list[int] = []
     of_reader = reader._contents

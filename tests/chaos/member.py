@@ -26,7 +26,7 @@ HEAD = struct.Struct("<QQQ")  # sender's id, its counter, 1 in a last message
 BURST_S = 0.01
 USED_S = 2.0
 STALL_S = 0.2
-"""A member that is not run for so long is half way to being taken for dead."""
+"""A member that is not run for this long is half way to being taken for dead."""
 _output = threading.Lock()
 
 

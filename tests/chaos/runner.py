@@ -35,7 +35,7 @@ START_S = 20.0
 SETTLE_S = 20.0
 """And so is everything after the last fault: suspicion, a flush deadline and a back-off, with room."""
 CALM_S = 1.0
-"""The views are those at the end when none came for so long."""
+"""The views are those at the end when none came for this long."""
 TOLD_S = 0.5
 """A member that runs again has reported by then that it was not run."""
 RUNS_MAX = 3
@@ -109,7 +109,7 @@ class Network:
             assert popen.returncode == 0, text
 
     def loss(self, percent: float) -> None:
-        """Each member loses so many of its datagrams, at random."""
+        """Each member loses this many of its datagrams, at random."""
         rules = "flush chain inet seqcast_chaos loss\n"
         if percent:
             share = f"numgen random mod 100000 < {round(percent * 1000)}"
@@ -330,7 +330,7 @@ class Run:
     # ---- reports
 
     def pump(self, timeout_s: float) -> None:
-        """Takes in the waiting lines, waiting at most so long for the first."""
+        """Takes in the waiting lines, waiting at most this long for the first."""
         try:
             process, told = self.inbox.get(timeout=timeout_s) if timeout_s > 0 else self.inbox.get_nowait()
             while True:

@@ -36,7 +36,7 @@ from seqcast.journal.reader import Journal, find
 ORDERS = ("total", "sequencer", "grant", "fifo", "causal")
 COLUMNS = ("view_tag", "sender_id", "seqno", "index", "payload")
 ACTIONS_S = 8.0
-"""So long faults are drawn for."""
+"""The time for which faults are drawn."""
 LIMIT_S = 180.0
 """For members to be in one view, and for the stream to have everything, on a busy machine."""
 MEMBERS_MAX = 5

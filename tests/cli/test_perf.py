@@ -40,7 +40,7 @@ LOOPBACK = Place((), "lo", "127.0.0.1")
 
 
 def batches_of(messages, burst):
-    """As recv_batch gives them, while another member sends so many messages at a time."""
+    """As recv_batch gives them, while another member sends this many messages at a time."""
     net = Net(2, window=1 << 23, packet=65000)
     for first in range(0, len(messages), burst):
         for message in messages[first : first + burst]:

@@ -51,7 +51,7 @@ class Search:
 
     Args:
         make: makes the world.
-        depth: so many choices are explored; beyond, frames arrive in the order in which they were sent. 0: all.
+        depth: this many choices are explored; beyond, frames arrive in the order in which they were sent. 0: all.
         states_max: the search stops there, and is not complete.
     """
 

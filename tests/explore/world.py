@@ -20,7 +20,7 @@ from seqcast.sim.wire import CONTROL, REPAIRED, kind
 from seqcast.sim.world import first
 
 SETTLED_NS = 300 * MS
-"""A world in which nothing has been on its way for so long, and that is as it should be, has come to its end."""
+"""A world in which nothing has been on its way for this long, and that is as it should be, has come to its end."""
 LIMIT_NS = 60 * SECOND
 """Virtual time within which each world must come to its end."""
 SCENES = {
@@ -58,8 +58,8 @@ class SmallWorld(Stage):
 
     Args:
         scene: a name of ``SCENES``.
-        losses: so many control frames may be lost, at any moment.
-        crashes: so many members may crash, at any moment, beside the scene's own crash.
+        losses: this many control frames may be lost, at any moment.
+        crashes: this many members may crash, at any moment, beside the scene's own crash.
         options: of the simulator.
     """
 

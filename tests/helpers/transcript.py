@@ -5,14 +5,14 @@ each control frame that crossed the network and each view that was installed. A 
 
 =====================================  =================================================================================
 ``world [callback=a:10] [key=value]``  first, if at all: options of the simulated world. ``callback``: the member has a
-                                       block callback that takes so many ms, or never returns (``callback=a:never``)
+                                       block callback that takes this many ms, or never returns (``callback=a:never``)
 ``group a b c``                        members that are in one view after 1,000 ms; how they got there is not written
 ``start d [apart from a b]``           starts a process, which no datagram of these reaches and the reverse
 ``label "second b"``                   gives the process that was started last another name here
 ``leave a`` ``crash a``
 ``stop a for 700 ms``                  the process is stopped, as by SIGSTOP, and continues later
-``suspend a for 300 ms``               a pauses the group for so long
-``send a 100 [to b]``                  a multicasts a message of so many bytes, or sends it to b alone
+``suspend a for 300 ms``               a pauses the group for this long
+``send a 100 [to b]``                  a multicasts a message of this many bytes, or sends it to b alone
 ``headers``                            datagrams of the order (total-1999, grant) are written from here on, too
 ``run until 1500 ms``
 ``partition a b | c | d``              no datagram passes between the sides

@@ -26,7 +26,7 @@ def test_the_ring_goes_as_its_transcript_says(name):
 
 
 def scenario(name, blocks=9):
-    """A transcript's run at the end, or after so many of its blocks."""
+    """A transcript's run at the end, or after this many of its blocks."""
     text = (ring_transcript.FOLDER / f"{name}.txt").read_text("utf-8")
     played, _ = ring_transcript.play(unparse(parse(text)[:blocks]))
     return played

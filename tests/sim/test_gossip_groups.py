@@ -150,7 +150,8 @@ def test_a_member_that_is_seen_in_gossips_is_not_suspected():
 
 
 def accepted_after_ms(members: int, messages: int) -> int:
-    """Virtual time in which the sender in a quiet group is allowed to send so many, which are more than its window."""
+    """Virtual time in which the sender in a quiet group is allowed to send this many messages, which are more than its
+    window."""
     settings = (("gossip_average_s", 0.02), ("heartbeat_s", 0.5))
     stage = Stage(reliability=GOSSIP, capacity=1 << 20, settings=settings)
     stage.group(*(f"{number:02}" for number in range(members)))

@@ -18,9 +18,9 @@ from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import SECOND
 
 MUTE_MS = 3 * SUSPECT_MS
-"""So long a member may owe an acknowledgement, or not answer in a new view."""
+"""How long a member may owe an acknowledgement, or not answer in a new view."""
 IDLE_MS = 6 * SUSPECT_MS
-"""So long one that has nothing to say may not answer."""
+"""How long a member that has nothing to say may not answer."""
 PORT = 47399
 
 

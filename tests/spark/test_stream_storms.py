@@ -27,8 +27,8 @@ TOLD = "known to have the same only up to"
 """A stream's report on a member that crashed and may have given out rows that no survivor has."""
 NAMES = ("view_tag", "sender", "seqno", "index")
 BATCHES = 60
-"""A journal is read in about so many batches at most: those of a few rows are for short ones, or they would take nearly
-all of the time, and tell nothing that the others do not."""
+"""A journal is read in about this many batches at most: those of a few rows are for short ones, or they would take
+nearly all of the time, and tell nothing that the others do not."""
 
 
 def delivered(journal: Journal) -> set[tuple[int, int, int, int]]:

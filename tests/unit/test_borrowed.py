@@ -22,7 +22,8 @@ def batches_of(net, rank=1, bytes_max=1 << 20):
 
 
 def sent(net, payloads, burst=1):
-    """The batches that member 1 is delivered, one after the other, while member 0 sends so many messages at a time."""
+    """The batches that member 1 is delivered, one after the other, while member 0 sends this many messages at a
+    time."""
     left = list(payloads)
     for _ in range(len(left) + 4 * ACKS):
         for _ in range(burst):

@@ -114,7 +114,7 @@ def test_a_thread_that_gets_its_core_late_naps_longer_unless_somebody_waits_for_
 
 
 def polls(c, pace, now, times=1, found=0):
-    """Of so many waits of a second, how many begin with a poll."""
+    """Of this many waits of a second, how many begin with a poll."""
     begun = 0
     for _ in range(times):
         if c.sc_pace_polls(byref(pace), now + S, now):

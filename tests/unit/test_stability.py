@@ -14,7 +14,7 @@ ACK = 4
 
 
 def acks_of(net: Net, sends: int, size: int) -> int:
-    """How many acknowledgements the receiver sends for so many packets that come within no time."""
+    """How many acknowledgements the receiver sends for this many packets that come within no time."""
     net.step()  # each knows that the other is in the view
     for _ in range(sends):
         net.engines[0].send(bytes(size))

@@ -12,8 +12,8 @@ SLOW_NS = 2 * 10**9
 
 
 class Group:
-    """Members among which the first sends as much as it may. Each application takes so many bytes in each ms; None: all
-    at once."""
+    """Members among which the first sends as much as it may. Each application takes this many bytes in each ms; None:
+    all at once."""
 
     def __init__(self, n: int, **settings: object) -> None:
         settings = {"slow_ns": SLOW_NS, **settings}

@@ -76,7 +76,7 @@ def test_a_former_member_with_its_old_memory_says_nothing_in_the_next_view_thoug
 
 def test_after_so_many_datagrams_in_a_view_another_is_asked_for_now_and_again():
     def worn(n: int) -> list[int]:
-        """The requests while so many datagrams are sealed."""
+        """The requests while this many datagrams are sealed."""
         for _ in range(n):
             engine.control_send(b"x")
             engine.transmit(0)

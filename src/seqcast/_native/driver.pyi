@@ -233,7 +233,7 @@ class Sender:
         Raises:
             SendTimeout: the message was not sent; no part will be delivered.
             SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
-                receives waits here, arriving messages are kept for it, up to ``kept_bytes``, and so many are kept.
+                receives waits here, arriving messages are kept for it, up to ``kept_bytes``, and this many are kept.
             NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
                 message is either accepted as a whole, or this error is raised and no part is delivered. Only a
                 message that waits for its order (see ``timeout``) may nevertheless be delivered by members that this

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 STUCK = 3
-"""A send that may keep no more gives up after so many times ``suspect_s_max`` without progress: a dead member is
+"""A send that may keep no more gives up after this many times ``suspect_s_max`` without progress: a dead member is
 excluded by then."""
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PAUSE_S, PAUSE_S_MAX = 0.5, 30.0
 """Between two attempts to join again: none before the first, then this, doubling."""
 SLOW_MAX, SLOW_S = 3, 600.0
-"""After so many exclusions as too slow within this time, a member does not join again."""
+"""After this many exclusions as too slow within this time, a member does not join again."""
 SLICE_S = 0.1
 PAST_MAX = 4
 """Drivers of earlier incarnations that are kept, as another thread may be in a call of the last one."""

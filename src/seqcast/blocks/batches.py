@@ -146,7 +146,7 @@ class Batches:
             the tables are merged where the application's state can be, or there is none: with a handler that has no
             ``merge_state`` all take over table and state of the larger side, and the others' deliveries meanwhile are
             lost.
-        keep_s: entries of writers that ended no batch for so many seconds are dropped. Time passes as the messages of
+        keep_s: entries of writers that ended no batch for this many seconds are dropped. Time passes as the messages of
             the stream tell (`Clock`), the same on every member, and stands still while nobody sends.
         memory_bytes: rows of a batch beyond this wait in a temporary file.
     """
@@ -179,7 +179,7 @@ class Batches:
 
         Args:
             group: joined with ``state=`` this.
-            timeout: seconds; ends when no event came for so long. None: no limit.
+            timeout: seconds; ends when no event came for this long. None: no limit.
 
         Raises:
             NotMember: this member was excluded.

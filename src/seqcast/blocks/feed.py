@@ -38,7 +38,7 @@ _COUNT = struct.Struct("<Q")
 _ENTRY = struct.Struct("<QII")
 """Of a state: number of the change, bytes of key and value."""
 UPDATES_MAX = 65_536
-"""So many updates, at most, wait for a subscriber; with one more it gets a snapshot in their place."""
+"""The most updates that wait for a subscriber, who with one more gets a snapshot in their place."""
 
 
 class Snapshot(NamedTuple):
@@ -47,8 +47,8 @@ class Snapshot(NamedTuple):
     Args:
         number: of the last change before, in the feed.
         values: by key.
-        skipped: this snapshot takes the place of so many updates, for this subscriber. Those that were published while
-            this member was excluded are not counted.
+        skipped: this snapshot takes the place of this many updates, for this subscriber. Those that were published
+            while this member was excluded are not counted.
     """
 
     number: int

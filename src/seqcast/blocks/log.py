@@ -15,7 +15,7 @@ from seqcast.blocks.clock import Clock
 from seqcast.errors import UsageError
 
 ORIGINS_MAX = 4096
-"""So many replicas, at most, have their unacknowledged answers kept; those that were silent longest are forgotten."""
+"""The most replicas whose unacknowledged answers are kept; those that were silent longest are forgotten."""
 RETRIED = 1
 """Flag of a message: its operations may have been in an earlier one, of another incarnation of its sender."""
 HEAD = struct.Struct("<BBQQQQI")

@@ -34,10 +34,10 @@ log = logging.getLogger("seqcast")
 
 QUESTIONS_MAX = 1024
 QUESTION_BYTES_MAX = 64 << 20
-"""So many questions, at most, and so many bytes of them unless a single one is larger, wait for the handler of a
-member; more are refused at once."""
+"""The most questions, and the most bytes of them unless a single one is larger, that wait for the handler of a member;
+more are refused at once."""
 ASKS_MAX = 4096
-"""So many calls of ``ask``, at most, wait on one member."""
+"""The most calls of ``ask`` that wait on one member."""
 TEXT_MAX = 4096
 """Characters of an error's text that travel."""
 ANSWER_S = 1.0
@@ -99,7 +99,7 @@ class _Ask:
     Args:
         members: those asked, by rank; a guess until the question has its place.
         limit: how many of the view are asked, by rank; None: all.
-        first: so many answers suffice; None: all are wanted.
+        first: this many answers suffice; None: all are wanted.
         since: the view in which they were asked; None: the question has no place in the stream yet.
     """
 
@@ -243,7 +243,7 @@ class Rpc(Closing):
             payload: the question, for the handlers.
             to: "all": the members of the view in which the question is delivered, this one included; a number: so many
                 of them, by rank; a member, or its name: that one alone.
-            first: returns after so many answers, errors not counted. None: waits for all that are still in the view.
+            first: returns after this many answers, errors not counted. None: waits for all that are still in the view.
             timeout: seconds for the whole call; None: no limit.
 
         Returns:

@@ -9,9 +9,9 @@ from seqcast.board.read import Board
 from seqcast.codes import Finding, finding
 
 LATE_NS = 3 * 10**9
-"""A control thread, or an engine, that has written nothing for so long does not run."""
+"""A control thread, or an engine, that has written nothing for this long does not run."""
 STALL_S = 1.0
-"""Senders may wait so long for one member, unless a command is told otherwise."""
+"""Senders may wait this long for one member, unless a command is told otherwise."""
 BITS = 64
 
 
@@ -48,7 +48,7 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
 
     Args:
         board: of one member, which is judged too.
-        stall_s: senders may wait so long for one member, in seconds.
+        stall_s: senders may wait this long for one member, in seconds.
     """
     name, now, gauges = board.name, board.read_ns, board.gauges
     if not board.alive:
@@ -97,8 +97,8 @@ def readiness(found: Sequence[Board], members: int, stall_s: float) -> str:
 
     Args:
         found: their boards.
-        members: the view must have so many.
-        stall_s: senders may wait so long for one member, in seconds.
+        members: the view must have this many.
+        stall_s: senders may wait this long for one member, in seconds.
     """
     living = [board for board in found if board.alive]
     if not living:

@@ -25,7 +25,7 @@ SOCKET = ".sock"
 """Of the socket beside the board, on which a member is asked about the others."""
 KEPT = 32
 """Boards of processes that ended without removing theirs, at most, and for how long, in seconds. A process of another
-PID namespace (a container) counts as ended when its file was not touched for so long."""
+PID namespace (a container) counts as ended when its file was not touched for this long."""
 TOUCH_NS = 600 * 10**9
 """How often a member touches its file: stores into mapped memory do not change its time."""
 KEPT_S = 3600.0

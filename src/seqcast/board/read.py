@@ -23,8 +23,8 @@ PARTS_MAX = 8
 FIELDS_MAX = 256
 TRIES = 200
 PAUSE_S = 0.0005
-"""A part that is being written is read again so often, after a pause of so many seconds; for ever so after a kill of
-its process."""
+"""A part that is being written is read again this many times, after a pause of this many seconds; a process killed
+meanwhile leaves such a part for ever."""
 ELSEWHERE_NS = 60 * 10**9
 """A process of another PID namespace runs if the board was written within this time."""
 COUNTED = ("counters", "sockets", "threads")

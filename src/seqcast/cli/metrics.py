@@ -17,7 +17,7 @@ from seqcast.metrics import CONTENT_TYPE, families, text_of
 
 NEEDS = ()
 REQUEST_S = 5.0
-"""A client that has not sent its request after so long is given up."""
+"""A client that has not sent its request after this long is given up."""
 
 
 def main(arguments: argparse.Namespace) -> int:

@@ -87,7 +87,7 @@ def _no_key(seconds: float) -> str:
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits for a key, at most so many seconds, and returns it, or ""."""
+    """A function that waits for a key, at most this many seconds, and returns it, or ""."""
     if not sys.stdin.isatty():
         yield _no_key
         return

@@ -75,8 +75,8 @@ class EndpointSettings:
         first_seqno: first seqno of the group streams of joiners that this member admits. The same on every member; any
             other than 1 is for the simulator, whose runs would never get far otherwise.
         shared: names and values of the settings that must be equal on all members of a group.
-        found: a joiner forms a group only with the votes of so many joiners, its own included; 0: forms none, and votes
-            for nobody. In primary partitions the same on every member that does not have 0.
+        found: a joiner forms a group only with the votes of this many joiners, its own included; 0: forms none, and
+            votes for nobody. In primary partitions the same on every member that does not have 0.
         vote: for another joiner, by an earlier incarnation in this process that gave up: it may have founded a group.
         discovery_ns: how long a joiner looks for a group before it forms one. Longer: a slower first member; shorter:
             two first members are more likely to miss each other.
@@ -269,7 +269,7 @@ class Context:
 
     @property
     def founding(self) -> int:
-        """So many members must be known to be in our group before its founding; 0: founded."""
+        """The number of members that must be known to be in our group before its founding; 0: founded."""
         return self.entered.founding if self.entered else 0
 
     def enough(self, survivors: Collection[int]) -> bool:

@@ -15,7 +15,7 @@ from seqcast.core.vocabulary import SendersHeld
 QUIET_NS, QUIET_NS_MAX = 10 * 10**9, 600 * 10**9
 """How long nothing more is said of a member after the first warning, and at most."""
 LONG_NS = 5 * 10**9
-"""A receiver that has taken nothing for so long is named in any case."""
+"""A receiver that has taken nothing for this long is named in any case."""
 SLOW = (
     "slow receiver: senders wait for %s: it takes %s of what this member sends, and most others have taken more: its "
     "application, its machine or the network to it is slow"

@@ -34,7 +34,7 @@ are of the member that serves the VIEW."""
 LISTED_MAX = 96
 """Members of a view with identities: a VIEW of more with the longest names and infos would be too long."""
 KNOWN_MAX = 1024
-"""So many signatures that were found to be right are remembered: a VIEW repeats those of all its members."""
+"""The most signatures that are remembered as right: a VIEW repeats those of all its members."""
 
 
 class Signer(Protocol):

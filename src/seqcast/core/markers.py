@@ -15,7 +15,7 @@ from seqcast.events import Blocked, CoordinatorChanged, InterfaceChanged, Unbloc
 from seqcast.types import Member, MergeView, View
 
 LONG_NS = 1_000_000_000
-"""If sending is closed for so long, a warning names those that are waited for."""
+"""If sending is closed for this long, a warning names those that are waited for."""
 
 
 class Markers:

@@ -30,7 +30,7 @@ class Joiner:
     Args:
         info: its description of itself.
         first_ns, last_ns: monotonic time of its first request and of its latest.
-        founds: it is known to be one of those that may found a group.
+        founds: known to be one of those that may found a group.
         was: the member before a restart, which has a vote.
     """
 
@@ -73,7 +73,7 @@ class Membership(Protocol):
         """Has this member the turn to close the view, and to answer for the group?"""
 
     def whose_turn(self) -> int:
-        """Id of the member whose turn it is, to this one's knowledge; 0: of none."""
+        """Id of the member whose turn has come, to this one's knowledge; 0: of none."""
 
     def doubted(self) -> set[int]:
         """Ids of the members that this one does not expect to survive the view."""
@@ -151,7 +151,7 @@ class Membership(Protocol):
         """The set of links that carry no multicast, or no unicast, has changed."""
 
     def estranged(self, lost: Collection[int]) -> set[int]:
-        """Those of the ``lost`` members of the view with whom it cannot be merged soon."""
+        """Those of the ``lost`` members of the view with whom a merge will not come soon."""
 
     # ---- time, and the next view
     def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Turn:

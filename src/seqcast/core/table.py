@@ -1,8 +1,8 @@
 """State machines and decisions as tables.
 
-A machine's table has a row for every pair of a state and an event. A row names the next state, the actions that run in
-it, and the reason. If a pair has several rows, they have *guards*, and the first guard that holds chooses the row; the
-last row of a pair has none. So a table is total, and nothing outside it reads a machine's state.
+A machine's table has a row for every pair of a state and an event. A row names the next state, the actions that run
+there, and the reason. If a pair has several rows, they have *guards*, and the first guard that holds chooses the row;
+the last row of a pair has none. So a table is total, and nothing else reads a machine's state.
 
 ``IGNORED`` rows do nothing: they occur in healthy groups, with late or repeated frames. ``ILLEGAL`` rows are bugs in
 seqcast: the event raises. A decision is a table of one pair: guards in order, each with its actions.
@@ -32,7 +32,7 @@ Does = Action | tuple[Action, ...] | Verdict
 
 
 class Edge(NamedTuple):
-    """A row as the simulator counts it; for a decision only its name and the guard."""
+    """A row, for the simulator's counts; for a decision only its name and the guard."""
 
     machine: str
     state: str = ""
@@ -48,7 +48,7 @@ class Row(NamedTuple):
     """Actions, with their condition.
 
     Args:
-        guard: None: whenever no row before it holds.
+        guard: None: whenever no row before holds.
         state: the next one; None: the same (a decision has none).
         actions: run in this order, in the next state.
         why: the reason, for the reader.
@@ -102,7 +102,7 @@ def table(
             guard); next state, or None to stay; actions, or IGNORED or ILLEGAL; why).
 
     Raises:
-        AssertionError: a pair has no row without a guard, or a row behind it.
+        AssertionError: a pair has no row without a guard, or one that is not the last.
     """
     found: dict[tuple[Enum, Enum], list[Row]] = {(state, event): [] for state in states for event in events}
     for rest in (False, True):
@@ -131,7 +131,7 @@ def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> DecisionTable
         cases: (guard, None in the last one only; actions, or IGNORED or ILLEGAL; why).
 
     Raises:
-        AssertionError: the last case has a guard, or one before it has none.
+        AssertionError: the last case has a guard, or an earlier one has none.
     """
     unguarded = [guard is None for guard, _, _ in cases]
     assert unguarded == [False] * (len(cases) - 1) + [True], f"{name}: the last case, and no other, has no guard"

@@ -34,7 +34,7 @@ COUNTERS = (
 
 
 class HistoryEnd(NamedTuple):
-    """This member has the messages that late-join handlers keep of the time before it came, except those reported as
+    """This member has the messages that late-join handlers keep of the time before its join, except those reported as
     missed.
 
     Args:
@@ -56,9 +56,9 @@ class CrowdMember:
         bounds: of the kept packets.
         now_ns: the time: monotonic ns.
         seed: of its random numbers.
-        store: makes it a late-join handler: everything that it delivers is kept there, and it continues where the store
-            ends.
-        history: it wants the messages that were sent before it came.
+        store: makes the member a late-join handler: everything delivered is kept there, and the member continues where
+            the store ends.
+        history: the member wants the messages that were sent before its join.
     """
 
     def __init__(

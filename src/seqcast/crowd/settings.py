@@ -38,7 +38,7 @@ class CrowdSettings:
             lost messages come sooner; longer: less traffic.
         lag: messages of each sender that a member keeps in memory for others, within ``keep_bytes``. 10,000 or more
             makes this member a late-join handler without a store: later joiners are served from memory.
-        lost_s: a message that others have, and that did not come for so long (seconds), is told as ``CrowdLost``. At
+        lost_s: a message that others have, and that did not come for this long (seconds), is told as ``CrowdLost``. At
             least ten times ``average_s``.
         keep_bytes: of messages that are kept in memory for others; older ones go first.
         receive: False: nothing is delivered to the application, which only sends, or only keeps a store.

@@ -65,13 +65,13 @@ class StreamSettings:
     Args:
         keep_bytes: of the packets that are kept in memory for others, of all senders together.
         held_bytes: of the packets that wait for earlier ones.
-        active_ns: a sender that is silent for so long leaves the digest, and none of its packets is kept in memory.
+        active_ns: a sender that is silent for this long leaves the digest, and none of its packets is kept in memory.
             Much longer than a repair takes.
         serves: packets kept in memory are kept for joiners, too, also those of silent senders (PB-04). A store serves
             them in any case.
         digest_max, catalog_max: entries of one digest, and of one part of a catalog.
-        settled, settle_ns: after so many gossips, or so long, this member knows all active senders. A later sender was
-            silent until then: all its kept packets were sent since, and are delivered. Of an earlier one, the next
+        settled, settle_ns: after this many gossips, or this long, this member knows all active senders. A later sender
+            was silent until then: all its kept packets were sent since, and are delivered. Of an earlier one, the next
             packets are delivered.
     """
 

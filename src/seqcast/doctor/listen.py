@@ -69,7 +69,7 @@ class Listener:
             each.close()
 
     def run(self, seconds: float) -> None:
-        """Answers for so long."""
+        """Answers for this long."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             for ready in readable([self._unicast, *self._multicast.values()], min(left, SLICE_S)):

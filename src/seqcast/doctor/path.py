@@ -65,7 +65,7 @@ class Path:
             each.close()
 
     def look(self, long_s: float) -> Iterator[Line]:
-        """The lines about the path; ``long_s``: repeat multicasts for so many seconds."""
+        """The lines about the path; ``long_s``: repeat multicasts for this many seconds."""
         if not self._hello():
             fact = f"{self.host} does not answer on UDP port {self.port}"
             yield Line(FAIL, "unicast", fact, codes.NO_ANSWER)

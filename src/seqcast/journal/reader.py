@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 WHOLE_BYTES_MAX = 8 << 20
 """A rolled segment up to this size is read into memory in one step, which takes the least time."""
 READ_BYTES = 64 << 10
-"""So much of each column is read at a time, if no more than a batch is to be in memory."""
+"""The bytes of each column that are read at a time, if no more than a batch is to be in memory."""
 COMPARED_MAX = 1024
 """A process remembers this many rolled segments whose checksums were compared."""
 

@@ -228,7 +228,8 @@ class Roller:
         self.thread.start()
 
     def add(self, path: Path, rows: int, size: int, *, behind_gap: bool = False) -> None:
-        """A segment is finished, with so many rows in a stream of so many bytes. ``behind_gap``: as of `_Finished`."""
+        """A segment is finished, with this many rows in a stream of this many bytes. ``behind_gap``: as of
+        `_Finished`."""
         with self._condition:
             self._waiting.append(_Finished(path, rows, size, time.monotonic(), behind_gap))
             self._condition.notify()

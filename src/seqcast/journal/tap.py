@@ -61,15 +61,15 @@ BATCH_BYTES = 256 << 10
 """Batches are cut to about this before they are sent; a single row may be larger."""
 BATCH_ROWS = 1 << 13
 DECODED_BYTES = 1 << 20
-"""So many rows are decoded together, of so many bytes with their payloads. So many rows take about a megabyte beside
-them."""
+"""The rows, and their bytes with the payloads, that are decoded together. Without their payloads, that many rows take
+about a megabyte."""
 SEND_BYTES = 1 << 20
 """Room in a connection's socket: whenever the socket is writable, a cut batch fits in without waiting."""
 READING_MAX = 4
 TURN_S = 1.0
 STALL_S = 0.5
-"""So many readers have rows in memory at the same time. One that takes nothing for ``STALL_S``, or has had its turn
-while others wait, gives its place away, and continues there with its next one."""
+"""The readers that may have rows in memory at the same time. One that takes nothing for ``STALL_S``, or has had its
+turn while others wait, gives its place away, and continues there with its next one."""
 CONNECT_S = 5.0
 TIMEOUT_S = 30.0
 """Time within which the other side must answer, or take the data sent."""

@@ -53,9 +53,9 @@ FOREVER = float("inf")
 RETRY_S = 1.0
 """How often a journal that a write error ended tries to write its closing record, and one that resumes to go on."""
 ROOM_BYTES = 1 << 20
-"""A journal goes on when the disk has so much room again: with less, the next rows would end the journal at once."""
+"""A journal goes on when the disk has this much room again: with less, the next rows would end the journal at once."""
 GAP_VIEWS_MAX = 4096
-"""A journal that waits for room keeps at most so many views, and ends with the next one."""
+"""A journal that waits for room keeps at most this many views, and ends with the next one."""
 SPARE_BLOCKS = 4
 """Blocks kept for reuse: their memory is mapped, and in the processor's cache."""
 

@@ -20,9 +20,9 @@ from seqcast.net.seeds import Asked, listed
 REFRESH_S = 5.0
 """Between two looks at the seeds, in seconds."""
 FIRST_S = 2.0
-"""So long a member waits for the first answer before opening its socket, whose interface the seeds decide."""
+"""How long a member waits for the first answer before opening its socket, whose interface the seeds decide."""
 FAILURES_TOLD = 3
-"""A seed that could not be resolved so many times in a row is told, once."""
+"""A seed that could not be resolved this many times in a row is told, once."""
 NAMED_MAX = 8
 """Addresses and seeds that a board names."""
 ELSEWHERE = {4: "192.0.2.1", 6: "2001:db8::1"}

@@ -26,7 +26,7 @@ log = logging.getLogger("seqcast")
 EVERY_NS = 10**9
 """How often the text is written if nothing but counters changes."""
 PAGES_NS = 2 * 10**9
-"""So long the pages of a whole board are those of one moment, for all that ask."""
+"""How long the pages of a whole board stay those of one moment, for all that ask."""
 
 
 class Posting:

@@ -35,7 +35,7 @@ QUESTION_BYTES = 100
 REST_NS = 250_000_000
 """From one question to the next: members answer no faster."""
 SOON_NS = 1_000_000_000
-"""After a question the next one, for the next page, is awaited so long."""
+"""After a question the next one, for the next page, is awaited this long."""
 QUEUE = 4
 
 

@@ -90,7 +90,7 @@ def _address(sodium: Any, call: str) -> int:
 
 
 PAIRS_KEPT = 4 * MEMBERS_MAX
-"""So many results of X25519, which is slow, are kept."""
+"""The results of X25519, which is slow, that are kept."""
 _NONCE = bytes(24)
 
 

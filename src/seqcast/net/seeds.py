@@ -13,7 +13,7 @@ from seqcast.files import NAMED_BYTES_MAX, read_file
 HOSTS_MAX = 256
 """Of one list."""
 CALL_S = 5.0
-"""A function that has not returned after so many seconds is not waited for; the next call comes after its return."""
+"""A function that has not returned after this many seconds is not waited for; the next call comes after its return."""
 
 
 class Asked:

@@ -76,14 +76,14 @@ class Place:
         """Runs a command there and returns its output.
 
         Raises:
-            PathError: it cannot be run, or fails.
+            PathError: the command cannot be run, or fails.
         """
         return call(*self.prefix, *command)
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """One path: the places of its members, and the addresses of a bare sender on it.
+    """One path: the places of its members, and the addresses of a bare sender there.
 
     Args:
         name: one of PATHS, or an interface.
@@ -219,7 +219,7 @@ def on_interface(interface: str, members: int) -> Path:
         members: how many places the path has.
 
     Raises:
-        PathError: no interface has this name, or this address; or it has no IPv4 address.
+        PathError: no interface has this name, or this address; or the interface has no IPv4 address.
     """
     import fcntl  # absent on Windows, where this command refuses to run
 
@@ -246,11 +246,11 @@ def open_path(name: str, members: int, *, own_namespace: bool = False) -> Iterat
 
     Args:
         name: one of PATHS.
-        members: how many places it has.
+        members: number of places.
         own_namespace: loopback in its own namespace instead of the machine's, so that ``dropping`` may be used.
 
     Raises:
-        PathError: it cannot be made here; the message says why.
+        PathError: the path cannot be made here; the message says why.
     """
     if name == "loopback":
         with ExitStack() as stack:

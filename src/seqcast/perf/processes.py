@@ -33,7 +33,7 @@ Inbox: TypeAlias = "queue.Queue[tuple[Process, str | None]]"
 class Process:
     """One process that takes commands, and answers, in lines of JSON.
 
-    When this process dies, the other's standard input closes, which ends it too.
+    When this process dies, the other's standard input closes, which ends that one, too.
 
     Args:
         command: starts the process.
@@ -82,7 +82,7 @@ class Process:
         """Waits for its next line, which must be this event; ``{"event": "failed", "text": ...}`` names the fault.
 
         Raises:
-            RunFailed: it failed, ended, sent another event, or sent nothing within ``timeout_s``.
+            RunFailed: the process failed, ended, sent another event, or sent nothing within ``timeout_s``.
         """
         try:
             _, line = self._inbox.get(timeout=timeout_s)
@@ -105,13 +105,13 @@ class Process:
         self._child.wait()
 
     def close(self) -> None:
-        """Asks it to end by closing its standard input; ``wait`` waits for the end."""
+        """Asks the process to end by closing its standard input; ``wait`` waits for the end."""
         assert self._child.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.close()
 
     def wait(self, until: float) -> None:
-        """Waits for its end until the monotonic time ``until``, then kills it."""
+        """Waits until the monotonic time ``until`` for the process to end, then kills it."""
         try:
             self._child.wait(max(0.0, until - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -138,8 +138,8 @@ class Processes:
             process.wait(until)
 
     def start(self, place: Place, task: dict[str, Any], pass_fds: Sequence[int] = ()) -> Process:
-        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place. On another host it first
-        reports itself, and gets its task as a line: the arguments may go through a shell there.
+        """Starts ``python -m seqcast.perf.worker`` with its task as JSON, at its place. On another host the process
+        first reports itself, and gets its task as a line: the arguments may go through a shell there.
 
         Raises:
             PathError: another host has another release.
@@ -170,7 +170,8 @@ class Crew(Processes):
 
     @contextlib.contextmanager
     def run(self) -> Iterator[Processes]:
-        """A run: ``start`` gives each process of the run before a new task, in their order, before it starts others.
+        """A run: ``start`` gives each process of the run before a new task, in their order, before any others are
+        started.
 
         Raises:
             RunFailed: at the end: a process did not end its task.

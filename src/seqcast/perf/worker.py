@@ -371,7 +371,7 @@ class Trips:
             yield number, number.to_bytes(8, "little", signed=True) + rest
 
     def back(self, number: int, ping: bytes, answer: Any, ns: int) -> None:
-        """The answer of a round that took so long.
+        """The answer of a round that took this long.
 
         Raises:
             SeqcastError: the answer is a wrong one.

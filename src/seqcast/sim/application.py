@@ -328,7 +328,7 @@ class Application:
     # ---- pauses and callbacks
 
     def suspend(self, hold_ns: int) -> None:
-        """Pauses the group for so long."""
+        """Pauses the group for this long."""
         record, clock = self.record, self.machine.clock
         if self.view is None or not self.can_run or not self.pause.free:
             return

@@ -19,14 +19,14 @@ from seqcast.sim.wire import frame
 
 HOUR = 3600 * SECOND
 BROKEN_NS_MAX = 3 * SECOND
-"""An interface comes back after so long at most; one whose address was replaced may keep the other one."""
+"""An interface comes back after this long at most; one whose address was replaced may keep the other one."""
 
 NARROW_BYTES = (1240, 1372, 1422, 1472)
 """The largest UDP payloads of narrow paths."""
 ISLANDS_MAX = 32
 """Processes of a run that may not hear each other's multicasts."""
 NAMESAKE_NS_MAX = 2 * SECOND
-"""A process with the name of another one is alone with it for so long at most."""
+"""A process with the name of another one is alone with it for this long at most."""
 
 
 class Afflicted(Protocol):
@@ -222,7 +222,8 @@ class Faults:
             self.clock.at(begin, self.deafen_pairs, rng.choice((0.2, 0.5, 0.9)), rng.random())
 
     def deafen_pairs(self, share: float, which: float) -> None:
-        """From now on so many pairs of processes, also of such as are to come, pass no multicast, and all others do."""
+        """From now on this many pairs of processes, also of such as are to come, pass no multicast, and all others
+        do."""
         rng, most = random.Random(which), range(ISLANDS_MAX)
         pairs = {(one, other) for one in most for other in most if one != other and rng.random() < share}
         both = rng.random() < 0.5
@@ -276,7 +277,7 @@ class Faults:
             self.strike(node)
 
     def narrow_paths(self, share: float, which: float) -> None:
-        """From now on so many pairs of processes, also of such as are to come, pass only smaller datagrams, and some
+        """From now on this many pairs of processes, also of such as are to come, pass only smaller datagrams, and some
         that did pass more again."""
         rng, most = random.Random(which), range(ISLANDS_MAX)
         pairs = {(one, other) for one in most for other in most if one != other and rng.random() < share}

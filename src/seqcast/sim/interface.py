@@ -110,7 +110,7 @@ class Interface:
         """
         Args:
             fault: of KINDS.
-            lasts_ns: it comes back after so long; 0: never.
+            lasts_ns: it comes back after this long; 0: never.
         """
         machine, network = self.machine, self.machine.network
         machine.trace(f"has trouble with its network interface: {fault}")

@@ -46,7 +46,7 @@ def _tag(data: bytes, header: bytes, key: bytes, nonce: bytes, size: int) -> byt
 
 
 def encrypted(data: bytes, header: bytes, key: bytes, nonce: bytes, tag: int) -> bytes:
-    """As the cipher with tags of so many bytes encrypts."""
+    """As the cipher with tags of this many bytes encrypts."""
     mixed = _mixed(data, key, nonce)
     return mixed + _tag(mixed, header, key, nonce, tag)
 

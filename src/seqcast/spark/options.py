@@ -106,7 +106,7 @@ class Tabled:
     Args:
         once: each message of a view once, and not once for each journal that has it.
         between: those that this stream gives; None: all.
-        tasks: at least so many read them.
+        tasks: at least this many read them.
     """
 
     once: bool = False
@@ -146,7 +146,7 @@ class Following:
         begin: an offset in place of ``starting``.
         since_ns: in its place, the time of delivery of the first row, ns since 1970.
         end: the stream ends at this offset.
-        tasks: at least so many read a batch.
+        tasks: at least this many read a batch.
     """
 
     starting: str = "earliest"

@@ -36,9 +36,9 @@ GOOD, BAD = "good", "bad"
 WIDTH = 9.0
 """Of a figure, inches."""
 CYCLE = 10
-"""So many colours a figure has before it repeats them."""
+"""The number of colours of a figure, which then repeat."""
 FEW = 12
-"""So many points of a line, or fewer, are marked: a line through one is not seen."""
+"""The points of a line are marked up to this number: a line through one is not seen."""
 
 
 def page(title: str, about: str, *parts: str) -> str:

@@ -48,7 +48,7 @@ NOTHING = (
     "suspected, no memory ran out, and applications were told of nothing."
 )
 MEMBERS = 5
-"""So many members are named with their part of a total."""
+"""The number of members named with their part of a total."""
 MARKS = 1000
 """At most this many views and events are on the page."""
 

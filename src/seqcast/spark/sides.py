@@ -19,7 +19,7 @@ from seqcast.spark.groups import tag_of
 from seqcast.spark.stores import Found
 
 LEFT_MAX = 1024
-"""An offset has at most so many sides: the newest. Members that crashed and never come back would add up."""
+"""An offset has at most this many sides: the newest. Members that crashed and never come back would add up."""
 
 
 @dataclass(frozen=True, slots=True)

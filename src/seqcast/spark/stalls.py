@@ -25,7 +25,7 @@ class Stalls:
     """Tells once, by a warning, why a stream may wait in vain.
 
     Args:
-        after_s: a stream stands still after so long without anything new.
+        after_s: a stream stands still after this long without anything new.
     """
 
     def __init__(self, after_s: float) -> None:

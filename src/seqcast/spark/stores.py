@@ -319,7 +319,7 @@ def _held(journal: Journal, spans: Sequence[tuple[int, int]], wanted: Wanted) ->
 
 
 def divided(parts: Sequence[Part], tasks: int) -> Sequence[Part]:
-    """The same rows in so many parts at least, or one for each row."""
+    """The same rows in this many parts at least, or one for each row."""
     if len(parts) >= tasks:
         return parts
     size = max(1, sum(part.end - part.first for part in parts) // tasks)

@@ -93,7 +93,7 @@ def _load_flag(value: Any) -> bool:
 
 
 def octets(n: int) -> Schema:
-    """So many bytes, or none."""
+    """A field of ``n`` bytes, or none."""
     wanted = f"{n} bytes in hex expected"
 
     def load(value: Any) -> bytes:

@@ -25,14 +25,13 @@ from seqcast.types import MEMBERS_MAX
 @control("beacon", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class Beacon:
-    """Acting coordinator to all, periodically: this view is alive. Separate views discover each other by it.
+    """Acting coordinator to all, periodically: this view is alive. Separate views discover each other by this frame.
 
     ``primary``: of a primary partition: how many members are not doubted, 0 if they are no majority; else None.
-    ``mechanism``: as in a VIEW.
-    ``shared``: settings that must be the same on every member, by name.
-    ``history``: of the group, up to now; see ``core/rules/history.py``.
-    ``members``: without multicast: addresses of some members of the view, first of its sender.
-    ``nonce``: of its sender: who answers that it hears it elsewhere shows that it has heard it.
+    ``mechanism``: as in a VIEW. ``shared``: settings that must be the same on every member, by name. ``history``: of
+    the group, up to now; see ``core/rules/history.py``. ``members``: without multicast: addresses of some members of
+    the view, first of its sender. ``nonce``: of its sender: an answer about the sender's address carries the nonce, and
+    so shows that the beacon was heard.
     """
 
     cluster: Cluster
@@ -58,7 +57,7 @@ class Met:
 @control("merge_ask", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
 class MergeAsk:
-    """Leader of a merge to another coordinator: make your cut and hold it. Repeated; also renews the lease."""
+    """Leader of a merge to another coordinator: make and hold your cut. Repeated; also renews the lease."""
 
     merge: MergeId
     view: Id

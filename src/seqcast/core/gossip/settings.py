@@ -20,16 +20,16 @@ class GossipSettings:
             Shorter: repair is faster; longer: less traffic. Neither depends on the size of the group.
         interval_ns_min, interval_ns_max: no interval is shorter or longer. Without the first, a range that begins at 1
             lets a member send in bursts (E-10).
-        subset_percent: a gossip is passed on to at most so many of those that have not seen it, and to no more than
+        subset_percent: a gossip is passed on to at most this many of those that have not seen it, and to no more than
             reach everyone; see ``tempo.copies``.
         multicast: a gossip is sent once, by multicast, and not passed on (PB-13).
         votes: a packet is kept until every member has said that it has it; else the newest ``lag`` packets of each
             sender are kept, and packets that a member could not get in ``lost_ns`` are lost to it. Votes need a
             membership that all agree on.
         lag: see ``votes``. A member with a large one keeps nearly all packets for those that join late (PB-04).
-        lost_ns: a packet that another member had, and that did not come for so long, is lost. Many times
+        lost_ns: a packet that another member had, and that did not come for this long, is lost. Many times
             ``average_ns``.
-        ask_again_ns: a packet is not asked for again for so long: the answer may be on its way.
+        ask_again_ns: a packet is not asked for again for this long: the answer may be on its way.
         request_max: packets of one sender that one request asks for.
         cache_max: gossips that a member remembers one by one; of older ones only the highest number of each origin.
         origins_max: origins whose highest number is remembered.
@@ -40,12 +40,12 @@ class GossipSettings:
         shuffle_ns: between two exchanges of entries of a partial view.
         shuffle_entries: how many entries are exchanged.
         view_max: members that a partial view has.
-        epoch_ns: an estimate of the group's size takes so long, and is then used while the next one is made.
+        epoch_ns: an estimate of the group's size takes this long, and is then used while the next one is made.
         hello_ns: where membership is partial: one hello of any member is multicast in this time, so that parts of a
             group that a partition separated find each other again. ``NEVER``: members find each other by other means.
         hello_again_ns: a member that knows no other, or waits for a catalog, says hello in this interval.
-        history_ns: a joiner waits so long for late-join handlers.
-        catalogs_ns: after the first catalog a joiner waits so long for those of other handlers.
+        history_ns: a joiner waits this long for late-join handlers.
+        catalogs_ns: after the first catalog a joiner waits this long for those of other handlers.
         pull_ns: between two requests of a joiner to late-join handlers.
         history_max: packets that one of them asks for.
         handlers_max, catalog_max: late-join handlers that a joiner asks, and senders in the catalog of one.

@@ -43,7 +43,7 @@ APART_NS_MAX = 600_000_000_000
 LEADER_BEACONS = 10
 """How long a coordinator waits for one with a lower id to lead, in beacon intervals."""
 MEET_BEACONS = 3
-"""After so many beacons of one view, coordinators are not expected to meet by multicast any more."""
+"""After this many beacons of one view, coordinators are not expected to meet by multicast any more."""
 REPEATS = 100
 """How many times the engine sends a beacon before the core makes a new one, in 10 s or, with the preset "wan", 40 s.
 The core sleeps meanwhile, and a member whose core hangs falls silent at last."""

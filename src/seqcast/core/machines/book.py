@@ -21,7 +21,7 @@ from seqcast.core.context import NEVER
 BOOK_MAX = 256
 TRIED_AT_ONCE = 8
 JOINS_ALONE = 3
-"""So many JOINs of a sparing book go by multicast alone, beside the seeds."""
+"""The number of JOINs of a sparing book that go by multicast alone, beside the seeds."""
 TRIED_NS_MAX = 50
 """The longest wait between two tries of an address, in beacon intervals: 5 s, with the preset "wan" 20 s."""
 KEPT_NS = 3_600_000_000_000

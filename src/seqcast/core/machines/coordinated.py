@@ -521,7 +521,7 @@ class CoordinatedMembership(Machine):
         )
 
     def _can_found(self, doubted: set[int]) -> bool:
-        """Are so many members here that a view that they close founds our group?"""
+        """Are this many members here that a view that they close founds our group?"""
         founding, out = self.context.founding, doubted | self.leavers
         return founding > 0 and sum(member not in out for member in self.context.voters) >= founding
 

@@ -1,5 +1,5 @@
 """The initiator's part in the cut: it repeats BLOCK until all block callbacks have run, if there are any; START until
-all survivors said OK; CUT until all said DONE; VIEW until all have it.
+all survivors said OK; CUT until all said DONE; VIEW until all said INSTALLED.
 
 In a primary partition (step 9) a proposed VIEW goes with the CUT. If a survivor has accepted a proposal before, that
 one is proposed again, whichever members it leaves out: some member may have installed it. Survivors that are not a
@@ -211,7 +211,7 @@ class Initiator(Machine):
             self.fire(E.DONE, frame.member)
 
     def promised(self, frame: Promised, sender: int) -> None:
-        """A survivor promised another attempt, so our next one must be above it; or a member that we left out is
+        """A survivor promised another attempt, so our next one must be higher; or a member that we left out is
         alive."""
         if frame.view != self.context.tag or sender not in self.context.infos:
             return

@@ -94,7 +94,7 @@ FOREIGN_SIGNS = 2
 DRAIN_SHARE = 3, 4
 """The part of a leaver's time for its block callback and for draining; the rest is kept for the closing view."""
 HOPELESS_NS = 700_000_000
-"""So long a leaver drains, and then waits for the closing view, while in a minority that cannot make any. Both
+"""How long a leaver drains, and then waits for the closing view, while in a minority that cannot make any. Both
 together are less than the time that a process gets to end: the majority may come back at just this moment, but most
 likely does not within ``leave_timeout_s`` either."""
 HEARS_MAX = 32
@@ -230,7 +230,7 @@ class Lifecycle(Machine):
             self.fire(E.JOIN_AGAIN)
 
     def discount(self, late: int) -> None:
-        """This member did not run for so long: its requests paused, and answers may wait to be read. Without
+        """This member did not run for this long: its requests paused, and answers may wait to be read. Without
         this, a joiner on a busy machine finds its discovery over after one JOIN, and forms a second group."""
         due = self.context.now - late
         if due < self.form_ns:

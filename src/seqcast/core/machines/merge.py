@@ -1,10 +1,10 @@
 """Merging the sides of a partition (the cut, step 11; MRG-01 to MRG-09, E-11, E-12).
 
-A coordinator that hears the beacon of another view (``beacons.py``) leads if it has the lowest id of the coordinators
-that it hears: it makes the merge id and asks the others to cut their subgroups and to hold the cut. A coordinator
-follows one merge at a time (compare-and-set of the id). Once one of them is ready, the leader cuts its own subgroup;
-when all are ready, it sends all of them the merged view, which each coordinator installs in its own subgroup as the
-VIEW that ends the cut. No member waits for ever: a follower continues alone when the leader falls silent.
+A coordinator that hears the beacon of another view (``beacons.py``) leads if its id is the lowest of the coordinators
+heard: it makes the merge id and asks the others to cut their subgroups and to hold the cut. A coordinator follows one
+merge at a time (compare-and-set of the id). Once one of them is ready, the leader cuts its own subgroup; when all are
+ready, it sends all of them the merged view, which each coordinator installs in its own subgroup as the VIEW that ends
+the cut. No member waits for ever: a follower continues alone when the leader falls silent.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ from seqcast.types import Member
 
 FRUITLESS_MAX = 16
 FRUITLESS_TOLD = 4
-"""After so many merges of one leader in vain, the application is told."""
+"""After this many merges of one leader in vain, the application is told."""
 FOLLOWED = 2
-"""How long a leader is followed, in merge deadlines: by then it has completed the merge, or leads none."""
+"""How long a leader is followed, in merge deadlines: by then the leader has completed the merge, or leads none."""
 APART_BEACONS = 10
 """A member that is heard within this time after a merged view fell apart was never unreachable."""
 VAIN_DEADLINES = 2
-"""A leader that is not heard is named when it has asked for so long, in merge deadlines: a beacon may only be late."""
+"""A leader that is not heard is named when it has asked for this long, in merge deadlines: a beacon may only be
+late."""
 MULTICASTS = (
     "Check the multicast filtering of the switches between them (IGMP snooping needs a querier), and this machine's "
     "firewall (does it drop 224.0.0.0/4?)"
@@ -269,8 +270,8 @@ class Merger(Machine):
         return frame.merge == self.merge and (sender, address) == self.leader
 
     def is_by_an_unheard_leader(self, _frame: MergeAsk, sender: int, address: bytes) -> bool:
-        """Its unicasts reach us but not its multicasts, which a view needs: the merged view would fall apart; or it
-        beacons a view that has no members. After a late beacon or heartbeat the leader asks again."""
+        """Its unicasts reach us but not its multicasts, which a view needs: the merged view would fall apart; or its
+        beacons tell of a view without members. After a late beacon or heartbeat the leader asks again."""
         return not self.beacons.hears(sender, address)
 
     def can_follow(self, frame: MergeAsk, sender: int, _address: bytes) -> bool:

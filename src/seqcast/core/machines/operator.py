@@ -42,7 +42,7 @@ class Operator(Machine):
     Args:
         cluster: the group's name.
         request: a number of this command; answers to another are ignored.
-        ask_ns: answers are awaited for so long before a side can be chosen.
+        ask_ns: answers are awaited for this long before a side can be chosen.
         allow_ns: and then, at most, until all of the side have accepted.
         now_ns: the time.
     """

@@ -1,7 +1,7 @@
-"""The deliveries of a group, which it would lose with its members: it decides between groups that were founded apart.
+"""The deliveries of a group, which would be lost with its members, and decide between groups that were founded apart.
 
 Neither the number of members nor the counter of the view can decide. The last member of an old group is as alone as the
-founder of a new one; and the counter of a first view is 1, however much it has delivered.
+founder of a new one; and the counter of a first view is 1, however much was delivered there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from seqcast.core.context import Context
 
 
 class History(IntEnum):
-    """It never falls from a view to its successor."""
+    """A group's history never falls from a view to its successor."""
 
     NONE = 0
     """Nothing was delivered, and nobody has a state."""

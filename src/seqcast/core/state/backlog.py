@@ -1,8 +1,8 @@
 """Holds a joiner's deliveries until its application has the state (the cut, step 10).
 
-The state is taken at a boundary: the beginning of one view. Group messages from before it are dropped, because the
-state includes their effect. Unicasts are in nobody's state: those from before the boundary are kept and delivered after
-it. From the boundary on everything is held, in order, until the application has the state.
+The state is taken at a boundary: the beginning of one view. Group messages from before are dropped, because the state
+includes their effect. Unicasts are in nobody's state: those from before the boundary are kept and delivered after the
+state. From the boundary on everything is held, in order, until the application has the state.
 
 The backlog is bounded. While it is full, nothing is taken from the engine, and senders wait for credit.
 """
@@ -66,7 +66,8 @@ class Backlog(Machine):
 
     @property
     def behind_boundary(self) -> bool:
-        """The boundary was delivered. Its view is installed when it is named, so an end of the stream comes later."""
+        """The boundary was delivered. Its view is installed before the boundary is named, so an end of the stream comes
+        later."""
         return self.state in HELD
 
     def restart(self, boundary: int) -> None:
@@ -78,7 +79,7 @@ class Backlog(Machine):
             self.add(item)
 
     def release(self) -> deque[Item]:
-        """Input: the application has the state. Returns the items to deliver to it first, in order."""
+        """Input: the application has the state. Returns the items to deliver first, in order."""
         self.fire(BacklogEvent.RELEASED)
         items, self.items = self.items, deque()
         return items

@@ -7,7 +7,7 @@ passed over, the VIEW names another one, with a new boundary, and the transfer s
 whether they lack the state, so the initiator knows of all of them.
 
 After a merge, members that had the state of their part lack the merged one, or that of the part whose state was chosen.
-Their application is *inside*: it keeps its state, and stops at the boundary until the other one is there. Between its
+Their application is *inside*: it keeps its state, and stops at the boundary until the other one has come. Between its
 OK and the VIEW a member does not take over a state that arrives: the VIEW relies on its OK, and may name another
 provider, or none.
 """
@@ -56,7 +56,7 @@ class StateTaker(Machine):
         self.inside = False
         """Its application has a state and is receiving."""
         self.early = False
-        """The state arrived after our OK; the VIEW decides whether it is the group's."""
+        """The state arrived after our OK; the VIEW decides whether this is the group's."""
         self.passed: tuple[int, ...] = ()
         self.reasons: list[str] = []
         self.asks = Repeat(context.settings.repeat_ns_min, context.settings.repeat_ns_max)
@@ -92,7 +92,7 @@ class StateTaker(Machine):
             self.fire(E.ARRIVED)
 
     def refused(self, boundary: int, reason: str, provider: int) -> None:
-        """The provider of this boundary reported that it cannot give the state, or did not send it in time."""
+        """The provider of this boundary cannot give the state, or sent none in time."""
         if self.plan is None or boundary != self.plan.boundary:
             return
         self.fire(E.REFUSED, reason, provider or self.plan.providers[0])
@@ -150,7 +150,7 @@ class StateTaker(Machine):
         self.inside = True
 
     def keep(self, _reason: str, frame: NewView) -> None:
-        """The state of our part is the group's: no other is left, or those that are take it over."""
+        """The state of our part is the group's: no other is left, or all others take over this one."""
         self._end()
         if self.inside and not can_merge(frame.members):
             text = "the members whose state was to be taken over are gone: that of this member holds"
@@ -190,7 +190,7 @@ class StateTaker(Machine):
         return plan
 
     def _tell(self, plan: StatePlan | None) -> None:
-        """For an application that is inside, on the thread on which it receives."""
+        """For an application that is inside, on its receiving thread."""
         self.plan = plan if plan is None or not plan.held else None
         if self.inside:
             self.context.plan = plan

@@ -17,7 +17,8 @@ its answer. All others are for messages on their way."""
 OTHERS_MAX = 4
 """Of them: the end of those in flight before the rest."""
 HEARTBEATS_MAX = 1.5
-"""So many times as many as the interval asks for: members show themselves to others at some moments."""
+"""The most heartbeats, as a multiple of those that the interval asks for: members show themselves to others at some
+moments."""
 FRAMES_PER_S = 60
 """Frames of each member: beacons, and standing ones."""
 SLABS_MAX = 24
@@ -29,8 +30,8 @@ def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: 
 
     Args:
         sent: datagrams by type.
-        passed_s: in so many seconds, in which so many
-        heartbeats: are due.
+        passed_s: seconds in which the datagrams were sent.
+        heartbeats: those due in that time.
     """
     others = Counter({kind: count for kind, count in sent.items() if kind not in AT_REST and count})
     if sum(others.values()) > OTHERS_MAX:
