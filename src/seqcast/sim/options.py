@@ -52,16 +52,12 @@ class Options:
             one of the two leaves in the end.
         alone: how many times a member is killed, and starts again while cut off from all others.
         found: see ``EndpointSettings``.
-<<<<<<< HEAD
-        hosts: a crash takes the machine down, too, so that no closed port tells of the crash.
-=======
         stable: members keep their votes beyond their end.
-        outages: so often most members, or all, lose their power and start again; some without their disk, or with an
-            old one.
-        writes: so many writes of votes are struck: the member crashes before the write is done or after, and starts
+        outages: how many times most members, or all, lose their power and start again; some without their disk, or with
+            an old one.
+        writes: how many writes of votes are struck: the member crashes before the write is done or after, and starts
             again.
-        hosts: a crash takes the machine with it, so that no closed port tells of it.
->>>>>>> b3c1e66f (stable=PATH keeps a member's votes, so that a majority that starts again needs no operator)
+        hosts: a crash takes the machine down, too, so that no closed port tells of the crash.
         rejoins: how many excluded members come back as new incarnations.
         pauses: how many times a whole process stops for up to ``pause_ns`` (its socket buffer is bounded).
         stops: like ``pauses``, for longer than any lease, up to ``stop_ns``; half of them stop only the Python.
