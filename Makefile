@@ -42,7 +42,7 @@ bench-pipeline: $(VENV)/.ready-dev ## docs/pipeline.md: journals, the audit besi
 	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
 	$(BIN)/python bench/pipeline.py $(ARGS)
 
-fuzz: ## the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
+fuzz: ## sealed datagrams, the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
 	tests/fuzz/run $(or $(FUZZ_S),60)
 
 tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)

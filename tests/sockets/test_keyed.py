@@ -243,11 +243,12 @@ def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
         assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr
 
 
-def test_under_load_views_with_new_secrets_follow_each_other_and_nothing_is_lost(key):
-    with group_of(3, key=key, rekey_s=0.3) as groups:
+@pytest.mark.parametrize(("rekey_s", "views"), [(0.3, 5), pytest.param(1.0, 55, marks=pytest.mark.long)])
+def test_under_load_views_with_new_secrets_follow_each_other_and_nothing_is_lost(key, rekey_s, views):
+    with group_of(3, key=key, rekey_s=rekey_s) as groups:
         first, sent, got = groups[0].view.view_id.counter, 0, [[] for _ in groups]
         wanted = []
-        while groups[0].view.view_id.counter < first + 5 or sent < 3000:
+        while groups[0].view.view_id.counter < first + views or sent < 3000:
             for number, group in enumerate(groups):
                 wanted.append(b"%d %d" % (number, sent))
                 group.send(wanted[-1] + bytes(700))
