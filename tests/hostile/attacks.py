@@ -22,9 +22,9 @@ from hostile.forge import SEQNO_MAX, Forger
 from seqcast._native.driver import describe_address
 from seqcast.core.frames import kinds as frames
 from seqcast.core.frames.closing import Block, BlockOk, Cut, Done, Held, Ok, Promised, Start
-from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.fields import PROTOCOL_VERSION, MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, Refused, Wait
+from seqcast.core.frames.joining import Join, Leave, Refused, Wait
 from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend
 from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed

@@ -280,7 +280,8 @@ class Drawer:
 
     def value(self, kind: str, field: str) -> Any:
         """A value for a field of a frame."""
-        from seqcast.core.frames.joining import PROTOCOL_VERSION, REFUSALS
+        from seqcast.core.frames.fields import PROTOCOL_VERSION
+        from seqcast.core.frames.joining import REFUSALS
         from seqcast.core.frames.unblocking import Side
 
         rng = self.rng

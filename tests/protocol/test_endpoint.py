@@ -14,7 +14,8 @@ from seqcast.config.derive import core_settings
 from seqcast.core.context import COUNTERS, EndpointSettings
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.frames.closing import Block, Cut, Done, Fetch, Ok, Promised, Start
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Wait
+from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION
+from seqcast.core.frames.joining import Join, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon
 from seqcast.core.frames.pausing import Resumed, Suspend, Suspended
@@ -414,6 +415,8 @@ def refusal(stage, join, sender):
         ({"order": "total"}, "join with the same order"),
         ({"order": "of a later release"}, "join with the same order"),
         ({"mechanisms": (1, 2)}, "release of seqcast does not know: run the same release"),
+        ({"info": {"speaks": (PROTOCOL_VERSION + 1, 65535)}}, "upgrade all members before a release after the next"),
+        ({"info": {"speaks": (0, PROTOCOL_OLDEST - 1)}}, "upgrade all members before a release after the next joins"),
         ({"cluster": "other"}, "choose another address or port"),
         *(
             (
@@ -432,10 +435,10 @@ def test_a_joiner_that_does_not_fit_is_told_why(changes, reason):
     stage.until(1001)
     x = stage.nodes[-1]
     fields = {"version": PROTOCOL_VERSION, "cluster": "sim", "order": "fifo", "mechanisms": (0, 1), "tries": 0}
-    fields["info"] = x.endpoint.context.me
+    fields["info"] = replace(x.endpoint.context.me, **changes.get("info", {}))
     fields["shared"] = SHARED
     stage.refuse = lambda source, node, frame: isinstance(frame, Join) and frame.tries > 0  # but this one
-    refusal(stage, Join(**{**fields, **changes}), x)
+    refusal(stage, Join(**{**fields, **changes, "info": fields["info"]}), x)
     assert reason in x.record.error and x.endpoint.over
 
 

@@ -10,7 +10,7 @@ from members import LOOPBACK, PATIENT_JOINER, cluster, group_of, join, output, p
 
 import seqcast
 from seqcast.config import derive
-from seqcast.core.frames.joining import PROTOCOL_VERSION
+from seqcast.core.frames.fields import PROTOCOL_VERSION
 from seqcast.net.runner import group_address, group_tag
 
 
@@ -93,7 +93,8 @@ def test_of_two_that_start_with_different_orders_one_gets_in_and_the_other_is_to
 OTHER_PROTOCOL = """
 import sys, seqcast
 import seqcast.core.machines.lifecycle, seqcast.core.frames.kinds
-seqcast.core.machines.lifecycle.PROTOCOL_VERSION = seqcast.core.frames.kinds.PROTOCOL_VERSION = 99
+for module in (seqcast.core.machines.lifecycle, seqcast.core.frames.kinds):
+    module.PROTOCOL_OLDEST = module.PROTOCOL_VERSION = 99
 try:
     seqcast.join(sys.argv[1], name="x", interface=sys.argv[2])
 except seqcast.JoinRefused as error:

@@ -1,5 +1,6 @@
 """Control frames: they are read as written, and anything else is refused before use."""
 
+import dataclasses
 import json
 import random
 import zlib
@@ -29,9 +30,9 @@ from seqcast.core.frames.closing import (
     Propose,
     Start,
 )
-from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Join, Leave, OtherVersion, Refused, Seen, Wait, Was
+from seqcast.core.frames.joining import Join, Leave, OtherVersion, Refused, Seen, Wait, Was
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import (
     Beacon,
@@ -72,8 +73,9 @@ VIEW = first_view([INFO, replace(INFO, name="b", id=2)], "total", orders.resolve
 NEXT = replace(
     VIEW, closes=VIEW.view_id, view_id=replace(VIEW.view_id, counter=2), answers=(4, 1), cut=(1, 2), table=(0, 2)
 )
+JOIN = Join(PROTOCOL_VERSION, "orders", "total", (0, 1, 255), INFO, 3)
 FRAMES = [
-    Join(PROTOCOL_VERSION, "orders", "total", (0, 1, 255), INFO, 3),
+    JOIN,
     Wait(TOP),
     Seen(b"abcde", TOP),
     Refused("because", "name"),
@@ -161,15 +163,50 @@ def test_a_frame_is_read_as_it_was_written(frame):
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
-def test_a_frame_without_one_of_its_fields_or_with_another_is_refused(frame):
+def test_a_frame_without_a_field_that_has_no_default_or_with_a_wrong_one_is_refused(frame):
     """DIG-04."""
     value = json.loads(dump(frame))
-    for name in value:
-        if name == "kind":
-            continue
-        for broken in ({k: v for k, v in value.items() if k != name}, {**value, name: {}}, {**value, "more": 1}):
+    defaults = {each.name: each.default for each in dataclasses.fields(frame)}
+    for name in value.keys() - {"kind"}:
+        less = {k: v for k, v in value.items() if k != name}
+        if defaults[name] is dataclasses.MISSING:
             with pytest.raises(RemoteProtocolError):
-                load(json.dumps(broken).encode())
+                load(json.dumps(less).encode())
+        elif not isinstance(frame, NewView | Ok | Cut):  # whose fields must fit each other
+            assert load(json.dumps(less).encode()) == dataclasses.replace(frame, **{name: defaults[name]})
+        with pytest.raises(RemoteProtocolError):
+            load(json.dumps({**value, name: {}}).encode())
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
+def test_fields_that_a_later_release_adds_are_passed_over(frame):
+    assert load(json.dumps({**json.loads(dump(frame)), "more": [1], "most": {}}).encode()) == frame
+
+
+def test_a_member_of_an_earlier_or_later_release_describes_itself():
+    value = json.loads(dump(JOIN))
+    for info, read in (
+        ([*value["info"], 7, "more"], INFO),
+        (value["info"][:-1], dataclasses.replace(INFO, speaks=(PROTOCOL_OLDEST, PROTOCOL_VERSION))),
+        (value["info"][:6], MemberInfo(*dataclasses.astuple(INFO)[:6])),
+    ):
+        assert load(json.dumps({**value, "info": info}).encode()).info == read
+    for info in (value["info"][:5], [*value["info"], *[0] * 65]):
+        with pytest.raises(RemoteProtocolError):
+            load(json.dumps({**value, "info": info}).encode())
+
+
+@pytest.mark.parametrize(
+    ("newest", "oldest", "known"),
+    [(0, 0, True), (1, 0, True), (1, 1, False), (-1, -1, False), (1, None, False), (0, None, True), (9, -9, True)],
+)
+def test_a_join_is_read_if_the_joiner_speaks_a_version_of_ours(newest, oldest, known):
+    value = {**json.loads(dump(JOIN)), "version": PROTOCOL_VERSION + newest, "more": 1}
+    value.pop("oldest")
+    if oldest is not None:
+        value["oldest"] = PROTOCOL_OLDEST + oldest
+    read = load(json.dumps(value).encode())
+    assert isinstance(read, Join) if known else read == OtherVersion(PROTOCOL_VERSION + newest, JOIN.nonce)
 
 
 @pytest.mark.parametrize(

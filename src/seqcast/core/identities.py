@@ -20,7 +20,6 @@ from typing import NamedTuple, Protocol
 
 from seqcast.core.frames.codec import dump_fields, fields_of
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES, MemberInfo
-from seqcast.core.frames.joining import PROTOCOL_VERSION
 from seqcast.core.frames.unblocking import Unblock
 from seqcast.core.frames.view import NewView
 from seqcast.errors import RemoteProtocolError
@@ -225,7 +224,7 @@ def taken_apart(payload: bytes) -> Signed:
 
 def _said_of(info: MemberInfo, cluster: str) -> bytes:
     name, group = info.name.encode("utf-8", "replace"), cluster.encode("utf-8", "replace")
-    numbers = (PROTOCOL_VERSION, info.id, info.cookie)
+    numbers = (*info.speaks, info.id, info.cookie)
     said = b"".join(each.to_bytes(8, "little") for each in numbers)
     parts = (group, name, info.key, info.address, bytes([info.aes]))
     return _digest(b"member", said + b"".join(len(part).to_bytes(4, "little") + part for part in parts))

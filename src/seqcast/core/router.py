@@ -17,8 +17,9 @@ from seqcast.core.context import Context
 from seqcast.core.frames.asking import Ask, Told
 from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Ok, Promised, Propose, Start
 from seqcast.core.frames.codec import clipped
+from seqcast.core.frames.fields import PROTOCOL_VERSION
 from seqcast.core.frames.gossiping import Gossip
-from seqcast.core.frames.joining import PROTOCOL_VERSION, WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Seen, Wait
+from seqcast.core.frames.joining import WAIT_BYTES_MAX, Join, Leave, OtherVersion, Refused, Seen, Wait
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.merging import (
     Beacon,
@@ -135,7 +136,8 @@ class Router:
 
     def refuse_version(self, frame: OtherVersion, sender: int, address: bytes) -> None:
         """membership: refuses the joiner"""
-        reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release"
+        reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release, or two "
+        reason += "that follow each other"
         self.context.send(Refused(reason, "version", frame.nonce), sender, address)
 
     def note_joiner(self, _: OtherVersion, sender: int, __: bytes) -> None:

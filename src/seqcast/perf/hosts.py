@@ -62,7 +62,7 @@ def as_used(path: Path, used: Mapping[str, Any]) -> Path:
 
 def about(interface: str) -> dict[str, Any]:
     """A worker's report of itself and its host, when it has started."""
-    from seqcast.core.frames.joining import PROTOCOL_VERSION
+    from seqcast.core.frames.fields import PROTOCOL_VERSION
 
     return {
         "version": metadata.version("seqcast"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from types import UnionType
@@ -17,6 +19,9 @@ class Schema(NamedTuple):
     text: str
     dump: Callable[[Any], Any]
     load: Callable[[Any], Any]
+
+ADDED_MAX = 64
+"""So many entries, at most, may follow those of a record that this release knows."""
 
 
 def need(condition: bool, what: str) -> None:
@@ -124,13 +129,15 @@ def listed(item: Schema, most: int) -> Schema:
 
 
 def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
-    """An object, written as the list of its fields."""
+    """An object, written as the list of its fields. Entries behind them are of a later release, and passed over; fields
+    that are missing at the end have their defaults."""
     names = f"[{', '.join(fields)}]"
     wanted, loads = f"{names} expected", [schema.load for schema in fields.values()]
+    least = len(needed(make)) if dataclasses.is_dataclass(make) else len(fields)
 
     def load(value: Any) -> Any:
-        need(isinstance(value, list) and len(value) == len(loads), wanted)
-        return make(*[load_one(entry) for load_one, entry in zip(loads, value, strict=True)])
+        need(isinstance(value, list) and least <= len(value) <= len(loads) + ADDED_MAX, wanted)
+        return make(*[load_one(entry) for load_one, entry in zip(loads, value, strict=False)])
 
     def dump(value: Any) -> list[Any]:
         return [schema.dump(getattr(value, name)) for name, schema in fields.items()]
@@ -180,8 +187,14 @@ def dump_fields(value: object, fields: dict[str, Schema]) -> dict[str, Any]:
     return {name: schema.dump(getattr(value, name)) for name, schema in fields.items()}
 
 
+@functools.cache
+def needed(make: Any) -> frozenset[str]:
+    """The fields of a frame, or of a record, that have no default."""
+    return frozenset(each.name for each in dataclasses.fields(make) if each.default is dataclasses.MISSING)
+
+
 def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Schema], name: str) -> Any:
-    """A frame, or one within another."""
-    if value.keys() != fields.keys():
+    """A frame, or one within another. Fields that are not known are of a later release, and passed over."""
+    if not value.keys() >= needed(make):
         raise RemoteProtocolError(f"control frame: {name}: fields {', '.join(fields)} expected")
-    return make(**{name: schema.load(value[name]) for name, schema in fields.items()})
+    return make(**{name: schema.load(value[name]) for name, schema in fields.items() if name in value})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -27,6 +28,10 @@ from seqcast.types import MEMBERS_MAX, Member, ViewId
 SEQNO_MAX = 1 << 62
 """As on the wire (SC_SEQNO_MAX), so that sums of seqnos do not wrap in the engine."""
 SHARED_MAX = 32
+PROTOCOL_VERSION = 14
+"""Version of the frames and of the rules behind them."""
+PROTOCOL_OLDEST = 14
+"""The oldest version that this release speaks too. It never becomes a lower one."""
 
 COUNT = integer("count", 0, (1 << 53) - 1)
 MECHANISM = integer("0 to 255", 0, 255)
@@ -63,6 +68,9 @@ IDENTITY_BYTES, SIGNATURE_BYTES = 32, 64
 """Of Ed25519."""
 Signature = Annotated[bytes, octets(SIGNATURE_BYTES)]
 Shared = Annotated[tuple[tuple[str, str], ...], listed(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
+_VERSION = integer("0 to 65535", 0, 65535)
+Version = Annotated[int, _VERSION]
+Speaks = Annotated[tuple[int, int], pair(("oldest", "newest"), _VERSION, _VERSION)]
 Attempt = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, _RANK)]
 """Id of one attempt to close a view: (attempt, rank of the initiator). Totally ordered (the cut, step 1)."""
 Promise = Annotated[tuple[int, int], pair(("attempt", "rank"), COUNT, integer("rank or -1", -1, MEMBERS_MAX - 1))]
@@ -104,6 +112,9 @@ class MemberInfo:
         aes: with a key file: its processor has AES instructions.
         identity: with identities: its own. ``cookie``: of the JOIN that was taken in. ``signature``: of all this; see
             ``core/identities.py``.
+        identity: with identities: its own. ``cookie``: of the JOIN with which it was taken in. ``signature``: that it
+            has said all this; see ``core/identities.py``.
+        speaks: versions of the protocol: the oldest and the newest one that its release speaks.
     """
 
     name: Name
@@ -122,7 +133,14 @@ class MemberInfo:
     identity: PublicKey = b""
     cookie: Id = 1
     signature: Signature = b""
+    speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
 
     @property
     def member(self) -> Member:
         return Member(self.name, self.id, self.address, self.about, self.observer)
+
+
+def common(infos: Iterable[MemberInfo]) -> tuple[int, int]:
+    """The oldest and the newest protocol version that all speak. If the first is the higher one, all speak none."""
+    oldest, newest = zip(*(each.speaks for each in infos), strict=True)
+    return max(oldest), min(newest)

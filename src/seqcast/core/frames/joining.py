@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 from seqcast.core.frames.codec import choice, listed, prose
 from seqcast.core.frames.fields import (
     MECHANISM,
+    PROTOCOL_OLDEST,
     Address,
     Addresses,
     Cluster,
@@ -19,12 +20,11 @@ from seqcast.core.frames.fields import (
     OrderName,
     Reason,
     Shared,
+    Version,
 )
 from seqcast.core.frames.traits import control
 from seqcast.core.rules.cookies import NO_COOKIE
 
-PROTOCOL_VERSION = 13
-"""Version of the frames and of the rules behind them; a joiner of another version is refused."""
 REFUSALS = ("name", "settings", "version", "full", "incarnation", "identity")
 """Causes of a refusal; see ``Refused``."""
 WAIT_BYTES_MAX = 1000
@@ -48,7 +48,8 @@ class Join:
     """Joiner to all: take me in. Repeated until a view has the joiner.
 
     Args:
-        version: of the protocol; the only field that another version must find in its place.
+        version: of the protocol, the newest that the joiner speaks. All versions find this one, ``oldest`` and
+            ``nonce`` in their places.
         mechanisms: numbers of the orders' mechanisms that the joiner knows.
         shared: settings that must be the same on every member, by name.
         nonce: the answers carry it: a stranger that has not heard the JOIN cannot answer.
@@ -58,11 +59,12 @@ class Join:
         withdrawn: the last JOIN of a joiner that gives up, and founds nothing, so that the votes received are free
             again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
+        oldest: version that the joiner speaks.
         hears: where multicast may reach some members only: ids of joiners that its sender hears, or some of them.
         was: with ``stable=``: the member before the restart. ``member`` is `NOBODY` without a vote in that view.
     """
 
-    version: Count
+    version: Version
     cluster: Cluster
     order: OrderName
     mechanisms: Annotated[tuple[int, ...], listed(MECHANISM, MECHANISMS_MAX)]
@@ -76,12 +78,14 @@ class Join:
     cookie: Id = NO_COOKIE
     hears: Ids = ()
     was: Was | None = None
+    oldest: Version = PROTOCOL_OLDEST
 
 
 @control("", outside=True)
 @dataclass(frozen=True, slots=True)
 class OtherVersion:
-    """A JOIN of another protocol version; only its version is understood, and its nonce, if any."""
+    """A JOIN of a release that speaks no protocol version of ours; only its version is understood, and its nonce, if
+    any."""
 
     version: int
     nonce: int = 1

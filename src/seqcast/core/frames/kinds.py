@@ -13,8 +13,9 @@ from typing import Any
 from seqcast.core.frames.asking import Asking
 from seqcast.core.frames.closing import Closing, Cut, Ok
 from seqcast.core.frames.codec import ADDRESS, ID, Schema, dump_fields, fields_of, load_fields, need
+from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION
 from seqcast.core.frames.gossiping import Gossip
-from seqcast.core.frames.joining import PROTOCOL_VERSION, Joining, OtherVersion
+from seqcast.core.frames.joining import Joining, OtherVersion
 from seqcast.core.frames.merging import Merging
 from seqcast.core.frames.pausing import Pausing
 from seqcast.core.frames.recalling import Recalling
@@ -62,11 +63,16 @@ def load(data: bytes) -> Frame:
     return load_from(data)[0]
 
 
+def _is_spoken(newest: int, oldest: object) -> bool:
+    """Does a joiner that speaks these versions speak one of ours?"""
+    return newest >= PROTOCOL_OLDEST and (oldest if type(oldest) is int else newest) <= PROTOCOL_VERSION
+
+
 def load_from(data: bytes) -> tuple[Frame, bytes]:
     """Reads and checks a frame; returns also the address of its sender, if stated there, or nothing.
 
     Raises:
-        RemoteProtocolError: not a frame, or a field is missing, unknown or out of its bounds.
+        RemoteProtocolError: not a frame, or a field is missing or out of its bounds.
     """
     need(len(data) <= FRAME_BYTES_MAX, f"longer than {FRAME_BYTES_MAX} bytes")
     try:
@@ -80,7 +86,7 @@ def load_from(data: bytes) -> tuple[Frame, bytes]:
     need(isinstance(kind, str) and kind in SCHEMAS, "unknown kind")
     at = ADDRESS.load(value.pop("at")) if "at" in value else b""
     version = value.get("version")
-    if kind == "join" and type(version) is int and version != PROTOCOL_VERSION:
+    if kind == "join" and type(version) is int and not _is_spoken(version, value.get("oldest")):
         try:
             return OtherVersion(version, ID.load(value.get("nonce"))), at
         except RemoteProtocolError:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from seqcast.core.frames.codec import integer, prose
 from seqcast.core.frames.fields import (
+    PROTOCOL_OLDEST,
+    PROTOCOL_VERSION,
     Addresses,
     Cluster,
     HistoryField,
@@ -15,6 +17,7 @@ from seqcast.core.frames.fields import (
     MergeId,
     OrderName,
     Shared,
+    Speaks,
     ViewIdField,
 )
 from seqcast.core.frames.traits import control
@@ -32,6 +35,7 @@ class Beacon:
     the group, up to now; see ``core/rules/history.py``. ``members``: without multicast: addresses of some members of
     the view, first of its sender. ``nonce``: of its sender: an answer about the sender's address carries the nonce, and
     so shows that the beacon was heard.
+    ``speaks``: the oldest and the newest protocol version that all members of the view speak.
     """
 
     cluster: Cluster
@@ -43,6 +47,7 @@ class Beacon:
     history: HistoryField = 0
     members: Addresses = ()
     nonce: Id = 1
+    speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
 
 
 @control("met", outside=True, signed=True)

@@ -25,6 +25,7 @@ from typing import ClassVar
 
 import seqcast.codes as codes
 from seqcast.core.context import NAMED_MAX, NEVER, Context, Estranged
+from seqcast.core.frames.fields import common
 from seqcast.core.frames.joining import NOBODY, Seen
 from seqcast.core.frames.merging import Beacon, Met
 from seqcast.core.frames.view import NewView
@@ -420,6 +421,9 @@ class Beacons:
             assert self.context.view is not None
             ours = self.context.view.mechanism
             return f"another mechanism (number {frame.mechanism}) for its order than {ours!r}"
+        oldest, newest = zip(frame.speaks, common(self.context.infos.values()), strict=True)
+        if max(oldest) > min(newest):
+            return f"members that speak no protocol version above {min(newest)}, or none below {max(oldest)}"
         differ = difference(dict(settings.shared), dict(frame.shared))
         return f"other settings: {differ}" if differ else ""
 
@@ -438,7 +442,10 @@ class Beacons:
         named = context.addresses(self.initiator.membership.doubted()) if settings.book else ()
         members = tuple(dict.fromkeys((context.me.address, *named)))[:NAMED_MAX] if settings.book else ()
         mechanism, nonce = context.mechanism, settings.nonce
-        return Beacon(context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce)
+        return Beacon(
+            context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce,
+            common(context.infos.values()),
+        )  # fmt: skip
 
     def _shun(self, tag: int, seen: bool = False) -> None:
         """Ignores this view for a time: no merge with it, nor does its coordinator count in the election.

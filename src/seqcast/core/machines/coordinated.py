@@ -24,7 +24,7 @@ from typing import ClassVar
 
 import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
-from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.fields import MemberInfo, common
 from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
@@ -230,21 +230,8 @@ class CoordinatedMembership(Machine):
         A joiner whose name or address is in the view is at first neither admitted nor refused: see ``name_taken_ns``.
         """
         context, info = self.context, frame.info
-        if frame.cluster != context.cluster:
-            reason = f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port"
-            return Refused(reason, "settings", frame.nonce)
-        if frame.order != context.settings.order:
-            reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
-            return Refused(reason, "settings", frame.nonce)
-        if context.view is not None and context.mechanism not in frame.mechanisms:
-            reason = f"the group's messages are ordered by {context.view.mechanism!r}, which the joiner's release of "
-            reason += "seqcast does not know: run the same release on every member"
-            return Refused(reason, "version", frame.nonce)
-        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
-            return Refused(f"{differ}: join with the same", "settings", frame.nonce)
-        ours, theirs = context.settings.found, frame.found
-        if context.primary and ours != theirs and 0 not in (ours, theirs):  # a majority of one may be none of the other
-            return Refused(f"the group has found={ours}, not {theirs}: join with the same", "settings", frame.nonce)
+        if (unfit := self._unfit(frame)) is not None:
+            return unfit
         if info.id in context.departed:  # E-06: messages to or from it in its view are over
             reason = "this incarnation was in a view already and lost it: join again as a new one"
             return Refused(reason, "incarnation", frame.nonce)
@@ -261,7 +248,7 @@ class CoordinatedMembership(Machine):
             reason = f"the group is full: it has {len(context.members)} members, and at most {most}"
             return Refused(reason, "full", frame.nonce)
         joiner = self.joiners.setdefault(info.id, Joiner(info, context.now, context.now))
-        joiner.info, joiner.last_ns, joiner.founds, joiner.was = info, context.now, theirs > 0, frame.was
+        joiner.info, joiner.last_ns, joiner.founds, joiner.was = info, context.now, frame.found > 0, frame.was
         if context.now - joiner.first_ns <= context.settings.name_taken_ns:
             return None
         doubted = self.doubted()  # one of those may be the old incarnation, which a blocked group cannot exclude
@@ -272,6 +259,32 @@ class CoordinatedMembership(Machine):
         for other in others:
             if other.address == info.address:
                 return Refused(self._taken(other, info), "settings", frame.nonce)
+        return None
+
+    def _unfit(self, frame: Join) -> Refused | None:
+        """The refusal of a joiner whose release or settings do not fit the group."""
+        context, info = self.context, frame.info
+        if frame.cluster != context.cluster:
+            reason = f"this is cluster {context.cluster!r}, not {frame.cluster!r}: choose another address or port"
+            return Refused(reason, "settings", frame.nonce)
+        others = (each.info for each in self.joiners.values() if each.info.id != info.id)
+        oldest, newest = common((*context.infos.values(), *others, info))
+        if oldest > newest:
+            reason = f"of the members and the joiner one speaks no protocol version above {newest}, and another none "
+            reason += f"below {oldest}: upgrade all members before a release after the next joins"
+            return Refused(reason, "version", frame.nonce)
+        if frame.order != context.settings.order:
+            reason = f"the group has order={context.settings.order!r}, not {frame.order!r}: join with the same order"
+            return Refused(reason, "settings", frame.nonce)
+        if context.view is not None and context.mechanism not in frame.mechanisms:
+            reason = f"the group's messages are ordered by {context.view.mechanism!r}, which the joiner's release of "
+            reason += "seqcast does not know: run the same release on every member"
+            return Refused(reason, "version", frame.nonce)
+        if differ := difference(dict(context.settings.shared), dict(frame.shared)):
+            return Refused(f"{differ}: join with the same", "settings", frame.nonce)
+        ours, theirs = context.settings.found, frame.found
+        if context.primary and ours != theirs and 0 not in (ours, theirs):  # a majority of one may be none of the other
+            return Refused(f"the group has found={ours}, not {theirs}: join with the same", "settings", frame.nonce)
         return None
 
     def held_back(self, info: MemberInfo) -> str:

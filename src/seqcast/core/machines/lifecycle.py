@@ -29,8 +29,8 @@ from typing import ClassVar
 import seqcast.codes as codes
 from seqcast.core import orders
 from seqcast.core.context import NEVER, NO_VOTE, Context, Repeat, Vote
-from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import NOBODY, PROTOCOL_VERSION, Join, Leave, Refused, Was
+from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
+from seqcast.core.frames.joining import NOBODY, Join, Leave, Refused, Was
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.blocker import Blocker
 from seqcast.core.machines.keeper import Keeper, Returned
@@ -364,6 +364,7 @@ class Lifecycle(Machine):
             self.cookie,
             self._hears(),
             self.keeper.was,
+            PROTOCOL_OLDEST,
         )
 
     def _hears(self) -> tuple[int, ...]:

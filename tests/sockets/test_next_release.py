@@ -1,0 +1,88 @@
+"""A member of the next release in a group of this one. The next release is made from this one: its protocol version is
+higher by one, and its frames have fields that this release does not know.
+
+From 0.2.0 on the test takes the wheel of the last release instead; docs/testing.md says how.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from members import LIMIT_S, LOOPBACK, cluster, join, wait_until
+from project import ROOT
+
+import seqcast
+from seqcast.core.frames.fields import PROTOCOL_VERSION
+
+LAST = {"joining": "oldest: Version", "fields": "speaks: Speaks", "view": "stateful: Flag", "merging": "speaks: Speaks"}
+"""By module of frames: a field of one of them (``Join``, ``MemberInfo``, ``NewView``, ``Beacon``), behind which another
+one is added."""
+MEMBER = """
+import sys, seqcast
+from seqcast.core.frames.fields import PROTOCOL_VERSION
+with seqcast.join(sys.argv[1], name="next", interface=sys.argv[2], join_timeout_s=60.0) as group:
+    print(PROTOCOL_VERSION, seqcast.__file__, flush=True)
+    for message in group:
+        if message.sender.name != "next":
+            infos = group._runner.endpoint.context.infos.values()
+            said = sorted((each.name, each.speaks[1], each.added) for each in infos)
+            group.send(repr((message.payload, said)).encode())
+"""
+
+
+def replaced(path: Path, pattern: str, by: str) -> None:
+    text, n = re.subn(pattern, by, path.read_text(encoding="utf-8"), flags=re.M)
+    assert n == 1, f"{path} has {n} of {pattern}"
+    path.write_text(text, encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the next release."""
+    top: Path = tmp_path_factory.mktemp("next")
+    shutil.copytree(ROOT / "src" / "seqcast", top / "seqcast", ignore=shutil.ignore_patterns("__pycache__", "*.c"))
+    frames = top / "seqcast" / "core" / "frames"
+    for module, last in LAST.items():
+        replaced(frames / f"{module}.py", rf"^    {last} = .*$", r"\g<0>\n    added: Id = 7")
+    replaced(frames / "fields.py", r"^PROTOCOL_VERSION = .*$", f"PROTOCOL_VERSION = {PROTOCOL_VERSION + 1}")
+    return top
+
+
+def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_group(next_release: Path) -> None:
+    def answered(group: seqcast.Group, names: list[str]) -> None:
+        """The next release delivers a message of this one, and the other way round, and knows who is of which."""
+        wait_until(lambda: [member.name for member in group.view] == names)
+        group.send(b"?")
+        told = next(message.payload for message in group if message.sender.name == "next")
+        said = [(each, PROTOCOL_VERSION + (each == "next"), 7) for each in sorted(names)]
+        assert told == repr((b"?", said)).encode()
+
+    name = cluster()
+    a = join(name, "a")
+    process = subprocess.Popen(
+        [sys.executable, "-c", MEMBER, name, LOOPBACK],
+        env={**os.environ, "PYTHONPATH": str(next_release)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        version, path = process.stdout.readline().split()
+        assert int(version) == PROTOCOL_VERSION + 1 and Path(path).is_relative_to(next_release)
+        answered(a, ["a", "next"])
+        with join(name, "b") as b:
+            answered(b, ["a", "next", "b"])
+            a.leave()
+            with join(name, "c") as c:  # the next release makes this view
+                answered(c, ["next", "b", "c"])
+                process.kill()
+                wait_until(lambda: [member.name for member in c.view] == ["b", "c"])
+    finally:
+        process.kill()
+        process.wait(LIMIT_S)
