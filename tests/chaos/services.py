@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
+from bisect import bisect
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -165,7 +166,8 @@ class KeyValue(Service):
         asked = [json.loads(line) for _, _, line in self.lines if line.endswith("]\n")]
         found = []
         for key in "abc":
-            puts = [each for each in asked if each[:2] == ["PUT", key]]
+            puts = [each for each in asked if each[:2] == ["PUT", key]]  # in the order of their numbers and times
+            begins = [each[4] for each in puts]
             gets = [each for each in asked if each[:2] == ["GET", key] and each[3]]
             known = sorted((each[5], int(each[2])) for each in [*gets, *(put for put in puts if put[3])])
             at = least = 0
@@ -174,7 +176,7 @@ class KeyValue(Service):
                     least, at = max(least, known[at][1]), at + 1
                 if value < least:
                     found.append(f"a read of {key} gave {value} after {least} was known")
-                if value > max((int(put[2]) for put in puts if put[4] < ended), default=0) + 1:
+                if value > bisect(begins, ended) + 1:  # one more, that is under way: its line comes at its end
                     found.append(f"a read of {key} gave {value}, which nobody had written")
         return found
 

@@ -112,8 +112,6 @@ class MemberInfo:
         aes: with a key file: its processor has AES instructions.
         identity: with identities: its own. ``cookie``: of the JOIN that was taken in. ``signature``: of all this; see
             ``core/identities.py``.
-        identity: with identities: its own. ``cookie``: of the JOIN with which it was taken in. ``signature``: that it
-            has said all this; see ``core/identities.py``.
         speaks: versions of the protocol: the oldest and the newest one that its release speaks.
     """
 
