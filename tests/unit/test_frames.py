@@ -163,7 +163,7 @@ def test_a_frame_is_read_as_it_was_written(frame):
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda frame: type(frame).__name__)
-def test_a_frame_without_a_field_that_has_no_default_or_with_a_wrong_one_is_refused(frame):
+def test_a_frame_without_one_of_its_fields_or_with_a_wrong_one_is_refused(frame):
     """DIG-04."""
     value = json.loads(dump(frame))
     defaults = {each.name: each.default for each in dataclasses.fields(frame)}
