@@ -129,7 +129,7 @@ def test_a_kill_at_any_step_leaves_every_row_once_and_readers_go_on(
     ("change", "says"),
     [
         (lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], r"segment-000003\.arrows is altered"),
-        (lambda data, at: data[:-4], r"segment-000003\.arrows is torn, and it is not the last"),
+        (lambda data, at: data[:-4], r"segment-000003\.arrows is torn, and is not the last"),
     ],
     ids=["a flipped bit", "cut short"],
 )
