@@ -64,12 +64,12 @@ def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes
     with open_file(path, links=links) as file:
         size = os.fstat(file.fileno()).st_size
         if size > bytes_max:
-            raise _refused(path, f"the file has {size:,} bytes, more than the {bytes_max:,} allowed")
+            raise _refused(path, f"the file has {size:,} bytes; at most {bytes_max:,} are allowed")
         data = file.read(size + 1)
         while piece := file.read(PIECE_BYTES):  # it grew meanwhile, or its size is not known before
             data += piece
             if len(data) > bytes_max:
-                raise _refused(path, f"the file has more than the {bytes_max:,} bytes allowed")
+                raise _refused(path, f"the file has more than {bytes_max:,} bytes, the most allowed")
     return data
 
 

@@ -123,17 +123,18 @@ def test_files_that_the_user_names_may_be_links_but_must_be_files(tmp_path: Path
     (tmp_path / "token").write_bytes(TOKEN)
     (tmp_path / "mounted").symlink_to(tmp_path / "token")
     assert read_token(tmp_path / "mounted") == TOKEN
-    for put in (fifo, endless, sparse):
+    whys = {fifo: "not a regular file", endless: "not a regular file", sparse: "the file has "}
+    for put, why in whys.items():
         strange = tmp_path / put.__name__
         put(strange)
         token = in_time(lambda strange=strange: read_token(strange))
-        assert isinstance(token, seqcast.UsageError) and "cannot be read: it " in str(token)
+        assert isinstance(token, seqcast.UsageError) and f"cannot be read: {why}" in str(token)
         config = in_time(lambda strange=strange: toml_table(strange))
         assert isinstance(config, seqcast.ConfigError) and "cannot read the settings" in str(config)
         tls = in_time(
             lambda strange=strange: Tap(tmp_path, ("127.0.0.1", 0), TOKEN, certificate=strange, key=tmp_path / "token")
         )
-        assert isinstance(tls, seqcast.UsageError) and "cannot be read: it " in str(tls)
+        assert isinstance(tls, seqcast.UsageError) and f"cannot be read: {why}" in str(tls)
 
 
 def test_a_file_that_grows_while_it_is_read_is_bounded(tmp_path: Path) -> None:
