@@ -37,6 +37,7 @@ void sc_taken_hand(sc_engine *e, const sc_delivery *d, int now) {
 }
 
 void sc_engine_taken(sc_engine *e) {
+    sc_state_entered(e);
     if (!e->taken.handed) return;
     e->taken.handed = 0;
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) take(e, e->peers[r]);

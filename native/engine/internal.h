@@ -100,7 +100,7 @@ struct sc_engine {
     sc_sizes sizes; /* streams/sizes.c */
     sc_pieces pieces; /* streams/pieces.c */
     int state_void; /* streams/state.c: state is wanted from no member */
-    int loads; /* streams/state.c: wanted from some, and not all here */
+    int loads; /* streams/state.c: the application has not taken over the state yet, and so takes no messages */
     sc_delivery_queue queue; /* delivery/queue.c */
     sc_gate gate; /* delivery/queue.c */
     sc_assemblies assembly; /* delivery/assembly.c */

@@ -1,9 +1,11 @@
 /* Receivers that are too slow (the setting `slow`). A sender looks at each heartbeat, as in holdup.c, but judges for the group:
  *
  *   evidence   the time for which a receiver has held the sender at its limit, with half or more of the bytes in flight
- * left to take. The evidence falls four times as fast while that is not so. After slow_ns the receiver is too slow, if
- *   others     less than half of the members were busy in more than a sixteenth of the looks, this receiver among them:
- * most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow.
+ * left to take, while most have taken theirs. The evidence falls four times as fast while that is not so. After slow_ns the
+ *              receiver is too slow, if
+ *   others     less than half of the members are busy in more than a sixteenth of the looks, this receiver among them:
+ * most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow. A look
+ *              counts for slow_ns at most: who stops after an hour of full load, when all are busy, is named as soon.
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes over the
  *              state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member begins
@@ -19,8 +21,6 @@
 
 #define BUSY 16 /* busy: in one of so many looks, */
 #define FLIGHT 16 /* with this part of the bytes in flight left to take */
-#define LOOKS_MIN 4 /* before anybody is judged */
-#define LOOKS_MAX 4096 /* then all counts are halved */
 #define FORGETS 4 /* times as fast as the arrival */
 
 /* Is this member judged? A sender does not judge itself: if its own application is slow, no other member waits. A
@@ -28,6 +28,8 @@
 static int is_judged(const sc_engine *e, uint32_t rank) {
     return rank == e->view.rank ? e->order.ops->forwarding != NULL : sc_counts(e->peers[rank]);
 }
+
+static int64_t within(int64_t value, int64_t most) { return value < 0 ? 0 : value > most ? most : value; }
 
 /* How many of the bytes in flight this member has left to take, in charged bytes. */
 static uint64_t left_by(const sc_engine *e, uint32_t rank) {
@@ -37,35 +39,36 @@ static uint64_t left_by(const sc_engine *e, uint32_t rank) {
     return sc_tx_has(tx, consumed) ? tx->charged - sc_tx_at(tx, consumed)->charged : 0;
 }
 
+static int has_left(const sc_engine *e, uint32_t rank, uint64_t flight) { return left_by(e, rank) > flight / FLIGHT; }
+
+/* The sum of a member's looks, up for one in which it is busy, and down by less for others: above 0 if one in BUSY is. */
 static void count_busy(sc_engine *e, uint64_t flight) {
-    sc_slow *s = &e->slow;
-    if (++s->looks > LOOKS_MAX) {
-        s->looks /= 2;
-        for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->slow.busy /= 2;
+    int64_t looks = e->config.slow_ns / e->config.heartbeat_ns;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        int64_t *busy = &e->peers[r]->slow.busy;
+        *busy = within(*busy + (has_left(e, r, flight) ? BUSY - 1 : -1), looks > BUSY ? looks : BUSY);
     }
-    for (uint32_t r = 0; r < e->view.n; r++) e->peers[r]->slow.busy += left_by(e, r) > flight / FLIGHT;
 }
 
-/* Is the sender too fast for half of the members? */
-static int is_fast(const sc_engine *e) {
+/* Is the sender too fast for half of the members? `flight` 0: in many looks, else in this one. */
+static int is_fast(const sc_engine *e, uint64_t flight) {
     uint32_t busy = 0, members = 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         if (r != e->view.rank && !sc_counts(e->peers[r])) continue;
         members++;
-        busy += (uint64_t)e->peers[r]->slow.busy * BUSY > e->slow.looks;
+        busy += flight ? has_left(e, r, flight) : e->peers[r]->slow.busy > 0;
     }
     return 2 * busy >= members;
 }
 
 static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed) {
     uint8_t waited[SC_MEMBERS_MAX] = {0};
-    if (held) sc_waited_for(e, waited);
+    if (held && !is_fast(e, flight)) sc_waited_for(e, waited);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer *peer = e->peers[r];
         if (!is_judged(e, r)) continue;
         int holds = waited[r] && !peer->slow.loads && 2 * left_by(e, r) >= flight;
-        int64_t evidence = peer->slow.evidence + (holds ? passed : -FORGETS * passed);
-        peer->slow.evidence = evidence < 0 ? 0 : evidence > e->config.slow_ns ? e->config.slow_ns : evidence;
+        peer->slow.evidence = within(peer->slow.evidence + (holds ? passed : -FORGETS * passed), e->config.slow_ns);
     }
 }
 
@@ -73,7 +76,7 @@ static void weigh(sc_engine *e, int held, uint64_t flight, int64_t passed) {
 static uint32_t judge(const sc_engine *e) {
     uint32_t worst = 0;
     uint64_t most = 0;
-    if (e->slow.looks < LOOKS_MIN || is_fast(e)) return 0;
+    if (is_fast(e, 0)) return 0;
     for (uint32_t r = 0; r < e->view.n; r++) {
         const sc_peer *peer = e->peers[r];
         if (!is_judged(e, r) || peer->slow.evidence < e->config.slow_ns || left_by(e, r) < most) continue;

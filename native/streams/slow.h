@@ -7,14 +7,13 @@
 /* Of each member, at its sender. */
 typedef struct {
     int64_t evidence; /* ns for which this one has held our senders at their limit */
-    uint32_t busy; /* at so many of the looks some of our packets were left to take */
+    int64_t busy; /* above 0: some of our packets were left to take at too many of the looks */
     uint32_t gives_up; /* 1 + rank of the member that this one's heartbeats call too slow; 0: none */
     int loads; /* its heartbeats report a transfer of state */
 } sc_peer_slow;
 
 typedef struct {
     int64_t looked; /* time of the last look */
-    uint32_t looks; /* at which our senders were held, in this view */
     uint32_t gives_up; /* as of a peer: as in our heartbeats */
 } sc_slow;
 

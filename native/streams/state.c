@@ -3,6 +3,8 @@
  * messages that a joiner's application takes only with the state. */
 #include "engine/internal.h"
 
+enum { WANTED = 1, ARRIVED };
+
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall) {
     e->wall = wall;
     if (!e->in_view) return SC_NO_VIEW;
@@ -45,7 +47,7 @@ void sc_state_advance(sc_engine *e, sc_peer *peer) {
 void sc_engine_state_void(sc_engine *e, uint64_t sender) {
     if (!sender) {
         e->state_void = 1;
-        e->loads = 0;
+        if (e->loads) e->loads = ARRIVED;
     }
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
         if (e->peers[r]->id == sender) e->peers[r]->reading.is_void = 1;
@@ -53,10 +55,15 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender) {
     }
 }
 
+/* The application takes messages. */
+void sc_state_entered(sc_engine *e) {
+    if (e->loads == ARRIVED) e->loads = 0;
+}
+
 void sc_engine_state_want(sc_engine *e, uint64_t sender) {
     sc_peer *peer = sc_find_peer(e, sender);
     e->state_void = 0;
-    e->loads = 1;
+    e->loads = WANTED;
     if (peer) peer->reading.is_void = 0;
 }
 

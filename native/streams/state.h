@@ -12,3 +12,4 @@ typedef struct {
 } sc_peer_state;
 
 void sc_state_advance(sc_engine *e, struct sc_peer *peer);
+void sc_state_entered(sc_engine *e);

@@ -331,8 +331,14 @@ NO_ANSWER = _code(
 UNICAST_LOSS = _code(
     2302,
     "Unicasts are lost",
-    "More than one datagram of 200, sent slowly, did not arrive: a bad cable, a duplex mismatch, or a full link.",
+    "More than 2 datagrams of 500, sent slowly, did not arrive: a bad cable, a duplex mismatch, or a full link.",
     "`ethtool -S NAME` and the counters of the switch ports show where.",
+)
+NO_ROUTE = _code(
+    2303,
+    "There is no route to the other machine",
+    "The routing table of this machine has no way to that address: the interface is down, or the gateway is missing.",
+    "`ip route get ADDRESS` shows what the system does with it; bring the interface up, or add the route.",
 )
 NO_MULTICAST = _code(
     2310,

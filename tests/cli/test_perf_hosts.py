@@ -1,8 +1,6 @@
 """``seqcast perf --hosts``: members on several hosts, which here are network namespaces."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -15,6 +13,7 @@ from seqcast import cli
 from seqcast.perf import hosts
 from seqcast.perf.paths import PathError, Place
 from seqcast.perf.processes import Processes
+from seqcast.perf.runs import everyone
 
 __all__ = ["network"]
 netns = pytest.mark.netns
@@ -115,19 +114,36 @@ def test_drops_of_the_bridge_between_hosts_are_named_as_lost_between_them(networ
     assert "raw_mb_per_s" not in said and "so there is no baseline" in done.stderr
 
 
+BARE = {
+    "group": "239.255.77.78", "port": 47990, "limit": False, "packet_bytes": 1472, "segments": 1, "gro": False,
+    "message_bytes": 1024, "receivers": 1, "window_bytes": 1 << 18, "ring_bytes": 1 << 20, "interface": "eth0",
+}  # fmt: skip
+
+
 @netns
-def test_a_worker_whose_controller_is_gone_ends(network):
-    place = hosts.places([network[0].namespace], "ip netns exec {host}", "", 1, "eth0")[0]
+def test_workers_at_full_load_whose_controller_is_gone_end_within_two_seconds(network):
+    """Two members and two of plain C, in the middle of a run that would take a minute."""
+    one, other = hosts.places([place.namespace for place in network[:2]], "ip netns exec {host}", "", 2, "eth0")
+    task = TASK | {"role": "member", "members": 2, "size": 1024}
     with Processes() as processes:
-        process = processes.start(place, TASK)
-        process.expect("joined", LIMIT_S)
-        pid = process._child.pid
-        process.close()  # as a lost connection does
+        members = [
+            processes.start(place, task | {"name": name, "sends": sends, "receives": not sends, "sender": 0})
+            for place, name, sends in ((one, "a", True), (other, "b", False))
+        ]
+        for event in ("joined", "ready"):
+            everyone(members, event, LIMIT_S)
+        for each in members:
+            each.tell(seconds=60)
+        receiver = processes.start(other, {"role": "receive", "index": 0, "settings": BARE})
+        receiver.expect("ready", LIMIT_S)
+        processes.start(one, {"role": "send", "settings": BARE, "warm_ns": 10**8, "measure_ns": 60 * 10**9})
+        time.sleep(0.5)
+        assert all(each._child.poll() is None for each in processes.all)
         began = time.monotonic()
-        wait_until(lambda: process._child.poll() is not None)
-        assert time.monotonic() - began < 10 and process._child.returncode == 0
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+        for each in processes.all:
+            each.close()  # as a lost connection does
+        wait_until(lambda: all(each._child.poll() is not None for each in processes.all))
+        assert time.monotonic() - began < 2.0 and {each._child.returncode for each in processes.all} == {0}
 
 
 def test_another_release_on_a_host_is_named():

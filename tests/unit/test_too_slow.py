@@ -9,11 +9,12 @@ from seqcast._native.engine import Batch
 
 SECOND_MS = 1000
 SLOW_NS = 2 * 10**9
+LOADS = -1
 
 
 class Group:
     """Members among which the first sends as much as it may. Each application takes this many bytes in each ms; None:
-    all at once."""
+    all at once; LOADS: it works on the state."""
 
     def __init__(self, n: int, **settings: object) -> None:
         settings = {"slow_ns": SLOW_NS, **settings}
@@ -27,7 +28,9 @@ class Group:
             net.send_all(senders, MS)
             for i, engine in enumerate(net.engines):
                 rate = takes.get(i)
-                if rate is None:
+                if rate == LOADS:
+                    pass
+                elif rate is None:
                     net.take(i)
                 else:
                     debts[i] += rate
@@ -78,6 +81,15 @@ def test_a_sender_in_bursts_calls_nobody_slow():
     assert group.slow() == [[], [], [], []]
 
 
+def test_one_that_stops_after_a_time_of_full_load_is_too_slow_as_soon_as_any_other():
+    """As long as the sender is the fastest, all receivers have something left at each look."""
+    group, rates = Group(4), {1: 1500, 2: 1500, 3: 1500}
+    group.run(6 * SECOND_MS, rates)
+    assert group.slow()[0] == []
+    group.run(2200, {**rates, 2: 0})
+    assert group.slow()[0] == [2]
+
+
 def test_pauses_of_half_the_time_exclude_nobody():
     group = Group(4)
     for _ in range(4):
@@ -120,8 +132,10 @@ def test_a_member_that_takes_over_the_state_is_not_slow():
     group.run(4 * SECOND_MS, {2: 0})
     assert group.slow() == [[], [], [], []]
     group.net.engines[2].state_void(0)
+    group.run(3 * SECOND_MS, {2: LOADS})
+    assert group.slow()[0] == [], "it has the state, and its application loads it"
     group.run(3 * SECOND_MS, {2: 0})
-    assert group.slow()[0] == [2], "it has the state, and takes nothing"
+    assert group.slow()[0] == [2], "it has taken over the state, and takes nothing"
 
 
 @pytest.mark.parametrize(("stay", "named"), [([0, 1, 2, 3, 4], True), ([0, 1, 2, 3], False)])

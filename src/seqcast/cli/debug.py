@@ -17,7 +17,7 @@ from typing import Any
 from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.place import BYTES
 from seqcast.board.read import Board, BoardError, boards, kept
-from seqcast.cli import complain, seen_all
+from seqcast.cli import complain
 from seqcast.cli.seen import sketch
 from seqcast.commandline import Parser
 from seqcast.files import read_file
@@ -55,6 +55,8 @@ Whole = tuple[dict[str, Any], bytes]
 def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
     """The knowledge and the boards of members of the view, asked by one on this machine, and a line for each that is
     missing."""
+    from seqcast.cli import seen_all
+
     board = next((board for board in found if board.alive and board.about["view"]["members"]), None)
     if board is None:
         return {}, ["no member runs here, so none on another machine was asked"]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import socket
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import seqcast.codes as codes
 from seqcast.commandline import Parser, add_key, seconds
 from seqcast.errors import UsageError
 
@@ -38,6 +40,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     from seqcast.config import Config
+    from seqcast.doctor.lines import FAIL, Line
     from seqcast.doctor.local import look
     from seqcast.doctor.path import Path
 
@@ -52,8 +55,11 @@ def _looks(arguments: argparse.Namespace) -> Iterator[Line]:
     host, port = _host_and_port(arguments.other)
     try:
         path = Path(host, port)
-    except OSError as error:
+    except socket.gaierror as error:
         raise UsageError(f"--with {arguments.other}: {error.strerror or error}") from None
+    except OSError as error:
+        yield Line(FAIL, "unicast", f"{host} cannot be reached: {error.strerror or error}", codes.NO_ROUTE)
+        return
     try:
         yield from path.look(arguments.long or 0.0)
     finally:

@@ -29,13 +29,13 @@ from seqcast.doctor.datagrams import (
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
 
 ANSWER_S, TRIES = 0.5, 6
-PINGS, PING_S = 200, 0.002
+PINGS, PING_S = 500, 0.001
 SONGS, SONG_S = SINGS_MAX, 0.005
 BURST, BURST_S, BURST_EACH = 2000, 1.0, 20
 SIZES = (1472, 1444, 1422, 1372, 1252, 996, 548)
 HEADERS, HEADERS6 = 28, 48
-LOST_MAX = 1
-"""Datagrams of one kind that may be lost without a finding."""
+LOST_MAX = 2
+"""Pings that may be lost without a finding."""
 LONG_EVERY_S, SILENT_S = 2.0, 12.0
 
 

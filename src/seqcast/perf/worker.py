@@ -138,7 +138,7 @@ def bare(task: dict[str, Any]) -> None:
 
 def stand_in(task: dict[str, Any], shared: mmap.mmap) -> None:
     """Sets the flags that processes of several hosts cannot share: the controller starts the sender when the receivers
-    are ready, and tells them when the run is over."""
+    are ready, and tells them when the run is over. If the controller is gone, the process ends at once."""
     from seqcast._native.bare import READY_AT, READY_STRIDE
 
     one = (1).to_bytes(4, sys.byteorder)
@@ -146,13 +146,13 @@ def stand_in(task: dict[str, Any], shared: mmap.mmap) -> None:
         for index in range(task["settings"]["receivers"]):
             at = READY_AT + index * READY_STRIDE
             shared[at : at + 4] = one
-        return
     if task["role"] == "receive":
         at = READY_AT + task["index"] * READY_STRIDE
         while shared[at : at + 4] != one:
             time.sleep(0.001)
         say("ready")
-    sys.stdin.readline()  # that it is over, or that the controller is gone
+    if not sys.stdin.readline():
+        os._exit(0)
     with contextlib.suppress(ValueError):  # it has ended already
         shared[0:4] = one
 
