@@ -44,7 +44,7 @@ def board(**changes):
     view = {"members": [{"id": i, "name": name, "address": "x"} for i, name in enumerate(names, 1)]}
     about = {
         "cluster": "c", "name": "a", "pid": 1, "pids": "elsewhere" + pid_namespace(), "updated": now, "view": view,
-        "transport": "multicast", "status": {"name": "member", "reason": ""},
+        "transport": "multicast", "status": {"name": "member", "reason": ""}, "seeds": {"silent": 0, "unresolved": []},
     }  # fmt: skip
     gauges = {"posted": now, "heartbeat_ns": SECOND // 20, "last": 10, "rank": 0}
     rows = [defaultdict(int, id=i, present=1, heard=now) for i in (1, 2, 3)]
