@@ -25,8 +25,11 @@ enum { SC_SIZE_RESTS, SC_SIZE_LARGEST, SC_SIZE_SMALLER };
 static const uint16_t usual[] = {548, 1232, 1372, 1392, 1422, 1432, 1472, 8472, 8868, 8972};
 #define N_USUAL (sizeof usual / sizeof *usual)
 
-/* Packets are multiples of 4. */
-static uint32_t packet_of(const sc_engine *e, size_t i) { return (usual[i] - e->seal_room) & ~3u; }
+/* Packets are multiples of 4, and sealed ones leave less room; a view cannot have any below the least size. */
+static uint32_t packet_of(const sc_engine *e, size_t i) {
+    uint32_t bytes = (usual[i] - e->seal_room) & ~3u;
+    return bytes > SC_PACKET_MIN ? bytes : SC_PACKET_MIN;
+}
 
 static int measures(const sc_engine *e) { return e->view.path_bytes != 0; }
 
@@ -52,7 +55,9 @@ uint32_t sc_size_says(const sc_engine *e) {
     return least;
 }
 
-void sc_size_heard(sc_peer *peer, uint32_t says) { peer->size.theirs = says; }
+void sc_size_heard(sc_peer *peer, uint32_t says) {
+    peer->size.theirs = says && says < SC_PACKET_MIN ? SC_PACKET_MIN : says;
+}
 
 uint32_t sc_engine_path_bytes(const sc_engine *e) {
     uint32_t least = e->in_view ? sc_size_says(e) : 0;

@@ -17,7 +17,7 @@ static void preparation_free(preparation *new) {
 static int is_valid(const sc_engine *e, const sc_view *view) {
     if (!view->n || view->n > SC_MEMBERS_MAX || view->rank >= view->n) return 0;
     if (view->ids[view->rank] != e->config.member || view->apart[view->rank]) return 0;
-    if (view->packet_bytes < 512 || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4) return 0;
+    if (view->packet_bytes < SC_PACKET_MIN || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4) return 0;
     if (view->path_bytes > SC_PACKET_MAX || view->path_bytes % 4) return 0;
     const sc_order_ops *ops = sc_order_of(view->mechanism);
     return ops && (!ops->fits || ops->fits(view));

@@ -23,6 +23,7 @@
 #define SC_WIRE_VERSION 2
 #define SC_COMMON_HEADER 40
 #define SC_DATA_HEADER 80
+#define SC_PACKET_MIN 512 /* the smallest size that full packets of a view may have */
 #define SC_PACKET_MAX 65000 /* the largest datagram that is ever sent */
 #define SC_MEMBERS_MAX 128 /* HEARTBEAT has two bits for each */
 #define SC_SEQNO_MAX ((uint64_t)1 << 62) /* no seqno on the wire is higher, so that sums of seqnos do not wrap */

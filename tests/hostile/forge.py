@@ -128,9 +128,17 @@ class Forger:
         return self.datagram(PROBE, sender, view, struct.pack("<QQQ", stream, highest, stable))
 
     def heartbeat(
-        self, sender: int, view: int, highest: int, stable: int, marks: Sequence[tuple[int, int]], unheard: int = 0
+        self,
+        sender: int,
+        view: int,
+        highest: int,
+        stable: int,
+        marks: Sequence[tuple[int, int]],
+        unheard: int = 0,
+        path: int = 0,
     ) -> bytes:
-        body = struct.pack("<QQII", highest, stable, len(marks), 0) + unheard.to_bytes(16, "little") + bytes(40)
+        links = unheard.to_bytes(16, "little") + bytes(38) + path.to_bytes(2, "little")
+        body = struct.pack("<QQII", highest, stable, len(marks), 0) + links
         return self.datagram(HEARTBEAT, sender, view, body + b"".join(struct.pack("<QQ", *mark) for mark in marks))
 
     def ping(self, kind: int, sender: int, view: int, target: int, origin: int) -> bytes:

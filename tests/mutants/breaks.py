@@ -1748,4 +1748,10 @@ BREAKS = (
     _one("a member is slow while its application loads the state", "native/streams/state.c",
          "if (e->loads) e->loads = ARRIVED;", "e->loads = 0;",
          family="slow", tests="tests/unit/test_too_slow.py"),
+    _one("sealed packets may be smaller than a view can have", "native/streams/sizes.c",
+         "return bytes > SC_PACKET_MIN ? bytes : SC_PACKET_MIN;", "return bytes;",
+         tests="tests/unit/test_keys.py", why="paths that are so narrow carry no frames in seeds"),
+    _one("any size that a member claims for its paths counts", "native/streams/sizes.c",
+         "says && says < SC_PACKET_MIN ? SC_PACKET_MIN : says", "says",
+         tests="tests/unit/test_sizes.py", why="no member lies in seeds"),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 from ciphers import ENCRYPT
-from engines import Net, make_engine, secret_of
+from engines import Net, change_view, make_engine, secret_of
 
 import seqcast
 from seqcast._native.engine import SEAL_ROOM
@@ -153,6 +153,18 @@ def test_an_engine_seals_in_a_view_as_the_second_opinion_does_with_each_cipher_a
         before = other.counters()["drop_key"]
         assert other.receive(bytes(spoilt), b"\0", net.now) == 0 and other.counters()["drop_key"] == before + 1
     one.send(b"message " * 1000)
+    net.run(50)
+    assert [payload for _, payload in net.got[1]] == [b"message " * 1000]
+
+
+def test_the_narrowest_path_leaves_sealed_packets_a_size_that_a_view_can_have(made):
+    net = Net(2, seal=seal_of(Config(key=made), "orders"), path=984, packet=984)
+    net.drop = lambda src, dst, lane, datagram: len(datagram) > 576
+    net.run(1500)
+    assert {engine.path_bytes() for engine in net.engines} == {512}
+    net.packet = 512
+    change_view(net, [0, 1], [0, 1], sequencer=-1, tag=2)
+    net.engines[0].send(b"message " * 1000)
     net.run(50)
     assert [payload for _, payload in net.got[1]] == [b"message " * 1000]
 

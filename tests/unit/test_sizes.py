@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages
+from hostile.forge import Forger
 
+F = Forger(7)
 SIZE, SIZED, PIECE = 16, 17, 18
 KNOWN_MS = 12 * HEARTBEAT_MS
 """By then each member has asked each other one for the largest size and, in vain, for all smaller ones."""
@@ -57,6 +59,13 @@ def test_who_answers_nothing_says_nothing_about_its_path():
     net.engines[0].measure(net.now)
     net.run(KNOWN_MS)
     assert net.engines[0].path_bytes() == 1472
+
+
+def test_a_member_that_says_that_next_to_nothing_reaches_it_does_not_prevent_the_next_view():
+    net = Paths(2)
+    net.run(KNOWN_MS)
+    net.engines[0].receive(F.heartbeat(101, 1, 0, 0, [(0, 0)] * 2, path=4), b"\2", net.now)
+    assert net.engines[0].path_bytes() == 512
 
 
 @pytest.mark.parametrize("stream", ["group", "unicast", "forward"])

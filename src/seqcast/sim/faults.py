@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from seqcast.core.frames.closing import Block, Cut, Propose, Start
@@ -15,6 +15,7 @@ from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.seal import Sealings
+from seqcast.sim.settings import config
 from seqcast.sim.wire import frame
 
 HOUR = 3600 * SECOND
@@ -25,6 +26,10 @@ NARROW_BYTES = (1240, 1372, 1422, 1472)
 """The largest UDP payloads of narrow paths."""
 ISLANDS_MAX = 32
 """Processes of a run that may not hear each other's multicasts."""
+RANKED_LATER = 8
+"""Processes that start later and have a rank, too."""
+RANKED_OF_SUSPICION = 8
+"""The lowest rank delays datagrams by this part of the suspicion time at most: nobody is suspected for it."""
 NAMESAKE_NS_MAX = 2 * SECOND
 """A process with the name of another one is alone with it for this long at most."""
 
@@ -85,6 +90,7 @@ class Faults:
         self._plan_namesakes()
         self._plan_alone()
         self._plan_islands()
+        self._plan_ranks()
         self._plan_infos()
         self._plan_narrows()
         self._plan_outages()
@@ -220,6 +226,23 @@ class Faults:
         for number in range(options.islands):
             begin = rng.randrange(options.duration_ns) if number else 0
             self.clock.at(begin, self.deafen_pairs, rng.choice((0.2, 0.5, 0.9)), rng.random())
+
+    def _plan_ranks(self) -> None:
+        """From a random source of its own, too."""
+        rng, options = random.Random(f"ranks {self.options.seed}"), self.options
+        order = list(range(options.members + RANKED_LATER))
+        rng.shuffle(order)
+        hop_ns = options.delay_ns + 2 * options.jitter_ns
+        most_ns = int(config(options).suspect_s * SECOND) // RANKED_OF_SUSPICION
+        step_ns = min(rng.choice((1, 5)) * hop_ns, most_ns // len(order))
+        for number in range(options.ranks):
+            begin = rng.randrange(options.duration_ns) if number else 0
+            self.clock.at(begin, self.rank, [*order[number:], *order[:number]], step_ns)
+
+    def rank(self, order: Sequence[int], step_ns: int) -> None:
+        """From now on datagrams come the later, the later their receiver stands in this order."""
+        if not self.network.healed:
+            self.network.behind = {index: place * step_ns for place, index in enumerate(order)}
 
     def deafen_pairs(self, share: float, which: float) -> None:
         """From now on this many pairs of processes, also of such as are to come, pass no multicast, and all others
@@ -484,6 +507,7 @@ class Faults:
         self.network.filtered_out.clear()
         self.ambushes.clear()
         self.network.healed = True
+        self.network.behind = {}
         self._connect()
 
     def fall_apart(self) -> list[set[int]]:

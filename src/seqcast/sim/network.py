@@ -93,6 +93,7 @@ class Network:
         self.mute: set[tuple[int, int]] = set()  # (from, to): no unicast comes through, as by a firewall
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
+        self.behind: dict[int, int] = {}  # datagrams to these come so much later, in ns
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
@@ -105,7 +106,7 @@ class Network:
         if not self.connects(source, target) or self.vanishes(source, target, datagram):
             return
         copies = 1
-        delay = options.delay_ns
+        delay = options.delay_ns + self.behind.get(target, 0)
         if not self.healed:
             if options.loss and random_() < options.loss:
                 if self.repairs:

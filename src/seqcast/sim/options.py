@@ -44,6 +44,10 @@ class Options:
         mutes: how many times unicasts, and no multicasts, between two members are lost, in one direction or in both.
         interfaces: how many times the network interface of a member breaks, see ``interface.KINDS``; members look at
             theirs periodically.
+        ranks: the processes have priorities, in as many orders one after the other: datagrams come the later, the lower
+            their receiver stands, and each next order has its first at the end. Rare interleavings need few of these
+            changes, and evenly drawn delays hardly ever give them (probabilistic concurrency testing, Burckhardt et al.
+            2010).
         narrows: how many times other paths than before carry only small datagrams, and lose the others.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         namesakes: how many times two processes have one name: a member is killed, and starts again while all others are
@@ -154,6 +158,7 @@ class Options:
     interfaces: int = 0
     mutes: int = 0
     islands: int = 0
+    ranks: int = 0
     narrows: int = 0
     crashes: int = 0
     restarts: int = 0
@@ -254,7 +259,7 @@ class Options:
     @property
     def watches_repairs(self) -> bool:
         """Nothing but loss, or not even that: repairs can be bounded."""
-        others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full
+        others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full + self.ranks
         settings = dict(self.settings)
         limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
         hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # overtaken packets are requested at once
@@ -318,6 +323,7 @@ class Options:
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
             drawn["observers"] = random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4))
             drawn["infos"] = random.Random(f"infos {seed}").choice((0, 0, 0, 4))
+            drawn["ranks"] = random.Random(f"ranks {seed}").choice((0, 0, 0, 1, 3))
             if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
                 way = random.Random(f"transport {seed}").random()
                 own = drawn.get("transport", "multicast")

@@ -403,7 +403,7 @@ class World:
         crashes = rng.random() < 0.5
         (leaver.crash if crashes else leaver.leave)()
         gone = {leaver.name: self._time(lambda: self._shows(joiner, leaver, False), 20 * SECOND)}
-        detected_s = settings.suspect_s + 3 * settings.heartbeat_s if crashes else 0
+        detected_s = settings.suspect_s_max + 3 * settings.heartbeat_s if crashes else 0  # by those that were late
         return [*rest.check_delays(gone, most_s + detected_s, "the crash of" if crashes else "the leave of")]
 
     def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
