@@ -9,6 +9,7 @@ from typing import Protocol
 from seqcast.core.frames.closing import Block, Cut, Propose, Start
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.pausing import Resume, Suspend
+from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.sim import interface
 from seqcast.sim.network import Clock, Network
@@ -43,6 +44,8 @@ class Afflicted(Protocol):
     network: Network
     nodes: list[Process]
     sealings: Sealings
+    disks: dict[str, Kept]
+    old_disks: dict[str, Kept]
 
     def start_node(self, name: str) -> None: ...
     def trace(self, node: Process | None, text: str) -> None: ...
@@ -296,6 +299,14 @@ class Faults:
             return
         struck = rng.sample(alive, min(len(alive), int(share * len(alive)) + 1))
         self.trace(None, f"loses power at {sorted(node.name for node in struck)}")
+        settled = len({node.endpoint.view for node in alive}) == 1 and not any(node.answered for node in alive)
+        if len(struck) == len(alive) > 2 and settled and rng.random() < 0.5:
+            lost = rng.choice(struck).name
+            old = self.world.old_disks.get(lost) if rng.random() < 0.5 else None
+            self.trace(None, f"leaves {lost} {'an old disk' if old else 'no disk'}")
+            self.world.disks.pop(lost, None)
+            if old is not None:
+                self.world.disks[lost] = old
         for node in struck:
             self.strike(node)
 

@@ -57,8 +57,8 @@ class Options:
         alone: how many times a member is killed, and starts again while cut off from all others.
         found: see ``EndpointSettings``.
         stable: members keep their votes beyond their end.
-        outages: how many times most members, or all, lose their power and start again; some without their disk, or with
-            an old one.
+        outages: how many times most members, or all, lose their power and start again; if all do, sometimes one of them
+            without its disk, or with an old one.
         writes: how many writes of votes are struck: the member crashes before the write is done or after, and starts
             again.
         hosts: a crash takes the machine down, too, so that no closed port tells of the crash.

@@ -106,7 +106,8 @@ class World:
         self.network = Network(options, self.clock, random.Random(f"network {options.seed}"))
         self.sealings = Sealings()
         self.made: dict[int, NewView] = {}  # VIEWs that were sent, by tag
-        self.disks: dict[str, Kept] = {}  # what members kept, by name
+        self.disks: dict[str, Kept] = {}  # the votes that members kept, by name
+        self.old_disks: dict[str, Kept] = {}  # the same, of the view before
         self.nodes: list[Process] = []
         self.by_address: dict[bytes, Process | OperatorProcess] = {}
         self.faults = Faults(self)
@@ -178,6 +179,9 @@ class World:
             self.faults.strike(node)
             if not done:
                 return
+        before = self.disks.get(node.name, kept)
+        if before.view.view_id != kept.view.view_id:
+            self.old_disks[node.name] = before
         self.disks[node.name] = kept
 
     def held(self, node: Process) -> None:
