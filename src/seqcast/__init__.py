@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         SendTimeout,
         SendWouldBlock,
         SeqcastError,
+        StableFailed,
         SuspendTimeout,
         Undecided,
         UsageError,
@@ -106,6 +107,7 @@ __all__ = [
     "SeqcastError",
     "SequencerPolicy",
     "Skipped",
+    "StableFailed",
     "StateHandler",
     "Status",
     "SubgroupState",
@@ -133,8 +135,8 @@ _NAMES = {
     "seqcast.crowd.handle": "Crowd CrowdHistory CrowdLost CrowdMessage join_crowd",
     "seqcast.embed": "get_include",
     "seqcast.errors": "ConfigError JoinRefused JoinTimeout JournalWriteError MachineError NameTaken "
-    "NotInView NotMember NotReady RemoteProtocolError SendTimeout SendWouldBlock SeqcastError SuspendTimeout "
-    "Undecided UsageError",
+    "NotInView NotMember NotReady RemoteProtocolError SendTimeout SendWouldBlock SeqcastError StableFailed "
+    "SuspendTimeout Undecided UsageError",
     "seqcast.events": "Blocked CoordinatorChanged Excluded InterfaceChanged Lost Rejoined Skipped Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",

@@ -443,7 +443,8 @@ STABLE_WRITE = _code(
     3111,
     "The file of `stable=` cannot be written",
     "The disk is full, or reports an error: votes would not outlast the process, so the member has left its group.",
-    "Free or replace the disk, and start the member again. The file has the record before, which is still right.",
+    "Free or replace the disk, and start the member again. The file has the record before or the new one, and both are "
+    "right.",
 )
 MEMBER_EXCLUDED = _code(
     3105,

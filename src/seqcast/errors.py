@@ -109,6 +109,13 @@ class NotReady(SeqcastError):
     code = "SC3007"
 
 
+class StableFailed(SeqcastError):
+    """The file of ``stable=`` could not be written: this member has left its group, as the votes would not outlast it.
+    The file has the record before or the new one, and both are right."""
+
+    code = "SC3111"
+
+
 class MachineError(SeqcastError):
     """A replicated state machine refused an operation: on every replica ``apply`` raised the error in the text."""
 

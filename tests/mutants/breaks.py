@@ -1755,8 +1755,6 @@ BREAKS = (
          "says && says < SC_PACKET_MIN ? SC_PACKET_MIN : says", "says",
          tests="tests/unit/test_sizes.py", why="no member lies in seeds"),
     # ---- votes that outlast their member
-    _one("a view is entered before the vote for it is kept", "src/seqcast/core/endpoint.py",
-         "isinstance(each, Send | Keep)", "isinstance(each, Send)", family="stable", tests="tests/protocol/test_stable.py"),
     _one("a promise is not kept", MACHINES + "participant.py",
          "S.PROMISED, (promise_it, keep, close_gate,", "S.PROMISED, (promise_it, close_gate,",
          family="stable", tests="tests/protocol/test_stable.py"),

@@ -10,7 +10,11 @@ from members import LOOPBACK, cluster, founded, join, script, wait_until, why_no
 from sim_stage import Stage, names
 
 from seqcast.config import Config
+from seqcast.core.frames.closing import Done, Ok
+from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.recalling import Recall, Recalled
+from seqcast.core.frames.view import Installed
+from seqcast.core.installer import Installer
 from seqcast.errors import ConfigError, RemoteProtocolError
 from seqcast.sim.checkers.primary import check_fences, check_primary
 
@@ -130,21 +134,48 @@ def test_one_with_its_file_does_not_enter_a_group_that_others_founded_anew():
 
 
 def test_an_old_file_has_no_vote_in_a_later_view():
-    """c was in a later view than its file says: what it promised there it has forgotten."""
-    stage, (a, b, c) = three()
-    old = stage.disks["c"]
-    d = again(stage, "d", at_ms=1000)[0]
+    """Of four the first has lost its file, and another has an old one: what it promised since, it has forgotten."""
+    stage, (a, _, _) = three()
+    olds = dict(stage.disks)
+    again(stage, "d", at_ms=1000)
     stage.until(2000)
-    assert len(names(a)[-1]) == 4
-    for node in (a, b, c, d):
+    first, *others = names(a)[-1]
+    old = next(name for name in others if name in olds)
+    for node in stage.nodes:
         node.crash()
-    stage.disks = {name: kept for name, kept in stage.disks.items() if name != "d"} | {"c": old}
+    del stage.disks[first]
+    stage.disks[old] = olds[old]
     again(stage, "a", "b", "c", "d", at_ms=3000)
     stage.until(6000)
-    first = names(a)[-1][0]
-    # a and b are a majority of four only if the first of the view is one of them.
-    assert any(map(fence, stage.nodes[4:])) == (first in "ab")
-    assert stage.disks["c"].view.view_id.counter > old.view.view_id.counter and sound(stage)
+    assert len(others) == 3 and not any(map(fence, stage.nodes[4:]))
+
+
+def test_each_vote_is_on_disk_before_it_is_told_and_before_it_counts(monkeypatch):
+    stage, told, entered = Stage(partition="primary", found=2, stable=True), set(), []
+
+    def look(source, _node, frame):
+        kept = stage.disks.get(source.name)
+        if isinstance(frame, Ok):
+            told.add("promise" if kept.promise == frame.attempt else f"{source}: {frame} after {kept.promise}")
+        elif isinstance(frame, Done):
+            told.add("accepted" if kept.accepted.under == frame.attempt else f"{source}: {frame} of {kept.accepted}")
+        elif isinstance(frame, Installed):
+            told.add("view" if kept.view.view_id.tag == frame.view else f"{source}: {frame} of {kept.view.view_id}")
+        return False
+
+    def enter(installer, frame, *rest):
+        if installer.context.entered is not None:
+            accepted = stage.disks[installer.context.me.name].accepted
+            entered.append(accepted is not None and accepted.view.view_id == frame.view_id)
+        install(installer, frame, *rest)
+
+    install = Installer._install_engine
+    monkeypatch.setattr(Installer, "_install_engine", enter)
+    stage.refuse = look
+    stage.group("a", "b", "c")
+    stage.nodes[0].crash()
+    stage.until(3000)
+    assert told == {"promise", "accepted", "view"} and entered and all(entered)
 
 
 # ---- votes that outlast their member ---------------------------------------------------------------------------------
@@ -195,6 +226,19 @@ def test_a_view_that_was_accepted_is_told_and_only_the_last_one(votes):
     assert ask(7, 0, proposals[0]).done and ask(8, 0).accepted == ((7, 0), proposals[0])
     assert ask(8, 0, proposals[1]).done and ask(9, 1).accepted == ((8, 0), proposals[1])
     assert not ask(8, 0, proposals[0]).done
+
+
+@pytest.mark.parametrize("accepted", [True, False])
+def test_one_that_only_heard_of_a_view_has_no_vote_in_it(votes, accepted):
+    ask, _, _, b = votes
+    keeper = b.endpoint.machines.keeper
+    view = keeper.kept.view
+    later = replace(view, closes=view.view_id, view_id=replace(view.view_id, counter=view.view_id.counter + 1))
+    if accepted:
+        assert ask(7, 0, later).done
+    keeper.learn(later)
+    assert keeper.kept.view == later and keeper.kept.votes == accepted == (keeper.was.member != NOBODY)
+    b.endpoint.context.emitted.clear()
 
 
 def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_is_no_vote(votes):

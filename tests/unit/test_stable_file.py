@@ -9,9 +9,9 @@ from seqcast.core import orders
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.recalling import Kept, Taken
 from seqcast.core.rules.cut import first_view
-from seqcast.errors import ConfigError
+from seqcast.errors import ConfigError, StableFailed
 from seqcast.net import stable
-from seqcast.net.stable import StableFailed, StableFile, decoded, encoded
+from seqcast.net.stable import StableFile, decoded, encoded
 
 INFOS = [MemberInfo(name, number, b"xy", 1 << 20, 1472, 1 << 20) for number, name in enumerate("abc", 1)]
 VIEW = first_view(INFOS, "fifo", orders.resolve("fifo"), 1)

@@ -67,7 +67,16 @@ from seqcast.core.vocabulary import (
     Waiting,
     Warn,
 )
-from seqcast.errors import ConfigError, JoinRefused, JoinTimeout, NameTaken, NotMember, SeqcastError, SuspendTimeout
+from seqcast.errors import (
+    ConfigError,
+    JoinRefused,
+    JoinTimeout,
+    NameTaken,
+    NotMember,
+    SeqcastError,
+    StableFailed,
+    SuspendTimeout,
+)
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, empty_bridge, explain, only_loopback
@@ -78,7 +87,7 @@ from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
 from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, Reread, identity_of, seal_of
-from seqcast.net.stable import StableFailed, StableFile
+from seqcast.net.stable import StableFile
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 

@@ -15,7 +15,7 @@ from typing import IO
 
 import seqcast.codes as codes
 from seqcast.core.frames.recalling import Kept
-from seqcast.errors import ConfigError, RemoteProtocolError, SeqcastError
+from seqcast.errors import ConfigError, RemoteProtocolError, StableFailed
 from seqcast.files import read_file
 
 MAGIC = b"seqcast stable "
@@ -24,13 +24,6 @@ BYTES_MAX = 1 << 20
 """Of a record: two VIEWs."""
 NEW, LOCK = ".new", ".lock"
 """Beside the file: the next record, before it takes the name; and the lock of the process that uses it."""
-
-
-class StableFailed(SeqcastError):
-    """The file of ``stable=`` could not be written: this member has left its group, as its votes would not outlast it.
-    The file still has the record before."""
-
-    code = codes.STABLE_WRITE.number
 
 
 def encoded(cluster: str, name: str, kept: Kept) -> bytes:

@@ -60,6 +60,7 @@ class Faults:
         self.ambushes: list[type[Frame]] = []  # the last is the kind of frame at which the next ambush strikes
         self.leader_falls = self.options.falling_leader
         self.armed = 0  # writes that are to be struck
+        self.lost = ""  # whose disk was lost: one alone, or those left are no majority of the files
         self.sides: list[set[int]] = []  # into which the network is split: the end of another fault heals nothing
 
     def trace(self, node: Process | None, text: str) -> None:
@@ -299,9 +300,10 @@ class Faults:
             return
         struck = rng.sample(alive, min(len(alive), int(share * len(alive)) + 1))
         self.trace(None, f"loses power at {sorted(node.name for node in struck)}")
-        settled = len({node.endpoint.view for node in alive}) == 1 and not any(node.answered for node in alive)
-        if len(struck) == len(alive) > 2 and settled and rng.random() < 0.5:
-            lost = rng.choice(struck).name
+        views = {node.endpoint.view for node in alive}
+        settled = len(views) == 1 and None not in views and not any(node.answered for node in alive)
+        if len(struck) == len(alive) > 2 and settled and not self.lost and rng.random() < 0.5:
+            self.lost = lost = rng.choice(struck).name
             old = self.world.old_disks.get(lost) if rng.random() < 0.5 else None
             self.trace(None, f"leaves {lost} {'an old disk' if old else 'no disk'}")
             self.world.disks.pop(lost, None)
