@@ -210,7 +210,7 @@ def test_gaps_ascend_and_none_covers_present_rows(tmp_path: Path, at: int) -> No
     assert [gap.idx for gap in found.gaps] == ([100, 180] if at == 180 else [100])
     assert found.end_idx == (260 if at == 180 else 180) and positions(found) == [*range(100)]
     with_record(path, 3, {**GAP, "idx": at + 79})
-    with pytest.raises(JournalDamaged, match="before the record before"):
+    with pytest.raises(JournalDamaged, match="below that of the previous record"):
         reader.read(path)
 
 
