@@ -64,7 +64,7 @@ def most_change(options: Options) -> float:
     to detect it: hops, and the timers for which the acting member waits."""
     settings = config(options)
     hop = (options.delay_ns + 12 * options.jitter_ns) / SECOND
-    callbacks_s = settings.block_deadline_s if options.blocks else 0
+    callbacks_s = 2 * settings.block_deadline_s if options.blocks else 0  # of a leaver, and then of all
     return 2 * HOPS_MAX * hop + 2 * settings.bundle_s + callbacks_s + 0.02
 
 

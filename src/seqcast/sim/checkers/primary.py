@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from seqcast.core.machines.beacons import SEPARATE
 from seqcast.events import Excluded
@@ -67,8 +68,10 @@ def check_histories(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         end = record.log[-1] if record.log else None
         if isinstance(end, Excluded) and end.reason.startswith(SEPARATE):
-            delivered = any(isinstance(entry, Delivered) and not entry.to for entry in record.log)
-            if delivered and any(isinstance(entry, View) and len(entry.members) > 1 for entry in record.log):
+            views = [at for at, entry in enumerate(record.log) if isinstance(entry, View)]
+            shared = (until for at, until in pairwise([*views, len(record.log)]) if len(record.log[at].members) > 1)
+            last = max(shared, default=0)  # in the views behind it this member was alone
+            if any(isinstance(entry, Delivered) and not entry.to for entry in record.log[:last]):
                 yield f"history: {record} and others had delivered messages, and it gave way: {end.reason}"
 
 
