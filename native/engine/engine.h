@@ -46,6 +46,7 @@ typedef struct {
     int64_t nak_backoff_ns_min, nak_backoff_ns_max; /* between two NAKs for one range, doubling, with jitter */
     int64_t retransmit_hold_ns; /* minimum time between two retransmissions of one slot */
     uint64_t retransmit_bytes_per_s;
+    uint32_t congestion; /* SC_CONGESTION_* */
     uint64_t send_bytes_per_s; /* of packets, all copies and repeats; 0: no bound */
     int64_t ack_delay_ns; /* an ack is sent this long after something was consumed (longer where many receive), */
     uint64_t ack_bytes; /* or at once after this much (charged bytes), at most half a window; 0: see streams/acks.c */
@@ -602,6 +603,8 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(blocked_queued_bytes)                                                                                            \
     X(blocked_queue_full)                                                                                              \
     X(blocked_queue_lost)                                                                                              \
+    X(congestion_stalls)                                                                                               \
+    X(congestion_events)                                                                                               \
     X(sends_paced)                                                                                                     \
     X(credit_stalls)                                                                                                   \
     X(lent_stalls)                                                                                                     \
@@ -636,6 +639,7 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
     X(slabs_in_use)                                                                                                    \
     X(slabs_exhausted)                                                                                                 \
     X(own_closed_bytes)                                                                                                \
+    X(congestion_bytes)                                                                                                \
     X(window_bytes)
 
 typedef struct {

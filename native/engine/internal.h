@@ -20,6 +20,7 @@
 #include "engine/send.h"
 #include "order/order.h"
 #include "streams/acks.h"
+#include "streams/congestion.h"
 #include "streams/credit.h"
 #include "streams/retransmit.h"
 #include "streams/gaps.h"
@@ -51,6 +52,7 @@ typedef struct sc_peer {
     uint32_t awaits; /* streams/holdup.c: as its last heartbeat says */
     sc_peer_slow slow; /* streams/slow.c */
     sc_peer_skip skip; /* delivery/queue.c */
+    sc_peer_congestion congestion; /* streams/congestion.c */
     sc_peer_again again; /* streams/retransmit.c */
     sc_peer_size size; /* streams/sizes.c */
     sc_peer_pieces pieces; /* streams/pieces.c */
@@ -96,6 +98,7 @@ struct sc_engine {
     sc_holdup holdup; /* streams/holdup.c */
     sc_slow slow; /* streams/slow.c */
     sc_again_queue again; /* streams/retransmit.c */
+    sc_congestion congestion; /* streams/congestion.c */
     sc_outflow outflow; /* streams/outflow.c */
     sc_sizes sizes; /* streams/sizes.c */
     sc_pieces pieces; /* streams/pieces.c */

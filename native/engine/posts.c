@@ -55,6 +55,8 @@ void sc_counters_now(const sc_engine *e, sc_counters *out) {
     out->slabs_in_use = sc_slab_pool_in_use(e->pool);
     out->slabs_exhausted = sc_slab_pool_exhausted(e->pool);
     out->own_closed_bytes = e->queue.closed_bytes;
+    uint64_t window = sc_congestion_window(e);
+    out->congestion_bytes = window == UINT64_MAX ? 0 : window;
     out->window_bytes = e->in_view ? (e->group.window ? e->group.window : e->forward.window) : 0;
 }
 

@@ -120,6 +120,8 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     if (rx->next != before) {
         if (rx->n_gaps) sc_gaps_prune(rx);
         sc_flow_progress(e, peer, stream, now);
+    } else if (sc_rx_acknowledges(rx) && sc_congestion_tells(e, peer)) {
+        sc_flow_soon(e, rx);
     }
     return 1;
 }

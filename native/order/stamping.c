@@ -76,7 +76,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
 
 /* Has the group stream credit for a forward? Own messages take their turn when their thread runs. If they wait for credit, forwards
  * leave them the share of one member: otherwise forwards, which wait here, would take all credit as it comes. */
-static int may_take(const sc_engine *e, uint32_t len) {
+static int may_take(sc_engine *e, uint32_t len) {
     uint32_t share = e->now < e->group.starved_until ? (uint32_t)(e->group.window / e->view.n) : 0;
     return sc_outflow_room(e, &e->group) && sc_tx_may_insert(e, &e->group, len, 0) &&
            sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);

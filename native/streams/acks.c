@@ -34,11 +34,13 @@ static uint32_t turn_of(const sc_engine *e, const sc_peer *peer) {
     return (e->view.rank + e->view.n - peer->rank - 1) % e->view.n;
 }
 
-/* In a safe view delivery waits for the acks of all members, so they are sent soon. */
-void sc_flow_ordered(sc_engine *e, sc_peer *peer) {
+/* Delivery in a safe view, or a congestion window, waits for the acks of all members, so they are sent soon. */
+void sc_flow_soon(const sc_engine *e, sc_rx_stream *rx) {
     int64_t due = e->now + e->config.ack_delay_ns / SC_ACK_SOON;
-    if (due < peer->group.ack_due) peer->group.ack_due = due;
+    if (due < rx->ack_due) rx->ack_due = due;
 }
+
+void sc_flow_ordered(sc_engine *e, sc_peer *peer) { sc_flow_soon(e, &peer->group); }
 
 /* The timer lets an ack wait for a pause of the stream. All receivers of a multicast would answer at once, so each has its own
  * moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer. While packets keep
@@ -46,8 +48,8 @@ void sc_flow_ordered(sc_engine *e, sc_peer *peer) {
 void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (!sc_rx_acknowledges(rx)) return;
-    if (stream == SC_STREAM_GROUP && e->view.safe) {
-        sc_flow_ordered(e, peer);
+    if ((stream == SC_STREAM_GROUP && e->view.safe) || sc_congestion_tells(e, peer)) {
+        sc_flow_soon(e, rx);
         return;
     }
     if (rx->progressed == now && rx->ack_due != SC_NEVER) return; /* packets that came, or were taken, together */
@@ -126,6 +128,7 @@ void sc_on_ack(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
         return;
     }
     e->counters->acks_received++;
+    sc_congestion_acked(e, peer, tx, received, now);
     if (tx == &e->group)
         sc_credit_group(e, peer, p);
     else

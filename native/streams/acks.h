@@ -17,6 +17,7 @@
 void sc_flow_consumed(sc_engine *e, struct sc_peer *peer, int stream, uint64_t bytes, int64_t now);
 void sc_ack(sc_engine *e, struct sc_peer *peer, int stream);
 void sc_flow_progress(sc_engine *e, struct sc_peer *peer, int stream, int64_t now);
+void sc_flow_soon(const sc_engine *e, sc_rx_stream *rx);
 void sc_flow_ordered(sc_engine *e, struct sc_peer *peer);
 void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);

@@ -179,6 +179,7 @@ void sc_flow_received(sc_peer *peer, uint64_t seqno) {
 /* Own forwards up to `seqno`, which are still kept, have come back: the sequencer has them. */
 void sc_flow_returned(sc_engine *e, uint64_t seqno) {
     sc_tx_stream *tx = &e->forward;
+    if (e->order.forward_to >= 0) sc_congestion_acked(e, e->peers[e->order.forward_to], tx, seqno, e->now);
     if (seqno > tx->stable) tx->stable = seqno;
     sc_tx_credit(tx, seqno);
     sc_tx_probe_restart(e, tx, sc_tx_outstanding(tx, tx->stable), e->now);

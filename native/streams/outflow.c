@@ -1,16 +1,17 @@
-/* Outflow: a bound in bytes per second of the packets that leave, all copies and repeats together (send_bytes_per_s). A packet
- * leaves as soon as there is anything to spend, and may leave a debt. */
+/* Outflow: bounds in bytes per second of the packets that leave: all copies and repeats together (send_bytes_per_s), and those of
+ * one path, whose window would otherwise leave at once (congestion.c). A packet leaves as soon as there is anything to spend, and
+ * may leave a debt. */
 #include "engine/internal.h"
 
 #define BURST_NS 1000000 /* a pause is at least as long, and what gathers in it leaves at once: */
 #define BURST_BYTES_MAX 65536
 #define LATE 4 /* so many bursts leave at once after a pause that was longer than planned */
-#define BACKLOG_NS 20000000 /* messages wait with their sender, rather than longer than this in the ring */
+#define BACKLOG_NS 20000000 /* as much as leaves in this time may wait in the ring */
 #define TURNS 7 /* transmissions in which the group stream is first, to one in which it is not */
 
-static int64_t burst(const sc_engine *e) {
-    uint64_t bytes = (uint64_t)((double)e->config.send_bytes_per_s * BURST_NS / 1e9);
-    return (int64_t)sc_least(bytes, BURST_BYTES_MAX);
+static int64_t burst(int64_t per_s) {
+    int64_t bytes = (int64_t)((double)per_s * BURST_NS / 1e9);
+    return bytes < BURST_BYTES_MAX ? bytes : BURST_BYTES_MAX;
 }
 
 /* Where a packet of the group goes. */
@@ -36,36 +37,52 @@ int sc_outflow_begin(sc_engine *e, int all) {
     }
     all |= o->closes;
     o->ready = o->closes = 0;
+    o->per_s = sc_congestion_rate(e);
     return all;
 }
 
-int sc_outflow_open(sc_engine *e, int64_t now) {
+void sc_outflow_pause(sc_engine *e, int64_t until) {
     sc_outflow *o = &e->outflow;
-    int64_t per_s = (int64_t)e->config.send_bytes_per_s;
-    if (!per_s) return 1;
-    if (o->due != SC_NEVER) return 0;
-    sc_budget_refill(&o->budget, per_s, LATE * burst(e), now);
-    if (o->budget.left > 0) return 1;
+    if (o->due == SC_NEVER || o->due < until) o->due = until;
+}
+
+static void look(sc_engine *e, sc_budget *budget, int64_t per_s, int64_t now) {
+    if (!per_s) return;
+    sc_budget_refill(budget, per_s, LATE * burst(per_s), now);
+    if (budget->left > 0) return;
     e->counters->sends_paced++;
-    o->due = now + 1 + (int64_t)((double)(burst(e) - o->budget.left) * 1e9 / (double)per_s);
-    return 0;
+    sc_outflow_pause(e, now + 1 + (int64_t)((double)(burst(per_s) - budget->left) * 1e9 / (double)per_s));
+}
+
+int sc_outflow_open(sc_engine *e, int64_t now) {
+    if (e->outflow.due != SC_NEVER) return 0;
+    look(e, &e->outflow.budget, (int64_t)e->config.send_bytes_per_s, now);
+    look(e, &e->outflow.path, e->outflow.per_s, now);
+    return e->outflow.due == SC_NEVER;
 }
 
 void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes) {
-    if (!e->config.send_bytes_per_s) return;
-    e->outflow.budget.left -= (int64_t)(bytes * (lane == SC_LANE_UNICAST ? 1 : copies(e)));
-    sc_may_send(e); /* there is room again */
+    sc_outflow *o = &e->outflow;
+    if (e->config.send_bytes_per_s) o->budget.left -= (int64_t)(bytes * (lane == SC_LANE_UNICAST ? 1 : copies(e)));
+    if (o->per_s) o->path.left -= (int64_t)bytes;
+    if (o->full) sc_may_send(e);
+    o->full = 0;
 }
 
 int sc_outflow_yields(sc_engine *e) {
-    if (!e->config.send_bytes_per_s || e->packing.unsent == e->group.unsent_bytes) return 0;
+    if (e->packing.unsent == e->group.unsent_bytes) return 0;
     return e->outflow.turns++ % (TURNS + 1) == TURNS;
 }
 
-int sc_outflow_room(const sc_engine *e, const sc_tx_stream *tx) {
-    if (!e->config.send_bytes_per_s) return 1;
-    uint64_t most = (uint64_t)((double)e->config.send_bytes_per_s * BACKLOG_NS / 1e9);
-    return tx->unsent_bytes * (tx == &e->group ? copies(e) : 1) < sc_most(most, tx->packet_bytes);
+/* Messages wait with their sender, rather than for long in the ring. */
+int sc_outflow_room(sc_engine *e, const sc_tx_stream *tx) {
+    uint64_t most = (uint64_t)((double)e->config.send_bytes_per_s * BACKLOG_NS / 1e9), window = sc_congestion_window(e);
+    uint64_t bytes = tx->unsent_bytes;
+    int full =
+        e->config.send_bytes_per_s && bytes * (tx == &e->group ? copies(e) : 1) >= sc_most(most, tx->packet_bytes);
+    full |= bytes >= sc_most(window, BURST_BYTES_MAX);
+    e->outflow.full |= full;
+    return !full;
 }
 
 void sc_outflow_tick(sc_engine *e, int64_t now) {

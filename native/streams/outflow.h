@@ -7,8 +7,11 @@
 /* The rate at which packets leave: their first transmission and their repeats, each copy, but no other datagram. */
 
 typedef struct {
-    sc_budget budget;
+    sc_budget budget; /* all copies */
+    sc_budget path; /* of the group: one of them */
+    int64_t per_s; /* of this one; 0: no bound */
     int64_t due; /* packets wait until then; SC_NEVER: none does */
+    int full; /* senders wait for packets to leave */
     int ready; /* they have waited until then */
     int closes; /* open packets were to be sent meanwhile */
     uint32_t turns; /* transmissions while packets to single members waited */
@@ -17,13 +20,14 @@ typedef struct {
 void sc_outflow_init(sc_engine *e);
 /* Packets that waited may leave now: returns whether a transmission closes open packets. */
 int sc_outflow_begin(sc_engine *e, int all);
+void sc_outflow_pause(sc_engine *e, int64_t until);
 /* May another packet leave now? If not, sc_outflow_deadline says when. */
 int sc_outflow_open(sc_engine *e, int64_t now);
 void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes);
 /* Is it the turn of packets to single members, before those to the group? */
 int sc_outflow_yields(sc_engine *e);
 /* Is there room for another packet of a stream before its unsent ones become too many? */
-int sc_outflow_room(const sc_engine *e, const sc_tx_stream *tx);
+int sc_outflow_room(sc_engine *e, const sc_tx_stream *tx);
 void sc_outflow_tick(sc_engine *e, int64_t now);
 int64_t sc_outflow_deadline(const sc_engine *e);
 /* Do packets wait no longer? */

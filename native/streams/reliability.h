@@ -20,6 +20,9 @@ static inline void sc_reliability_begin(const sc_config *config, sc_rx_stream *r
 /* Does this receiver acknowledge packets to the sender? If not, the core reports them. */
 static inline int sc_rx_acknowledges(const sc_rx_stream *rx) { return !rx->pulled; }
 
+/* Do the receivers of a group stream acknowledge it to its sender? */
+static inline int sc_group_acknowledges(const sc_config *config) { return !config->pulled; }
+
 /* Is a gap requested from the stream's sender, by timer, while no other member is known to have the packets? If not,
  * the request follows once the core names a holder. */
 static inline int sc_rx_requests_by_timer(const sc_rx_stream *rx) { return !rx->pulled; }

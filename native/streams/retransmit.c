@@ -95,6 +95,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     const sc_rx_packet *held = own ? NULL : held_packet(e, owner, stream, seqno);
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
+    if (sent) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
     if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
     if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !allowed(e, len, now)) {
         e->counters->retransmit_limited++;

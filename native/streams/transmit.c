@@ -106,12 +106,24 @@ static const uint8_t *again_bytes(sc_engine *e, const sc_again *a, uint32_t *len
     return packet->p;
 }
 
+static int run_joins(const sc_tx *run, int lane, const sc_address *to, uint32_t len) {
+    return run->lane == lane && (!to || sc_same_address(&run->to, to)) && run_fits(run, len);
+}
+
+/* May another repeat to this member leave? */
+static int may_repeat(sc_engine *e, const sc_peer *peer, int64_t now) {
+    int64_t pause = sc_congestion_pause(e, peer, now);
+    if (pause) sc_outflow_pause(e, now + pause);
+    return !pause;
+}
+
 static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
     int k = 0;
     uint32_t i = 0;
     for (; i < e->again.n && k < max && may_leave(e, now); i++) {
         const sc_again *a = &e->again.queue[i];
         if (a->requester >= e->view.n) continue;
+        if (!may_repeat(e, e->peers[a->requester], now)) break;
         uint32_t len = 0;
         const uint8_t *p = again_bytes(e, a, &len, now);
         if (!p) {
@@ -125,10 +137,10 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         }
         int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
         const sc_address *to = a->multicast ? NULL : &e->peers[a->requester]->address;
-        int joins = k && out[k - 1].lane == lane && (!to || sc_same_address(&out[k - 1].to, to));
-        if (!joins || !run_fits(&out[k - 1], len + e->seal_room)) run_start(&out[k++], lane, to);
+        if (!k || !run_joins(&out[k - 1], lane, to, len + e->seal_room)) run_start(&out[k++], lane, to);
         run_add(&out[k - 1], p, len + e->seal_room);
         sc_outflow_spend(e, lane, len + e->seal_room);
+        sc_congestion_again(e, e->peers[a->requester], len, now);
     }
     sc_again_pop(e, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
@@ -140,32 +152,41 @@ static uint64_t end_of(const sc_engine *e, const sc_tx_stream *tx) {
     return tx == &e->group && !e->cut.gate_closed ? tx->next - e->order.held : tx->next;
 }
 
-static int transmit_stream(sc_engine *e, sc_tx_stream *tx, int lane, const sc_address *to, sc_tx *out, int max,
-                           int64_t now) {
-    int k = 0;
+/* Puts into a packet what is known only when it leaves. */
+static void finish(sc_engine *e, const sc_tx_stream *tx, sc_tx_packet *packet) {
+    sc_put_stable(packet->p, tx->stable);
+    sc_flow_told(e, tx);
+    if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
+    if (packet->sealed)
+        sc_seal_crc_again(packet->p, packet->len, packet->sealed);
+    else if (!e->seal)
+        sc_seal_crc(packet->p, packet->len);
+}
+
+/* To `peer`, or to the group if NULL. */
+static int transmit_stream(sc_engine *e, sc_tx_stream *tx, const sc_peer *peer, sc_tx *out, int max, int64_t now) {
+    int k = 0, lane = peer ? SC_LANE_UNICAST : SC_LANE_DATA;
     uint64_t before = tx->unsent, end = end_of(e, tx);
-    while (tx->unsent < end && k < max && may_leave(e, now)) {
-        run_start(&out[k], lane, to);
-        while (tx->unsent < end && may_leave(e, now)) {
+    uint64_t room = before < end ? sc_congestion_room(e, peer, now) : 0;
+    while (tx->unsent < end && k < max && room && may_leave(e, now)) {
+        run_start(&out[k], lane, peer ? &peer->address : NULL);
+        while (tx->unsent < end && room && may_leave(e, now)) {
             sc_tx_packet *packet = sc_tx_at(tx, tx->unsent);
             if (!run_fits(&out[k], packet->len + e->seal_room)) break;
-            sc_put_stable(packet->p, tx->stable);
-            sc_flow_told(e, tx);
-            if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
-            if (packet->sealed)
-                sc_seal_crc_again(packet->p, packet->len, packet->sealed);
-            else if (!e->seal)
-                sc_seal_crc(packet->p, packet->len);
+            finish(e, tx, packet);
             run_add(&out[k], packet->p, packet->len + e->seal_room);
             lend(e, tx, packet);
             sc_tx_sent(e, tx, packet->len);
             sc_outflow_spend(e, lane, packet->len + e->seal_room);
             e->counters->packets_sent++;
+            packet->sent_at = now;
+            room -= sc_least(room, packet->charge);
             tx->unsent++;
         }
         e->lent.first_bytes += out[k].bytes;
         count_run(e, &out[k++]);
     }
+    if (!room && tx->unsent < end) sc_congestion_wait(e);
     if (tx->unsent != before) sc_flow_sent(e, tx, now);
     return k;
 }
@@ -217,28 +238,28 @@ static int transmit_singly(sc_engine *e, sc_tx *out, int max, int64_t now, int a
     int k = 0;
     if (e->order.forward_to >= 0) {
         if (all) sc_tx_close(e, &e->forward);
-        k += transmit_stream(e, &e->forward, SC_LANE_UNICAST, &e->peers[e->order.forward_to]->address, out + k, max - k,
-                             now);
+        k += transmit_stream(e, &e->forward, e->peers[e->order.forward_to], out + k, max - k, now);
     }
     for (uint32_t i = 0; i < 2 * e->view.n; i++) {
         sc_peer *peer = e->peers[i % e->view.n];
         sc_tx_stream *tx = i < e->view.n ? peer->unicast_tx : peer->state_tx;
         if (!tx) continue;
         if (all) sc_tx_close(e, tx);
-        k += transmit_stream(e, tx, SC_LANE_UNICAST, &peer->address, out + k, max - k, now);
+        k += transmit_stream(e, tx, peer, out + k, max - k, now);
     }
     return k;
 }
 
 static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     all = sc_outflow_begin(e, all);
+    sc_congestion_begin(e);
     if (e->in_view) prepare(e, now, all);
     int k = transmit_out(e, out, max);
     if (!e->in_view) return k;
     k += transmit_again(e, out + k, max - k, now);
     k += transmit_out(e, out + k, max - k); /* packets in pieces */
     if (k < max && sc_outflow_yields(e)) k += transmit_singly(e, out + k, 1, now, all);
-    k += transmit_stream(e, &e->group, SC_LANE_DATA, NULL, out + k, max - k, now);
+    k += transmit_stream(e, &e->group, NULL, out + k, max - k, now);
     k += transmit_singly(e, out + k, max - k, now, all);
     return k;
 }

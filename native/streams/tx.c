@@ -143,20 +143,6 @@ void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
     }
 }
 
-/* The charge of a datagram against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
- * their overhead is 1 to 2 %. A single packet is charged its skb and a power of two. */
-uint32_t sc_charge(uint32_t len, int full) {
-    if (full || len >= 32768) return len + len / 50 + 64;
-    uint32_t room = 512;
-    while (room < len + 400) room *= 2;
-    return room + 256;
-}
-
-uint32_t sc_charge_most(uint32_t packet_bytes) {
-    uint32_t full = sc_charge(packet_bytes, 1), rest = sc_charge(packet_bytes > 32768 ? 32767 : packet_bytes - 1, 0);
-    return full > rest ? full : rest;
-}
-
 /* May the stream have another packet on its way that charges so much? */
 int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, uint64_t beyond) {
     uint64_t flight = tx->charged - tx->charged_consumed;
@@ -518,7 +504,7 @@ uint64_t sc_engine_unsent(const sc_engine *e) {
 
 int sc_engine_urgent(const sc_engine *e) {
     int open = sc_outflow_deadline(e) == SC_NEVER;
-    return e->out.first != NULL || (open && e->again.n) || sc_outflow_ready(e);
+    return e->out.first != NULL || (open && e->again.n) || sc_outflow_ready(e) || sc_congestion_ready(e);
 }
 
 uint64_t sc_engine_window(const sc_engine *e) {

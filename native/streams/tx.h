@@ -20,6 +20,7 @@ typedef struct sc_tx_packet {
         message_start; /* seqno in which the message that continues after this packet began; else its own seqno + 1 */
     uint64_t own; /* of the group stream: the highest number of an own packet up to here (sc_own) */
     sc_slab *slab; /* a restamped forward or a record lies in a slab, own packets (NULL) in the byte ring */
+    int64_t sent_at;
     int64_t retransmitted_at;
     uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
     uint32_t messages; /* that end here */
@@ -117,8 +118,21 @@ void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now);
 void sc_tx_sent(sc_engine *e, sc_tx_stream *tx, uint64_t bytes);
 void sc_tx_retired_free(sc_engine *e);
 int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, uint64_t beyond);
-uint32_t sc_charge(uint32_t len, int full);
-uint32_t sc_charge_most(uint32_t packet_bytes); /* of the next packet: one that is not full may charge more */
+/* The charge of a datagram against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
+ * their overhead is 1 to 2 %. A single packet is charged its skb and a power of two. */
+static inline uint32_t sc_charge(uint32_t len, int full) {
+    if (full || len >= 32768) return len + len / 50 + 64;
+    uint32_t room = 512;
+    while (room < len + 400) room *= 2;
+    return room + 256;
+}
+
+/* Of the next packet: one that is not full may charge more. */
+static inline uint32_t sc_charge_most(uint32_t packet_bytes) {
+    uint32_t full = sc_charge(packet_bytes, 1), rest = sc_charge(packet_bytes > 32768 ? 32767 : packet_bytes - 1, 0);
+    return full > rest ? full : rest;
+}
+
 static inline int sc_tx_has(const sc_tx_stream *tx, uint64_t seqno) { return seqno >= tx->first && seqno < tx->next; }
 static inline sc_tx_packet *sc_tx_at(const sc_tx_stream *tx, uint64_t seqno) { return &tx->packets[seqno & tx->mask]; }
 static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { return acked + 1 < tx->unsent; }

@@ -113,6 +113,7 @@ static void peer_enter(sc_engine *e, sc_peer *peer, uint32_t rank, int64_t now) 
     sc_size_peer_begin(peer);
     sc_detect_peer_begin(e, peer, now);
     sc_credit_peer_begin(e, peer, e->view.base[e->view.rank]);
+    sc_congestion_peer_begin(e, peer, e->view.base[e->view.rank]);
     sc_skip_begin(peer);
     sc_rx_reset(e, &peer->group, e->view.base[rank]);
     sc_reliability_begin(&e->config, &peer->group);

@@ -56,6 +56,7 @@ KEYED = "in simulated groups nobody attacks"
 NUMBERS = "it takes an answer that comes after its question has been asked anew"
 DEADLINES = "tests/unit/test_deadlines.py"
 LATE = "in a simulated group another datagram soon wakes the engine"
+LINKS = "tests/sim/test_shared_links.py"
 RATE = "no simulated member notices how fast it sends"
 FILES = "seeds have no journals and no files"
 STREAMS = "seeds have no streams of Spark"
@@ -1690,7 +1691,7 @@ BREAKS = (
          tests="tests/sim/test_islands.py", why="few seeds renew secrets where members hear few others"),
     # ---- a shared network
     _one("repeats do not count for the rate", "native/streams/transmit.c",
-         "        sc_outflow_spend(e, lane, len + e->seal_room);\n    }\n    sc_again_pop", "    }\n    sc_again_pop",
+         "        sc_outflow_spend(e, lane, len + e->seal_room);\n        sc_congestion_again", "        sc_congestion_again",
          tests="tests/unit/test_outflow.py", why=RATE),
     _one("a packet to the group counts once for the rate", "native/streams/outflow.c",
          "    return alone + together;", "    return alone + together > 0;",
@@ -1699,7 +1700,7 @@ BREAKS = (
          "return e->outflow.turns++ % (TURNS + 1) == TURNS;", "return 0;",
          tests="tests/unit/test_outflow.py", why=RATE),
     _one("as many messages as the window allows wait for the rate", "native/streams/outflow.c",
-         "    if (!e->config.send_bytes_per_s) return 1;\n    uint64_t most", "    if (e->view.n) return 1;\n    uint64_t most",
+         "        e->config.send_bytes_per_s && bytes *", "        0 && bytes *",
          tests="tests/unit/test_outflow.py", why=RATE),
     # ---- ciphers
     _one("a view has a cipher that not all of its members have", "src/seqcast/core/secrets.py",
@@ -1789,4 +1790,21 @@ BREAKS = (
     _one("a record is written in its place", "src/seqcast/net/stable.py",
          'number = os.open(f"{self._path}{NEW}",', 'number = os.open(self._path,',
          tests="tests/unit/test_stable_file.py", why="the simulated disk does not run this code"),
+    _one("a congestion window may shrink to nothing", "native/streams/congestion.c",
+         "sc_most(at->window / 10 * 7, FLOOR * packet_of(e));", "at->window / 10 * 7;",
+         tests="tests/unit/test_outflow.py", why=RATE),
+    _one("repeats spend no congestion window", "native/streams/congestion.c",
+         "at->again += sc_charge(len, len == e->view.packet_bytes);", "(void)len;",
+         tests=LINKS, why=RATE),
+    Break("any loss is a sign of congestion",
+          (("native/streams/congestion.c", "#define LOSS_PERCENT 2", "#define LOSS_PERCENT 0"),
+           ("native/streams/congestion.c", "#define LOSSES 2", "#define LOSSES 0")),
+          tests=LINKS, why=RATE),
+    _one("no loss is a sign of congestion", "native/streams/congestion.c",
+         "    e->counters->congestion_events++;", "    if (at) return;", tests=LINKS, why=RATE),
+    _one("what came behind a gap is not acknowledged", "native/engine/receive.c",
+         "sc_rx_acknowledges(rx) && sc_congestion_tells(e, peer)", "0", tests=LINKS, why=RATE),
+    _one("a group on multicast keeps to the windows of its paths", "native/streams/congestion.c",
+         "e->config.congestion == SC_CONGESTION_ON || e->config.unicast || e->detect.deaf;", "1;",
+         tests=LINKS, why=RATE),
 )  # fmt: skip

@@ -18,7 +18,7 @@ class Bounded(Net):
     """Members whose packets, and heartbeats, are counted where they leave; ``loss``: fraction of the packets lost."""
 
     def __init__(self, n: int = 3, *, loss: float = 0.0, send_bytes_per_s: int = RATE, **settings: object) -> None:
-        super().__init__(n, unicast=True, send_bytes_per_s=send_bytes_per_s, **settings)
+        super().__init__(n, unicast=True, send_bytes_per_s=send_bytes_per_s, **{"congestion": 0, **settings})
         self.bytes, self.beats, self.loss, self.rng = 0, 0, loss, random.Random(1)
         self.bytes_of = dict.fromkeys(MESSAGES, 0)
         self.drop = self.carry
@@ -72,3 +72,13 @@ def test_without_a_bound_nothing_waits():
     assert sum(net.engines[0].send(bytes(500)) == SENT for _ in range(1000)) == 1000
     net.step()
     assert net.bytes > 2 * 500 * 1000 and not net.engines[0].counters()["sends_paced"]
+
+
+def test_a_congestion_window_never_falls_below_four_packets():
+    net = Bounded(2, loss=0.4, send_bytes_per_s=0, congestion=1)
+    least = 1 << 20
+    for _ in range(800):
+        net.busy(1)
+        least = min(least, net.engines[0].counters()["congestion_bytes"])
+    assert net.engines[0].counters()["congestion_events"] > 20
+    assert 4 * PACKET < least < 5 * PACKET

@@ -151,6 +151,7 @@ cdef extern from "engine/engine.h" nogil:
         int64_t nak_backoff_ns_max
         int64_t retransmit_hold_ns
         uint64_t retransmit_bytes_per_s
+        uint32_t congestion
         uint64_t send_bytes_per_s
         int64_t ack_delay_ns
         uint64_t ack_bytes

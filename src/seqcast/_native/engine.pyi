@@ -155,6 +155,7 @@ class Engine:
         nak_backoff_ns_max: int,
         retransmit_hold_ns: int,
         retransmit_bytes_per_s: int,
+        congestion: int,
         send_bytes_per_s: int,
         ack_delay_ns: int,
         ack_bytes: int,

@@ -75,6 +75,7 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "mixed": config.transport == "auto",
         "pulled": config.reliability == "gossip",
         "piece_bytes": PIECE_BYTES,
+        "congestion": congestion(config),
         "slabs_max": config.slabs_max + 2 * config.receive_batch,  # the driver's buffers are slabs, or lie in others
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
         "install_ns": nanoseconds(config.flush_deadline_s),
@@ -118,6 +119,13 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "gossip": gossip_settings(config) if config.reliability == "gossip" else None,
         }
     )
+
+
+def congestion(config: Config) -> int:
+    """As the engine has it: never (0), for a group with unicast ways (1), always (2)."""
+    if config.congestion == "auto" and config.preset == "wan":
+        return 2
+    return ("off", "auto", "on").index(config.congestion)
 
 
 def _listed(config: Config) -> tuple[tuple[str, str], ...]:

@@ -39,6 +39,7 @@ SPIN_S = 0.002
 MEMBERSHIPS = ("coordinated", "token-ring")
 RELIABILITIES = ("nak", "gossip")
 CIPHERS = ("auto", "aegis-128l", "aegis-256", "xchacha20-poly1305", "aes-256-gcm")
+CONGESTIONS = ("auto", "on", "off")
 SLOWS = ("block", "exclude", "skip")
 _MIB = 1 << 20
 _DERIVED = float("nan")  # this object marks a default whose formula has not been computed yet
@@ -735,6 +736,16 @@ class Config:
         "Largest rate of retransmission. Higher: quicker repair. Lower: repair cannot crowd out new data.",
         low=10_000,
         high=1 << 40,
+    )
+    congestion: str = _knob(
+        "auto",
+        "",
+        "Whether this member sends no more than the paths to the others carry, as TCP does: packets that are lost in "
+        "numbers, or that wait in queues on the way, make it send less, and more again later. auto: with the preset "
+        "wan, and as long as messages go to any member by unicast; a group that is reached by multicast alone is "
+        "bounded by its receivers only. on: always. off: never. Not with `reliability=\"gossip\"`. A group without it "
+        "may crowd out others on a network that it shares, and itself.",
+        among=CONGESTIONS,
     )
     send_bytes_per_s: int = _knob(
         0,

@@ -94,6 +94,7 @@ class Settings(TypedDict, total=False):
     nak_backoff_s_max: float
     retransmit_hold_s: float
     retransmit_bytes_per_s: int
+    congestion: Literal["auto", "on", "off"]
     send_bytes_per_s: int
     ack_delay_s: float
     ack_bytes: int

@@ -227,6 +227,18 @@ def _paths(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _narrow(rng: random.Random) -> Drawn:
+    """Members send more than the links between them carry, before which there are queues, long ones or none."""
+    return calm(
+        link_bytes_per_s=rng.choice((500_000, 2_000_000)), link_packets=rng.choice((2, 5, 20, 50)),
+        members=rng.choice((2, 3, 4)), rate=rng.choice((400, 1500)), bytes_max=3000, duration_ns=SECOND,
+        delay_ns=rng.choice((500_000, 5 * MS, 25 * MS)), jitter_ns=1000, loss=rng.choice((0.0, 0.0, 0.01)),
+        packet_bytes=1472, transport=rng.choice(("unicast", "unicast", "auto")), split=0, unicasts=0.1,
+        crashes=rng.choice((0, 0, 1)), leaves=rng.choice((0, 0, 1)), state=rng.random() < 0.3,
+        partition=rng.choice(("merge", "primary")),
+    )  # fmt: skip
+
+
 def _slow(rng: random.Random) -> Drawn:
     """Applications take nothing for a while, half of them for longer than senders wait for them."""
     return calm(
@@ -283,10 +295,11 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "roles": _roles,
     "paths": _paths,
     "skip": _skip,
+    "narrow": _narrow,
 }
 BY_NAME = {
     "interfaces", "mute", "namesakes", "founders", "stable",
-    "fanout", "islands", "translated", "slow", "roles", "paths", "skip",
+    "fanout", "islands", "translated", "slow", "roles", "paths", "skip", "narrow",
 }  # fmt: skip
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 

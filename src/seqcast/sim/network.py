@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from seqcast.config.derive import nanoseconds
-from seqcast.sim.options import Options
+from seqcast.sim.options import SECOND, Options
 from seqcast.sim.settings import config
 from seqcast.sim.wire import CONTROL, NAK, REPAIRED, kind, packet
 
@@ -94,6 +94,8 @@ class Network:
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
         self.behind: dict[int, int] = {}  # datagrams to these come so much later, in ns
+        self.busy: dict[tuple[int, int], int] = {}  # (from, to): the link has sent what lies before it by then
+        self.overflows = 0  # datagrams that found the queue before their link full
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
@@ -103,10 +105,11 @@ class Network:
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
         options, random_ = self.options, self.rng.random
-        if not self.connects(source, target) or self.vanishes(source, target, datagram):
+        waits = self.waits(source, target, datagram)
+        if waits < 0:
             return
         copies = 1
-        delay = options.delay_ns + self.behind.get(target, 0)
+        delay = options.delay_ns + waits + self.behind.get(target, 0)
         if not self.healed:
             if options.loss and random_() < options.loss:
                 if self.repairs:
@@ -133,6 +136,22 @@ class Network:
                 extra = self.train.setdefault((source, target), extra)
             self.packets += 1
             self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
+
+    def waits(self, source: int, target: int, datagram: bytes) -> int:
+        """How long it waits before its link, and is on it, in ns; -1: it does not come through."""
+        options, now, size = self.options, self.clock.now, len(datagram)
+        if not self.connects(source, target) or self.vanishes(source, target, datagram):
+            return -1
+        if not options.link_bytes_per_s:
+            return 0
+        full_ns = options.link_packets * options.packet_bytes * SECOND // options.link_bytes_per_s
+        waits = max(self.busy.get((source, target), 0) - now, 0)
+        if waits > full_ns:
+            self.overflows += 1
+            return -1
+        waits += size * SECOND // options.link_bytes_per_s
+        self.busy[source, target] = now + waits
+        return waits
 
     def altered(self, datagram: bytes) -> bytes:
         """With one to three bits flipped, which a CRC always detects. It counts as lost."""

@@ -48,6 +48,8 @@ class Options:
             their receiver stands, and each next order has its first at the end. Rare interleavings need few of these
             changes, and evenly drawn delays hardly ever give them (probabilistic concurrency testing, Burckhardt et al.
             2010).
+        link_bytes_per_s: what the link from each member to each other carries; 0: as much as comes.
+        link_packets: packets that wait before such a link; what finds more is lost.
         narrows: how many times other paths than before carry only small datagrams, and lose the others.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         namesakes: how many times two processes have one name: a member is killed, and starts again while all others are
@@ -160,6 +162,8 @@ class Options:
     islands: int = 0
     ranks: int = 0
     narrows: int = 0
+    link_bytes_per_s: int = 0
+    link_packets: int = 50
     crashes: int = 0
     restarts: int = 0
     namesakes: int = 0
@@ -264,7 +268,7 @@ class Options:
         limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
         hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # overtaken packets are requested at once
         quiet = self.calm and self.jitter_ns <= self.delay_ns // 10
-        return quiet and not (others or limited or hasty or self.islands or self.narrows)
+        return quiet and not (others or limited or hasty or self.islands or self.narrows or self.link_bytes_per_s)
 
     @staticmethod
     def draw(

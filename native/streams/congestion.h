@@ -1,0 +1,55 @@
+#pragma once
+
+#include "engine/engine.h"
+#include "streams/tx.h"
+
+/* Congestion: how much may be on the way to each member over a path that others share. */
+
+enum { SC_CONGESTION_OFF, SC_CONGESTION_AUTO, SC_CONGESTION_ON }; /* sc_config.congestion */
+
+/* Of the path to a member. Bytes are charges (sc_charge), so small packets count for more than their length. */
+typedef struct {
+    uint64_t window; /* may be on the way */
+    uint64_t threshold; /* below it the window doubles with each round trip */
+    uint64_t most; /* the window that was too large last */
+    int64_t since; /* when that was; 0: never */
+    int64_t smooth, least; /* round trips of packets; 0: none is known */
+    uint64_t arrived; /* of the group stream: nothing up to here is on the way any more */
+    uint64_t passed; /* the charges up to there */
+    uint64_t asked; /* of the group stream: the highest seqno that was asked for */
+    uint64_t again; /* charges of repeats that are on the way, as far as is known */
+    int64_t again_at;
+    int64_t round; /* when the count of these packets began: */
+    uint32_t came, lost;
+} sc_peer_congestion;
+
+typedef struct {
+    int blocked; /* packets wait for a window */
+    int ready; /* and one has become wider */
+} sc_congestion;
+
+struct sc_peer;
+
+void sc_congestion_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
+/* Do windows bound what this member sends? */
+int sc_congestion_on(const sc_engine *e);
+/* Does a sender need to know at once what has come from it, even behind a gap? */
+int sc_congestion_tells(const sc_engine *e, const struct sc_peer *peer);
+/* The member has received a stream up to `received`. */
+void sc_congestion_acked(sc_engine *e, struct sc_peer *peer, const sc_tx_stream *tx, uint64_t received, int64_t now);
+/* It asks for packet `seqno` of a stream, for the first time or not. */
+void sc_congestion_asked(sc_engine *e, struct sc_peer *peer, const sc_tx_stream *tx, uint64_t seqno, int64_t now);
+/* A packet was sent to it again. */
+void sc_congestion_again(sc_engine *e, struct sc_peer *peer, uint32_t len, int64_t now);
+/* How long another one waits, in ns: 0 if a window of them is not on the way. */
+int64_t sc_congestion_pause(const sc_engine *e, const struct sc_peer *peer, int64_t now);
+/* Charges that may leave now to `peer`, or to the group if NULL; 0: none may. */
+uint64_t sc_congestion_room(sc_engine *e, const struct sc_peer *peer, int64_t now);
+/* Packets wait for that. */
+void sc_congestion_wait(sc_engine *e);
+void sc_congestion_begin(sc_engine *e);
+/* The smallest window; UINT64_MAX: none bounds the group stream. */
+uint64_t sc_congestion_window(const sc_engine *e);
+/* At how many charges per second packets leave; 0: at once. */
+int64_t sc_congestion_rate(const sc_engine *e);
+int sc_congestion_ready(const sc_engine *e);
