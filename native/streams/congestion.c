@@ -41,7 +41,7 @@ int sc_congestion_tells(const sc_engine *e, const sc_peer *peer) {
     return sc_congestion_on(e) || (e->config.mixed && peer->detect.silent && e->config.congestion != SC_CONGESTION_OFF);
 }
 
-/* ---- what is on the way -------------------------------------------------------------------------------------- */
+/* ---- packets on the way -------------------------------------------------------------------------------------- */
 
 static uint64_t charged_to(const sc_tx_stream *tx, uint64_t seqno) {
     return sc_tx_has(tx, seqno) ? sc_tx_at(tx, seqno)->charged : tx->charged_consumed;
@@ -86,8 +86,7 @@ static uint64_t room_to(sc_engine *e, const sc_peer *peer, int64_t now) {
 
 uint64_t sc_congestion_room(sc_engine *e, const sc_peer *peer, int64_t now) {
     uint64_t room = UINT64_MAX;
-    if (!sc_congestion_on(e) || e->cut.gate_closed || e->cut.set)
-        return room; /* a view change waits for what is left */
+    if (!sc_congestion_on(e) || e->cut.gate_closed || e->cut.set) return room; /* a view change waits for the rest */
     if (peer) return room_to(e, peer, now);
     for (uint32_t r = 0; r < e->view.n; r++)
         if (r != e->view.rank && sc_counts(e->peers[r])) room = sc_least(room, room_to(e, e->peers[r], now));

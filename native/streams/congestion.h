@@ -16,7 +16,7 @@ typedef struct {
     int64_t smooth, least; /* round trips of packets; 0: none is known */
     uint64_t arrived; /* of the group stream: nothing up to here is on the way any more */
     uint64_t passed; /* the charges up to there */
-    uint64_t asked; /* of the group stream: the highest seqno that was asked for */
+    uint64_t asked; /* of the group stream: the highest seqno that was requested */
     uint64_t again; /* charges of repeats that are on the way, as far as is known */
     int64_t again_at;
     int64_t round; /* when the count of these packets began: */
@@ -31,15 +31,15 @@ typedef struct {
 struct sc_peer;
 
 void sc_congestion_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
-/* Do windows bound what this member sends? */
+/* Do windows bound the packets of this member? */
 int sc_congestion_on(const sc_engine *e);
-/* Does a sender need to know at once what has come from it, even behind a gap? */
+/* Does a sender need to know at once which of its packets have come, even behind a gap? */
 int sc_congestion_tells(const sc_engine *e, const struct sc_peer *peer);
 /* The member has received a stream up to `received`. */
 void sc_congestion_acked(sc_engine *e, struct sc_peer *peer, const sc_tx_stream *tx, uint64_t received, int64_t now);
-/* It asks for packet `seqno` of a stream, for the first time or not. */
+/* The member asks for packet `seqno` of a stream, for the first time or not. */
 void sc_congestion_asked(sc_engine *e, struct sc_peer *peer, const sc_tx_stream *tx, uint64_t seqno, int64_t now);
-/* A packet was sent to it again. */
+/* A packet was sent to the member again. */
 void sc_congestion_again(sc_engine *e, struct sc_peer *peer, uint32_t len, int64_t now);
 /* How long another one waits, in ns: 0 if a window of them is not on the way. */
 int64_t sc_congestion_pause(const sc_engine *e, const struct sc_peer *peer, int64_t now);

@@ -152,7 +152,7 @@ static uint64_t end_of(const sc_engine *e, const sc_tx_stream *tx) {
     return tx == &e->group && !e->cut.gate_closed ? tx->next - e->order.held : tx->next;
 }
 
-/* Puts into a packet what is known only when it leaves. */
+/* Puts the fields into a packet that are known only at this time. */
 static void finish(sc_engine *e, const sc_tx_stream *tx, sc_tx_packet *packet) {
     sc_put_stable(packet->p, tx->stable);
     sc_flow_told(e, tx);

@@ -86,7 +86,7 @@ def test_a_group_fills_a_link_and_hardly_loses_anything(path, use, repeats):
     assert shared.suspicions == 0 and len(shared.views) == 1
 
 
-def test_without_congestion_control_most_packets_are_lost():
+def test_without_congestion_control_most_packets_are_lost_and_repeated_and_the_link_is_not_full():
     shared = Shared(congestion="off", ms=500)
     assert shared.use < 0.75 and shared.repeats > 1
 

@@ -67,7 +67,7 @@ def test_packets_to_one_member_yield_to_those_of_the_group_and_still_get_a_share
     assert 0.02 < unicast / data < 0.3
 
 
-def test_without_a_bound_nothing_waits():
+def test_without_a_bound_on_the_rate_no_packet_waits():
     net = Bounded(send_bytes_per_s=0)
     assert sum(net.engines[0].send(bytes(500)) == SENT for _ in range(1000)) == 1000
     net.step()

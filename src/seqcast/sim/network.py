@@ -94,7 +94,7 @@ class Network:
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
         self.behind: dict[int, int] = {}  # datagrams to these come so much later, in ns
-        self.busy: dict[tuple[int, int], int] = {}  # (from, to): the link has sent what lies before it by then
+        self.busy: dict[tuple[int, int], int] = {}  # (from, to): when the link has sent all that waits
         self.overflows = 0  # datagrams that found the queue before their link full
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
