@@ -290,6 +290,7 @@ class Drawer:
         """A value for a field of a frame."""
         from seqcast.core.frames.fields import PROTOCOL_VERSION
         from seqcast.core.frames.joining import REFUSALS
+        from seqcast.core.frames.recalling import Taken
         from seqcast.core.frames.unblocking import Side
 
         rng = self.rng
@@ -312,7 +313,9 @@ class Drawer:
             "last": self.seqno,
             "held": lambda: self._held(kind),
             "lacks": lambda: rng.choice((None, self.ids())),
-            "accepted": lambda: rng.choice((None, self.attempt())),
+            "accepted": lambda: rng.choice(
+                (None, Taken(self.attempt(), self.view()) if kind == "recalled" else self.attempt())
+            ),
             "promise": self.attempt,
             "cut": self.seqnos,
             "fetch": self._fetch,

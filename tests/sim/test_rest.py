@@ -7,6 +7,7 @@ from seqcast.core.machines.coordinated import CoordinatedMembership
 from seqcast.sim import Options, World
 from seqcast.sim.checkers import rest
 from seqcast.sim.options import MS
+from seqcast.sim.world import simulate
 
 
 def test_a_group_at_rest_sends_heartbeats_and_frames_and_keeps_nothing():
@@ -42,5 +43,5 @@ def test_a_message_that_waits_for_a_timer_which_is_not_set_is_late(make_engine):
 def test_a_leave_that_nobody_hears_of_is_found_by_its_delay(heard, monkeypatch):
     if not heard:
         monkeypatch.setattr(CoordinatedMembership, "leave", lambda *_: None)
-    found = World(Options(seed=4, members=3, order="records", duration_ns=300 * MS, loss=0.0)).run().violations
+    found = simulate(Options(seed=4, members=3, order="records", duration_ns=300 * MS, loss=0.0)).violations
     assert [text.partition(" of ")[0] for text in found[:1]] == ([] if heard else ["delay: the leave"])

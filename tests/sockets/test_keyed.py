@@ -79,6 +79,11 @@ class Wire:
             self.sockets[0].sendto(datagram, (self.to, port))
 
 
+def test_a_joiner_with_another_cipher_is_refused(key):
+    with group_of(2, key=key) as groups, pytest.raises(seqcast.JoinRefused, match="cipher=auto, not aes-256-gcm"):
+        join(groups[0].cluster, "x", key=key, cipher="aes-256-gcm")
+
+
 @pytest.mark.parametrize(
     ("order", "cipher"), [("total", "auto"), ("sequencer", "xchacha20-poly1305"), ("fifo", "aes-256-gcm")]
 )

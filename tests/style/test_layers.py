@@ -441,6 +441,7 @@ OTHER_READS = {
     "cli/demo.py": "files that the demo was given, and its own members' journals",
     "cli/demo_member.py": "the file that the demo was given",
     "cli/fault.py": "the demo's own journal, which was read before",
+    "doctor/keys.py": "/proc",
     "net/errors.py": "/sys",
     "perf/hosts.py": "/proc and /sys",
     "perf/report.py": "/proc",

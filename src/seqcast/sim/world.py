@@ -243,7 +243,8 @@ class World:
         """Schedules the processes and the faults of the safety phase."""
         self.faults.plan()
 
-    def run(self) -> Result:
+    def run(self, changes: bool = False) -> Result:
+        """``changes``: in the group at rest somebody joins, and somebody leaves or crashes."""
         self.plan()
         self.clock.run(self.options.duration_ns)
         in_primary = self.options.partition == "primary"
@@ -251,6 +252,7 @@ class World:
         violations += self.fall_apart() if in_primary and self.options.split else []
         violations += self.settle()
         at_rest = [] if violations else self.rest()
+        at_rest += self.changes() if changes and not (violations or at_rest) else []
         records = self.records
         violations += first(safety.check_safety(records))
         violations += first(infos.check_infos(records))
@@ -379,7 +381,7 @@ class World:
         overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full
         for node in nodes if not overtakes else ():
             found += rest.check_needless(node.name, node.record.datagrams - before[node.id])
-        return (found or self.changes(nodes))[:VIOLATIONS_MAX]
+        return found[:VIOLATIONS_MAX]
 
     def delay(self, node: Process, nodes: Sequence[Process]) -> float:
         """How long one message of a member takes to the last application, in s."""
@@ -390,9 +392,12 @@ class World:
         takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
         return self._time(lambda: all(number in taker.delivered_of(node.id) for taker in takers), SECOND)
 
-    def changes(self, nodes: Sequence[Process]) -> list[str]:
+    def changes(self) -> list[str]:
         """One more process joins; then a member leaves or crashes, unless the others would be too few."""
-        if self.network.deaf:  # noticed after a time of suspicion, and by a new member in the middle of a view change
+        nodes = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        if (
+            self.network.deaf or not nodes
+        ):  # deaf members are noticed after a time of suspicion, and by a new member in the middle of a view change
             return []
         rng, most_s, found = random.Random(f"changes {self.options.seed}"), most_change(self.options), list[str]()
         by_unicast = self.options.keyed or self.options.transport != "multicast"
@@ -460,4 +465,4 @@ def first(violations: Iterable[str]) -> list[str]:
 
 def simulate(options: Options, write: Callable[[str], None] | None = None) -> Result:
     """Runs one simulated group."""
-    return World(options, write).run()
+    return World(options, write).run(changes=True)

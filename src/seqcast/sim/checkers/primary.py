@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import pairwise
 
 from seqcast.core.machines.beacons import SEPARATE
 from seqcast.events import Excluded
@@ -68,10 +67,12 @@ def check_histories(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         end = record.log[-1] if record.log else None
         if isinstance(end, Excluded) and end.reason.startswith(SEPARATE):
-            views = [at for at, entry in enumerate(record.log) if isinstance(entry, View)]
-            shared = (until for at, until in pairwise([*views, len(record.log)]) if len(record.log[at].members) > 1)
-            last = max(shared, default=0)  # in the views behind it this member was alone
-            if any(isinstance(entry, Delivered) and not entry.to for entry in record.log[:last]):
+            alone = delivered = shared = False
+            for entry in record.log:
+                alone = len(entry.members) < 2 if isinstance(entry, View) else alone
+                delivered |= isinstance(entry, Delivered) and not entry.to
+                shared |= delivered and not alone
+            if shared:
                 yield f"history: {record} and others had delivered messages, and it gave way: {end.reason}"
 
 
