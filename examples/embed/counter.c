@@ -1,10 +1,11 @@
-/* A replicated counter in C: each member multicasts increments, and all add them up in one order. Python joins and leaves; in
- * between, no Python code runs for a message. docs/embedding.md explains the calls, and how this is compiled.
+/* A replicated counter in C: each member multicasts increments, and all add them up in one order. Python joins and
+ * leaves; in between, no Python code runs for a message. docs/embedding.md explains the calls, and how this is
+ * compiled.
  *
  *     counter PYTHON CLUSTER NAME MEMBERS INCREMENTS [INTERFACE]
  *
- * PYTHON is the interpreter for which seqcast is installed, such as .venv/bin/python. The program waits for a view of MEMBERS
- * members, sends INCREMENTS increments, and leaves when it has those of all members. */
+ * PYTHON is the interpreter for which seqcast is installed, such as .venv/bin/python. The program waits for a view of
+ * MEMBERS members, sends INCREMENTS increments, and leaves when it has those of all members. */
 #include <seqcast/embed.h>
 
 #include <inttypes.h>

@@ -1,5 +1,6 @@
-/* The messages of a measurement: each begins with a number, so that receivers notice lost, doubled and misplaced ones. The
- * number's upper 16 bits name the sender. In C, so that a measurement of small messages is not one of its own check. */
+/* The messages of a measurement: each begins with a number, so that receivers notice lost, doubled and misplaced ones.
+ * The number's upper 16 bits name the sender. In C, so that a measurement of small messages is not one of its own
+ * check. */
 #pragma once
 
 #include <stddef.h>
@@ -14,8 +15,9 @@
 /* Writes the numbers from `first` on into `n` messages of `size` bytes, which follow each other. */
 void sc_numbers_write(uint8_t *data, size_t size, size_t n, uint64_t first);
 
-/* Checks messages 0 to n - 1, of which each lies between two offsets: `size` bytes, with the next number of their sender, which
- * is next[sender] and grows. Returns how many are wrong; counting continues after each one's own number. */
+/* Checks messages 0 to n - 1, of which each lies between two offsets: `size` bytes, with the next number of their
+ * sender, which is next[sender] and grows. Returns how many are wrong; counting continues after each one's own
+ * number. */
 uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n, size_t size, uint64_t *next);
 /* The same in a packet. */
 uint64_t sc_numbers_check_packet(const uint8_t *data, const sc_wholes *wholes, size_t n, size_t size, uint64_t *next);

@@ -1,5 +1,5 @@
-/* Outgoing datagrams without messages: acks, NAKs, probes, heartbeats, control frames. They have a bounded queue of their own
- * that no data window blocks. */
+/* Outgoing datagrams without messages: acks, NAKs, probes, heartbeats, control frames. They have a bounded queue of
+ * their own that no data window blocks. */
 #include "engine/internal.h"
 
 uint8_t *sc_out_new(sc_engine *e, const sc_address *to, uint8_t type, size_t len) {

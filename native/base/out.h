@@ -26,8 +26,8 @@ typedef struct {
 
 void sc_out_init(sc_engine *e);
 void sc_out_free(sc_engine *e);
-/* A new datagram in the queue, for one member, or with NULL for the group; its common header filled, the caller fills the body. NULL
- * when the bound is hit. */
+/* A new datagram in the queue, for one member, or with NULL for the group; its common header filled, the caller fills
+ * the body. NULL when the bound is hit. */
 uint8_t *sc_out_new(sc_engine *e, const sc_address *to, uint8_t type, size_t len);
 /* This datagram is for those outside the view, too. */
 void sc_out_outside(const sc_engine *e, uint8_t *p);

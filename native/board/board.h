@@ -1,9 +1,10 @@
-/* A board: memory that other processes read, in which a member keeps its counters, gauges, a row for each member, and its last
- * events. The memory is a mapped file, readable while the member hangs, and after its death.
+/* A board: memory that other processes read, in which a member keeps its counters, gauges, a row for each member, and
+ * its last events. The memory is a mapped file, readable while the member hangs, and after its death.
  *
- * The memory describes itself: a header lists its parts by name, and each part the names of its fields, so that a reader of an
- * older release finds the known fields. Counters are written where they are, by the code that counts. Every other part
- * has a sequence lock: odd during writes. One thread writes at a time, under the lock of the board's owner. */
+ * The memory describes itself: a header lists its parts by name, and each part the names of its fields, so that a
+ * reader of an older release finds the known fields. Counters are written where they are, by the code that counts.
+ * Every other part has a sequence lock: odd during writes. One thread writes at a time, under the lock of the board's
+ * owner. */
 #pragma once
 
 #include <stddef.h>
@@ -50,6 +51,7 @@ static inline uint64_t *sc_board_at(sc_board *b, const sc_board_part *part, uint
 void sc_board_write(sc_board_part *part);
 void sc_board_written(sc_board_part *part, uint64_t used);
 
-/* The flight recorder: a ring of the last events, each with the time, a member's id or 0, and a text, which is cut to its room. */
+/* The flight recorder: a ring of the last events, each with the time, a member's id or 0, and a text, which is cut to
+ * its room. */
 #define SC_BOARD_EVENT 256
 void sc_board_note(sc_board *b, sc_board_part *events, int64_t now, uint64_t member, const char *text, size_t len);

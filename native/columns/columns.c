@@ -10,8 +10,8 @@ static void set_bit(uint8_t *bits, uint64_t at, int value) {
     bits[at >> 3] = (uint8_t)(value ? bits[at >> 3] | bit : bits[at >> 3] & ~bit);
 }
 
-/* The messages of a run, whose offsets begin at `offset`, from `at` on; `last`: where the payload before them ends. Returns
- * where theirs end, or -1. */
+/* The messages of a run, whose offsets begin at `offset`, from `at` on; `last`: where the payload before them ends.
+ * Returns where theirs end, or -1. */
 static int64_t add_messages(const sc_columns *out, uint64_t at, uint32_t n, const uint8_t *data, uint64_t data_len,
                             const int32_t *offset, int64_t last) {
     for (uint32_t i = 0; i < n; i++, at++) {

@@ -31,9 +31,10 @@ typedef struct {
 
 enum { SC_COLUMNS_FULL = 1, SC_COLUMNS_OUTSIDE = 2 };
 
-/* Writes the multicast messages of a batch behind the `used` ones, the first with position `idx`; unicasts are skipped, and
- * so are messages beside a total order: the agreed stream holds only messages that all members deliver in one order. Returns 0,
- * SC_COLUMNS_FULL, or SC_COLUMNS_OUTSIDE if runs or offsets point outside the batch; then `used` is unchanged. */
+/* Writes the multicast messages of a batch behind the `used` ones, the first with position `idx`; unicasts are skipped,
+ * and so are messages beside a total order: the agreed stream holds only messages that all members deliver in one
+ * order. Returns 0, SC_COLUMNS_FULL, or SC_COLUMNS_OUTSIDE if runs or offsets point outside the batch; then `used` is
+ * unchanged. */
 int sc_columns_fill(const sc_columns *out, sc_columns_size room, sc_columns_size *used, int64_t idx,
                     const sc_columns_shared *shared, const uint8_t *data, uint64_t data_len, const int32_t *offsets,
                     uint32_t n, const sc_run *runs, uint32_t n_runs);
@@ -43,5 +44,6 @@ typedef struct {
     int64_t sender, least_ns; /* lowest difference between delivery and sending */
 } sc_columns_clock;
 
-/* Writes one per sender of the first `runs` runs into `found`, and returns how many; senders beyond `room` are left out. */
+/* Writes one per sender of the first `runs` runs into `found`, and returns how many; senders beyond `room` are left
+ * out. */
 size_t sc_columns_clocks(const sc_columns *of, uint64_t runs, sc_columns_clock *found, size_t room);

@@ -43,7 +43,8 @@ static int grow(sc_scan_table *table) {
     return 0;
 }
 
-/* The entry with this key, a new zeroed one if there is none. Entries move when another is made. NULL without memory. */
+/* The entry with this key, a new zeroed one if there is none. Entries move when another is made. NULL without
+ * memory. */
 static void *entry(sc_scan_table *table, int64_t a, int64_t b, int64_t c) {
     if (table->n == table->cap && grow(table)) return NULL;
     int64_t key[3] = {a, b, c};

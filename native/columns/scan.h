@@ -8,8 +8,8 @@
 
 #define SC_SCAN_EXAMPLES 8
 
-/* Rows that do not follow the ones before: how many, and the first of them. A sender's message is (seqno, index); positions and
- * global seqnos have no index. */
+/* Rows that do not follow the ones before: how many, and the first of them. A sender's message is (seqno, index);
+ * positions and global seqnos have no index. */
 typedef struct {
     int64_t idx, before, value;
     int32_t before_index, value_index;

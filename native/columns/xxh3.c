@@ -114,7 +114,8 @@ static uint64_t to240(const uint8_t *p, size_t len) {
     return avalanche(h + mix16(p + len - 16, 136 - 17));
 }
 
-/* Adds up the lanes over all stripes; `last` is the last stripe, which may overlap the one before, or NULL if more comes. */
+/* Adds up the lanes over all stripes; `last` is the last stripe, which may overlap the one before, or NULL if more
+ * comes. */
 typedef void summing(uint64_t *lane, const uint8_t *p, size_t stripes, const uint8_t *last);
 
 static inline void add_stripe(uint64_t *lane, const uint8_t *p, const uint8_t *key) {

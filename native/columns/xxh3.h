@@ -1,5 +1,5 @@
-/* XXH3, 64 bits, seed 0, as specified (`xxhsum -H3`): three times as fast as XXH64, which matters because the journal hashes
- * every payload during delivery. No Python, no allocation. */
+/* XXH3, 64 bits, seed 0, as specified (`xxhsum -H3`): three times as fast as XXH64, which matters because the journal
+ * hashes every payload during delivery. No Python, no allocation. */
 #pragma once
 
 #include <stddef.h>

@@ -1,4 +1,5 @@
-/* The batches that the application takes from the delivery queue: messages in their packets, or copied into an Arrow array. */
+/* The batches that the application takes from the delivery queue: messages in their packets, or copied into an Arrow
+ * array. */
 #include "engine/internal.h"
 #include "memory/memory.h"
 
@@ -73,8 +74,8 @@ void sc_engine_give_back(sc_engine *e, sc_batch *batch) {
     while (batch->n_slabs) sc_unborrow(e, batch->slabs[--batch->n_slabs]);
 }
 
-/* An unfinished message: its first pieces are borrowed, or lie after the last whole message in the batch's own memory. It is
- * finished there as long as packets of the same sender follow; otherwise the message moves into the sender's
+/* An unfinished message: its first pieces are borrowed, or lie after the last whole message in the batch's own memory.
+ * It is finished there as long as packets of the same sender follow; otherwise the message moves into the sender's
  * assembly. */
 typedef struct {
     sc_assembly *owner;
@@ -139,8 +140,8 @@ static int tail_copy(sc_batch *b, tail *t, uint32_t more) {
     return 1;
 }
 
-/* The sender's assembly, if the packet continues or opens an unfinished message; NULL, and 0, if there are more open messages
- * than there can be members. */
+/* The sender's assembly, if the packet continues or opens an unfinished message; NULL, and 0, if there are more open
+ * messages than there can be members. */
 static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *t, sc_assembly **found) {
     uint8_t flags = sc_get_flags(d->p);
     if (!(flags & (SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT)) && !t->owner && !e->assembly.active) return 1;
@@ -159,8 +160,8 @@ static int find_assembly(sc_engine *e, sc_batch *b, const sc_delivery *d, tail *
     return 1;
 }
 
-/* Borrows the memory of a packet for `bytes` bytes of its messages; 0: they are to be copied. Packets that follow each other often
- * share a slab. */
+/* Borrows the memory of a packet for `bytes` bytes of its messages; 0: they are to be copied. Packets that follow each
+ * other often share a slab. */
 static int borrow(sc_engine *e, sc_batch *b, const sc_delivery *d, uint32_t bytes) {
     if (b->n_slabs && b->slabs[b->n_slabs - 1] == d->slab) return 1;
     if (bytes < BORROW_BYTES) return 0;
@@ -241,7 +242,8 @@ static void continue_message(sc_engine *e, sc_batch *b, const sc_delivery *d, ta
     *t = (tail){0};
 }
 
-/* Copies data[from..from + len), which is `count` messages, to the end of the batch's own memory, in which their offsets are. */
+/* Copies data[from..from + len), which is `count` messages, to the end of the batch's own memory, in which their
+ * offsets are. */
 static void copy_data(sc_batch *b, const uint8_t *data, size_t from, size_t len, size_t count) {
     if (len) memcpy(b->data + b->data_len, data + from, len);
     b->n_copied += (uint32_t)count;
@@ -358,8 +360,8 @@ static int tell_skipped(sc_engine *e, sc_skipped *out, uint64_t sender, uint64_t
     return SC_DELIVER_SKIPPED;
 }
 
-/* The application has come to a gap. A message that goes on behind the gap is missed, too, if an end comes: known now, or told then
- * (`owed`), once, however many gaps the message is in. 0: no message ends here. */
+/* The application has come to a gap. A message that goes on behind the gap is missed, too, if an end comes: known now,
+ * or told then (`owed`), once, however many gaps the message is in. 0: no message ends here. */
 static int pass_gap(sc_engine *e, const sc_delivery *gap, sc_skipped *out) {
     const sc_delivery *behind = gap->open ? sc_queue_behind(e, gap) : NULL;
     int ends = behind && ends_message(behind->p), abandoned = behind && !(sc_get_flags(behind->p) & SC_FLAG_CONT_IN);

@@ -1,5 +1,5 @@
-/* Batches, and messages that are not whole yet, borrow the memory of received packets, as much as leaves enough to receive into: the
- * application may keep a batch for any time. */
+/* Batches, and messages that are not whole yet, borrow the memory of received packets, as much as leaves enough to
+ * receive into: the application may keep a batch for any time. */
 #include "engine/internal.h"
 
 #define BORROWED_PART 16 /* of all slabs */

@@ -11,7 +11,8 @@ static sc_delivery *at(const sc_engine *e, uint64_t position) {
     return &e->queue.entries[position & (e->queue.cap - 1)];
 }
 
-/* Makes room for one more in a ring of deliveries, which grows as needed; windows bound its contents. 0 without memory. */
+/* Makes room for one more in a ring of deliveries, which grows as needed; windows bound its contents. 0 without
+ * memory. */
 static int make_room(sc_delivery **entries, uint64_t head, uint64_t tail, uint64_t *cap) {
     if (tail - head < *cap) return 1;
     uint64_t larger = *cap ? *cap * 2 : QUEUE_FIRST;
@@ -71,9 +72,10 @@ static int pass_on(sc_engine *e, const sc_delivery *d) {
  * packet that is stable is in order at every member of the view, which will deliver that packet in this place, or
  * crash. The packet is passed on then, and not before.
  *
- * Stability in a safe view counts every member until the view is over, also one that is lost, and the sender itself, which may
- * wait for an order of its own packet (streams/credit.c). Messages not known to be stable when the view ends are delivered then, and
- * is transitional if a member was lost: all survivors have them, in one order, and the lost member may not. */
+ * Stability in a safe view counts every member until the view is over, also one that is lost, and the sender itself,
+ * which may wait for an order of its own packet (streams/credit.c). Messages not known to be stable when the view ends
+ * are delivered then, and is transitional if a member was lost: all survivors have them, in one order, and the lost
+ * member may not. */
 
 static sc_delivery *gate_at(const sc_engine *e, uint64_t position) {
     return &e->gate.entries[position & (e->gate.cap - 1)];
@@ -207,7 +209,7 @@ int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
     return 0;
 }
 
-/* ---- skipped packets: streams/slow.c has the rule --------------------------------------------------------------------- */
+/* ---- skipped packets: streams/slow.c has the rule ---------------------------------------------------------------- */
 
 static int is_gap_of(const sc_engine *e, const sc_delivery *d, const sc_peer *peer) {
     return d->gap && d->epoch == e->epoch && d->carrier == peer->rank;

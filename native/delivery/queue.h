@@ -57,8 +57,9 @@ typedef struct {
 struct sc_peer;
 
 int sc_queue_packet(sc_engine *e, const sc_delivery *packet);
-/* Safe delivery. Release: passes on packets that all members have. Flush: passes on the rest, when the view is over; `undecided`:
- * lost members may lack its order. Drop: drops the rest, where this member does not learn how its view ends. */
+/* Safe delivery. Release: passes on packets that all members have. Flush: passes on the rest, when the view is over;
+ * `undecided`: lost members may lack its order. Drop: drops the rest, where this member does not learn how its view
+ * ends. */
 void sc_gate_release(sc_engine *e);
 void sc_gate_flush(sc_engine *e, int undecided);
 void sc_gate_drop(sc_engine *e);

@@ -135,8 +135,8 @@ void sc_taking_packed(sc_engine *e) {
         if (w->queued && !--w->queued) w->target = last_sent(e);
 }
 
-/* A view is installed, and messages that no sequencer had stamped are packed again, in other packets: a wait for any of them
- * becomes a wait for all. If subgroups merge they are lost. A new member owes nothing for earlier messages. */
+/* A view is installed, and messages that no sequencer had stamped are packed again, in other packets: a wait for any of
+ * them becomes a wait for all. If subgroups merge they are lost. A new member owes nothing for earlier messages. */
 void sc_taking_installed(sc_engine *e, int64_t now) {
     uint64_t base = sc_number_base(e, e->view.rank), last = last_sent(e);
     for (sc_taking *w = e->taken.waits; w; w = w->next) {

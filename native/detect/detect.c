@@ -1,18 +1,19 @@
 /* Failure detection: heartbeats, doubt, verification, suspicion, local health. All without the control plane, so a
  * member whose Python is busy still pings, answers and relays. H is heartbeat_ns.
  *
- *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later every H; from the second ping on, three others
- *                         are asked to ping it too, and their PONG vouches for it
+ *   silent for 1.5 H      doubt: a PING by unicast, again after H/2, later every H; from the second ping on, three
+ *                         others are asked to ping it too, and their PONG vouches for it
  *   its port is refused   it was killed: suspected once it is silent for 2 H and nobody has vouched for it for 1 H (a
  *                         firewall that rejects us, or an expired address translation, can refuse for a live member)
  *   silent for S          S is suspect_ns times 1 + local health: suspected, unless others vouch for it
  *   no multicast for S    the link from it to us is cut, in part or entirely, and our next heartbeat says so: a unicast
  *                         answer shows that it is alive, but not that the link that the group depends on works
- *   no unicast for S      from one that owes us an acknowledgement, or while a link is in doubt or known that carries none,
- *                         and for 4 S from any other, which may have nothing to send: it is pinged with each heartbeat, and
- *                         its PONG suffices. The ping suffices for it, so that an idle pair costs two datagrams in 4 S
- *   none for 2 S more     while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next heartbeat
- *                         says so: acknowledgements, requests and answers do not come through
+ *   no unicast for S      from one that owes us an acknowledgement, or while a link is in doubt or known that carries
+ *                         none, and for 4 S from any other, which may have nothing to send: it is pinged with each
+ *                         heartbeat, and its PONG suffices. The ping suffices for it, so that an idle pair costs two
+ *                         datagrams in 4 S
+ *   none for 2 S more     while its multicasts come: unicasts from it to us, or ours to it, are lost, and our next
+ *                         heartbeat says so: acknowledgements, requests and answers do not come through
  *
  * Any datagram directly from it ends the first three; reports of others about it end only the suspicion. A multicast
  * from it ends the fourth, a unicast the last two. Members that do not hear each other's multicasts also exchange
@@ -188,7 +189,8 @@ static void take_way(sc_engine *e, sc_peer *peer, int way, int64_t now) {
     if (event) event->evidence = way;
 }
 
-/* A switch that forgets and learns again who wants multicasts would have the way change for ever: each return waits longer. */
+/* A switch that forgets and learns again who wants multicasts would have the way change for ever: each return waits
+ * longer. */
 static void turn_from_multicast(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_peer_detection *at = &peer->detect;
     int again = at->way_back && now - at->way_since < BACK_NS_MAX;

@@ -1,6 +1,6 @@
-/* The blocked queue: messages sent to the group while sending is closed (a view change, a pause) are optionally copied here
- * and packed when the gate opens, after messages that the view change resends and before anything newer. Bounded; with a bound of 0
- * nothing is queued, and senders wait. */
+/* The blocked queue: messages sent to the group while sending is closed (a view change, a pause) are optionally copied
+ * here and packed when the gate opens, after messages that the view change resends and before anything newer. Bounded;
+ * with a bound of 0 nothing is queued, and senders wait. */
 #include "engine/internal.h"
 
 /* SC_SENT: to be sent, or counted by sc_engine_blocked_end. SC_AGAIN: its sender waits. */

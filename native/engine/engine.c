@@ -97,7 +97,7 @@ int sc_engine_stream(const sc_engine *e, uint32_t rank, sc_stream_state *out) {
     return 0;
 }
 
-/* ---- time ---------------------------------------------------------------------------------------------------- */
+/* ---- the order's policy ------------------------------------------------------------------------------------- */
 
 size_t sc_engine_offers(sc_engine *e, sc_offer *out, uint64_t *batch) {
     if (!e->in_view || e->cut.set || !e->order.ops->policy) return 0;
@@ -110,6 +110,8 @@ int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t
     sc_settle(e, now);
     return in_time;
 }
+
+/* ---- time ---------------------------------------------------------------------------------------------------- */
 
 /* Between the cut and the next view an order does nothing. */
 static int64_t order_deadline(const sc_engine *e) {

@@ -69,22 +69,22 @@ typedef struct sc_engine sc_engine;
 sc_engine *sc_engine_new(const sc_config *config); /* NULL without memory */
 void sc_engine_free(sc_engine *e);
 sc_slab_pool *sc_engine_pool(sc_engine *e);
-/* Called before the first datagram: this member seals its datagrams with the first of these secrets, and receives only datagrams
- * that are sealed with one of them. 0, or -1 without memory. */
+/* Called before the first datagram: this member seals its datagrams with the first of these secrets, and receives only
+ * datagrams that are sealed with one of them. 0, or -1 without memory. */
 int sc_engine_seal(sc_engine *e, const sc_cipher_library *library, const sc_seal_secret *from, size_t n);
 /* Other secrets take the place of those: the key file has changed. */
 void sc_engine_refile(sc_engine *e, const sc_seal_secret *from, size_t n);
-/* The secret of the view with this tag, SC_SEAL_SECRET bytes, and its cipher: known before the view is installed. 0, or -1: there
- * is no such cipher. */
+/* The secret of the view with this tag, SC_SEAL_SECRET bytes, and its cipher: known before the view is installed. 0, or
+ * -1: there is no such cipher. */
 int sc_engine_know(sc_engine *e, uint64_t tag, unsigned cipher, const uint8_t *secret);
 
 /* ---- the world: datagrams in -------------------------------------------------------------------------------- */
 
-/* One received buffer. `segment` is the size that UDP_GRO reported (the buffer is then a run of datagrams of that size, the
- * last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
- * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. By which way a datagram came is of no
- * matter: SC_FLAG_GROUP marks those for the group. Our own multicasts, looped back, are ignored. Returns how
- * many datagrams were accepted. */
+/* One received buffer. `segment` is the size that UDP_GRO reported (the buffer is then a run of datagrams of that size,
+ * the last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
+ * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. By which way a datagram came is
+ * of no matter: SC_FLAG_GROUP marks those for the group. Our own multicasts, looped back, are ignored. Returns how many
+ * datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int64_t now);
 
@@ -133,8 +133,8 @@ int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all);
 uint64_t sc_engine_unsent(const sc_engine *e);
 /* Packets that this member has ordered, as the sequencer. */
 uint64_t sc_engine_stamped(const sc_engine *e);
-/* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a member that
- * multicasts the others' forwards: until then they have no new credit, and nothing may accumulate. */
+/* The smaller of the windows of group and forward streams: letting this much accumulate stalls their senders. 0 at a
+ * member that multicasts the others' forwards: until then they have no new credit, and nothing may accumulate. */
 uint64_t sc_engine_window(const sc_engine *e);
 uint32_t
 sc_engine_packet_bytes(const sc_engine *e); /* of a full packet of this view on the wire; 0: there is none yet */
@@ -168,9 +168,9 @@ typedef struct {
     int of_callback; /* of a block callback: may use room that others leave free while members are uncounted */
 } sc_send_state;
 
-/* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has no place
- * in the total order, if the order allows that. Messages of several threads must not be interleaved: the caller holds one lock
- * from the first call to SC_SENT. */
+/* Packs one message for the group (`to` == 0) or for one member (its incarnation). `beside`: a message to the group has
+ * no place in the total order, if the order allows that. Messages of several threads must not be interleaved: the
+ * caller holds one lock from the first call to SC_SENT. */
 int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint64_t len, sc_send_state *state,
                    int64_t wall);
 /* Abandons a message that sc_engine_send has partly packed (a timeout): receivers drop that part. */
@@ -180,19 +180,19 @@ void sc_engine_send_abort(sc_engine *e, uint64_t to, sc_send_state *state);
  * `state` belongs to that one, `*result` has the reason for the stop. */
 uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                               uint64_t n, sc_send_state *state, int64_t wall, int *result);
-/* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate opens,
- * before anything newer, which gets SC_AGAIN until then. */
+/* Number of messages sent while the gate was closed, or during a pause, that wait to be packed: in order when the gate
+ * opens, before anything newer, which gets SC_AGAIN until then. */
 uint64_t sc_engine_blocked(const sc_engine *e);
 /* How many have ever waited so: as many as this, less those that wait, have left. */
 uint64_t sc_engine_queued(const sc_engine *e);
-/* The oldest of them, if it is large, may be packed as a whole and wait to be ordered: in this view, or in an earlier one, whose
- * other members may have delivered that one. */
+/* The oldest of them, if it is large, may be packed as a whole and wait to be ordered: in this view, or in an earlier
+ * one, whose other members may have delivered that one. */
 typedef enum { SC_OLDEST_NOT_PACKED, SC_OLDEST_PACKED, SC_OLDEST_PACKED_BEFORE } sc_blocked_oldest;
 sc_blocked_oldest sc_engine_blocked_oldest(const sc_engine *e);
 /* Drops these messages, accepts no more, and returns how many were never packed as a whole. */
 uint64_t sc_engine_blocked_end(sc_engine *e);
-/* Packets with own messages that the sequencer has not ordered yet, as far as is known here, and packets of all that wait until
- * delivery is safe; 0 without a sequencer. A pause waits until there are none. */
+/* Packets with own messages that the sequencer has not ordered yet, as far as is known here, and packets of all that
+ * wait until delivery is safe; 0 without a sequencer. A pause waits until there are none. */
 uint64_t sc_engine_unordered(const sc_engine *e);
 /* The application sends nothing more (it leaves): from now on every send gets SC_ENDED, even waiting for credit or for
  * the gate; only a completely packed large forward still waits to be ordered. This is final, and separate from the gate
@@ -209,10 +209,10 @@ typedef struct {
     uint64_t any; /* at least one other member is */
 } sc_own;
 void sc_engine_own(const sc_engine *e, sc_own *out);
-/* Number of own messages that end in packets up to `seqno`. The count starts anywhere: only differences within a view mean
- * something. Known for the last two rings of packets; an older one gets the count of the oldest. `waiting`: also the large message
- * that is completely packed and waits to be ordered. The result of its send tells its fate, except across a merge,
- * where the send counts as done. */
+/* Number of own messages that end in packets up to `seqno`. The count starts anywhere: only differences within a view
+ * mean something. Known for the last two rings of packets; an older one gets the count of the oldest. `waiting`: also
+ * the large message that is completely packed and waits to be ordered. The result of its send tells its fate, except
+ * across a merge, where the send counts as done. */
 uint32_t sc_engine_own_messages(const sc_engine *e, uint64_t seqno, int waiting);
 /* For each other member of the view, by rank: the number of unacknowledged unicast messages. */
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out);
@@ -225,15 +225,16 @@ typedef struct {
 } sc_stall;
 /* Returns how many there are, at most SC_MEMBERS_MAX. None while a view change or a pause is why they wait. */
 size_t sc_engine_stalls(const sc_engine *e, sc_stall *out);
-/* Members, also this one, that a sender calls too slow to stay: ids of them, at most SC_MEMBERS_MAX; returns how many. */
+/* Members, also this one, that a sender calls too slow to stay: ids of them, at most SC_MEMBERS_MAX; returns how
+ * many. */
 size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids);
 /* A counter that changes whenever a sender that got SC_AGAIN may make progress. */
 uint64_t sc_engine_sendable(const sc_engine *e);
 
-/* ---- the application: messages that others have taken ----------------------------------------------------------------- */
+/* ---- the application: messages that others have taken ------------------------------------------------------------ */
 
-/* A wait until the applications of all other members have taken the messages that this one had sent when it began. The memory
- * is the caller's, and stays linked until sc_taking_end. */
+/* A wait until the applications of all other members have taken the messages that this one had sent when it began. The
+ * memory is the caller's, and stays linked until sc_taking_end. */
 typedef struct sc_taking {
     struct sc_taking *next;
     uint64_t target; /* of the own numbering */
@@ -244,8 +245,8 @@ void sc_taking_begin(sc_engine *e, sc_taking *w, int64_t now);
 /* SC_SENT: taken, or lost; SC_AGAIN: not yet, sc_engine_sendable changes at that time; SC_NO_VIEW. */
 int sc_taking_state(const sc_engine *e, const sc_taking *w);
 void sc_taking_end(sc_engine *e, sc_taking *w);
-/* Own seqno up to which all others are known to have taken everything. If something is missing they are asked, so a later call
- * may know more. 0 outside a view. */
+/* Own seqno up to which all others are known to have taken everything. If something is missing they are asked, so a
+ * later call may know more. 0 outside a view. */
 uint64_t sc_engine_consumed(sc_engine *e, int64_t now);
 /* The last own seqno that contains anything. */
 uint64_t sc_engine_last_sent(const sc_engine *e);
@@ -272,8 +273,8 @@ typedef struct {
     uint32_t len;
 } sc_piece;
 
-/* Where the messages of a run lie: the first one in pieces, if there are any; the next ones in the batch's own memory, the others
- * in their packet. */
+/* Where the messages of a run lie: the first one in pieces, if there are any; the next ones in the batch's own memory,
+ * the others in their packet. */
 typedef struct {
     uint32_t piece, pieces; /* [piece, piece + pieces) of the batch */
     uint32_t at, copied; /* messages [at, at + copied) of the own memory */
@@ -281,7 +282,8 @@ typedef struct {
     sc_wholes wholes; /* the others, there */
 } sc_place;
 
-/* Messages of one sender that this member skips: they end in its packets `first` to `last`, all those of the packets between. */
+/* Messages of one sender that this member skips: they end in its packets `first` to `last`, all those of the packets
+ * between. */
 typedef struct {
     uint64_t sender, first, last, messages;
 } sc_skipped;
@@ -313,21 +315,21 @@ enum { SC_DELIVER_NONE = 0, SC_DELIVER_BATCH = 1, SC_DELIVER_MARKER = 2, SC_DELI
  * batch's buffers grow as needed and belong to the caller, which frees them with sc_batch_clear after
  * sc_engine_give_back. */
 int sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, uint64_t *marker, int64_t now);
-/* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate call,
- * because a caller may hand out the messages of a batch one by one. */
+/* The application has received everything that sc_engine_deliver returned: members that asked are told. A separate
+ * call, because a caller may hand out the messages of a batch one by one. */
 void sc_engine_taken(sc_engine *e);
 /* Bytes waiting to be delivered, plus 1 if a marker is waiting. */
 uint64_t sc_engine_deliverable(const sc_engine *e);
 /* The batch is not used any more: its borrowed memory can be received into again. */
 void sc_engine_give_back(sc_engine *e, sc_batch *batch);
-/* Without the engine, and so without its lock: copies borrowed bytes. The packets are given back with the batch. -1 without
- * memory, and the batch is unchanged. */
+/* Without the engine, and so without its lock: copies borrowed bytes. The packets are given back with the batch. -1
+ * without memory, and the batch is unchanged. */
 int sc_batch_flatten(sc_batch *batch);
 /* Where message `i` lies, which is of run `r`; NULL: in pieces, which no message of a flat batch is. */
 const uint8_t *sc_batch_message(const sc_batch *batch, uint32_t r, uint32_t i, size_t *len);
 void sc_batch_clear(sc_batch *batch);
-/* Copies only the unicasts of a flat batch to an empty `out`; -1 without memory. For a joiner: group messages from before its
- * state are void, but messages to it alone are not. */
+/* Copies only the unicasts of a flat batch to an empty `out`; -1 without memory. For a joiner: group messages from
+ * before its state are void, but messages to it alone are not. */
 int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 
 /* ---- the application: state for a joiner --------------------------------------------------------------------- */
@@ -335,8 +337,8 @@ int sc_batch_unicasts(const sc_batch *batch, sc_batch *out);
 /* A reliable stream of bytes from one member to another, separate from their messages, with its own window; the callers
  * define the meaning of the bytes. The stream lives as long as both are members. */
 
-/* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, otherwise as sc_engine_send. Only
- * one caller at a time per member. */
+/* Packs p[*done..len) for the member `to` and advances *done: SC_SENT when all is packed, otherwise as sc_engine_send.
+ * Only one caller at a time per member. */
 int sc_engine_state_send(sc_engine *e, uint64_t to, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall);
 /* Nothing follows for now: the ring's memory is freed when `to` has everything. */
 void sc_engine_state_end(sc_engine *e, uint64_t to);
@@ -350,8 +352,8 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
-/* Queues a control frame: to the group's control lane, or to one address. `outside`: for those who are in no view, or in another
- * one, too. 0, or -1 when the queue is full. */
+/* Queues a control frame: to the group's control lane, or to one address. `outside`: for those who are in no view, or
+ * in another one, too. 0, or -1 when the queue is full. */
 int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int outside);
 /* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row
  * only. The frame is multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or
@@ -381,15 +383,16 @@ enum {
         17, /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
     SC_EVENT_WORN = 18 /* the secret of the view has sealed sealings_max datagrams; from then on, now and again */
 };
-/* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many in a row. */
+/* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many
+ * in a row. */
 #define SC_KEY_SIGNS 3
 enum {
     SC_KEY_OTHER = 0, /* another key */
     SC_KEY_LACKS = 1, /* none, and this member has one */
     SC_KEY_HAS = 2 /* a key, and this member has none */
 };
-/* Evidence of SC_EVENT_HOLDUP. The rate is in bytes of our packets per second; for this member itself in messages that its
- * application takes per second. */
+/* Evidence of SC_EVENT_HOLDUP. The rate is in bytes of our packets per second; for this member itself in messages that
+ * its application takes per second. */
 enum {
     SC_HOLDUP_SLOW = 0, /* takes less than others: rate */
     SC_HOLDUP_STUCK = 1, /* takes nothing: for `took` ns; again at each doubling of that */
@@ -432,8 +435,8 @@ typedef struct {
     uint16_t claim;
 } sc_marks;
 int sc_engine_marks(sc_engine *e, uint32_t rank, sc_marks *out);
-/* Ranges within [first, last] of the group stream of `rank` that did not arrive: (lo, hi) pairs, at most `max`, of at most
- * `most` packets. Only packets that the receive ring has places for. Returns their number. */
+/* Ranges within [first, last] of the group stream of `rank` that did not arrive: (lo, hi) pairs, at most `max`, of at
+ * most `most` packets. Only packets that the receive ring has places for. Returns their number. */
 size_t sc_engine_lacks(const sc_engine *e, uint32_t rank, uint64_t first, uint64_t last, uint64_t most,
                        uint64_t *ranges, size_t max);
 /* Member `holder` has packets [lo, hi] of the group stream of `rank`: requests the missing ones among them. */
@@ -464,12 +467,12 @@ typedef struct {
     uint32_t head_len;
     uint8_t head[SC_HEAD_MAX]; /* first bytes of the first message that begins there */
 } sc_offer;
-/* The next batch of waiting packets, at most SC_OFFERS_MAX, and its number; 0: none waits, or a batch is with the policy already.
- * Members take turns, each with its packets in their sequence. */
+/* The next batch of waiting packets, at most SC_OFFERS_MAX, and its number; 0: none waits, or a batch is with the
+ * policy already. Members take turns, each with its packets in their sequence. */
 size_t sc_engine_offers(sc_engine *e, sc_offer *out, uint64_t *batch);
-/* The policy has ordered a batch: packets are delivered in the sequence of `ranks`, each time the next one of that member, so no
- * policy can change the order of one sender's messages. NULL: the policy has failed, and everything that waits is
- * ordered by arrival. 0: too late, the batch was ordered by arrival. */
+/* The policy has ordered a batch: packets are delivered in the sequence of `ranks`, each time the next one of that
+ * member, so no policy can change the order of one sender's messages. NULL: the policy has failed, and everything that
+ * waits is ordered by arrival. 0: too late, the batch was ordered by arrival. */
 int sc_engine_decide(sc_engine *e, uint64_t batch, const uint16_t *ranks, size_t n, int64_t now);
 
 /* ---- views (called by the core only) ------------------------------------------------------------------------ */
@@ -501,19 +504,19 @@ typedef struct {
 /* Closes the send gate and returns the last seqno of the own group stream, in one step (E-15). Idempotent. With
  * `unicasts` the cut is reached only once every survivor has the unicasts sent to it until then (E-16). */
 uint64_t sc_engine_gate_close(sc_engine *e, int unicasts);
-/* A pause: nothing new is sent to the group until sc_engine_resume, or until another view is installed; messages already
- * sent are still ordered and delivered. Independent of the gate, which only a view opens. */
+/* A pause: nothing new is sent to the group until sc_engine_resume, or until another view is installed; messages
+ * already sent are still ordered and delivered. Independent of the gate, which only a view opens. */
 void sc_engine_pause(sc_engine *e);
 void sc_engine_resume(sc_engine *e);
 /* Puts `marker` into the delivery queue, between two packets. -1 without memory. */
 int sc_engine_mark(sc_engine *e, uint64_t marker);
-/* Before a view is closed: `lost` members are about to be given up and no longer count for credit, so that block callbacks
- * can send. Packets that they lack are kept: they may be survivors of a later attempt. So the send ring may fill up, and other
- * senders leave a part of it to the callbacks. A later call with another set replaces this one. */
+/* Before a view is closed: `lost` members are about to be given up and no longer count for credit, so that block
+ * callbacks can send. Packets that they lack are kept: they may be survivors of a later attempt. So the send ring may
+ * fill up, and other senders leave a part of it to the callbacks. A later call with another set replaces this one. */
 void sc_engine_uncount(sc_engine *e, const uint64_t *lost, size_t n);
-/* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). A later call
- * with another set replaces this one. Packets that the lost members lack are kept: they may be survivors of a later attempt. With
- * `still` nothing more is delivered until a view is installed. */
+/* From now on nothing of this view is accepted from `lost` members (they no longer count for credit either). A later
+ * call with another set replaces this one. Packets that the lost members lack are kept: they may be survivors of a
+ * later attempt. With `still` nothing more is delivered until a view is installed. */
 void sc_engine_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still);
 /* Ranges held of the group stream of `rank`: the end of the prefix in *prefix, then up to `max` (lo, hi) pairs. */
 size_t sc_engine_held(const sc_engine *e, uint32_t rank, uint64_t *prefix, uint64_t *ranges, size_t max);
@@ -552,8 +555,8 @@ typedef struct {
 } sc_targets;
 /* If they are others than in `out`: puts them there, and returns 1. */
 int sc_engine_targets(const sc_engine *e, sc_targets *out);
-/* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are sent
- * or accepted. `fell`, by rank: see sc_view; NULL: none. */
+/* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are
+ * sent or accepted. `fell`, by rank: see sc_view; NULL: none. */
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker);
 
 /* ---- counters ----------------------------------------------------------------------------------------------- */
@@ -650,15 +653,15 @@ typedef struct {
 /* Names and values, at most `n`; returns how many there are. */
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n);
 
-/* The memory of a board (native/board/board.h): the counters are there from now on, and at each heartbeat gauges and a row for
- * each member are written. The policy must outlive the engine. -1 without room. */
+/* The memory of a board (native/board/board.h): the counters are there from now on, and at each heartbeat gauges and a
+ * row for each member are written. The policy must outlive the engine. -1 without room. */
 struct sc_board;
 int sc_engine_board(sc_engine *e, struct sc_board *board);
 /* An event for the board's flight recorder; `member`: id of the member concerned, or 0. */
 void sc_engine_note(sc_engine *e, uint64_t member, const char *text, size_t len, int64_t now);
 
-/* State of one member's stream at this member, for status and tests: highest delivered, highest received, stable. Of that member:
- * the number of our packets not in order there yet, and the time of a round trip, 0 if none is known. */
+/* State of one member's stream at this member, for status and tests: highest delivered, highest received, stable. Of
+ * that member: the number of our packets not in order there yet, and the time of a round trip, 0 if none is known. */
 typedef struct {
     uint64_t delivered, received, stable, lacks;
     int64_t rtt;

@@ -1,5 +1,5 @@
-/* The end of the application's sends: a leaving member waits until every accepted message is ordered or acknowledged, and
- * reports those that are not. */
+/* The end of the application's sends: a leaving member waits until every accepted message is ordered or acknowledged,
+ * and reports those that are not. */
 #include "engine/internal.h"
 
 void sc_engine_unacknowledged(const sc_engine *e, uint64_t *out) {

@@ -1,5 +1,5 @@
-/* The board's gauges, and its row for each member of the view: written at each heartbeat, so that they show the state of a member
- * whose Python hangs. Times are monotonic, 0: never. */
+/* The board's gauges, and its row for each member of the view: written at each heartbeat, so that they show the state
+ * of a member whose Python hangs. Times are monotonic, 0: never. */
 #include "engine/internal.h"
 
 #define GAUGES(X)                                                                                                      \

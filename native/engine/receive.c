@@ -63,8 +63,9 @@ static int is_frozen(const sc_engine *e, const sc_peer *peer, int stream, uint64
     return (peer->cut.lost && e->cut.set != SC_CUT_CURRENT) || seqno > peer->group.limit;
 }
 
-/* Does the sender occupy more here than one that keeps to its window can? The limit is twice the window, as a view change
- * resends past the window. Dropped packets are requested again; the next packet in sequence always has a place. */
+/* Does the sender occupy more here than one that keeps to its window can? The limit is twice the window, as a view
+ * change resends past the window. Dropped packets are requested again; the next packet in sequence always has a
+ * place. */
 static int beyond_share(const sc_engine *e, const sc_rx_stream *rx, int stream, uint64_t seqno, size_t len) {
     uint64_t share = 2 * (sc_window_of(e, stream) + e->view.packet_bytes);
     if (rx->queue_bytes + len > share && rx->queue_bytes) return 1;
@@ -79,8 +80,8 @@ static int has_place(sc_engine *e, sc_rx_stream *rx, uint64_t seqno) {
     return sc_rx_at(e, rx, seqno)->p ? drop(&e->counters->packets_duplicate) : 1;
 }
 
-/* Passes contiguous packets on: to the order, which puts them in the delivery queue, or to the reader of the stream. The order
- * takes forwards when the engine settles; after CUT nothing of the group is delivered until VIEW. */
+/* Passes contiguous packets on: to the order, which puts them in the delivery queue, or to the reader of the stream.
+ * The order takes forwards when the engine settles; after CUT nothing of the group is delivered until VIEW. */
 static void advance(sc_engine *e, sc_peer *peer, sc_rx_stream *rx, int stream) {
     if (stream == SC_STREAM_UNICAST) {
         sc_queue_unicasts(e, peer);
@@ -134,9 +135,9 @@ static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GR
 /* For those outside the view, where there is a key: any holder of the key file can say so. */
 static int is_from_outside(const sc_engine *e, const uint8_t *p) { return e->seal && !sc_sealed_inside(p); }
 
-/* Notes a sign of life of `peer`; 0: this is none. Once a member has shown itself in the view, only datagrams from inside count. A
- * member that has not installed this view, because its Python is busy, counts as alive until the flush deadline, and is not expected
- * to multicast heartbeats of this view. */
+/* Notes a sign of life of `peer`; 0: this is none. Once a member has shown itself in the view, only datagrams from
+ * inside count. A member that has not installed this view, because its Python is busy, counts as alive until the flush
+ * deadline, and is not expected to multicast heartbeats of this view. */
 static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, int64_t now) {
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);
@@ -156,8 +157,8 @@ static const sc_address *place_of(sc_engine *e, uint64_t sealer, const sc_addres
     return peer ? &peer->address : from;
 }
 
-/* May `from` send this? A member sends from its own address. Only a packet of a group stream may come from another member, a
- * holder that serves packets of a departed sender: that is no sign of life of the sender. */
+/* May `from` send this? A member sends from its own address. Only a packet of a group stream may come from another
+ * member, a holder that serves packets of a departed sender: that is no sign of life of the sender. */
 static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
     if (peer && !sc_same_address(from, &peer->address) &&
         ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, from)))
@@ -198,8 +199,8 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
     }
 }
 
-/* Anyone may send control frames; the core decides. A standing one that is the same as the last frame of its sender would wake the
- * control thread of each member of its view for nothing. */
+/* Anyone may send control frames; the core decides. A standing one that is the same as the last frame of its sender
+ * would wake the control thread of each member of its view for nothing. */
 static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
                            int current) {
     uint64_t standing = 0;
@@ -312,14 +313,14 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
     *by = sealer;
     if (!peer) return 1;
-    /* A process with the key file alone can send high numbers in the name of a member: they say nothing about its numbers
-     * inside the view. */
+    /* A process with the key file alone can send high numbers in the name of a member: they say nothing about its
+     * numbers inside the view. */
     sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
     return sc_numbers_take(numbers, number) ? 1 : drop(&e->counters->drop_replay);
 }
 
-/* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet that the sender
- * repeats for another member. Those outside the view say no more so than they may say in one. */
+/* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet
+ * that the sender repeats for another member. Those outside the view say no more so than they may say in one. */
 static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const sc_address *from,
                          int64_t now) {
     int whole = sc_wire_begins(p, len, e->config.group) == SC_WIRE_OK && sc_wire_check(p, len) == SC_WIRE_OK;

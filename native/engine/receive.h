@@ -3,8 +3,8 @@
 #include "base/budget.h"
 #include "engine/engine.h"
 
-/* Rate limits on control frames: a budget is how many bytes a source may still send to the control plane, with a fixed cost per
- * frame. */
+/* Rate limits on control frames: a budget is how many bytes a source may still send to the control plane, with a fixed
+ * cost per frame. */
 
 /* A source outside the view, by its address. */
 typedef struct {

@@ -1,5 +1,5 @@
-/* Propagates consequences between parts, in one place. Parts only note events; every engine call that may
- * affect another part ends here:
+/* Propagates consequences between parts, in one place. Parts only note events; every engine call that may affect
+ * another part ends here:
  *
  *   a receiver acknowledged, or the own application took something  →  credit of the own group stream, and stability
  *   credit, or forwards have arrived                                →  the order stamps forwards
@@ -7,8 +7,8 @@
  *   stability of a safe view                                        →  the gate passes on packets that all members have
  *   any of these                                                    →  the cut may be reached, or a leaver drained
  *
- * Packing and stamping use up credit and give none, so one pass is enough, except for a stream without receivers and a member
- * that takes nothing, which give themselves credit. */
+ * Packing and stamping use up credit and give none, so one pass is enough, except for a stream without receivers and a
+ * member that takes nothing, which give themselves credit. */
 #include "engine/internal.h"
 
 void sc_settle(sc_engine *e, int64_t now) {

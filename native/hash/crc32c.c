@@ -154,9 +154,9 @@ TARGET static void set_up_lanes(void) {
 
 #ifdef WIDE
 
-/* Folding, without a CRC instruction: four accumulators of 64 bytes are each multiplied by the weight of the next 256 bytes,
- * and added to them. A word that stands n words before another counts there times x^64n: `shift` has these constants
- * too. The remainder has the same CRC as all blocks folded into it. */
+/* Folding, without a CRC instruction: four accumulators of 64 bytes are each multiplied by the weight of the next 256
+ * bytes, and added to them. A word that stands n words before another counts there times x^64n: `shift` has these
+ * constants too. The remainder has the same CRC as all blocks folded into it. */
 #define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
 #define FOLDED 256u /* bytes a turn */
 
@@ -194,8 +194,8 @@ WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t l
     a = fold(fold(fold(a, next, b), next, c), next, d);
     for (; len >= 64; p += 64, len -= 64) a = fold(a, next, _mm512_loadu_si512(p));
     crc = crc_of(a);
-    /* Not by lanes: the compiler would go on there with the upper halves of the registers in use, which makes each of its
-     * older vector instructions wait for them. */
+    /* Not by lanes: the compiler would go on there with the upper halves of the registers in use, which makes each of
+     * its older vector instructions wait for them. */
     for (; len >= 8; p += 8, len -= 8) crc = crc64(crc, load64(p));
     for (; len; len--) crc = crc8(crc, *p++);
     return ~crc;

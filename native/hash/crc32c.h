@@ -1,5 +1,5 @@
-/* CRC32C (Castagnoli), the integrity check of every datagram. Chosen at run time: on x86-64 folding by AVX-512 with VPCLMULQDQ,
- * or SSE4.2 with PCLMUL; the CRC instructions on aarch64; a table everywhere else. */
+/* CRC32C (Castagnoli), the integrity check of every datagram. Chosen at run time: on x86-64 folding by AVX-512 with
+ * VPCLMULQDQ, or SSE4.2 with PCLMUL; the CRC instructions on aarch64; a table everywhere else. */
 #pragma once
 
 #include <stddef.h>
@@ -17,6 +17,6 @@ typedef struct {
     uint32_t (*sum)(uint32_t crc, const void *p, size_t len);
 } sc_crc32c_kernel;
 
-/* The kernels that this processor can run, `n` of them. The first is in use; the last is the portable one, against which the
- * others are tested. */
+/* The kernels that this processor can run, `n` of them. The first is in use; the last is the portable one, against
+ * which the others are tested. */
 const sc_crc32c_kernel *sc_crc32c_kernels(int *n);

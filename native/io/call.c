@@ -9,8 +9,8 @@ static uint64_t offset_at(const sc_sending *s,
                    : (uint64_t)((const volatile int32_t *)s->offsets)[i];
 }
 
-/* Copies the offsets of the messages from `next` on that make about `bytes`; at least one message. 0: an offset decreases or
- * lies outside the data. */
+/* Copies the offsets of the messages from `next` on that make about `bytes`; at least one message. 0: an offset
+ * decreases or lies outside the data. */
 static int take_marks(sc_sending *s, uint64_t bytes) {
     uint64_t most = s->n - s->next, k = 0, at = offset_at(s, s->next), limit = at + bytes;
     if (most > SC_SEND_MARKS) most = SC_SEND_MARKS;

@@ -9,9 +9,9 @@
  * at a time. The sender of an array takes the role for acks, but rarely waits: after an array the sender gives the role
  * to the I/O thread, and in a stream of arrays looks at the sockets now and then.
  *
- * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never held
- * during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits again.
- */
+ * Locks, in this order: `tx.lock` (transmitting), `role.lock` (the role's holder), the engine's. The engine's is never
+ * held during a system call. A thread that finds `tx.lock` taken leaves a note (`tx.wanted`), and the holder transmits
+ * again. */
 #pragma once
 
 #include "io/pace.h"
@@ -167,9 +167,9 @@ void sc_driver_counters(const sc_driver *d, sc_io_counters *io, sc_drive_counter
 /* The I/O thread: returns after sc_driver_stop. */
 void sc_driver_run(sc_driver *d);
 
-/* Transmits the engine's packets at `now`, or leaves them to the thread that is transmitting. Without `all` packets
+/* Transmits the engine's packets, `since` now, or leaves them to the thread that is transmitting. Without `all` packets
  * that are not full yet stay open for later messages: the thread that packed them has asked for their flush. */
-void sc_driver_flush(sc_driver *d, int all, int64_t now);
+void sc_driver_flush(sc_driver *d, int all, int64_t since);
 
 /* Called after packing at `now`: which packets to transmit at once, by a sc_driver_flush of the caller's, which
  * releases the GIL only for that. The rest is batched with later messages, or flushed by the I/O thread. */
@@ -200,8 +200,9 @@ typedef struct sc_sending {
 
 /* Offsets of an array decrease, or lie outside its data; `next` messages were sent before. */
 enum { SC_BAD_OFFSETS = 16 };
-/* Packs until everything is packed (SC_SENT), until the time `until`, the driver's end or, if `receives`, something to receive
- * (SC_AGAIN: call again, or give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit by driving. Not under the GIL. */
+/* Packs until everything is packed (SC_SENT), until the time `until`, the driver's end or, if `receives`, something to
+ * receive (SC_AGAIN: call again, or give up), or until an error of sc_engine_send or SC_BAD_OFFSETS. Waits for credit
+ * by driving. Not under the GIL. */
 int sc_driver_send(sc_driver *d, sc_sending *s, int64_t until);
 /* The same, for the messages that can be packed at once; the caller holds the engine's lock and must call
  * sc_driver_packed afterwards. A message begun so (SC_AGAIN) must be finished by sc_driver_send or
@@ -213,8 +214,9 @@ void sc_driver_send_end(sc_driver *d, sc_sending *s);
 void sc_driver_callback(sc_driver *d, int runs);
 
 /* `mark`: sc_engine_sendable before; for SC_WANT_STATE: the id of the sending member. */
-/* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed, or the
- * driver stops (0); 0 may also come early. A signal does not end the wait: its handler runs, and the wait goes on. */
+/* Drives the I/O, or waits for the thread that does, until the wanted condition holds (1), or until `until` has passed,
+ * or the driver stops (0); 0 may also come early. A signal does not end the wait: its handler runs, and the wait goes
+ * on. */
 int sc_drive(sc_driver *d, int want, uint64_t mark, int64_t until);
 
 /* The wall clock at the monotonic time `now`, which is a moment ago at most. */
@@ -228,7 +230,8 @@ int sc_driver_deliver(sc_driver *d, sc_batch *batch, uint64_t bytes_max, uint64_
 
 /* sc_engine_taken. sc_driver_deliver does this for a single message, unless kept for `later`. */
 void sc_driver_taken(sc_driver *d);
-/* Waits until all messages sent are taken, or `until`; as sc_taking_state. `w` has begun, and is ended by the caller. */
+/* Waits until all messages sent are taken, or `until`; as sc_taking_state. `w` has begun, and is ended by the
+ * caller. */
 int sc_driver_taking(sc_driver *d, sc_taking *w, int64_t until);
 
 /* The stream of state: packs until all is packed or `until`, as sc_engine_state_send. Takes up to `len` bytes of
@@ -246,11 +249,11 @@ int sc_driver_mend(sc_driver *d, sc_io_error *error);
 /* The control plane changed the engine: transmits, and wakes all waiting threads. */
 void sc_driver_poke(sc_driver *d);
 
-/* For event loops: makes a descriptor readable once when something is deliverable or the driver stops. If that is already the
- * case, returns 1, and nothing is watched. The descriptor may also become readable so that the loop receives: each time
- * the loop's thread calls sc_driver_watched, which returns 1 if something is deliverable or the driver has stopped, and
- * otherwise watches. The descriptor outlives sc_driver_close: a poll forgets a descriptor that is closed before the
- * look. */
+/* For event loops: makes a descriptor readable once when something is deliverable or the driver stops. If that is
+ * already the case, returns 1, and nothing is watched. The descriptor may also become readable so that the loop
+ * receives: each time the loop's thread calls sc_driver_watched, which returns 1 if something is deliverable or the
+ * driver has stopped, and otherwise watches. The descriptor outlives sc_driver_close: a poll forgets a descriptor that
+ * is closed before the look. */
 int sc_driver_watch_open(sc_driver *d); /* 0, or -1 without a descriptor */
 static inline sc_fd sc_driver_watch_fd(const sc_driver *d) {
     return d->waits.set == SC_NO_FD ? d->waits.watch[1] : d->waits.set;
@@ -259,5 +262,6 @@ int sc_driver_watch(sc_driver *d);
 int sc_driver_watched(sc_driver *d);
 void sc_driver_watch_close(sc_driver *d);
 
-/* In the child of a fork: closes its copies of the sockets. Takes no lock: a thread that does not exist there may hold it. */
+/* In the child of a fork: closes its copies of the sockets. Takes no lock: a thread that does not exist there may hold
+ * it. */
 void sc_driver_forked(sc_driver *d);

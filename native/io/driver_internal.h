@@ -1,4 +1,5 @@
-/* Functions that the driver's parts call in each other. Calls go one way: role and call -> round -> transmit -> wake. */
+/* Functions that the driver's parts call in each other. Calls go one way: role and call -> round -> transmit ->
+ * wake. */
 #pragma once
 
 #include "io/driver.h"
@@ -15,8 +16,8 @@ int sc_driver_has(sc_driver *d, int want, uint64_t mark);
 void sc_tell_engine_news(sc_driver *d);
 /* Something is deliverable, or the driver stops: wakes the event loop that waits. Locked. */
 void sc_tell_watcher(sc_driver *d);
-/* Of these things (SC_WANT_*) something may be there: wakes the callers that wait for them, the holder of the receive role on the
- * sockets, others for it. */
+/* Of these things (SC_WANT_*) something may be there: wakes the callers that wait for them, the holder of the receive
+ * role on the sockets, others for it. */
 void sc_wake_caller(sc_driver *d, int what);
 /* The same for the results of a round, for threads that wait for its holder. */
 void sc_wake_waiting(sc_driver *d);
@@ -24,7 +25,8 @@ void sc_wake_waiting(sc_driver *d);
 int sc_is_waited(const sc_driver *d, int what);
 /* Nobody has the role: one of the waiting threads takes the role, or leaves that to the next one. Under `role.lock`. */
 void sc_offer_role(sc_driver *d);
-/* All that wait for the role or for its holder look again: the driver stops, or something else has changed. Under `role.lock`. */
+/* All that wait for the role or for its holder look again: the driver stops, or something else has changed. Under
+ * `role.lock`. */
 void sc_wake_all(sc_driver *d);
 /* Makes the I/O thread check unsent bytes, or the role. Under `role.lock`. */
 void sc_kick_io(sc_driver *d);
@@ -50,8 +52,8 @@ int sc_takes_over(sc_driver *d);
 #define SC_RECEIVE_FIRST 4 /* also of large buffers: they are checked and ordered while they are in the cache */
 int sc_intake_init(sc_round *round);
 void sc_intake_free(sc_driver *d);
-/* Receives the datagrams that have arrived on `lanes`; `first`: so many in the first call, or SC_RECEIVE_ONE of each lane. Sets
- * *urgent if something has to be transmitted. Returns their bytes. */
+/* Receives the datagrams that have arrived on `lanes`; `first`: so many in the first call, or SC_RECEIVE_ONE of each
+ * lane. Sets *urgent if something has to be transmitted. Returns their bytes. */
 uint64_t sc_intake(sc_driver *d, int lanes, int first, int *urgent);
 
 /* Slots are as large as a full packet of the view. Under the engine's lock. */

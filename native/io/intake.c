@@ -91,8 +91,8 @@ static uint64_t take_in(sc_driver *d, int got, int *urgent) {
     return bytes;
 }
 
-/* Each datagram that a call may bring costs preparation, and where fewer have come the kernel looks for another one in vain. So
- * the first call asks for `first`, and calls continue as long as each is filled; but a thread that spins asks
+/* Each datagram that a call may bring costs preparation, and where fewer have come the kernel looks for another one in
+ * vain. So the first call asks for `first`, and calls continue as long as each is filled; but a thread that spins asks
  * for SC_RECEIVE_ONE, which the application gets at once. */
 static uint64_t receive_lane(sc_driver *d, int lane, int first, int *urgent) {
     int got, asked, batch = first, most = d->io.config.receive_batch;

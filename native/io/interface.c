@@ -126,8 +126,8 @@ static unsigned v6_flags(const struct in6_addr *address, const char *name) {
     return found ? flags : 0;
 }
 
-/* How well an IPv6 address suits: one that lasts before a temporary one, which expires within a day and takes its member out of the
- * group, and that before one of the link alone. */
+/* How well an IPv6 address suits: one that lasts before a temporary one, which expires within a day and takes its
+ * member out of the group, and that before one of the link alone. */
 static int v6_suits(const struct ifaddrs *at, choice *by) {
     const struct in6_addr *address = &((const struct sockaddr_in6 *)at->ifa_addr)->sin6_addr;
     unsigned flags = v6_flags(address, at->ifa_name);
@@ -346,7 +346,8 @@ int sc_io_look(const sc_io *io) {
     return seen | SC_IO_ADDRESS_GONE | (has_other_address(io) ? SC_IO_ADDRESS_OTHER : 0);
 }
 
-/* Without the loop no own datagrams come to the data socket: its filter would be run for the datagrams of the others alone. */
+/* Without the loop no own datagrams come to the data socket: its filter would be run for the datagrams of the others
+ * alone. */
 static void set_loop(sc_io *io, int loop) {
     int v4 = io->config.family == 4;
     if (io->out == SC_NO_FD || loop == (int)sc_load(&io->looped)) return;

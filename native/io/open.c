@@ -82,8 +82,8 @@ static int open_multicast(sc_io *io, int lane, const sc_sockaddr *own, sc_io_err
     return sc_set_nonblocking(fd);
 }
 
-/* Datagrams of the protocol do not forbid fragments, whatever an ICMP message, which anybody can forge, says of the path: large
- * ones come in fragments, if routers make them, until packets are smaller (streams/sizes.c). */
+/* Datagrams of the protocol do not forbid fragments, whatever an ICMP message, which anybody can forge, says of the
+ * path: large ones come in fragments, if routers make them, until packets are smaller (streams/sizes.c). */
 static void set_fragments(const sc_io *io, sc_fd fd, int forbidden) {
 #if defined(__linux__)
     int v4 = io->config.family == 4, level = v4 ? IPPROTO_IP : IPPROTO_IPV6;
@@ -155,8 +155,9 @@ int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned
 }
 
 #if defined(__linux__)
-/* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can. Nothing is to
- * come to this one, so `finish` connects the socket to an address from which nobody sends. SC_NO_FD on failure. */
+/* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can.
+ * Nothing is to come to this one, so `finish` connects the socket to an address from which nobody sends. SC_NO_FD on
+ * failure. */
 static sc_fd open_beside(sc_io *io, const sc_sockaddr *own,
                          int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
     sc_io_error error;
@@ -187,8 +188,8 @@ static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
 }
 #endif
 
-/* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread sleeps on it.
- * Without one, everything leaves by the unicast socket. */
+/* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread
+ * sleeps on it. Without one, everything leaves by the unicast socket. */
 static void open_out(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->out = open_beside(io, own, finish_out);
@@ -197,8 +198,8 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
 #endif
 }
 
-/* A socket whose datagrams arrive in one piece, or not at all. Where there is none, questions about sizes go in fragments, and find
- * only paths that lose all large datagrams. */
+/* A socket whose datagrams arrive in one piece, or not at all. Where there is none, questions about sizes go in
+ * fragments, and find only paths that lose all large datagrams. */
 static void open_whole(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->whole = open_beside(io, own, finish_whole);
@@ -278,7 +279,8 @@ void sc_io_aim(sc_io *io, const sc_targets *targets) {
 void sc_io_send(sc_io *io, const sc_tx *runs, int n) { io->config.transport->send(io, runs, n); }
 
 #if defined(__linux__)
-/* The second socket takes the number of the first, which is closed: threads that use it meanwhile use the one or the other. */
+/* The second socket takes the number of the first, which is closed: threads that use it meanwhile use the one or the
+ * other. */
 static int take_place(sc_fd second, sc_fd first, sc_io_error *error) {
     if (second == SC_NO_FD || dup3(second, first, O_CLOEXEC) == first) return 0;
     return sc_io_fail(error, "dup3", errno);
@@ -309,8 +311,8 @@ static int open_second(const sc_io *io, sc_io *second, const sc_sockaddr *own, i
     return 0;
 }
 
-/* Opens sockets like those of `io` by the interface with this index, for the same addresses. They take the numbers of those that are
- * bound to an interface, which are closed. 0, or -1. */
+/* Opens sockets like those of `io` by the interface with this index, for the same addresses. They take the numbers of
+ * those that are bound to an interface, which are closed. 0, or -1. */
 static int open_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
     sc_io second;
     int local = IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);

@@ -1,7 +1,8 @@
 /* Naps, polls and yields. The constants were found by measurement; docs/latency.md has the figures. */
 #include "io/pace.h"
 
-/* Load is measured in periods of a millisecond. More bytes or packets than these in one: a load, under which naps pay. */
+/* Load is measured in periods of a millisecond. More bytes or packets than these in one: a load, under which naps
+ * pay. */
 #define PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10)
 #define LOAD_PACKETS 32
@@ -15,14 +16,14 @@
 #define LONGER 8
 #define LATENESSES 8 /* the average is over about so many */
 
-/* A poll that finds something pays for two in vain, and many good ones for at most eight. Where polls do not pay, every 16th wait
- * tries one. */
+/* A poll that finds something pays for two in vain, and many good ones for at most eight. Where polls do not pay, every
+ * 16th wait tries one. */
 #define POLL_PAYS 2
 #define POLLS_MAX 8
 #define POLL_TRIES 16
 
-/* A thread that keeps the core for longer than KEPT_NS computes: no yields for a pause, which grows fourfold each time. Of looks
- * that find something, so many take two thirds off the pause. */
+/* A thread that keeps the core for longer than KEPT_NS computes: no yields for a pause, which grows fourfold each time.
+ * Of looks that find something, so many take two thirds off the pause. */
 #define KEPT_NS 200000
 #define YIELD_PAUSE_NS_MIN 1000000
 #define YIELD_PAUSE_NS_MAX 500000000
@@ -31,8 +32,8 @@
 
 static int64_t earlier(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* Where more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core anyway. But
- * a thread of this process that sends may wait for acks, and others wait for a sequencer. */
+/* Where more threads want to run than there are cores, a wake-up delays the others, and each message waits for a core
+ * anyway. But a thread of this process that sends may wait for acks, and others wait for a sequencer. */
 static int64_t longest_nap(const sc_pace *p, int awaited) {
     int64_t ns = earlier(LATER * p->late_ns, LONGER * p->nap_ns_max);
     return awaited || ns < p->nap_ns_max ? p->nap_ns_max : ns;
@@ -50,8 +51,8 @@ int sc_pace_count(sc_pace *p, uint64_t bytes, int64_t now) {
     return now - p->since >= PERIOD_NS;
 }
 
-/* A conversation: answers to messages of the application, or few packets at a time whose senders wait for this member to order
- * them. */
+/* A conversation: answers to messages of the application, or few packets at a time whose senders wait for this member
+ * to order them. */
 void sc_pace_measure(sc_pace *p, const sc_pace_load *load, int64_t now) {
     int64_t period = now - p->since;
     int sent = load->packed_at >= p->since, orders = p->ordered_at > p->since;
@@ -92,7 +93,8 @@ void sc_pace_polled(sc_pace *p, int found) {
         p->polls -= p->polls > 0;
 }
 
-/* A datagram wakes no thread that is ready to run already, so a thread that yields to one that computes waits for a whole slice. */
+/* A datagram wakes no thread that is ready to run already, so a thread that yields to one that computes waits for a
+ * whole slice. */
 int sc_pace_yields(const sc_pace *p, int64_t now) { return !p->loaded && now >= p->yields_at; }
 
 void sc_pace_yielded(sc_pace *p, int64_t now, int64_t back) {

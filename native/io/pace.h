@@ -37,7 +37,8 @@ int sc_pace_count(sc_pace *p, uint64_t bytes, int64_t now);
 void sc_pace_measure(sc_pace *p, const sc_pace_load *load, int64_t now);
 /* A thread that slept ran `late` after its due time. */
 void sc_pace_late(sc_pace *p, int64_t late);
-/* Where a nap ends: datagrams have accumulated since `came`, while the application handled the last ones. 0: no nap now. */
+/* Where a nap ends: datagrams have accumulated since `came`, while the application handled the last ones. 0: no nap
+ * now. */
 int64_t sc_pace_nap(const sc_pace *p, int64_t came, int64_t until, int64_t now);
 /* May a wait until `until` begin with a brief poll? If so, sc_pace_polled follows. */
 int sc_pace_polls(sc_pace *p, int64_t until, int64_t now);

@@ -105,8 +105,8 @@ void sc_io_wake(sc_io *io) {
     sc_signal(io->wake[0]);
 }
 
-/* poll rather than epoll: a standing epoll costs a callback for each datagram on its way into the socket, for all receivers on
- * a machine at the sender's expense; a poll costs only the waiting thread, once. */
+/* poll rather than epoll: a standing epoll costs a callback for each datagram on its way into the socket, for all
+ * receivers on a machine at the sender's expense; a poll costs only the waiting thread, once. */
 int sc_io_poll(sc_io *io, int64_t timeout_ns) {
     int ready = 0;
 #if defined(_WIN32)

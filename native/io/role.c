@@ -68,8 +68,9 @@ static void caller_leaves(sc_driver *d) {
         sc_cond_signal(&d->role.io_idle);
 }
 
-/* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`, also during the
- * check: who makes the condition true finds `waiting`, and then the lock, so that its wake-up comes after the wait has begun. */
+/* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`, also
+ * during the check: who makes the condition true finds `waiting`, and then the lock, so that its wake-up comes after
+ * the wait has begun. */
 static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until) {
     int k = want >> 1; /* of SC_WANT_* */
     sc_store(&d->role.waiting[k], sc_load(&d->role.waiting[k]) + 1);
@@ -123,9 +124,9 @@ int sc_role_take(sc_driver *d) {
     return taken;
 }
 
-/* To the I/O thread, turns of senders that run no rounds look as if callers received. So in a stream of arrays each sender looks at
- * the sockets now and then, and after a few arrays the I/O thread receives again, unless a flush is due, another caller
- * waits or an event loop receives. */
+/* To the I/O thread, turns of senders that run no rounds look as if callers received. So in a stream of arrays each
+ * sender looks at the sockets now and then, and after a few arrays the I/O thread receives again, unless a flush is
+ * due, another caller waits or an event loop receives. */
 void sc_role_leave(sc_driver *d) {
     if (sc_now() - d->round.ran >= STREAM_NS) sc_round_run(d, 0, 0);
     sc_mutex_lock(&d->role.lock);
@@ -225,8 +226,8 @@ static int ring(sc_driver *d, int64_t now) {
     return 1;
 }
 
-/* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed is
- * flushed. When there is none, senders have to ask again. */
+/* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed
+ * is flushed. When there is none, senders have to ask again. */
 static void look_after_unsent(sc_driver *d) {
     int64_t now = sc_now(), left = sc_earlier(sc_rest_due(d), ring_due(d)) - now;
     if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));

@@ -53,8 +53,9 @@ static void nap(sc_driver *d, int64_t until) {
     slept(d, end);
 }
 
-/* Polling an empty socket costs about 10 % of a hop and delays the other sockets. So the socket that brought the last message is
- * looked at most often: a conversation is by multicast or by unicast. A few messages reach the application before any other socket is looked at. */
+/* Polling an empty socket costs about 10 % of a hop and delays the other sockets. So the socket that brought the last
+ * message is looked at most often: a conversation is by multicast or by unicast. A few messages reach the application
+ * before any other socket is looked at. */
 static uint64_t look(sc_driver *d, int first, int *urgent) {
     const int streams = 1 << SC_LANE_DATA | 1 << SC_LANE_UNICAST;
     uint32_t turn = ++d->round.looks;
@@ -76,8 +77,8 @@ static void leave_core(sc_driver *d, int64_t now) {
         sc_relax();
 }
 
-/* Looks at the sockets repeatedly for this time, or until another thread wakes this one; returns the bytes received. Many
- * datagrams may be there at the first look; the thread waits for those that come later. */
+/* Looks at the sockets repeatedly for this time, or until another thread wakes this one; returns the bytes received.
+ * Many datagrams may be there at the first look; the thread waits for those that come later. */
 static uint64_t spin(sc_driver *d, int64_t ns, int64_t until, int *urgent) {
     int64_t now = sc_now(), end = sc_earlier(now + ns, until);
     uint64_t bytes = 0;
@@ -107,10 +108,10 @@ static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
     return bytes;
 }
 
-/* Sleeps on the sockets; returns the bytes received. A thread that transmits wakes it if the deadline that this leaves is before
- * `sleep_until`; one that transmitted before that was set has left a deadline that is read after it. A timer would have to be
- * taken back when a message comes, which is a twentieth of the way of a message on a virtual machine: where the I/O thread minds the
- * time, there is none. */
+/* Sleeps on the sockets; returns the bytes received. A thread that transmits wakes it if the deadline that this leaves
+ * is before `sleep_until`; one that transmitted before that was set has left a deadline that is read after it. A timer
+ * would have to be taken back when a message comes, which is a twentieth of the way of a message on a virtual machine:
+ * where the I/O thread minds the time, there is none. */
 static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int64_t end = sc_earlier(until, d->round.deadline);
     sc_store(&d->waits.sleep_until, end);

@@ -63,7 +63,8 @@ static size_t gro_segment(struct msghdr *message) {
 #endif
 
 #if !defined(_WIN32)
-/* An error that a socket with IP_RECVERR reports about an earlier datagram to any destination: the call itself did nothing. */
+/* An error that a socket with IP_RECVERR reports about an earlier datagram to any destination: the call itself did
+ * nothing. */
 static int is_report(int code) {
     return code == ECONNREFUSED || code == EHOSTUNREACH || code == ENETUNREACH || code == EPROTO;
 }
@@ -96,8 +97,8 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
 } sc_receiving;
 
-/* As recvfrom, which the C library makes a point where a thread may be cancelled: a tenth of a call that finds nothing, as a
- * spinning thread mostly does. */
+/* As recvfrom, which the C library makes a point where a thread may be cancelled: a tenth of a call that finds nothing,
+ * as a spinning thread mostly does. */
 static ssize_t receive_from(sc_fd fd, void *p, size_t size, sc_sockaddr *from) {
     socklen_t len = sizeof *from;
 #if defined(SYS_recvfrom)
@@ -275,7 +276,8 @@ static int send_again(sc_io *io, sc_fd by, int code) {
     return 0;
 }
 
-/* Length of the address to name in a send; 0: none, as the socket is connected, or, if `*known` is 0, as there is none. */
+/* Length of the address to name in a send; 0: none, as the socket is connected, or, if `*known` is 0, as there is
+ * none. */
 static socklen_t destination(const sc_io *io, const sc_aimed *aimed, sc_sockaddr *to, int *known) {
     socklen_t len = aimed->to ? sc_address_to(io, aimed->to, to) : 0;
     *known = !aimed->to || len != 0;
@@ -321,7 +323,7 @@ typedef struct {
     sc_cmsg control[SC_IO_BATCH_MAX];
     int n, n_parts;
     sc_fd by; /* all of them leave by this socket */
-} sc_sending;
+} sc_messages;
 
 /* A path whose runs the kernel refused with UDP_SEGMENT, by a device that cannot, or that carries less. */
 static sc_refusing *refusing(sc_io *io, const sc_address *to) {
@@ -356,7 +358,7 @@ static void note_refusal(sc_io *io, const sc_address *to) {
 
 static int is_gso_refusal(int code) { return code == EINVAL || code == EIO || code == EMSGSIZE || code == ENOPROTOOPT; }
 
-static void flush_messages(sc_io *io, sc_sending *out) {
+static void flush_messages(sc_io *io, sc_messages *out) {
     int done = 0, tries = 3;
     while (done < out->n) {
         sc_count(&io->counters->sends, 1);
@@ -386,8 +388,8 @@ static void flush_messages(sc_io *io, sc_sending *out) {
     out->n = out->n_parts = 0;
 }
 
-/* The bytes of `n` packets from `first` on: those that lie one behind the other in memory are one part, as the kernel copies each
- * part by itself. Returns how many. */
+/* The bytes of `n` packets from `first` on: those that lie one behind the other in memory are one part, as the kernel
+ * copies each part by itself. Returns how many. */
 static size_t lay_parts(const sc_tx *run, uint32_t first, uint32_t n, struct iovec *parts) {
     size_t k = 0;
     const uint8_t *end = NULL;
@@ -401,7 +403,7 @@ static size_t lay_parts(const sc_tx *run, uint32_t first, uint32_t n, struct iov
     return k;
 }
 
-static void add_message(sc_io *io, sc_sending *out, const sc_aimed *aimed, uint32_t first, uint32_t n) {
+static void add_message(sc_io *io, sc_messages *out, const sc_aimed *aimed, uint32_t first, uint32_t n) {
     const sc_tx *run = aimed->run;
     if (out->n == io->config.send_batch || aimed->by != out->by) flush_messages(io, out);
     out->by = aimed->by;
@@ -436,7 +438,7 @@ static void add_message(sc_io *io, sc_sending *out, const sc_aimed *aimed, uint3
 
 /* Apart from sc_send_aimed: its 50 KB on the stack are not to lie between a lone message and its cache. */
 __attribute__((noinline)) static void send_messages(sc_io *io, const sc_aimed *aimed, int n) {
-    sc_sending out;
+    sc_messages out;
     out.n = out.n_parts = 0;
     out.by = SC_NO_FD;
     for (int i = 0; i < n; i++) {

@@ -129,8 +129,9 @@ enum {
     SC_IO_ROUTED = 64 /* loopback, for want of another one, and that which sc_io_open would choose now is none */
 };
 int sc_io_look(const sc_io *io);
-/* Makes the sockets send through, and joins the groups on, the interface that has the name now. They keep their numbers, so that
- * other threads may use them meanwhile; their pollers must start again. 0, or -1 with *error. One thread at a time. */
+/* Makes the sockets send through, and joins the groups on, the interface that has the name now. They keep their
+ * numbers, so that other threads may use them meanwhile; their pollers must start again. 0, or -1 with *error. One
+ * thread at a time. */
 int sc_io_mend(sc_io *io, sc_io_error *error);
 
 /* Waits until a socket or the wake-up is readable, at most `timeout_ns` (< 0: no limit). Returns a bit per lane, and
@@ -140,7 +141,8 @@ int sc_io_mend(sc_io *io, sc_io_error *error);
 int sc_io_poll(sc_io *io, int64_t timeout_ns);
 void sc_io_wake(sc_io *io);
 
-/* A pair for waking another thread or an event loop: ends[0] is signalled, ends[1] polled. On Linux one eventfd. 0, or -1. */
+/* A pair for waking another thread or an event loop: ends[0] is signalled, ends[1] polled. On Linux one eventfd. 0, or
+ * -1. */
 int sc_signal_open(sc_fd ends[2]);
 void sc_signal(sc_fd end);
 void sc_signal_clear(sc_fd end);
@@ -153,16 +155,16 @@ int sc_set_open(sc_fd *set, sc_fd first);
 int sc_set_sockets(sc_fd set, const sc_io *io, int in);
 void sc_set_close(sc_fd *set);
 
-/* Receives up to `n` datagrams from one lane, without waiting: into slots of `room` bytes each, as far as they fit and there are
- * any; fills p, len, segment, from. Returns how many; 0: nothing there. */
+/* Receives up to `n` datagrams from one lane, without waiting: into slots of `room` bytes each, as far as they fit and
+ * there are any; fills p, len, segment, from. Returns how many; 0: nothing there. */
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room);
 
 /* Destinations with a closed port, at most `max`, from ICMP reports since the last call. Linux only: elsewhere an
  * unconnected socket gets no such reports. Called by the receiving thread. */
 int sc_io_refused(sc_io *io, sc_address *to, int max);
 
-/* Sends `n` runs; waits if the socket's buffer is full. Datagrams that the system refuses are counted, and recovered like any
- * loss. */
+/* Sends `n` runs; waits if the socket's buffer is full. Datagrams that the system refuses are counted, and recovered
+ * like any loss. */
 void sc_io_send(sc_io *io, const sc_tx *runs, int n);
 
 /* "192.0.2.1:5000" into `text` (at least 64 bytes). */

@@ -74,16 +74,16 @@ void sc_io_take_own(const sc_io *io, int lane);
 
 /* open.c. Opens the sockets of the transport by multicast. 0, or -1 with *error. */
 int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
-/* Opens the socket for unicasts at a port, 0: any. The group's packets may come there, too, beside all else, so its buffer is of twice
- * the size. 0, or -1 with *error. */
+/* Opens the socket for unicasts at a port, 0: any. The group's packets may come there, too, beside all else, so its
+ * buffer is of twice the size. 0, or -1 with *error. */
 int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_error *error);
 /* The same at `first`, or at the first free one of so many ports after it. */
 int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned more, sc_io_error *error);
 
 /* interface.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
-/* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no route.
- * Nothing is sent. */
+/* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no
+ * route. Nothing is sent. */
 int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out);
 /* Connects the socket to the data group, anew if connected: with the present route. 0, or -1. */
 int sc_io_connect_out(const sc_io *io, sc_fd fd);

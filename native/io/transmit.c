@@ -50,8 +50,9 @@ static int transmit(sc_driver *d, int all, int64_t since, int64_t now) {
     return n > 0;
 }
 
-/* While another thread receives, there may always be more to transmit: acks, and at a sequencer the forwards of all. A sender
- * that went on would transmit for others and never return to its caller, and the control thread would handle no event. */
+/* While another thread receives, there may always be more to transmit: acks, and at a sequencer the forwards of all. A
+ * sender that went on would transmit for others and never return to its caller, and the control thread would handle no
+ * event. */
 static void hand_over(sc_driver *d, int64_t wanted) {
     sc_or(&d->tx.wanted, wanted);
     sc_add(&d->tx.handed_over, 1);
@@ -89,9 +90,10 @@ void sc_driver_flush(sc_driver *d, int all, int64_t since) {
 
 /* ---- messages sent one by one ------------------------------------------------------------------------------- */
 
-/* Transmitting a small packet costs as much as packing a hundred messages, so a stream of single sends gathers: on average one
- * flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while there are
- * none; up to FLUSH_BURST of them ahead. So a lone message leaves at once, and so do the first ones after a pause. */
+/* Transmitting a small packet costs as much as packing a hundred messages, so a stream of single sends gathers: on
+ * average one flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while
+ * there are none; up to FLUSH_BURST of them ahead. So a lone message leaves at once, and so do the first ones after a
+ * pause. */
 static int64_t turn(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }
 
 static void take_turn(sc_driver *d, int64_t now) {

@@ -8,7 +8,8 @@ static int open_one(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     return 0;
 }
 
-/* Routes find the interface, except for an address of one link alone, to which the socket is bound with the interface's old index. */
+/* Routes find the interface, except for an address of one link alone, to which the socket is bound with the interface's
+ * old index. */
 static int mend(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error) {
     int of_link = io->config.family == 6 && IN6_IS_ADDR_LINKLOCAL(&own->v6.sin6_addr);
     if (of_link && index != (unsigned)sc_load(&io->index)) return sc_io_fail(error, "interface", SC_NO_ADDRESS);

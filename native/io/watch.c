@@ -70,7 +70,8 @@ int sc_driver_watched(sc_driver *d) {
         sc_role_leave_loop(d);
     }
     int there = sc_driver_watch(d);
-    /* The loop comes back at once if a socket is readable, and the I/O thread, which is to leave the role, may wait for this core. */
+    /* The loop comes back at once if a socket is readable, and the I/O thread, which is to leave the role, may wait for
+     * this core. */
     if (!there && !taken) sc_yield();
     return there;
 }

@@ -38,18 +38,19 @@ sc_slab *sc_slab_get(sc_slab_pool *pool);
 static inline void sc_slab_ref(sc_slab *slab) { slab->refs++; }
 void sc_slab_unref(sc_slab *slab); /* back to the free list with the last reference */
 
-/* Room for `len` bytes of a slab that small datagrams share. Adds a reference to *slab for the caller; NULL when the bound is
- * reached. A sharing of zeros has no slab yet. */
+/* Room for `len` bytes of a slab that small datagrams share. Adds a reference to *slab for the caller; NULL when the
+ * bound is reached. A sharing of zeros has no slab yet. */
 uint8_t *sc_slab_share(sc_slab_pool *pool, sc_sharing *sharing, size_t len, sc_slab **slab);
 
 /* A copy of a small datagram in a slab that small datagrams share: a 100-byte datagram must not hold 64 KiB until
  * stable. As sc_slab_share. */
 uint8_t *sc_slab_copy(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab);
-/* The same for an own packet; without `sharing` the copies delivered here share. The bound does not apply: own packets are
- * bounded by the window, and must not be lost. */
+/* The same for an own packet; without `sharing` the copies delivered here share. The bound does not apply: own packets
+ * are bounded by the window, and must not be lost. */
 uint8_t *sc_slab_copy_own(sc_slab_pool *pool, sc_sharing *sharing, const uint8_t *p, size_t len, sc_slab **slab);
 
-/* Half of the bound is free: small datagrams may keep slabs that hold little else. Otherwise they are copied together. */
+/* Half of the bound is free: small datagrams may keep slabs that hold little else. Otherwise they are copied
+ * together. */
 int sc_slab_pool_ample(const sc_slab_pool *pool);
 
 /* Only the last eighth is free: reserved for packets in sequence. Otherwise packets beyond gaps could take all slabs,

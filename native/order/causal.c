@@ -2,8 +2,8 @@
  * concurrent packets in any order. Members multicast their packets themselves.
  *
  * The needs of a packet stand in a record before it, in the same stream: for each member of whose stream the sender has
- * delivered more since its last record, how many packets. So the records of a sender, one after another, are the vector of the
- * seqnos delivered there, and a sender that has delivered nothing new sends none.
+ * delivered more since its last record, how many packets. So the records of a sender, one after another, are the vector
+ * of the seqnos delivered there, and a sender that has delivered nothing new sends none.
  *
  * A packet delivered here counts as delivered to the application, though perhaps still in the delivery queue: a packet
  * waits for too much rather than for too little.

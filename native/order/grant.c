@@ -1,19 +1,21 @@
-/* The grant mechanism (the older scheme that SEQ-01 contrasts): members multicast their packets themselves, each with a place in
- * the one order of the view, which the sequencer grants on request. Members deliver in the order of the places.
+/* The grant mechanism (the older scheme that SEQ-01 contrasts): members multicast their packets themselves, each with a
+ * place in the one order of the view, which the sequencer grants on request. Members deliver in the order of the
+ * places.
  *
- * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message takes one round
- * trip to the sequencer more than with the order fifo. Packets that were packed during a round trip share the next one, and a
- * member that packs more during each asks for that many places ahead, as long as nobody else sends. A member soon gives
- * back unused places by a record in its stream, because nothing behind them can be delivered. There is one request at a
- * time, repeated until the answer, and the sequencer gives a repeated request the same answer (E-08).
+ * A member asks for places for packets that are packed; they are transmitted when they have one. So a lone message
+ * takes one round trip to the sequencer more than with the order fifo. Packets that were packed during a round trip
+ * share the next one, and a member that packs more during each asks for that many places ahead, as long as nobody else
+ * sends. A member soon gives back unused places by a record in its stream, because nothing behind them can be
+ * delivered. There is one request at a time, repeated until the answer, and the sequencer gives a repeated request the
+ * same answer (E-08).
  *
- * A sound member uses its places, or gives them back, within a millisecond. One that does neither would hold up everyone's
- * messages until the end of its membership, so the sequencer keeps track of who holds the next place, and reports that
- * member after suspect_ns_max.
+ * A sound member uses its places, or gives them back, within a millisecond. One that does neither would hold up
+ * everyone's messages until the end of its membership, so the sequencer keeps track of who holds the next place, and
+ * reports that member after suspect_ns_max.
  *
- * The cut closes holes: packets up to the cut are delivered in the order of their places, then by (rank, seqno) those without one,
- * because the gate closed first. So places of a member that crashed block the others no longer than until the view changes,
- * nothing is sent again, and a message is delivered in the view of its sending, whoever falls. */
+ * The cut closes holes: packets up to the cut are delivered in the order of their places, then by (rank, seqno) those
+ * without one, because the gate closed first. So places of a member that crashed block the others no longer than until
+ * the view changes, nothing is sent again, and a message is delivered in the view of its sending, whoever falls. */
 #include "engine/internal.h"
 #include "order/record.h"
 
@@ -397,7 +399,8 @@ static uint32_t lowest(const sc_engine *e) {
     return rank;
 }
 
-/* The packets that follow have no place, or one behind a hole: a member that fell may have delivered something else there. */
+/* The packets that follow have no place, or one behind a hole: a member that fell may have delivered something else
+ * there. */
 static void own_order(sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++)
         if (e->cut.fell[r]) sc_queue_transitional(e);

@@ -1,5 +1,6 @@
-/* An order: the mechanism that decides in which order the messages of a view are delivered. Each file in this directory is one
- * order; orders.h lists them. Nothing outside the directory names one: the engine calls the table of the installed view.
+/* An order: the mechanism that decides in which order the messages of a view are delivered. Each file in this directory
+ * is one order; orders.h lists them. Nothing outside the directory names one: the engine calls the table of the
+ * installed view.
  *
  * An order can rely on this: every member's group stream is reliable and FIFO: `advance` is called when more packets
  * are contiguous, [queued, next) are the packets that wait for the order. The cut fixes one end of every group stream,
@@ -8,19 +9,19 @@
  * are acknowledged and resent by the streams themselves, and their credit limits packing.
  *
  * An order must guarantee this:
- *  - Each packet of a group stream is either put into the delivery queue by sc_rx_deliver or skipped by sc_rx_skip, in the
- *    stream's sequence; the engine's own packets by sc_queue_own. Both give credit once the application has taken them, so
- *    holding back a packet holds back its sender's credit.
+ *  - Each packet of a group stream is either put into the delivery queue by sc_rx_deliver or skipped by sc_rx_skip, in
+ *    the stream's sequence; the engine's own packets by sc_queue_own. Both give credit once the application has taken
+ *    them, so holding back a packet holds back its sender's credit.
  *  - `advance` and `settle` are not called between the cut and `finish`. `finish` delivers the rest: which packets, and
  * in which order, depends only on the packets up to the cut, as every survivor has the same ones.
- *  - Own numbers. A sender's packets are numbered from its base on, as its receivers see them (Message.seqno): by the group
- *    stream's seqnos, of which records take some, or, with `forwarding`, gapless, by a numbering of the sender's own that
- *    survives views in the received table. `packed` reports each own packet with its number by sc_own_packet.
- *  - Own packets that wait for an order (`waits`) stay in their stream until they return, or until a view change collects
- *    those after `ordered` and packs their messages again in the new view. An order whose cut orders everything that was
- *    sent never waits.
+ *  - Own numbers. A sender's packets are numbered from its base on, as its receivers see them (Message.seqno): by the
+ *    group stream's seqnos, of which records take some, or, with `forwarding`, gapless, by a numbering of the sender's
+ *    own that survives views in the received table. `packed` reports each own packet with its number by sc_own_packet.
+ *  - Own packets that wait for an order (`waits`) stay in their stream until they return, or until a view change
+ *    collects those after `ordered` and packs their messages again in the new view. An order whose cut orders
+ *    everything that was sent never waits.
  *  - Determinism: no clock, no randomness but sc_random, no iteration but by rank and seqno.
- */
+ * */
 #pragma once
 
 #include "engine/engine.h"
@@ -60,11 +61,12 @@ typedef struct {
 
 typedef struct sc_order_ops {
     const char *name;
-    int beside; /* 1: own messages may travel beside the order: sc_is_beside(p) of their packets. Such a packet is delivered with
-                 * the global seqno 0 as soon as the earlier ones of its sender are, and at the latest by `finish`. 0: the order
-                 * has no such packets, and orders these messages like all others */
-    /* Bytes of private state (sc_order.state), zeroed when the view begins and freed when it ends: in all, and for each of the
-     * n * n pairs of members. */
+    /* 1: own messages may travel beside the order: sc_is_beside(p) of their packets. Such a packet is delivered with
+     * the global seqno 0 as soon as the earlier ones of its sender are, and at the latest by `finish`. 0: the order has
+     * no such packets, and orders these messages like all others. */
+    int beside;
+    /* Bytes of private state (sc_order.state), zeroed when the view begins and freed when it ends: in all, and for each
+     * of the n * n pairs of members. */
     size_t state_bytes, pair_bytes;
 
     /* ---- every order has these ---- */
@@ -92,8 +94,8 @@ typedef struct sc_order_ops {
 
     /* Can this order run in the view? Called before anything changes. NULL: in every view. */
     int (*fits)(const sc_view *view);
-    /* The own number up to which own packets are known to be ordered, with packets of the order itself behind the last of them.
-     * NULL: they are ordered when they are packed. */
+    /* The own number up to which own packets are known to be ordered, with packets of the order itself behind the last
+     * of them. NULL: they are ordered when they are packed. */
     uint64_t (*ordered)(const sc_engine *e);
     /* The open packet of the own group or forward stream is about to get its seqno: at most sc_order.spare packets may
      * be put first. NULL: none are. */

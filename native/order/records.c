@@ -1,7 +1,7 @@
-/* The records mechanism: members multicast their packets themselves, and the sequencer says in which order they are delivered,
- * by records: small packets of its own group stream that name the members whose next packets follow. Its own packets are
- * ordered by their place among the records. So records are repaired, acknowledged and cut as all packets of a group stream
- * are, and each payload crosses the network once.
+/* The records mechanism: members multicast their packets themselves, and the sequencer says in which order they are
+ * delivered, by records: small packets of its own group stream that name the members whose next packets follow. Its own
+ * packets are ordered by their place among the records. So records are repaired, acknowledged and cut as all packets of
+ * a group stream are, and each payload crosses the network once.
  *
  * The cut orders everything that was sent: first by the records of the sequencer up to the cut, then the rest by (rank,
  * seqno). An entry whose packet lies beyond the cut is void, as no survivor has that packet. So nothing is resent, and
@@ -9,8 +9,8 @@
  * order the packets after the first void entry, or the end of its stream: that is transitional. One that survived has
  * delivered by its records alone.
  *
- * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as the packets
- * before them are, so that all messages of a sender stay in order.
+ * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as
+ * the packets before them are, so that all messages of a sender stay in order.
  *
  * An order policy of the application may say in which sequence packets are recorded: which is offered the waiting
  * packets, in batches, with a time limit, after which everything is recorded by arrival. The sequencer's own packets
@@ -24,7 +24,8 @@
 #include "engine/internal.h"
 #include "order/record.h"
 
-/* Descriptors that own packets leave to the records that order them: those of a batch of the policy, and of the one before. */
+/* Descriptors that own packets leave to the records that order them: those of a batch of the policy, and of the one
+ * before. */
 #define SPARE 8u
 
 typedef struct {
@@ -117,8 +118,8 @@ static void skip_record(sc_engine *e, sc_peer *peer, uint32_t len) {
     if (!((recording *)e->order.state)->ending) sc_flow_consumed(e, peer, SC_STREAM_GROUP, len, e->now);
 }
 
-/* Passes packets that no record names: delivers those beside the order, which wait only for earlier ones of their sender, and
- * skips records. */
+/* Passes packets that no record names: delivers those beside the order, which wait only for earlier ones of their
+ * sender, and skips records. */
 static void pass(sc_engine *e, sc_peer *peer) {
     const sc_rx_stream *rx = &peer->group;
     while (rx->queued < end_of(e, peer)) {

@@ -1,5 +1,5 @@
-/* Stamping: members send their packets on the forward stream to the sequencer, which multicasts them, along with its own, in its
- * group stream. The view names the sequencer. */
+/* Stamping: members send their packets on the forward stream to the sequencer, which multicasts them, along with its
+ * own, in its group stream. The view names the sequencer. */
 #include "order/stamping.h"
 
 #include "engine/internal.h"
@@ -74,17 +74,19 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
     sc_flow_consumed(e, peer, SC_STREAM_FORWARD, len, now);
 }
 
-/* Has the group stream credit for a forward? Own messages take their turn when their thread runs. If they wait for credit, forwards
- * leave them the share of one member: otherwise forwards, which wait here, would take all credit as it comes. */
+/* Has the group stream credit for a forward? Own messages take their turn when their thread runs. If they wait for
+ * credit, forwards leave them the share of one member: otherwise forwards, which wait here, would take all credit as it
+ * comes. */
 static int may_take(sc_engine *e, uint32_t len) {
     uint32_t share = e->now < e->group.starved_until ? (uint32_t)(e->group.window / e->view.n) : 0;
     return sc_outflow_room(e, &e->group) && sc_tx_may_insert(e, &e->group, len, 0) &&
            sc_tx_allows(e, &e->group, sc_charge(len, 1) + share, 0);
 }
 
-/* Own messages are packed where they are multicast. Without a limit they would take all the credit while the forwards of others lie
- * in the socket, unread. So while others forward much, own messages have a part of the window, twice as large as that of each of
- * them: forwards have another window on their way here. Nothing is stamped without credit, so the limit ends where none comes. */
+/* Own messages are packed where they are multicast. Without a limit they would take all the credit while the forwards
+ * of others lie in the socket, unread. So while others forward much, own messages have a part of the window, twice as
+ * large as that of each of them: forwards have another window on their way here. Nothing is stamped without credit, so
+ * the limit ends where none comes. */
 static void share_window(sc_engine *e, int64_t now) {
     sc_stamping *s = e->order.state;
     if (now < s->count_due) return;

@@ -2,8 +2,8 @@
 
 #include "order/order.h"
 
-/* Shared by the orders in which the sequencer multicasts everyone's packets: the table of such an order has these functions, or
- * calls them, and its private state begins with sc_stamping. */
+/* Shared by the orders in which the sequencer multicasts everyone's packets: the table of such an order has these
+ * functions, or calls them, and its private state begins with sc_stamping. */
 
 typedef struct {
     uint64_t global_next; /* of the next message to be stamped */

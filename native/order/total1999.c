@@ -1,6 +1,7 @@
-/* TOTAL (S1): the first member of the view orders. Members send it their messages as requests, it multicasts them, and their
- * sequence ids are the seqnos of its group stream. docs/protocol.md, "The TOTAL protocol", says how each header of that document
- * is here: streams carry most of them; this file has those that only this order knows, and stamping.c orders.
+/* TOTAL (S1): the first member of the view orders. Members send it their messages as requests, it multicasts them, and
+ * their sequence ids are the seqnos of its group stream. docs/protocol.md, "The TOTAL protocol", says how each header
+ * of that document is here: streams carry most of them; this file has those that only this order knows, and stamping.c
+ * orders.
  *
  * NEW_VIEW. The sequencer tells the others with which id the view begins, until each has acknowledged that. Until then
  * a member delivers nothing, and its requests may have reached a sequencer that was not in the view yet: which repeats

@@ -9,8 +9,8 @@
 #define KIND_OF_FILE 0x4000
 #define KIND_OF_VIEW 0x8000
 #define MARK_SHIFT 9
-/* A number: the highest bit is set for a data packet, which has a seqno; then bits of the view's tag, 0 with a secret of the file;
- * then the count of the sealings. */
+/* A number: the highest bit is set for a data packet, which has a seqno; then bits of the view's tag, 0 with a secret
+ * of the file; then the count of the sealings. */
 #define OF_DATA ((uint64_t)1 << 63)
 #define TAG_SHIFT 48
 #define TAG_BITS 0x7fff
@@ -104,7 +104,7 @@ void sc_seal_free(sc_seal *s) {
     free(s);
 }
 
-/* ---- secrets of the file and of views ------------------------------------------------------------------------------------------- */
+/* ---- secrets of the file and of views ---------------------------------------------------------------------------- */
 
 /* The keys that were derived from secrets that are not there any more, or have another place. */
 static void drop_keys(secrets *known, int of_views) {
@@ -245,8 +245,9 @@ static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
     return SECRETS;
 }
 
-/* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (One that is
- * behind seals what it sends to us in a stream of the pair with that secret, and again later with that of our view.) */
+/* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (One that
+ * is behind seals what it sends to us in a stream of the pair with that secret, and again later with that of our
+ * view.) */
 static int is_former(const sc_seal *s, const uint8_t *opened, uint32_t which) {
     if (which < SC_SEAL_SECRETS || !s->view) return 0;
     uint64_t tag = s->secrets->views[which - SC_SEAL_SECRETS].tag;

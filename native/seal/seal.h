@@ -1,24 +1,25 @@
 /* How a datagram is protected on its way, and so who may have sent it: known in this place alone.
  *
- * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and anybody may
- * send one. With a key, datagrams are sealed by a cipher of a library: all behind the common header is encrypted, and
- * followed by a tag, which proves that the sealer has the key and that no byte has changed, and by the number of the
- * sealing.
+ * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and
+ * anybody may send one. With a key, datagrams are sealed by a cipher of a library: all behind the common header is
+ * encrypted, and followed by a tag, which proves that the sealer has the key and that no byte has changed, and by the
+ * number of the sealing.
  *
  *     header (40 bytes, readable) | body, encrypted | tag (32) | number (8)
  *
- * The secret of the file seals with XChaCha20-Poly1305, which each machine has; the secret of a view with the cipher that its
- * VIEW names. Some have tags of 16 bytes: 16 zeros are then encrypted with the body, so a datagram is as long with one cipher as
- * with another, and a view with another cipher takes packets that were built before.
+ * The secret of the file seals with XChaCha20-Poly1305, which each machine has; the secret of a view with the cipher
+ * that its VIEW names. Some have tags of 16 bytes: 16 zeros are then encrypted with the body, so a datagram is as long
+ * with one cipher as with another, and a view with another cipher takes packets that were built before.
  *
  * There are two kinds of secrets:
  *
- *     of the file   for those outside a view, or who speak to them: control frames of some kinds (core/frames says which:
- *                   JOIN, WAIT, REFUSED, VIEW, INSTALLED, DECLINED, BEACON, MET, MERGE_*, UNBLOCK, BLOCKED), a PING to
- *                   a member that has not shown itself in the view, and whatever a process sends that is in no view: PONG
- *     of a view     all else: packets of all streams, whether they belong to the view or to a pair of members, repairs by
- *                   holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, SIZE,
- *                   SIZED, PIECE, and the other frames
+ *     of the file   for those outside a view, or who speak to them: control frames of some kinds (core/frames says
+ *                   which: JOIN, WAIT, REFUSED, VIEW, INSTALLED, DECLINED, BEACON, MET, MERGE_*, UNBLOCK, BLOCKED), a
+ *                   PING to a member that has not shown itself in the view, and whatever a process sends that is in no
+ *                   view: PONG
+ *     of a view     all else: packets of all streams, whether they belong to the view or to a pair of members, repairs
+ *                   by holders, ACK, NAK, PROBE, HEARTBEAT, ASK, TAKEN, TOTAL, WANT, GRANT, PING, PONG, SIZE, SIZED,
+ *                   PIECE, and the other frames
  *
  * The secret of a view is new with each, so outsiders can read nothing of a view, and say nothing there. The secret
  * opens from its arrival, seals while this member is in the view, and opens for a while after: members enter a view one
@@ -35,8 +36,7 @@
  * incarnation, as if that stood behind the header.
  *
  * Sealing always makes a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed
- * again.
- */
+ * again. */
 #pragma once
 
 #include "wire/wire.h"
@@ -50,9 +50,9 @@
 #define SC_SEAL_NONCE_MAX 32
 #define SC_SEAL_VIEWS 4 /* whose secrets are known at a time: the view that this member is in, and those before */
 
-/* The functions of a library, as libsodium declares them: crypto_aead_xchacha20poly1305_ietf_encrypt and _decrypt, and those of
- * the other ciphers; crypto_generichash_blake2b_salt_personal; and randombytes. The last one is the only source of chance that an
- * engine has. */
+/* The functions of a library, as libsodium declares them: crypto_aead_xchacha20poly1305_ietf_encrypt and _decrypt, and
+ * those of the other ciphers; crypto_generichash_blake2b_salt_personal; and randombytes. The last one is the only
+ * source of chance that an engine has. */
 enum { SC_CIPHER_XCHACHA20_POLY1305, SC_CIPHER_AEGIS_128L, SC_CIPHER_AEGIS_256, SC_CIPHER_AES_256_GCM, SC_CIPHERS };
 typedef int (*sc_cipher_seal)(uint8_t *c, unsigned long long *c_len, const uint8_t *m, unsigned long long m_len,
                               const uint8_t *ad, unsigned long long ad_len, const uint8_t *unused, const uint8_t *nonce,
@@ -73,17 +73,17 @@ typedef struct {
     sc_cipher_random random;
 } sc_cipher_library;
 
-/* ---- without a key: a pass over the bytes, in place --------------------------------------------------------------- */
+/* ---- without a key: a pass over the bytes, in place -------------------------------------------------------------- */
 
 /* Puts the CRC32C into a finished datagram. */
 void sc_seal_crc(uint8_t *p, size_t len);
-/* The header of a valid data packet is about to change: its sum, for sc_seal_crc_again. 0: the packet is so small that to
- * compute the CRC of all of it again costs less. */
+/* The header of a valid data packet is about to change: its sum, for sc_seal_crc_again. 0: the packet is so small that
+ * to compute the CRC of all of it again costs less. */
 uint64_t sc_seal_crc_before(const uint8_t *p, size_t len);
 /* Only the header has changed since: the CRC of the whole packet follows from that of the headers. */
 void sc_seal_crc_again(uint8_t *p, size_t len, uint64_t before);
 
-/* ---- with a key ----------------------------------------------------------------------------------------------------- */
+/* ---- with a key -------------------------------------------------------------------------------------------------- */
 
 typedef struct sc_seal sc_seal; /* NULL stands for: no key */
 
@@ -92,8 +92,9 @@ typedef struct {
     uint8_t secret[SC_SEAL_SECRET];
 } sc_seal_secret;
 
-/* `from`: the `n` secrets of the file. The first one seals; datagrams that any of them has sealed are opened. They are copied into
- * memory that is not swapped out, dumped, or given to child processes, where the system can do that. NULL without memory. */
+/* `from`: the `n` secrets of the file. The first one seals; datagrams that any of them has sealed are opened. They are
+ * copied into memory that is not swapped out, dumped, or given to child processes, where the system can do that. NULL
+ * without memory. */
 sc_seal *sc_seal_new(const sc_cipher_library *library, const sc_seal_secret *from, size_t n, uint64_t own);
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
 /* Other secrets of the file take the place of those before. */
@@ -101,8 +102,8 @@ void sc_seal_refile(sc_seal *seal, const sc_seal_secret *from, size_t n);
 /* Did another secret of the file than the one that seals here seal this datagram, which was opened? */
 int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 
-/* The secret of the view with this tag, and the cipher to use it with. The new one takes the place of the oldest. 0, or -1:
- * there is no such cipher. */
+/* The secret of the view with this tag, and the cipher to use it with. The new one takes the place of the oldest. 0, or
+ * -1: there is no such cipher. */
 int sc_seal_know(sc_seal *seal, uint64_t tag, unsigned cipher, const uint8_t *secret);
 /* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);
@@ -116,12 +117,12 @@ void sc_seal_forget(sc_seal *seal);
 
 /* Before the datagrams of a transmit. */
 void sc_seal_begin(sc_seal *seal);
-/* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the view that the
- * datagram names, if the sealer is not its sender. `target`: the only incarnation that can open the datagram; 0: all
- * can. 0, or -1: this process has no secret, being a child of the one that had. */
+/* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the
+ * view that the datagram names, if the sealer is not its sender. `target`: the only incarnation that can open the
+ * datagram; 0: all can. 0, or -1: this process has no secret, being a child of the one that had. */
 int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target);
 
-/* ---- received datagrams --------------------------------------------------------------------------------------------- */
+/* ---- received datagrams ------------------------------------------------------------------------------------------ */
 
 /* The sealer: as `by` of sc_seal_close; of a datagram that sc_wire_begins approves. */
 #define SC_SEALED_FOR_ONE 0x100 /* in key_id */

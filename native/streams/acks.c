@@ -1,7 +1,7 @@
 /* Acks: the report of a receiver about a stream, and its time. credit.c has the allowance that follows for the sender.
  *
- * The receivers of a multicast take turns: together they send about one ack for two packets, each at its own place in the
- * stream, so that neither their number nor a burst of acks burdens the sender. */
+ * The receivers of a multicast take turns: together they send about one ack for two packets, each at its own place in
+ * the stream, so that neither their number nor a burst of acks burdens the sender. */
 #include "engine/internal.h"
 
 void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
@@ -42,9 +42,9 @@ void sc_flow_soon(const sc_engine *e, sc_rx_stream *rx) {
 
 void sc_flow_ordered(sc_engine *e, sc_peer *peer) { sc_flow_soon(e, &peer->group); }
 
-/* The timer lets an ack wait for a pause of the stream. All receivers of a multicast would answer at once, so each has its own
- * moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer. While packets keep
- * coming, one of the receivers answers within each delay, on average. */
+/* The timer lets an ack wait for a pause of the stream. All receivers of a multicast would answer at once, so each has
+ * its own moment in the second half of the delay (STA-04), so that their acks do not collide in the sender's buffer.
+ * While packets keep coming, one of the receivers answers within each delay, on average. */
 void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     if (!sc_rx_acknowledges(rx)) return;
@@ -107,8 +107,8 @@ static int ack_is_due(const sc_engine *e, sc_peer *peer, int stream) {
     return rx->charged >= rx->ack_at;
 }
 
-/* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer. Forwards
- * that are consumed are multicast, which gives their sender its credit. */
+/* `bytes` more were consumed (STA-02): an ack at once if enough bytes or packets have accumulated, otherwise by timer.
+ * Forwards that are consumed are multicast, which gives their sender its credit. */
 void sc_flow_consumed(sc_engine *e, sc_peer *peer, int stream, uint64_t bytes, int64_t now) {
     sc_rx_stream *rx = sc_rx_of(peer, stream);
     rx->charged += sc_charge((uint32_t)bytes, bytes == e->view.packet_bytes); /* as counted by the sender */

@@ -1,10 +1,10 @@
 /* Credit: how much each sender may have on the way, and how far its packets are stable.
  *
- * The group streams share the room of each receiver. Each stream always has its share; spare room is lent to
- * busy senders. A receiver keeps account of its promises, which never exceed its room: a stream that began first gives way as its packets are consumed, because its limit no longer rises. A promise
- * to a sender that fell silent would be lost to the others, so a sender that has nothing on the way gives the promise
- * back, and raises its claim, which DATA and HEARTBEAT carry, and from then on believes only windows that name this
- * claim. */
+ * The group streams share the room of each receiver. Each stream always has its share; spare room is lent to busy
+ * senders. A receiver keeps account of its promises, which never exceed its room: a stream that began first gives way
+ * as its packets are consumed, because its limit no longer rises. A promise to a sender that fell silent would be lost
+ * to the others, so a sender that has nothing on the way gives the promise back, and raises its claim, which DATA and
+ * HEARTBEAT carry, and from then on believes only windows that name this claim. */
 #include "engine/internal.h"
 
 /* ---- the receiver's side ------------------------------------------------------------------------------------- */
@@ -147,8 +147,8 @@ void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now) {
     if (tx->stream == SC_STREAM_GROUP && e->view.n == 1) e->credit.due = 1; /* nobody else acks this */
 }
 
-/* A window counts from the seqno that the receiver had consumed. An older ack says nothing new; one for an earlier claim names a
- * window that we have given back. */
+/* A window counts from the seqno that the receiver had consumed. An older ack says nothing new; one for an earlier
+ * claim names a window that we have given back. */
 static void granted(const sc_engine *e, sc_peer *peer, const uint8_t *p) {
     const sc_tx_stream *tx = &e->group;
     uint64_t consumed = sc_get_ack_consumed(p), window = sc_get_ack_window(p), charged = tx->charged_consumed;

@@ -45,9 +45,9 @@ void sc_flow_recount(sc_engine *e, int64_t now);
 void sc_flow_sent(sc_engine *e, sc_tx_stream *tx, int64_t now);
 void sc_flow_received(struct sc_peer *peer, uint64_t seqno);
 void sc_flow_returned(sc_engine *e, uint64_t seqno);
-/* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the sequencer, for a
- * forward stream; this member, if its own application has taken least), *mark that member's position. 0: has
- * credit. */
+/* 1 if the stream of own messages has no credit: *whose is the member that has taken least of the stream (the
+ * sequencer, for a forward stream; this member, if its own application has taken least), *mark that member's position.
+ * 0: has credit. */
 int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark);
 void sc_credit_group(sc_engine *e, struct sc_peer *peer, const uint8_t *p);
 void sc_credit_stream(sc_engine *e, sc_tx_stream *tx, uint64_t delivered, uint64_t consumed, int64_t now);

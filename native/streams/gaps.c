@@ -111,8 +111,8 @@ static int may_hold(sc_engine *e, const sc_peer *peer, const sc_peer *owner) {
     return peer != sc_self(e) && peer != owner && !peer->cut.lost;
 }
 
-/* A holder that the CUT named, and now and then another survivor: if there are more gaps than the table holds, one entry
- * stands for ranges of several holders. */
+/* A holder that the CUT named, and now and then another survivor: if there are more gaps than the table holds, one
+ * entry stands for ranges of several holders. */
 static sc_peer *named_target(sc_engine *e, const sc_peer *owner, const sc_gap *gap) {
     for (uint32_t i = 0; i < e->view.n && gap->tries % 3 == 2; i++) {
         sc_peer *peer = e->peers[(gap->tries / 3 + i) % e->view.n];

@@ -1,6 +1,6 @@
-/* Outflow: bounds in bytes per second of the packets that leave: all copies and repeats together (send_bytes_per_s), and those of
- * one path, whose window would otherwise leave at once (congestion.c). A packet leaves as soon as there is anything to spend, and
- * may leave a debt. */
+/* Outflow: bounds in bytes per second of the packets that leave: all copies and repeats together (send_bytes_per_s),
+ * and those of one path, whose window would otherwise leave at once (congestion.c). A packet leaves as soon as there is
+ * anything to spend, and may leave a debt. */
 #include "engine/internal.h"
 
 #define BURST_NS 1000000 /* a pause is at least as long, and what gathers in it leaves at once: */

@@ -1,5 +1,5 @@
-/* Own numbers: the packets with own messages to the group, numbered as their receivers see them, and the number of messages
- * that end in them. */
+/* Own numbers: the packets with own messages to the group, numbered as their receivers see them, and the number of
+ * messages that end in them. */
 #include "engine/internal.h"
 
 static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
@@ -13,8 +13,8 @@ void sc_own_reset(sc_engine *e, uint64_t base) {
     *ended_at(e, base) = e->own.ended;
 }
 
-/* The own packet with this number is closed. At most two rings of them are on their way: one to the sequencer, and one in
- * its group stream. A number that was passed over, of a record, counts as a packet in which nothing ends. */
+/* The own packet with this number is closed. At most two rings of them are on their way: one to the sequencer, and one
+ * in its group stream. A number that was passed over, of a record, counts as a packet in which nothing ends. */
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
     uint64_t oldest = number > 2 * (uint64_t)e->config.ring_packets ? number - 2 * (uint64_t)e->config.ring_packets : 0;
     for (uint64_t each = e->own.last > oldest ? e->own.last : oldest; each + 1 < number; each++)
@@ -26,8 +26,8 @@ void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
         e->own.first = number + 1 - 2 * (uint64_t)e->config.ring_packets;
 }
 
-/* The highest own number up to the packet `seqno` of the own group stream. The packet may have been purged, but by at most a
- * ring of newer packets: if the ring is full, its slot has just been reused, and the next packet tells. */
+/* The highest own number up to the packet `seqno` of the own group stream. The packet may have been purged, but by at
+ * most a ring of newer packets: if the ring is full, its slot has just been reused, and the next packet tells. */
 static uint64_t own_up_to(const sc_engine *e, uint64_t seqno) {
     const sc_tx_stream *tx = &e->group;
     if (seqno <= e->view.base[e->view.rank] || !tx->packets) return e->own.base;

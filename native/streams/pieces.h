@@ -30,7 +30,7 @@ typedef struct {
 void sc_pieces_say(sc_engine *e, const struct sc_peer *peer, const uint8_t *p, uint32_t len);
 /* Queues pieces of a datagram without messages, which was in the queue, if only some paths carry so much. 0: all do. */
 int sc_pieces_instead(sc_engine *e, const sc_out *o);
-/* A piece has come from a member, or from a stranger (NULL): returns the datagram, which the caller frees, after the last piece, or
- * NULL. */
+/* A piece has come from a member, or from a stranger (NULL): returns the datagram, which the caller frees, after the
+ * last piece, or NULL. */
 uint8_t *sc_pieces_take(sc_engine *e, struct sc_peer *peer, const uint8_t *p, size_t len, uint32_t *total);
 void sc_pieces_free(sc_peer_pieces *pieces);

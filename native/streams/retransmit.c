@@ -9,8 +9,8 @@ static int allowed(sc_engine *e, uint32_t bytes, int64_t now) {
     return sc_budget_spend(&e->again.budget, bytes, per_s, per_s / 50 + 2 * SC_PACKET_MAX, now);
 }
 
-/* A member may request as much as is sent for the first time, and a little more over time: otherwise every NAK of 72 bytes
- * could draw a whole window from us. */
+/* A member may request as much as is sent for the first time, and a little more over time: otherwise every NAK of 72
+ * bytes could draw a whole window from us. */
 static int share_of(sc_engine *e, sc_peer *requester, uint32_t bytes, int64_t now) {
     int64_t most = 2 * (int64_t)e->config.ring_bytes + 2 * SC_PACKET_MAX;
     int64_t elapsed = now - requester->again.refilled;

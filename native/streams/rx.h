@@ -35,7 +35,8 @@ typedef struct sc_rx_stream {
     uint64_t promised; /* streams/credit.c: the sender may send until `charged` is this much */
     uint64_t claim_charged; /* streams/credit.c: `charged` when the claim began */
     uint16_t claim; /* streams/credit.c: the newest heard of the sender */
-    /* The memory that a sender within its window can occupy here is bounded twice: in the ring, and in the delivery queue. */
+    /* The memory that a sender within its window can occupy here is bounded twice: in the ring, and in the delivery
+     * queue. */
     uint64_t ring_bytes;
     uint64_t queue_bytes; /* delivery/queue.c */
     sc_sharing sharing; /* holds copies of its small packets, so that they occupy no slab of other senders */

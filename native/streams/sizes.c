@@ -1,14 +1,16 @@
-/* How large packets may be on the way to each member. The size that a path carries is asked for with datagrams of that size that must not be
- * fragmented (SIZE), and counts once an answer of few bytes (SIZED) has come: nothing is inferred from packets that are lost, or
- * from ICMP messages. The answer is made from the question alone, and is never larger.
+/* How large packets may be on the way to each member. The size that a path carries is asked for with datagrams of that
+ * size that must not be fragmented (SIZE), and counts once an answer of few bytes (SIZED) has come: nothing is inferred
+ * from packets that are lost, or from ICMP messages. The answer is made from the question alone, and is never larger.
  *
- * A round of questions runs when a member has entered the view, every minute after that, when packets are repeated in vain,
- * and when the system refuses runs (the MTU of our interface was lowered). The first question is for the largest size that our interface carries; if
- * that does not arrive, for all smaller ones at once. Each is asked TRIES times, as chance loses datagrams, too.
+ * A round of questions runs when a member has entered the view, every minute after that, when packets are repeated in
+ * vain, and when the system refuses runs (the MTU of our interface was lowered). The first question is for the largest
+ * size that our interface carries; if that does not arrive, for all smaller ones at once. Each is asked TRIES times, as
+ * chance loses datagrams, too.
  *
- * Heartbeats say which size arrives at all members. A smaller size than that of the view's packets that lasts for FEWER heartbeats, or one
- * that is larger by a fifth for LARGER_NS, is reported to the core, where the first member makes a view with packets of that size. In
- * the meantime packets that do not pass are repeated in pieces (streams/pieces.c). */
+ * Heartbeats say which size arrives at all members. A smaller size than that of the view's packets that lasts for FEWER
+ * heartbeats, or one that is larger by a fifth for LARGER_NS, is reported to the core, where the first member makes a
+ * view with packets of that size. In the meantime packets that do not pass are repeated in pieces
+ * (streams/pieces.c). */
 #include "engine/internal.h"
 
 #define TRIES 3
@@ -20,8 +22,8 @@
 
 enum { SC_SIZE_RESTS, SC_SIZE_LARGEST, SC_SIZE_SMALLER };
 
-/* UDP payloads of usual paths: the least of IPv4; the least of IPv6, less the headers of tunnels; tunnels in an Ethernet; VXLAN; Ethernet;
- * between clouds; jumbo frames, in tunnels and plain. */
+/* UDP payloads of usual paths: the least of IPv4; the least of IPv6, less the headers of tunnels; tunnels in an
+ * Ethernet; VXLAN; Ethernet; between clouds; jumbo frames, in tunnels and plain. */
 static const uint16_t usual[] = {548, 1232, 1372, 1392, 1422, 1432, 1472, 8472, 8868, 8972};
 #define N_USUAL (sizeof usual / sizeof *usual)
 

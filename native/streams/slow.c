@@ -1,22 +1,25 @@
-/* Receivers that are too slow (the setting `slow`). A sender looks at each heartbeat, as in holdup.c, but judges for the group:
+/* Receivers that are too slow (the setting `slow`). A sender looks at each heartbeat, as in holdup.c, but judges for
+ * the group:
  *
  *   evidence   the time for which a receiver has held the sender at its limit, with half or more of the bytes in flight
- * left to take, while most have taken theirs. The evidence falls four times as fast while that is not so. After slow_ns the
- *              receiver is too slow, if
+ *              left to take, while most have taken theirs. The evidence falls four times as fast while that is not so.
+ *              After slow_ns the receiver is too slow, if
  *   others     less than half of the members are busy in more than a sixteenth of the looks, this receiver among them:
- * most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and nobody is slow. A look
- *              counts for slow_ns at most: who stops after an hour of full load, when all are busy, is named as soon.
- *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes over the
- *              state, whose application cannot take messages yet.
- *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member begins
- *              with no evidence: a network that makes all receivers slow in turn does not empty the group.
+ *              most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and
+ *              nobody is slow. A look counts for slow_ns at most: who stops after an hour of full load, when all are
+ *              busy, is named as soon.
+ *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes
+ *              over the state, whose application cannot take messages yet.
+ *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member
+ *              begins with no evidence: a network that makes all receivers slow in turn does not empty the group.
  *
  * The consequence is the core's decision, or else (`skips`) the receiver's own. It stays, and drops of this sender's
  * stream the oldest packets that its application has not taken, whenever more than a part of the sender's share waits:
- * they count as taken, and the sender never waits for this application again. The member receives and keeps every packet
- * as before, so stability, the cut and repairs do not change. An application that has taken everything has a heartbeat's
- * time before more is dropped, so one that keeps up again misses nothing. Skipping ends when nothing was dropped for
- * slow_ns and the packets that waited then are taken: else each stop would cost its senders slow_ns again. */
+ * they count as taken, and the sender never waits for this application again. The member receives and keeps every
+ * packet as before, so stability, the cut and repairs do not change. An application that has taken everything has a
+ * heartbeat's time before more is dropped, so one that keeps up again misses nothing. Skipping ends when nothing was
+ * dropped for slow_ns and the packets that waited then are taken: else each stop would cost its senders slow_ns
+ * again. */
 #include "engine/internal.h"
 
 #define BUSY 16 /* busy: in one of so many looks, */
@@ -41,7 +44,8 @@ static uint64_t left_by(const sc_engine *e, uint32_t rank) {
 
 static int has_left(const sc_engine *e, uint32_t rank, uint64_t flight) { return left_by(e, rank) > flight / FLIGHT; }
 
-/* The sum of a member's looks, up for one in which it is busy, and down by less for others: above 0 if one in BUSY is. */
+/* The sum of a member's looks, up for one in which it is busy, and down by less for others: above 0 if one in BUSY
+ * is. */
 static void count_busy(sc_engine *e, uint64_t flight) {
     int64_t looks = e->config.slow_ns / e->config.heartbeat_ns;
     for (uint32_t r = 0; r < e->view.n; r++) {

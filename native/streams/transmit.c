@@ -1,9 +1,9 @@
-/* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. A run that was handed out does not
- * change until the next transmit. */
+/* Transmission: packed packets, retransmissions and queued datagrams become runs of datagrams. A run that was handed
+ * out does not change until the next transmit. */
 #include "engine/internal.h"
 
-/* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. With a key the sealed copy
- * is handed out. */
+/* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. With a key the
+ * sealed copy is handed out. */
 static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
     if (e->seal) return;
     if (packet->slab) {
@@ -59,7 +59,8 @@ static void count_run(sc_engine *e, const sc_tx *run) {
     e->counters->bytes_sent += run->bytes;
 }
 
-/* Datagrams without messages that are for the group, as heartbeats, always go by multicast too, which shows who hears again. */
+/* Datagrams without messages that are for the group, as heartbeats, always go by multicast too, which shows who hears
+ * again. */
 static void copy_to_deaf(sc_engine *e, const sc_out *o) {
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
         if (r != e->view.rank && e->peers[r]->detect.way != SC_WAY_MULTICAST) sc_out_copy(e, o, &e->peers[r]->address);

@@ -4,7 +4,8 @@
 #include "engine/internal.h"
 #include "memory/memory.h"
 
-/* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a reassembly. */
+/* The smallest piece of a message worth splitting off: a sliver at the end of a packet costs an offset and a
+ * reassembly. */
 #define SLIVER 32u
 #define CALLBACK_PART 8 /* of a window that is left to block callbacks */
 #define STARVED_NS 20000000 /* a sender that waits for credit tries again within this time, unless already given up */
@@ -276,9 +277,9 @@ void sc_tx_beside(sc_engine *e, sc_tx_stream *tx, int beside) {
     tx->beside = beside;
 }
 
-/* Packets that uncounted members lack stay in the ring, however fast the others consume. So that block callbacks can send all the
- * same, a message of others does not begin except with a part of the ring left for them, which has as much beside a
- * window. */
+/* Packets that uncounted members lack stay in the ring, however fast the others consume. So that block callbacks can
+ * send all the same, a message of others does not begin except with a part of the ring left for them, which has as much
+ * beside a window. */
 int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) {
     if (!e->cut.uncounts || tx != &e->group) return 1;
     if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
@@ -313,8 +314,8 @@ static void add_piece(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t
     packed(e, tx, take + (tx->open_even ? 0 : 4));
 }
 
-/* Packs p[*done..len); SC_SENT when the message is complete, SC_AGAIN if there is no room. `force` ignores credit (messages
- * that a view change resends were within credit before). */
+/* Packs p[*done..len); SC_SENT when the message is complete, SC_AGAIN if there is no room. `force` ignores credit
+ * (messages that a view change resends were within credit before). */
 int sc_tx_pack(sc_engine *e, sc_tx_stream *tx, const uint8_t *p, uint64_t len, uint64_t *done, int64_t wall,
                int force) {
     /* A message that could fill the ring is not kept for a view change: its sender waits for the order. Resent messages
@@ -395,8 +396,8 @@ static uint64_t pack_uneven(sc_engine *e, sc_tx_stream *tx, const uint8_t *data,
     return k;
 }
 
-/* Packs messages of [first, n) that fit entirely into the open packet, with a single copy. Returns how many; sc_tx_pack handles the
- * next one. */
+/* Packs messages of [first, n) that fit entirely into the open packet, with a single copy. Returns how many; sc_tx_pack
+ * handles the next one. */
 uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, const uint64_t *offsets, uint64_t first,
                           uint64_t n) {
     if (first == n || !tx->open || tx->in_message || !sc_tx_keeps(tx, tx->packet_bytes)) return 0;
@@ -408,8 +409,8 @@ uint64_t sc_tx_pack_whole(sc_engine *e, sc_tx_stream *tx, const uint8_t *data, c
     return k;
 }
 
-/* Adds a complete packet, which lies in a slab, to the stream: a forward in place (SEQ-17), or a record. The slab reference
- * moves. The caller has checked credit. */
+/* Adds a complete packet, which lies in a slab, to the stream: a forward in place (SEQ-17), or a record. The slab
+ * reference moves. The caller has checked credit. */
 void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint64_t sealed, uint32_t messages,
                   uint64_t own) {
     sc_tx_packet *packet = sc_tx_at(tx, tx->next);

@@ -68,7 +68,8 @@ typedef struct sc_tx_stream {
     int64_t probe_latest; /* streams/probes.c: bounds `probe_due` while packets are sent */
 } sc_tx_stream;
 
-/* Lies behind the end of a ring, so that the ring can be retired without allocating, and without writing to lent memory. */
+/* Lies behind the end of a ring, so that the ring can be retired without allocating, and without writing to lent
+ * memory. */
 typedef struct sc_retired {
     struct sc_retired *next;
     void *memory;
@@ -118,8 +119,8 @@ void sc_tx_probe_later(sc_engine *e, sc_tx_stream *tx, int64_t now);
 void sc_tx_sent(sc_engine *e, sc_tx_stream *tx, uint64_t bytes);
 void sc_tx_retired_free(sc_engine *e);
 int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, uint64_t beyond);
-/* The charge of a datagram against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a slab:
- * their overhead is 1 to 2 %. A single packet is charged its skb and a power of two. */
+/* The charge of a datagram against a receiver's SO_RCVBUF. Full packets travel in UDP_SEGMENT runs or are as large as a
+ * slab: their overhead is 1 to 2 %. A single packet is charged its skb and a power of two. */
 static inline uint32_t sc_charge(uint32_t len, int full) {
     if (full || len >= 32768) return len + len / 50 + 64;
     uint32_t room = 512;

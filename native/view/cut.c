@@ -86,9 +86,9 @@ void sc_view_cut_check(sc_engine *e) {
     sc_push_event(e, SC_EVENT_CUT_REACHED, 0, e->view.tag, NULL, NULL, 0);
 }
 
-/* The CUT's sender had ring space for its last packet, so anything a ring earlier is stable. A member that did not hear so from
- * a lost sender needs that space for fetched packets. But the sender's ring may be larger than ours, so packets that
- * the CUT has a survivor fetch are kept. */
+/* The CUT's sender had ring space for its last packet, so anything a ring earlier is stable. A member that did not hear
+ * so from a lost sender needs that space for fetched packets. But the sender's ring may be larger than ours, so packets
+ * that the CUT has a survivor fetch are kept. */
 static void make_room(const sc_engine *e, uint32_t rank, const sc_fetch *fetch, size_t n_fetch) {
     uint64_t ring = e->config.ring_packets, end = e->cut.end[rank], upto = end > ring ? end - ring : 0;
     for (size_t i = 0; i < n_fetch; i++)

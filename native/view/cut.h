@@ -6,8 +6,8 @@
 
 struct sc_peer;
 
-/* After a CUT (or, on request, a START) nothing is delivered until a view is installed. A newer START makes the cut stale:
- * its named packets are no longer accepted. */
+/* After a CUT (or, on request, a START) nothing is delivered until a view is installed. A newer START makes the cut
+ * stale: its named packets are no longer accepted. */
 enum { SC_CUT_NONE = 0, SC_CUT_CURRENT = 1, SC_CUT_STALE = 2 };
 
 typedef struct {

@@ -1,4 +1,5 @@
-/* A view begins, or is left: delivers the end of the old view, keeps the members that stay, makes the new view's streams. */
+/* A view begins, or is left: delivers the end of the old view, keeps the members that stay, makes the new view's
+ * streams. */
 #include "engine/internal.h"
 
 /* The memory that a new view needs, allocated before the old one is touched. */
@@ -174,8 +175,9 @@ static uint64_t forward_ring_of_fewer(const sc_engine *e) {
     return ring_of(e, window_of(e, window));
 }
 
-/* A view change is no time for new memory: all senders wait, and a virtual machine may take milliseconds for a megabyte. So a ring
- * has room for a window twice as large, and the part needed at once in the next view is written to before. */
+/* A view change is no time for new memory: all senders wait, and a virtual machine may take milliseconds for a
+ * megabyte. So a ring has room for a window twice as large, and the part needed at once in the next view is written to
+ * before. */
 static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t resend) {
     uint64_t ring = ring_of(e, window);
     return (sc_ring_size){.needed = ring > resend ? ring : resend,
@@ -183,8 +185,8 @@ static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t rese
                           .written = e->order.waits ? forward_ring_of_fewer(e) : 0};
 }
 
-/* A stream in use has a ring for its window. Resent messages fit, whatever the window. A member that forwards has a group ring,
- * too: perhaps the next to multicast. */
+/* A stream in use has a ring for its window. Resent messages fit, whatever the window. A member that forwards has a
+ * group ring, too: perhaps the next to multicast. */
 static int stream_begin(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, int used, uint64_t resend) {
     sc_ring_size size = {0};
     if (!used && !(e->order.waits && tx == &e->group)) return sc_tx_reset(e, tx, base, 0, e->view.packet_bytes, &size);
@@ -204,8 +206,8 @@ static int streams_begin(sc_engine *e, const sc_resend *resend) {
 
 /* ---- the view ------------------------------------------------------------------------------------------------ */
 
-/* -1 without memory for the rings, or for resent messages: this member is then in no view, rather than in one that silently
- * lacks some of its messages. */
+/* -1 without memory for the rings, or for resent messages: this member is then in no view, rather than in one that
+ * silently lacks some of its messages. */
 static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t now) {
     uint32_t n_old = e->in_view ? e->view.n : 0;
     e->view_before = e->in_view ? e->view.tag : 0;

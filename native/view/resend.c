@@ -35,9 +35,9 @@ static int reserve(sc_engine *e, size_t bytes) {
     return 0;
 }
 
-/* A view change copies the messages that wait for their order while all senders wait, and where the memory is new, a virtual
- * machine may take ten times as long as for the copy itself. So the writes come before, and the memory suffices for the
- * ring of the next view, too, of which `next` is an estimate. */
+/* A view change copies the messages that wait for their order while all senders wait, and where the memory is new, a
+ * virtual machine may take ten times as long as for the copy itself. So the writes come before, and the memory suffices
+ * for the ring of the next view, too, of which `next` is an estimate. */
 void sc_resend_prepare(sc_engine *e, size_t next) {
     size_t bytes = e->forward.ring_bytes;
     if (bytes + bytes / 8 <= e->resend.bytes) return;
@@ -45,8 +45,8 @@ void sc_resend_prepare(sc_engine *e, size_t next) {
     if (!reserve(e, bytes + bytes / 4)) memset(e->resend.p, 0, e->resend.bytes);
 }
 
-/* Whole messages only: one that the application is still packing restarts by itself (sc_send_state.epoch). The first may begin
- * in a packet that is already ordered: receivers drop that piece, so the message is resent whole. */
+/* Whole messages only: one that the application is still packing restarts by itself (sc_send_state.epoch). The first
+ * may begin in a packet that is already ordered: receivers drop that piece, so the message is resent whole. */
 int sc_resend_collect(sc_engine *e, sc_resend *r) {
     const sc_tx_stream *tx = e->order.own;
     if (!e->order.waits || !tx->packets) return 0;
@@ -64,7 +64,8 @@ int sc_resend_collect(sc_engine *e, sc_resend *r) {
     return 0;
 }
 
-/* Enough full packets for this much data, each with its header, alignment, and the space left by a message that is not split. */
+/* Enough full packets for this much data, each with its header, alignment, and the space left by a message that is not
+ * split. */
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes) {
     uint64_t least = packet_bytes - SC_DATA_HEADER - 128 - 8;
     return r->n ? ((r->ends[r->n - 1] + 4 * r->n) / least + 8) * ((uint64_t)packet_bytes + 64) : 0;

@@ -19,8 +19,8 @@ typedef struct {
     size_t bytes;
 } sc_resend_memory;
 
-/* Makes memory ready for the next view change, in a view in which own messages wait for their order. `next`: bytes of the ring
- * from which the one after that would collect. */
+/* Makes memory ready for the next view change, in a view in which own messages wait for their order. `next`: bytes of
+ * the ring from which the one after that would collect. */
 void sc_resend_prepare(sc_engine *e, size_t next);
 int sc_resend_collect(sc_engine *e, sc_resend *r);
 uint64_t sc_resend_ring(const sc_resend *r, uint32_t packet_bytes);

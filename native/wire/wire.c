@@ -1,6 +1,6 @@
 #include "wire/wire.h"
 
-/* ---- bodies: the valid contents of each type ------------------------------------------------------------------------ */
+/* ---- bodies: the valid contents of each type --------------------------------------------------------------------- */
 
 static int is_seqno(uint64_t seqno) { return seqno <= SC_SEQNO_MAX; }
 

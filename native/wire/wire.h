@@ -10,9 +10,8 @@
  * packet continues in the next packet, CONT_IN that the first piece began in the previous one. A message belongs to its
  * last packet. After that a packet may be padded, so that the segments of one UDP_SEGMENT send are of equal size.
  *
- * With key_id = 0 the integrity field is the CRC32C of the whole datagram, the field itself taken as zero. With another one the
- * datagram is sealed: seal/seal.h says how.
- */
+ * With key_id = 0 the integrity field is the CRC32C of the whole datagram, the field itself taken as zero. With another
+ * one the datagram is sealed: seal/seal.h says how. */
 #pragma once
 
 #include <stddef.h>
@@ -105,9 +104,9 @@ static inline void sc_put64(uint8_t *p, uint64_t v) {
     sc_put32(p + 4, (uint32_t)(v >> 32));
 }
 
-/* Each field is one line: its offset in the datagram, its size, its name. SC_FIELD defines sc_get_NAME(p), sc_put_NAME(p, v)
- * and the constant sc_at_NAME; SC_ENTRIES defines them for a field that is repeated every `stride` bytes, SC_BYTES for one
- * that is no integer. Nothing else reads or writes a datagram. */
+/* Each field is one line: its offset in the datagram, its size, its name. SC_FIELD defines sc_get_NAME(p),
+ * sc_put_NAME(p, v) and the constant sc_at_NAME; SC_ENTRIES defines them for a field that is repeated every `stride`
+ * bytes, SC_BYTES for one that is no integer. Nothing else reads or writes a datagram. */
 #define SC_FIELD(offset, bits, name)                                                                                   \
     static inline uint##bits##_t sc_get_##name(const uint8_t *p) { return sc_get##bits(p + (offset)); }                \
     static inline void sc_put_##name(uint8_t *p, uint##bits##_t v) { sc_put##bits(p + (offset), v); }                  \
@@ -148,9 +147,9 @@ SC_FIELD(72, 32, data_len); /* bytes of all pieces */
 SC_FIELD(76, 16, pieces); /* of messages, at least 1 */
 SC_FIELD(78, 16, origin_rank); /* rank of the member whose messages these are */
 
-/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records: this many
- * packets of this member are delivered next. With grant there is one entry, of the sender: this many
- * places from `place` on are void. With causal: the next packet waits for this many more packets of these members. */
+/* Body of RECORD, after a header of data packets in which `pieces` is the number of entries. With the order records:
+ * this many packets of this member are delivered next. With grant there is one entry, of the sender: this many places
+ * from `place` on are void. With causal: the next packet waits for this many more packets of these members. */
 SC_ENTRIES(80, 4, 16, record_rank); /* of a member */
 SC_ENTRIES(82, 4, 16, record_count); /* at least 1 */
 #define SC_RECORD_LEN(n) (80 + 4 * (size_t)(n))
@@ -255,8 +254,8 @@ typedef enum {
 
 /* Does `p[0..len)` begin like a datagram of group `group`? Reads nothing but the common header. */
 sc_wire_result sc_wire_begins(const uint8_t *p, size_t len, uint32_t group);
-/* Is `p[0..len)`, which begins like one and is unharmed (seal/seal.h), whole and valid? After SC_WIRE_OK every length, count and
- * offset inside may be used as an index. Reads nothing outside `p[0..len)`. */
+/* Is `p[0..len)`, which begins like one and is unharmed (seal/seal.h), whole and valid? After SC_WIRE_OK every length,
+ * count and offset inside may be used as an index. Reads nothing outside `p[0..len)`. */
 sc_wire_result sc_wire_check(const uint8_t *p, size_t len);
 
 /* Is this a packet of a stream? */
@@ -274,8 +273,8 @@ static inline int sc_has_seqno(const uint8_t *p) {
 /* Streams between two members live as long as both are members, across views; all others belong to one view. */
 static inline int sc_of_pair(uint64_t stream) { return stream == SC_STREAM_UNICAST || stream == SC_STREAM_STATE; }
 
-/* Packets of the streams of a pair, and acks, NAKs and probes for them, carry the tag of the view in which the pair came
- * together. Everything else belongs to the named view. */
+/* Packets of the streams of a pair, and acks, NAKs and probes for them, carry the tag of the view in which the pair
+ * came together. Everything else belongs to the named view. */
 static inline int sc_is_of_pair(const uint8_t *p) {
     switch (sc_get_type(p)) {
     case SC_TYPE_UNICAST:
@@ -323,7 +322,8 @@ static inline uint32_t sc_piece_at(const uint8_t *p, uint32_t i) {
     return sc_get_even_first(offsets) + (i - 1) * sc_get_even_each(offsets);
 }
 
-/* Whole messages that lie one after the other in a data packet: message i is data[sc_whole_at(i) .. sc_whole_at(i + 1)). */
+/* Whole messages that lie one after the other in a data packet: message i is data[sc_whole_at(i) ..
+ * sc_whole_at(i + 1)). */
 typedef struct {
     const uint8_t *offsets; /* the packet's, from the first message on; NULL: even */
     uint32_t first, each; /* where the first message begins, and the length of each */

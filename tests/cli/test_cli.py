@@ -103,7 +103,7 @@ def test_every_setting_that_a_group_must_share_is_an_option_of_each_command_that
     given = {"order": "fifo", "port": 4000, "address": "239.1.2.3", "ip_version": 4, "ttl": 2, "heartbeat_s": 0.02}
     given |= {"message_bytes_max": 1 << 20, "partition": "primary", "membership": "token-ring", "reliability": "gossip"}
     given |= {"transport": "unicast", "seeds": "a,b:5", "port_range": 8, "key": "group.key", "identity": "a.id"}
-    given |= {"authorized": "members"}
+    given |= {"authorized": "members", "cipher": "aes-256-gcm"}
     given |= {"slow": "exclude", "slow_s": 2.0}
     flags = {"flush_unicasts": True, "safe": True}
     assert {*derive.SHARED, *derive.NETWORK, "order"} == {*given, *flags, "interface"}

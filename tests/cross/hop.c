@@ -1,5 +1,6 @@
-/* A hop of two members in one process over real sockets, on any system: small messages go to and fro, then one of many packets,
- * in each order that needs no more than two, by multicast, by unicast, and by a transport that only tests have.
+/* A hop of two members in one process over real sockets, on any system: small messages go to and fro, then one of many
+ * packets, in each order that needs no more than two, by multicast, by unicast, and by a transport that only tests
+ * have.
  *
  * hop          built and run by tests/cross */
 #include <stdio.h>

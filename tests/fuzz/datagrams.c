@@ -78,7 +78,8 @@ static uint32_t rank_of(const world *w, uint64_t id) {
     return rank;
 }
 
-/* The seqno that follows in a stream, or another: with a gap before it, or once more. Sets the fields that all streams have. */
+/* The seqno that follows in a stream, or another: with a gap before it, or once more. Sets the fields that all streams
+ * have. */
 static uint64_t next_seqno(world *w, script *s, uint8_t *p, uint64_t sender, uint32_t stream, uint32_t special) {
     uint64_t seqno = w->next[stream][sender];
     if (special == 15) seqno += 1 + take(s, 1) % 8; /* the packets in the gap come later */
@@ -112,7 +113,7 @@ size_t next_packet(world *w, script *s, uint8_t *p, uint64_t sender) {
     return repair(w, p, fill(p, 1 + (how >> 2 & 3), 4 * (uint32_t)take(s, 1), 'y'), sender);
 }
 
-/* ---- words of the orders ------------------------------------------------------------------------------------------ */
+/* ---- words of the orders ----------------------------------------------------------------------------------------- */
 
 /* The packets that this member has sent to the group. */
 static uint64_t last_of(const world *w, uint64_t id) {
@@ -187,7 +188,7 @@ static size_t next_for_order(world *w, script *s, uint8_t *p, uint64_t sender, u
     return next_record(w, s, p, sender, more);
 }
 
-/* ---- words of the streams ------------------------------------------------------------------------------------------ */
+/* ---- words of the streams ---------------------------------------------------------------------------------------- */
 
 /* All that we sent came, or nearly. */
 static size_t next_ack(world *w, uint8_t *p, uint64_t sender, uint32_t stream, uint64_t back) {
@@ -275,7 +276,7 @@ size_t next_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     }
 }
 
-/* ---- small numbers -------------------------------------------------------------------------------------------------- */
+/* ---- small numbers ----------------------------------------------------------------------------------------------- */
 
 static size_t small_ping(script *s, uint8_t *p) {
     sc_put_ping_target(p, take(s, 1) % (MEMBERS + 2));
@@ -382,7 +383,7 @@ size_t small_word(world *w, script *s, uint8_t *p, uint64_t sender) {
     }
 }
 
-/* ---- ours ------------------------------------------------------------------------------------------------------------ */
+/* ---- ours -------------------------------------------------------------------------------------------------------- */
 
 void note_sent(world *w, const sc_tx *run, const uint8_t *p) {
     uint8_t type = sc_get_type(p);

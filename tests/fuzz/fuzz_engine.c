@@ -1,5 +1,5 @@
-/* The wire parser and the engine behind it, fed with arbitrary bytes. The input is a script: each step is an operation and
- * its arguments. Beside the sanitizers' checks, this checks that everything the engine sends is valid by the same
+/* The wire parser and the engine behind it, fed with arbitrary bytes. The input is a script: each step is an operation
+ * and its arguments. Beside the sanitizers' checks, this checks that everything the engine sends is valid by the same
  * parser, and that everything it delivers is a sound Arrow array.
  *
  * Built by tests/fuzz/run: with libFuzzer, or with standalone.c where that is not there. */
@@ -175,7 +175,8 @@ static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size
         CHECK(n == size && !memcmp(q + SC_COMMON_HEADER, data + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
 }
 
-/* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly its size. */
+/* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly
+ * its size. */
 static void sealed(const uint8_t *data, size_t size) {
     static const sc_cipher_library toy = {
         {{toy_seal_16, toy_open_16},
@@ -287,8 +288,8 @@ static void send(world *w, script *s, const uint8_t *payload, uint32_t operation
     m->under_way = 0;
 }
 
-/* Messages of one sender in one view come in the sequence in which it sent them, and once; and global seqnos that members count
- * themselves, only upwards. */
+/* Messages of one sender in one view come in the sequence in which it sent them, and once; and global seqnos that
+ * members count themselves, only upwards. */
 static void judge(world *w, const sc_batch *batch, const sc_run *run) {
     CHECK(run->sender >= 1 && run->sender <= MEMBERS);
     delivered *last = &w->last[run->unicast != 0][run->sender];

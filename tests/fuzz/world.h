@@ -99,8 +99,8 @@ static inline uint64_t sequencer_of(const world *w) {
 
 /* ---- datagrams.c ----------------------------------------------------------------------------------------------- */
 
-/* Makes of arbitrary bytes a datagram that gets behind the first checks: ours, of a member, of this view, with a CRC. Each of these
- * returns its length. */
+/* Makes of arbitrary bytes a datagram that gets behind the first checks: ours, of a member, of this view, with a CRC.
+ * Each of these returns its length. */
 size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender);
 /* A data packet whose form is right and whose fields are arbitrary. */
 size_t data_packet(world *w, script *s, uint8_t *p, uint64_t sender);

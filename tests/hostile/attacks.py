@@ -302,7 +302,7 @@ def join_under_a_members_id(a: Attacker) -> None:
 @stranger
 def join_of_another_version(a: Attacker) -> None:
     data = json.loads(frames.dump(_join(a, a.own, "x", a.address)))
-    data["version"] = 99
+    data["version"] = data["oldest"] = 99
     for _ in range(50):
         a.control(a.forger.control(a.own, json.dumps(data).encode()))
 

@@ -1,6 +1,6 @@
-/* Who must be woken: two members, whose threads run in an order that a seed draws (world.c), and after each step that leaves no
- * thread able to run a look at each thread's condition. A wait whose condition holds by then has missed its wake-up:
- * that a timer would end it later makes it slow instead of endless, and counts as missed, too.
+/* Who must be woken: two members, whose threads run in an order that a seed draws (world.c), and after each step that
+ * leaves no thread able to run a look at each thread's condition. A wait whose condition holds by then has missed its
+ * wake-up: that a timer would end it later makes it slow instead of endless, and counts as missed, too.
  *
  * driver_waits SEED COUNT         built and run by tests/interleave/run */
 #include <poll.h>
@@ -68,7 +68,7 @@ typedef struct {
 static member members[MEMBERS];
 static int64_t overdue[KINDS][16];
 
-/* ---- the look ----------------------------------------------------------------------------------------------------- */
+/* ---- the look ---------------------------------------------------------------------------------------------------- */
 
 /* Something has been due for all quiet times up to `next`. */
 static void owe(int kind, int i, const char *who, int due, int64_t bound, int64_t next) {
@@ -184,7 +184,7 @@ int __wrap_sc_engine_deliver(sc_engine *e, sc_batch *batch, uint64_t bytes_max, 
     return result;
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------------- */
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
 
 static void io(thread *t) { sc_driver_run(&((member *)t->arg)->driver); }
 
@@ -337,7 +337,7 @@ static void talk(thread *t) {
     m->left--;
 }
 
-/* ---- the group ------------------------------------------------------------------------------------------------------ */
+/* ---- the group --------------------------------------------------------------------------------------------------- */
 
 static void open_member(member *m, uint64_t id, int spins) {
     sc_config config = test_config(id, 0);
@@ -391,7 +391,8 @@ static int is_over(void) {
     return over;
 }
 
-/* Waits until all is said and heard, or, if the seed says so, not for that; then each member stops under its threads. */
+/* Waits until all is said and heard, or, if the seed says so, not for that; then each member stops under its
+ * threads. */
 static void script(thread *t) {
     int64_t begin = world_time(), cut = world_draw(4) ? INT64_MAX : begin + (int64_t)world_draw(20000000);
     (void)t;

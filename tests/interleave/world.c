@@ -1,8 +1,8 @@
-/* A world in one real thread. Its threads are coroutines, of which one runs until a point of the port layer (seam/io/port.h), and
- * there the seed draws which one goes on. So the same seed makes the same run. The time passes a little at each point; when
- * no thread can run it moves to the next timer or datagram, and before that the scenario looks whether a wake-up is missing.
- * The calls of native/io/poll.c come here by the linker's --wrap; of the sockets only those that the driver calls are
- * here. */
+/* A world in one real thread. Its threads are coroutines, of which one runs until a point of the port layer
+ * (seam/io/port.h), and there the seed draws which one goes on. So the same seed makes the same run. The time passes a
+ * little at each point; when no thread can run it moves to the next timer or datagram, and before that the scenario
+ * looks whether a wake-up is missing. The calls of native/io/poll.c come here by the linker's --wrap; of the sockets
+ * only those that the driver calls are here. */
 #include "world.h"
 
 #include <poll.h>
@@ -284,7 +284,7 @@ void world_end(void) {
     for (int i = 0; i < w.n_files; i++) drop(w.files[i].first);
 }
 
-/* ---- descriptors: the calls of native/io/poll.c ------------------------------------------------------------------- */
+/* ---- descriptors: the calls of native/io/poll.c ------------------------------------------------------------------ */
 
 static int new_file(void) {
     if (w.n_files == FILES_MAX) world_fail("too many descriptors");

@@ -110,7 +110,7 @@ def test_a_board_without_room_for_all_infos_has_all_the_rest():
         view = seqcast.View(seqcast.ViewId(9, 7), (long,) * 128)
 
         def posted():  # until its own thread posts again
-            a._runner.posting.post(view, "member", "", dict)
+            a._runner.posting.post(view, "member", "", b"", dict, dict, {})
             (board,) = boards(a.cluster)
             return [each["info"] for each in board.about["view"]["members"]] == [{}] * 128
 

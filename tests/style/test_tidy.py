@@ -21,6 +21,18 @@ def test_no_trailing_space_no_tab_in_code_and_a_newline_at_the_end():
     assert bad == []
 
 
+def test_lines_of_c_are_no_longer_than_those_of_python():
+    """The formatter leaves comments as they are."""
+    long = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in files()
+        if path.suffix in {".c", ".h"} and path.parts[-2:] != ("cli", "data")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if len(line) > 120
+    ]
+    assert long == []
+
+
 def test_made_documents_agree_with_their_sources():
     result = subprocess.run(
         [sys.executable, "docs/render.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=60

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seqcast._native.engine import charges
 from seqcast.core import orders
 from seqcast.core.frames.closing import FETCH_MAX, Fetch, Held, Ok
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import Shortfall
-from seqcast.core.rules.cut import first_view, fix_cut, next_view, windows
+from seqcast.core.rules.cut import first_view, fix_cut, next_view
 from seqcast.core.rules.merged import continues, merged_view
+from seqcast.core.rules.windows import charge_full, charge_most, windows
 from seqcast.types import MEMBERS_MAX, View, ViewId
 
 INFOS = [MemberInfo(name, number + 1, b"%d" % number, 160_000, 1500, 1 << 20) for number, name in enumerate("abcde")]
@@ -155,6 +157,11 @@ def test_only_as_many_joiners_come_in_as_a_view_has_room_for():
 def test_the_first_view_starts_every_stream_at_one():
     frame = first_view(INFOS[:1], "total", orders.resolve("total"), 1)
     assert frame.base == frame.origin_base == (0,) and frame.closes is None and frame.view_id == ViewId(1, 1, (1, 1))
+
+
+def test_the_core_charges_packets_as_the_engine_does():
+    sizes = [*range(512, 65_001, 4)]
+    assert [charges(size) for size in sizes] == [(charge_full(size), charge_most(size)) for size in sizes]
 
 
 def test_windows_of_all_senders_together_fit_the_smallest_receive_buffer():

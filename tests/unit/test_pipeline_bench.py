@@ -68,7 +68,7 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     assert "0.14 of DuckDB's CPU time. DuckDB takes 1.25 times as\nlong in 612 files" in text
     assert "| 12 | 12 | 8.6 | 2 | 1 |  | 1.5 | 6,670,000 |" in text
     assert "| 10,012 | 10,012 | 8.6 | 2 | 3.5 | 0.5 | 1.5 | 6,670,000 |" in text
-    assert "One of 10,012 costs what 2,400 rows do\nand files of 24,000 rows" in text
+    assert "Each of 10,012 files costs as much as 2,400 rows,\nand files of 24,000 rows" in text
     assert "| 10,012 | 160 | 8.6 | 2 | 1.08 | 0.5 |" in text and "together takes 0.25 of the CPU" in text
     assert "| 100,000,000 | 12 | 0 | 6.5 | 0.14 | 1.5 | 6,670,000 | 130 | 600 | 180 |" in text
     assert "| 300,000,000 | 12 | 0 | 16.5 |  | 1.5 |" in text

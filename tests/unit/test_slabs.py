@@ -8,7 +8,7 @@ from seqcast.config import Config
 from seqcast.config.derive import capacity
 from seqcast.core import orders
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.rules.cut import windows
+from seqcast.core.rules.windows import windows
 
 SLAB = 64 << 10
 

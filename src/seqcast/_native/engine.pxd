@@ -59,6 +59,10 @@ cdef extern from "hash/crc32c.h" nogil:
     uint32_t sc_crc32c(uint32_t crc, const void *p, size_t n)
 
 
+cdef extern from "streams/tx.h" nogil:
+    uint32_t sc_charge(uint32_t len, int full)
+    uint32_t sc_charge_most(uint32_t packet_bytes)
+
 cdef extern from "order/order.h" nogil:
     ctypedef struct sc_order_ops:
         const char *name

@@ -33,6 +33,7 @@ SEAL_ROOM: int
 RUN_DTYPE: np.dtype[Any]
 """sender u8, seqno u8, global_seqno u8, sent_ns i8, first u4, n u4, index u4, unicast u2, transitional u2 (sc_run)."""
 
+def charges(packet_bytes: int) -> tuple[int, int]: ...
 def order_name(mechanism: int) -> str | None:
     """The order that this build has under a number."""
 

@@ -37,6 +37,11 @@ DEF OWN_MAX = 1 << 24
 DEF ABOUT_BYTES = 48 << 10
 
 
+def charges(uint32_t packet_bytes):
+    """Of a full packet within a run, and the most of one of at most this size: bytes of a receive buffer."""
+    return sc_charge(packet_bytes, 1), sc_charge_most(packet_bytes)
+
+
 def order_name(uint32_t mechanism):
     cdef const sc_order_ops *ops = sc_order_of(mechanism)
     return None if ops is NULL else ops.name.decode()
@@ -361,7 +366,7 @@ cdef class Engine:
                 out.append(("cut_reached",))
 
     def offers(self):
-        cdef sc_offer[128] found
+        cdef sc_offer found[SC_OFFERS_MAX]
         cdef uint64_t batch = 0
         cdef size_t n, i
         sc_mutex_lock(&self.lock)
@@ -376,7 +381,7 @@ cdef class Engine:
         ]
 
     def decide(self, uint64_t batch, ranks, int64_t now_ns):
-        cdef uint16_t[128] order
+        cdef uint16_t order[SC_OFFERS_MAX]
         cdef size_t n = 0
         cdef int in_time
         if ranks is not None:

@@ -1,4 +1,4 @@
-"""Turns errors of the system into a ``ConfigError`` that names the remedy. The only place where errno becomes text."""
+"""Turns errors of the system, when sockets are opened, into a ``ConfigError`` that names the remedy."""
 
 from __future__ import annotations
 

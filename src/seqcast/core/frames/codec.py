@@ -20,6 +20,7 @@ class Schema(NamedTuple):
     dump: Callable[[Any], Any]
     load: Callable[[Any], Any]
 
+
 ADDED_MAX = 64
 """So many entries, at most, may follow those of a record that this release knows."""
 

@@ -28,8 +28,9 @@ from seqcast.core.frames.fields import MemberInfo, common
 from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
-from seqcast.core.rules.cut import order_of, windows
+from seqcast.core.rules.cut import order_of
 from seqcast.core.rules.hosts import host_of
+from seqcast.core.rules.windows import windows
 from seqcast.core.table import IGNORED, Machine, Table, table
 from seqcast.core.vocabulary import UNLED, GiveWay, Warn
 from seqcast.types import MEMBERS_MAX

@@ -1,5 +1,5 @@
-/* A member of a group in a program in C, C++ or Cython, without Python for each message: Python joins the group, and the functions
- * of one table send and receive. docs/embedding.md shows how.
+/* A member of a group in a program in C, C++ or Cython, without Python for each message: Python joins the group, and
+ * the functions of one table send and receive. docs/embedding.md shows how.
  *
  * All memory that the table gives out is seqcast's: a program reads it, and gives items back. So a field added to the
  * end of a struct or of the table needs no new version; whatever else changes gets one, and `seqcast_import` refuses a
@@ -84,30 +84,34 @@ typedef struct {
     uint32_t version; /* SEQCAST_EMBED_VERSION */
     uint32_t size; /* bytes of the table */
 
-    /* With the GIL. A handle of a seqcast.Group, which it keeps alive; NULL with an exception: it is not a group, it was left, it
-     * has a handle already, or another thread receives from it. Until the handle is closed, Python cannot receive from the group; it can do everything else. */
+    /* With the GIL. A handle of a seqcast.Group, which it keeps alive; NULL with an exception: it is not a group, it
+     * was left, it has a handle already, or another thread receives from it. Until the handle is closed, Python cannot
+     * receive from the group; it can do everything else. */
     seqcast_member *(*open)(PyObject *group);
 
-    /* All others without the GIL, though only those with a timeout other than 0 insist on it. Timeouts are in ns; below 0: no
-     * limit. `poll` is for one thread at a time (others wait for it); the rest is for any number of threads. */
+    /* All others without the GIL, though only those with a timeout other than 0 insist on it. Timeouts are in ns; below
+     * 0: no limit. `poll` is for one thread at a time (others wait for it); the rest is for any number of threads. */
 
-    /* To the group (`to` 0), or to the member with that id. Waits for room and for the end of a view change. While the thread that
-     * polls waits here, arriving messages are kept for the next `poll`, up to the setting kept_bytes, as nobody else
-     * takes them; this needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: so much is kept, and only `poll`
-     * helps. */
+    /* To the group (`to` 0), or to the member with that id. Waits for room and for the end of a view change. While the
+     * thread that polls waits here, arriving messages are kept for the next `poll`, up to the setting kept_bytes, as
+     * nobody else takes them; this needs the GIL. SEQCAST_FAILED, with SendWouldBlock in `error`: so much is kept, and
+     * only `poll` helps. */
     int (*send)(seqcast_member *member, uint64_t to, uint32_t flags, const void *data, size_t len, int64_t timeout_ns);
     /* Transmits the messages that wait to fill a packet. Never needed: seqcast does so itself, within `flush_s_min`. */
     int (*flush)(seqcast_member *member);
-    /* The next item: about `budget` bytes of messages at most, though at least one message, or an event. The thread that waits here
-     * drives the sockets. The first item is a view. It takes the GIL for events only, or if a journal is written. */
+    /* The next item: about `budget` bytes of messages at most, though at least one message, or an event. The thread
+     * that waits here drives the sockets. The first item is a view. It takes the GIL for events only, or if a journal
+     * is written. */
     int (*poll)(seqcast_member *member, uint64_t budget, int64_t timeout_ns, seqcast_item **item);
-    /* The next message of an item, or NULL. It is overwritten by the next call; its bytes stay until the item is given back. */
+    /* The next message of an item, or NULL. It is overwritten by the next call; its bytes stay until the item is given
+     * back. */
     const seqcast_message *(*next)(seqcast_item *item);
     /* Each item is given back once, by any thread. */
     int (*give_back)(seqcast_member *member, seqcast_item *item);
-    /* For event loops: a descriptor to wait for until it is readable (a socket, on Windows), or a value below 0. Call `watch` before
-     * each wait: SEQCAST_NONE: wait; SEQCAST_OK: do not, there is something to poll. While the states of groups that have merged are
-     * merged, which `poll` does in Python, `watch` returns SEQCAST_OK after a millisecond. */
+    /* For event loops: a descriptor to wait for until it is readable (a socket, on Windows), or a value below 0. Call
+     * `watch` before each wait: SEQCAST_NONE: wait; SEQCAST_OK: do not, there is something to poll. While the states of
+     * groups that have merged are merged, which `poll` does in Python, `watch` returns SEQCAST_OK after a
+     * millisecond. */
     intptr_t (*descriptor)(seqcast_member *member);
     int (*watch)(seqcast_member *member);
     /* Python's exception at the last SEQCAST_FAILED, until the next one; NULL: it raised nothing yet. */

@@ -1,5 +1,5 @@
-/* The port layer of the interleaving test, in place of native/io/port.h: one real thread runs all others as coroutines, and each
- * function here is a point at which another one may go on. Time is virtual. See world.c. */
+/* The port layer of the interleaving test, in place of native/io/port.h: one real thread runs all others as coroutines,
+ * and each function here is a point at which another one may go on. Time is virtual. See world.c. */
 #pragma once
 
 #include <stdint.h>
