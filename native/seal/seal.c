@@ -151,7 +151,7 @@ int sc_seal_enter(sc_seal *s, uint64_t tag) {
 int sc_seal_worn(sc_seal *s, uint64_t most) {
     uint64_t count = s->sealings[0] + s->sealings[1] - s->before;
     if (!s->view || count <= most || count < s->worn) return 0;
-    s->worn = count + 1 + most / 1024;
+    s->worn = count + 1 + most / 16;
     return 1;
 }
 

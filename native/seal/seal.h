@@ -107,7 +107,8 @@ int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 int sc_seal_know(sc_seal *seal, uint64_t tag, unsigned cipher, const uint8_t *secret);
 /* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);
-/* Were more than `most` datagrams sealed since the view was entered? Says so once, and again after some more. */
+/* Were more than `most` datagrams sealed since the view was entered? Says so once, and again after a sixteenth of
+ * `most` more: to ask for another view takes a few itself. */
 int sc_seal_worn(sc_seal *seal, uint64_t most);
 /* Only the secret that seals is kept. */
 void sc_seal_forget(sc_seal *seal);

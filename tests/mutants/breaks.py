@@ -1714,7 +1714,7 @@ BREAKS = (
     _one("a secret is never worn", "native/seal/seal.c", "count <= most || count < s->worn", "count",
          tests="tests/unit/test_view_secrets.py", why="one seed in ten counts sealings"),
     _one("a worn secret is told of once", "native/seal/seal.c",
-         "s->worn = count + 1 + most / 1024;", "s->worn = UINT64_MAX;",
+         "s->worn = count + 1 + most / 16;", "s->worn = UINT64_MAX;",
          tests="tests/unit/test_view_secrets.py", why="one seed in ten counts sealings"),
     _one("a worn secret is told to nobody", "src/seqcast/core/endpoint.py",
          "            self.context.multicast(ViewWanted(report.tag))\n", "",
