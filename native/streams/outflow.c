@@ -11,6 +11,7 @@
 
 static int64_t burst(int64_t per_s) {
     int64_t bytes = (int64_t)((double)per_s * BURST_NS / 1e9);
+    if (bytes < 1) return 1; /* else nothing would ever leave */
     return bytes < BURST_BYTES_MAX ? bytes : BURST_BYTES_MAX;
 }
 
