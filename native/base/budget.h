@@ -13,8 +13,9 @@ typedef struct {
 static inline void sc_budget_refill(sc_budget *budget, int64_t per_s, int64_t most, int64_t now) {
     int64_t elapsed = now - budget->refilled;
     if (!budget->refilled || elapsed > SC_BUDGET_NS) elapsed = SC_BUDGET_NS;
-    if (elapsed > 0) {
-        budget->left += (int64_t)((double)elapsed * (double)per_s / 1e9);
+    int64_t gain = (int64_t)((double)elapsed * (double)per_s / 1e9);
+    if (gain > 0) { /* else calls that follow each other fast would never refill it */
+        budget->left += gain;
         budget->refilled = now > 0 ? now : 1;
     }
     if (budget->left > most) budget->left = most;

@@ -196,7 +196,11 @@ static void wider(sc_engine *e) {
 static void came(sc_engine *e, sc_peer *peer, uint64_t packets, uint64_t bytes, uint64_t before, int64_t now) {
     sc_peer_congestion *at = &peer->congestion;
     at->came += (uint32_t)packets;
-    if (at->window < at->threshold && at->smooth && queues(e, at)) at->threshold = at->window;
+    if (at->window < at->threshold && at->smooth && queues(e, at)) {
+        at->threshold = at->window;
+        at->most = at->window / 7 * 10; /* growth begins as after a loss at this window */
+        at->since = now;
+    }
     if (before >= at->window / 2) grow(e, at, bytes, now); /* more than that is not tried */
     judge(e, at, now);
     wider(e);
