@@ -198,8 +198,8 @@ static void open_out(sc_io *io, const sc_sockaddr *own) {
 #endif
 }
 
-/* A socket whose datagrams arrive in one piece, or not at all. Where there is none, questions about sizes go in
- * fragments, and find only paths that lose all large datagrams. */
+/* A socket whose datagrams are never fragmented. On systems without one, questions about sizes go in fragments, and
+ * find only paths that lose all large datagrams. */
 static void open_whole(sc_io *io, const sc_sockaddr *own) {
 #if defined(__linux__)
     io->whole = open_beside(io, own, finish_whole);

@@ -69,8 +69,8 @@ static void caller_leaves(sc_driver *d) {
 }
 
 /* Another thread has the role: waits until the wanted condition holds, or the role is free. Under `role.lock`, also
- * during the check: who makes the condition true finds `waiting`, and then the lock, so that its wake-up comes after
- * the wait has begun. */
+ * during the check: the thread that makes the condition true finds `waiting`, and then the lock, so that its wake-up
+ * comes after the wait has begun. */
 static int wait_for_holder(sc_driver *d, int want, uint64_t mark, int64_t until) {
     int k = want >> 1; /* of SC_WANT_* */
     sc_store(&d->role.waiting[k], sc_load(&d->role.waiting[k]) + 1);

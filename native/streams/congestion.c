@@ -54,6 +54,12 @@ static uint64_t of_stream(const sc_tx_stream *tx, uint64_t passed) {
     return sent > passed ? sent - passed : 0;
 }
 
+/* Repeats to this member that are still on the way, as far as is known: after a round trip none is. */
+static uint64_t repeats(const sc_peer_congestion *at, int64_t now) {
+    int64_t since = now - at->again_at;
+    return since < at->smooth ? at->again * (uint64_t)(at->smooth - since) / (uint64_t)at->smooth : 0;
+}
+
 static uint64_t on_the_way(sc_engine *e, const sc_peer *peer, int64_t now) {
     const sc_peer_congestion *at = &peer->congestion;
     const sc_tx_stream *singly[] = {peer->unicast_tx, peer->state_tx,
@@ -61,15 +67,12 @@ static uint64_t on_the_way(sc_engine *e, const sc_peer *peer, int64_t now) {
     uint64_t bytes = of_stream(&e->group, at->passed);
     for (int i = 0; i < 3; i++)
         if (singly[i] && singly[i]->packets) bytes += of_stream(singly[i], charged_to(singly[i], singly[i]->stable));
-    int64_t since = now - at->again_at;
-    return bytes + (since < at->smooth ? at->again * (uint64_t)(at->smooth - since) / (uint64_t)at->smooth : 0);
+    return bytes + repeats(at, now);
 }
 
 void sc_congestion_again(sc_engine *e, sc_peer *peer, uint32_t len, int64_t now) {
     sc_peer_congestion *at = &peer->congestion;
-    int64_t since = now - at->again_at;
-    at->again = since < at->smooth ? at->again * (uint64_t)(at->smooth - since) / (uint64_t)at->smooth : 0;
-    at->again += sc_charge(len, len == e->view.packet_bytes);
+    at->again = repeats(at, now) + sc_charge(len, len == e->view.packet_bytes);
     at->again_at = now;
 }
 
@@ -192,7 +195,7 @@ static void wider(sc_engine *e) {
     if (e->congestion.blocked) e->congestion.ready = 1;
 }
 
-/* So many packets, with these charges, are on the way no more. */
+/* `packets` with charges of `bytes` have left the path; `before` were on it. */
 static void came(sc_engine *e, sc_peer *peer, uint64_t packets, uint64_t bytes, uint64_t before, int64_t now) {
     sc_peer_congestion *at = &peer->congestion;
     at->came += (uint32_t)packets;

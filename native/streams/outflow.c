@@ -15,10 +15,14 @@ static int64_t burst(int64_t per_s) {
     return bytes < BURST_BYTES_MAX ? bytes : BURST_BYTES_MAX;
 }
 
+/* Among two there is one receiver: unicasts arrive there sooner, and nobody else. Heartbeats show that multicasts
+ * would. */
+int sc_outflow_singly(const sc_engine *e) { return e->config.unicast || e->view.n == 2; }
+
 /* Where a packet of the group goes. */
 static uint64_t copies(const sc_engine *e) {
     uint64_t alone = 0, together = 0;
-    if (e->config.unicast || e->view.n == 2) return e->view.n - 1;
+    if (sc_outflow_singly(e)) return e->view.n - 1;
     for (uint32_t r = 0; r < e->view.n; r++) {
         int way = e->peers[r]->detect.way;
         if (r == e->view.rank) continue;

@@ -17,6 +17,8 @@ typedef struct {
     uint32_t turns; /* transmissions while packets to single members waited */
 } sc_outflow;
 
+/* Do all packets for the group go to its members one by one? */
+int sc_outflow_singly(const sc_engine *e);
 void sc_outflow_init(sc_engine *e);
 /* Packets that waited may leave now: returns whether a transmission closes open packets. */
 int sc_outflow_begin(sc_engine *e, int all);

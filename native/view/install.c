@@ -263,9 +263,7 @@ int sc_engine_targets(const sc_engine *e, sc_targets *out) {
             if (r != e->view.rank && e->peers[r]->detect.way == by_way[i]) out->to[out->n++] = e->view.addresses[r];
         up_to[i] = out->n;
     }
-    /* Among two there is one receiver: unicasts arrive there sooner, and nobody else. Heartbeats show that multicasts
-     * would. */
-    int none = e->config.unicast || out->n == 1;
+    int none = sc_outflow_singly(e);
     out->alone = none ? out->n : up_to[1];
     out->together = none ? 0 : out->n - up_to[0];
     return 1;

@@ -7,6 +7,7 @@
 #include "world.h"
 
 #include "hash/crc32c.h"
+#include "toy_ciphers.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -87,51 +88,6 @@ static sc_wire_result check(const uint8_t *p, size_t n) {
 
 /* ---- with a key ----------------------------------------------------------------------------------------------- */
 
-/* Ciphers that protect nothing, in the place of a library's, with tags of 16 bytes and of 32. */
-#define TOY_KEY 16
-#define TOY_NONCE 12
-static uint32_t tag_of(const uint8_t *p, size_t n, const uint8_t *ad, size_t ad_n, const uint8_t *nonce,
-                       const uint8_t *key) {
-    return sc_crc32c(sc_crc32c(sc_crc32c(sc_crc32c(1, key, TOY_KEY), nonce, TOY_NONCE), ad, ad_n), p, n);
-}
-
-static void toy_mix(uint8_t *to, const uint8_t *from, size_t n, const uint8_t *nonce, const uint8_t *key) {
-    for (size_t i = 0; i < n; i++) to[i] = from[i] ^ key[i % TOY_KEY] ^ nonce[i % TOY_NONCE];
-}
-
-#define TOY(tag)                                                                                                       \
-    static int toy_seal_##tag(uint8_t *c, unsigned long long *c_n, const uint8_t *m, unsigned long long n,             \
-                              const uint8_t *ad, unsigned long long ad_n, const uint8_t *unused, const uint8_t *nonce, \
-                              const uint8_t *key) {                                                                    \
-        (void)c_n, (void)unused;                                                                                       \
-        toy_mix(c, m, n, nonce, key);                                                                                  \
-        memset(c + n, 0, tag);                                                                                         \
-        sc_put32(c + n, tag_of(c, n, ad, ad_n, nonce, key));                                                           \
-        return 0;                                                                                                      \
-    }                                                                                                                  \
-    static int toy_open_##tag(uint8_t *m, unsigned long long *m_n, uint8_t *unused, const uint8_t *c,                  \
-                              unsigned long long n, const uint8_t *ad, unsigned long long ad_n, const uint8_t *nonce,  \
-                              const uint8_t *key) {                                                                    \
-        (void)m_n, (void)unused;                                                                                       \
-        if (n < tag) return -1;                                                                                        \
-        n -= tag;                                                                                                      \
-        uint8_t right[tag] = {0};                                                                                      \
-        sc_put32(right, tag_of(c, n, ad, ad_n, nonce, key));                                                           \
-        if (memcmp(right, c + n, tag)) return -1;                                                                      \
-        toy_mix(m, c, n, nonce, key);                                                                                  \
-        return 0;                                                                                                      \
-    }
-TOY(16)
-TOY(32)
-#undef TOY
-
-static int toy_hash(uint8_t *out, size_t n, const uint8_t *in, unsigned long long in_n, const uint8_t *key,
-                    size_t key_n, const uint8_t *salt, const uint8_t *person) {
-    (void)salt, (void)person;
-    for (size_t i = 0; i < n; i++) out[i] = in[i % in_n] ^ key[i % key_n];
-    return 0;
-}
-
 static void toy_random(uint8_t *p, unsigned long long n) { memset(p, 7, n); }
 
 /* Both know some views, perhaps the one that the datagram names; the sealer is in one of them, or in none. */
@@ -178,14 +134,7 @@ static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size
 /* The input comes as a sealed datagram; and, sealed as one, it comes whole, cut off and altered. In memory of exactly
  * its size. */
 static void sealed(const uint8_t *data, size_t size) {
-    static const sc_cipher_library toy = {
-        {{toy_seal_16, toy_open_16},
-         {toy_seal_32, toy_open_32},
-         {toy_seal_32, toy_open_32},
-         {toy_seal_16, toy_open_16}},
-        toy_hash,
-        toy_random,
-    };
+    const sc_cipher_library toy = toy_library(toy_random);
     static const sc_seal_secret from[2] = {{3, {1}}, {4, {2}}};
     if (size < SC_COMMON_HEADER || size > SC_PACKET_MAX - SC_SEAL_ROOM) return;
     /* A member seals only its own datagrams: such a one always has the stream that it is about. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "seal/seal.h"
+#include "toy_ciphers.h"
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
@@ -35,55 +35,7 @@ static void fill(uint8_t *p, size_t n) {
     }
 }
 
-/* ---- ciphers that protect nothing, with tags of 16 bytes and of 32 */
-
-static uint64_t mix(uint64_t h, const uint8_t *p, size_t n) {
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * 0x100000001b3;
-    return h;
-}
-
-static uint64_t tag_of(const uint8_t *p, size_t n, const uint8_t *ad, size_t ad_n, const uint8_t *nonce,
-                       const uint8_t *key) {
-    return mix(mix(mix(mix(1469598103934665603u, key, 16), nonce, 12), ad, ad_n), p, n);
-}
-
-#define TOY(tag)                                                                                                       \
-    static int seal_##tag(uint8_t *c, unsigned long long *c_n, const uint8_t *m, unsigned long long n,                 \
-                          const uint8_t *ad, unsigned long long ad_n, const uint8_t *unused, const uint8_t *nonce,     \
-                          const uint8_t *key) {                                                                        \
-        (void)c_n, (void)unused;                                                                                       \
-        for (size_t i = 0; i < n; i++) c[i] = m[i] ^ key[i % 16];                                                      \
-        memset(c + n, 0, tag);                                                                                         \
-        sc_put64(c + n, tag_of(c, n, ad, ad_n, nonce, key));                                                           \
-        return 0;                                                                                                      \
-    }                                                                                                                  \
-    static int open_##tag(uint8_t *m, unsigned long long *m_n, uint8_t *unused, const uint8_t *c,                      \
-                          unsigned long long n, const uint8_t *ad, unsigned long long ad_n, const uint8_t *nonce,      \
-                          const uint8_t *key) {                                                                        \
-        (void)m_n, (void)unused;                                                                                       \
-        if (n < tag) return -1;                                                                                        \
-        n -= tag;                                                                                                      \
-        uint8_t right[tag] = {0};                                                                                      \
-        sc_put64(right, tag_of(c, n, ad, ad_n, nonce, key));                                                           \
-        if (memcmp(right, c + n, tag)) return -1;                                                                      \
-        for (size_t i = 0; i < n; i++) m[i] = c[i] ^ key[i % 16];                                                      \
-        return 0;                                                                                                      \
-    }
-TOY(16)
-TOY(32)
-
-static int hash(uint8_t *out, size_t n, const uint8_t *in, unsigned long long in_n, const uint8_t *key, size_t key_n,
-                const uint8_t *salt, const uint8_t *person) {
-    (void)salt, (void)person;
-    uint64_t h = mix(mix(1, key, key_n), in, in_n);
-    for (size_t i = 0; i < n; i++) out[i] = (uint8_t)((h = h * 6364136223846793005u + 1) >> 56);
-    return 0;
-}
-
 static void chance(uint8_t *p, unsigned long long n) { fill(p, n); }
-
-static const sc_cipher_library library = {
-    {{seal_16, open_16}, {seal_32, open_32}, {seal_32, open_32}, {seal_16, open_16}}, hash, chance};
 
 /* ---- inputs */
 
@@ -95,6 +47,7 @@ static uint8_t *room[SIZE_MAX_HERE + SC_SEAL_ROOM + 64]; /* by size */
 static void begin(void) {
     sc_seal_free(sealer);
     sc_seal_free(opener);
+    const sc_cipher_library library = toy_library(chance);
     sealer = sc_seal_new(&library, secrets + (draw() & 1), 1, 1);
     opener = sc_seal_new(&library, secrets, 2, 2);
     CHECK(sealer && opener);

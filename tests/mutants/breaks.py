@@ -1794,7 +1794,7 @@ BREAKS = (
          "sc_most(at->window / 10 * 7, FLOOR * packet_of(e));", "at->window / 10 * 7;",
          tests="tests/unit/test_outflow.py", why=RATE),
     _one("repeats spend no congestion window", "native/streams/congestion.c",
-         "at->again += sc_charge(len, len == e->view.packet_bytes);", "(void)len;",
+         "repeats(at, now) + sc_charge(len, len == e->view.packet_bytes);", "repeats(at, now) + 0 * len;",
          tests=LINKS, why=RATE),
     Break("any loss is a sign of congestion",
           (("native/streams/congestion.c", "#define LOSS_PERCENT 2", "#define LOSS_PERCENT 0"),

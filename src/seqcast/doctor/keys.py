@@ -12,6 +12,7 @@ from seqcast.config import Config
 from seqcast.config.identities import read_identity, read_list
 from seqcast.config.keys import read
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
+from seqcast.doctor.system import read as read_system
 from seqcast.errors import ConfigError
 from seqcast.net.secure import ANYWHERE, fault
 
@@ -34,7 +35,7 @@ def look(config: Config, root: Path) -> Iterator[Line]:
         yield _processor(aes, config.cipher)
     if sys.platform != "win32":
         yield _memory(_lockable())
-    if "hypervisor" in _read(root, "proc/cpuinfo") and not _tells_copies(root):
+    if "hypervisor" in read_system(root, "proc/cpuinfo") and not _tells_copies(root):
         yield Line(NOTE, "copies", "this virtual machine does not tell its system that it was copied", codes.COPIED_VM)
     yield _file("key", config.key, read)
     if config.identity:
@@ -77,10 +78,3 @@ def _file(word: str, path: str, reads: Callable[[str], object]) -> Line:
     except ConfigError as error:
         return Line(FAIL, word, str(error), codes.WRONG_SETTING)
     return Line(OK, word, path)
-
-
-def _read(root: Path, name: str) -> str:
-    try:
-        return (root / name).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

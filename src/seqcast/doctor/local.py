@@ -20,6 +20,7 @@ from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
+from seqcast.doctor.system import read
 from seqcast.errors import ConfigError
 from seqcast.net.errors import clipped_buffers
 from seqcast.net.interface import fault
@@ -85,7 +86,7 @@ def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
 
 def _speed(root: Path, name: str) -> str:
     with contextlib.suppress(OSError, ValueError):
-        if (speed := int(_read(root, f"sys/class/net/{name}/speed"))) > 0:
+        if (speed := int(read(root, f"sys/class/net/{name}/speed"))) > 0:
             return f", {speed:,} Mb/s"
     return ""
 
@@ -123,13 +124,13 @@ def _network(root: Path, name: str) -> Iterator[Line]:
     with contextlib.suppress(OSError):
         bridge = bridge or os.path.basename(os.readlink(device / "master"))
     if bridge:
-        snoops = _read(root, f"sys/class/net/{bridge}/bridge/multicast_snooping")
-        asks = _read(root, f"sys/class/net/{bridge}/bridge/multicast_querier")
+        snoops = read(root, f"sys/class/net/{bridge}/bridge/multicast_snooping")
+        asks = read(root, f"sys/class/net/{bridge}/bridge/multicast_querier")
         if snoops == "1" and asks == "0":
             remedy = f"echo 1 > /sys/class/net/{bridge}/bridge/multicast_querier"
             fact = f"bridge {bridge} snoops IGMP and asks for no membership itself"
             yield Line(WARN, "igmp", fact, codes.NO_QUERIER, remedy)
-    lost = dropped(_read(root, "proc/net/snmp"))
+    lost = dropped(read(root, "proc/net/snmp"))
     if lost:
         yield Line(
             NOTE, "drops", f"full receive buffers have dropped {lost:,} datagrams since boot", codes.SOCKET_DROPS
@@ -145,15 +146,15 @@ def dropped(snmp: str) -> int:
 
 
 def _cpus(root: Path) -> Iterator[Line]:
-    said = _read(root, "proc/self/cgroup")
+    said = read(root, "proc/self/cgroup")
     group = next((line.partition("::")[2] for line in said.splitlines() if line.startswith("0::")), "/")
     folders = [f"sys/fs/cgroup{group.rstrip('/')}", "sys/fs/cgroup"]
     quota, throttled = 0.0, 0
     for folder in folders:
-        numbers = _read(root, f"{folder}/cpu.max").split()
+        numbers = read(root, f"{folder}/cpu.max").split()
         if len(numbers) == 2 and numbers[0].isdecimal() and numbers[1].isdecimal():
             quota = quota or int(numbers[0]) / max(int(numbers[1]), 1)
-        stat = dict(line.split() for line in _read(root, f"{folder}/cpu.stat").splitlines() if line.count(" ") == 1)
+        stat = dict(line.split() for line in read(root, f"{folder}/cpu.stat").splitlines() if line.count(" ") == 1)
         throttled = throttled or int(stat.get("nr_throttled", 0))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if throttled:
@@ -167,7 +168,7 @@ def _cpus(root: Path) -> Iterator[Line]:
 
 def clock(root: Path) -> Line:
     """Is the clock read without a system call?"""
-    source = _read(root, "sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = read(root, "sys/devices/system/clocksource/clocksource0/current_clocksource")
     if source and source not in QUICK_CLOCKS:
         return Line(WARN, "clock", f"the clock source is {source}", codes.SLOW_CLOCK)
     return Line(OK, "clock", source or "not known")
@@ -176,11 +177,3 @@ def clock(root: Path) -> Line:
 def _container(root: Path) -> Iterator[Line]:
     if any((root / name).exists() for name in (".dockerenv", "run/.containerenv")):
         yield Line(NOTE, "container", "this is a container", codes.CONTAINER)
-
-
-def _read(root: Path, name: str) -> str:
-    """A file of the system; "" if there is none."""
-    try:
-        return (root / name).read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        return ""

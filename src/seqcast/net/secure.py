@@ -59,10 +59,9 @@ def fault() -> tuple[str, bool]:
     """Why no member with a key can run here, whatever its file, or ""; and has the processor AES instructions?"""
     try:
         sodium = _sodium()
-        _seal(sodium, (), has_aes(sodium))
+        return "", _seal(sodium, (), has_aes(sodium)).aes
     except ConfigError as error:
         return str(error), False
-    return "", has_aes(sodium)
 
 
 def _seal(sodium: Any, secrets: tuple[tuple[int, bytes], ...], aes: bool) -> Seal:

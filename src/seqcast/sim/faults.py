@@ -336,7 +336,7 @@ class Faults:
 
     def start_again_cut_off(self, lasts_ns: int, which: float) -> None:
         """A member is killed, and starts again under its name where no other process hears it."""
-        inside = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        inside = [node for node in self.nodes if node.inside]
         if len(inside) < 2 or self.network.healed:
             return
         node = inside[int(which * len(inside))]
@@ -348,7 +348,7 @@ class Faults:
 
     def start_again_alone(self, lasts_ns: int, which: float) -> None:
         """A member is killed, and starts again under its name while the others are stopped."""
-        inside = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        inside = [node for node in self.nodes if node.inside]
         if len(inside) < 2:
             return
         node = inside[int(which * len(inside))]
@@ -360,7 +360,7 @@ class Faults:
 
     def start_namesake(self, lasts_ns: int, which: float) -> None:
         """The network is cut in two, and a process starts with the name of a member on the other side."""
-        inside = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        inside = [node for node in self.nodes if node.inside]
         if len(inside) < 2 or self.network.healed:
             return
         node = inside[int(which * len(inside))]

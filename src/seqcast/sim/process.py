@@ -219,6 +219,11 @@ class Process:
         return self.application.view
 
     @property
+    def inside(self) -> bool:
+        """Is it a member that stays?"""
+        return self.alive and self.view is not None and not self.record.leaving
+
+    @property
     def now(self) -> int:
         """Its monotonic clock: no two machines' begin at the same time."""
         return self.clock.now + self.ahead_ns

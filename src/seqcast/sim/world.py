@@ -358,7 +358,7 @@ class World:
 
     def rest(self) -> list[str]:
         """All is right, and nobody sends: a second of rest, then one message of each member, one after the other."""
-        nodes = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        nodes = [node for node in self.nodes if node.inside]
         if self.options.reliability == "gossip" or not nodes:
             return []  # members gossip about streams at rest, too
         settings, found = config(self.options), list[str]()
@@ -394,21 +394,20 @@ class World:
 
     def changes(self) -> list[str]:
         """One more process joins; then a member leaves or crashes, unless the others would be too few."""
-        nodes = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
-        if (
-            self.network.deaf or not nodes
-        ):  # deaf members are noticed after a time of suspicion, and by a new member in the middle of a view change
+        nodes = [node for node in self.nodes if node.inside]
+        if self.network.deaf or not nodes:  # a change waits until deaf members are noticed, after a time of suspicion
             return []
-        rng, most_s, found = random.Random(f"changes {self.options.seed}"), most_change(self.options), list[str]()
+        rng, settings = random.Random(f"changes {self.options.seed}"), config(self.options)
+        most_s = most_change(self.options)
         by_unicast = self.options.keyed or self.options.transport != "multicast"
         self.start_node("late")
         joiner = self.nodes[-1]
         joined = {joiner.name: self._time(lambda: self._shows(joiner, joiner), 20 * SECOND)}
-        again_s = config(self.options).join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
-        found += rest.check_delays(joined, most_s + again_s, "the join of")
+        again_s = settings.join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
+        found = [*rest.check_delays(joined, most_s + again_s, "the join of")]
         if len(nodes) < 3 or found:
             return found
-        settings, leaver = config(self.options), rng.choice(nodes)
+        leaver = rng.choice(nodes)
         crashes = rng.random() < 0.5
         (leaver.crash if crashes else leaver.leave)()
         gone = {leaver.name: self._time(lambda: self._shows(joiner, leaver, False), 20 * SECOND)}
@@ -417,7 +416,7 @@ class World:
 
     def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
         """Is there one view, with that member, or without it?"""
-        views = {node.view for node in self.nodes if node.alive and node.view and not node.record.leaving}
+        views = {node.view for node in self.nodes if node.inside}
         view = observer.view
         return views == {view} and view is not None and (view.rank(member.id) >= 0) == there
 
@@ -447,7 +446,7 @@ class World:
 
     def end_one_namesake(self) -> None:
         """Members warn that two living ones of one name keep their groups apart: somebody ends one of the two."""
-        alive = [node for node in self.nodes if node.alive and node.view and not node.record.leaving]
+        alive = [node for node in self.nodes if node.inside]
         by_name: dict[str, list[Process]] = {}
         for node in alive:
             said = f"a member of the same name, {node.name!r}"
