@@ -173,10 +173,12 @@ void sc_engine_vouch(sc_engine *e, uint32_t rank, int64_t now) {
 /* ---- ways ---------------------------------------------------------------------------------------------------- */
 
 static void count_ways(sc_engine *e) {
+    int bounded = sc_congestion_on(e);
     e->detect.ways++;
     e->detect.deaf = 0;
     for (uint32_t r = 0; r < e->view.n; r++)
         e->detect.deaf += r != e->view.rank && e->peers[r]->detect.way != SC_WAY_MULTICAST;
+    if (sc_congestion_on(e) != bounded) sc_congestion_turned(e);
 }
 
 static void take_way(sc_engine *e, sc_peer *peer, int way, int64_t now) {

@@ -14,6 +14,7 @@ sc_engine *sc_engine_new(const sc_config *config) {
     sc_events_init(e);
     sc_blocked_init(e);
     sc_outflow_init(e);
+    sc_congestion_begin(e);
     sc_detect_stop(e);
     sc_taking_stop(e);
     e->order.own = &e->group;
@@ -129,6 +130,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_stand_tick(e, now);
         sc_size_tick(e, now);
         sc_outflow_tick(e, now);
+        sc_congestion_tick(e, now);
         sc_posts_tick(e, now);
         if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are members */
         if (order_deadline(e) <= now) sc_settle(e, now);
@@ -144,6 +146,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
     if (size < due) due = size;
     if (flow < due) due = flow;
     if (sc_outflow_deadline(e) < due) due = sc_outflow_deadline(e);
+    if (sc_congestion_deadline(e) < due) due = sc_congestion_deadline(e);
     if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;
 }

@@ -14,6 +14,7 @@
 #define SLACK_NS 1000000 /* a longer round trip than that of an empty path, with half as much again, shows a queue */
 #define FORGETS 1024 /* the shortest round trip is forgotten over as many of them: paths change */
 #define SHORT_NS 2000000 /* in so short a round trip packets need no pauses */
+#define IDLE_TRIPS 2 /* round trips without a packet that arrives: nothing was sent, or nothing could be */
 #define PART 4 /* of a round trip, after which more repeats may leave */
 
 static uint64_t packet_of(const sc_engine *e) { return sc_charge(e->view.packet_bytes, 1); }
@@ -42,10 +43,25 @@ int sc_congestion_tells(const sc_engine *e, const sc_peer *peer) {
     return sc_congestion_on(e) || (e->config.mixed && peer->detect.silent && e->config.congestion != SC_CONGESTION_OFF);
 }
 
+static void wider(sc_engine *e) {
+    if (e->congestion.blocked) e->congestion.ready = 1;
+}
+
 /* ---- packets on the way -------------------------------------------------------------------------------------- */
 
 static uint64_t charged_to(const sc_tx_stream *tx, uint64_t seqno) {
     return sc_tx_has(tx, seqno) ? sc_tx_at(tx, seqno)->charged : tx->charged_consumed;
+}
+
+/* Nothing was counted while windows bounded nothing. */
+void sc_congestion_turned(sc_engine *e) {
+    wider(e);
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        sc_peer_congestion *at = &e->peers[r]->congestion;
+        at->arrived = sc_most(at->arrived, e->peers[r]->credit.acked.received);
+        at->asked = sc_most(at->asked, at->arrived);
+        at->passed = sc_most(at->passed, charged_to(&e->group, at->arrived));
+    }
 }
 
 static uint64_t of_stream(const sc_tx_stream *tx, uint64_t passed) {
@@ -56,7 +72,7 @@ static uint64_t of_stream(const sc_tx_stream *tx, uint64_t passed) {
 
 /* Repeats to this member that are still on the way, as far as is known: after a round trip none is. */
 static uint64_t repeats(const sc_peer_congestion *at, int64_t now) {
-    int64_t since = now - at->again_at;
+    int64_t since = now > at->again_at ? now - at->again_at : 0; /* threads may be late with their time */
     return since < at->smooth ? at->again * (uint64_t)(at->smooth - since) / (uint64_t)at->smooth : 0;
 }
 
@@ -97,12 +113,29 @@ uint64_t sc_congestion_room(sc_engine *e, const sc_peer *peer, int64_t now) {
     return room;
 }
 
-void sc_congestion_wait(sc_engine *e) {
+/* Acks and requests make room; repeats are forgotten by time alone, as nobody says that they have come. */
+void sc_congestion_wait(sc_engine *e, int64_t now) {
     e->counters->congestion_stalls += !e->congestion.blocked;
     e->congestion.blocked = 1;
+    for (uint32_t r = 0; r < e->view.n; r++) {
+        const sc_peer_congestion *at = &e->peers[r]->congestion;
+        if (r == e->view.rank || !repeats(at, now)) continue;
+        if (at->again_at + at->smooth < e->congestion.due) e->congestion.due = at->again_at + at->smooth;
+    }
 }
 
-void sc_congestion_begin(sc_engine *e) { e->congestion.blocked = e->congestion.ready = 0; }
+void sc_congestion_begin(sc_engine *e) {
+    e->congestion.blocked = e->congestion.ready = 0;
+    e->congestion.due = SC_NEVER;
+}
+
+void sc_congestion_tick(sc_engine *e, int64_t now) {
+    if (e->congestion.due > now) return;
+    e->congestion.due = SC_NEVER;
+    wider(e);
+}
+
+int64_t sc_congestion_deadline(const sc_engine *e) { return e->congestion.due; }
 
 int sc_congestion_ready(const sc_engine *e) { return e->congestion.ready; }
 
@@ -150,6 +183,13 @@ static double cubic(const sc_engine *e, const sc_peer_congestion *at, int64_t no
     return (cubes > reno ? cubes : reno) * packet;
 }
 
+/* Time in which the window was not used is none in which it grew (RFC 9438, section 5.8). */
+static void leave_out(sc_peer_congestion *at, int half_full, int64_t now) {
+    int64_t since = now - at->looked;
+    if (at->since && since > 0 && (!half_full || since > IDLE_TRIPS * at->smooth)) at->since += since;
+    at->looked = now;
+}
+
 static void grow(sc_engine *e, sc_peer_congestion *at, uint64_t bytes, int64_t now) {
     if (at->window < at->threshold) {
         at->window += bytes;
@@ -191,10 +231,6 @@ static void judge(sc_engine *e, sc_peer_congestion *at, int64_t now) {
     }
 }
 
-static void wider(sc_engine *e) {
-    if (e->congestion.blocked) e->congestion.ready = 1;
-}
-
 /* `packets` with charges of `bytes` have left the path; `before` were on it. */
 static void came(sc_engine *e, sc_peer *peer, uint64_t packets, uint64_t bytes, uint64_t before, int64_t now) {
     sc_peer_congestion *at = &peer->congestion;
@@ -204,7 +240,9 @@ static void came(sc_engine *e, sc_peer *peer, uint64_t packets, uint64_t bytes, 
         at->most = at->window / 7 * 10; /* growth begins as after a loss at this window */
         at->since = now;
     }
-    if (before >= at->window / 2) grow(e, at, bytes, now); /* more than that is not tried */
+    int half_full = before >= at->window / 2;
+    leave_out(at, half_full, now);
+    if (half_full) grow(e, at, bytes, now);
     judge(e, at, now);
     wider(e);
 }

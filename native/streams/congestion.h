@@ -19,6 +19,7 @@ typedef struct {
     uint64_t asked; /* of the group stream: the highest seqno that was requested */
     uint64_t again; /* charges of repeats that are on the way, as far as is known */
     int64_t again_at;
+    int64_t looked; /* when packets arrived last */
     int64_t round; /* when the count of these packets began: */
     uint32_t came, lost;
 } sc_peer_congestion;
@@ -26,6 +27,7 @@ typedef struct {
 typedef struct {
     int blocked; /* packets wait for a window */
     int ready; /* and one has become wider */
+    int64_t due; /* when repeats are taken for arrived */
 } sc_congestion;
 
 struct sc_peer;
@@ -33,6 +35,8 @@ struct sc_peer;
 void sc_congestion_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t base);
 /* Do windows bound the packets of this member? */
 int sc_congestion_on(const sc_engine *e);
+/* Windows bound packets from now on, or no longer do. */
+void sc_congestion_turned(sc_engine *e);
 /* Does a sender need to know at once which of its packets have come, even behind a gap? */
 int sc_congestion_tells(const sc_engine *e, const struct sc_peer *peer);
 /* The member has received a stream up to `received`. */
@@ -46,7 +50,9 @@ int64_t sc_congestion_pause(const sc_engine *e, const struct sc_peer *peer, int6
 /* Charges that may leave now to `peer`, or to the group if NULL; 0: none may. */
 uint64_t sc_congestion_room(sc_engine *e, const struct sc_peer *peer, int64_t now);
 /* Packets wait for that. */
-void sc_congestion_wait(sc_engine *e);
+void sc_congestion_wait(sc_engine *e, int64_t now);
+void sc_congestion_tick(sc_engine *e, int64_t now);
+int64_t sc_congestion_deadline(const sc_engine *e);
 void sc_congestion_begin(sc_engine *e);
 /* The smallest window; UINT64_MAX: none bounds the group stream. */
 uint64_t sc_congestion_window(const sc_engine *e);

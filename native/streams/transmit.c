@@ -187,7 +187,7 @@ static int transmit_stream(sc_engine *e, sc_tx_stream *tx, const sc_peer *peer, 
         e->lent.first_bytes += out[k].bytes;
         count_run(e, &out[k++]);
     }
-    if (!room && tx->unsent < end) sc_congestion_wait(e);
+    if (!room && tx->unsent < end) sc_congestion_wait(e, now);
     if (tx->unsent != before) sc_flow_sent(e, tx, now);
     return k;
 }

@@ -47,6 +47,7 @@ class Net:
         self.settings = settings
         self.engines = [self.make(i) for i in range(n)]
         self.stirred: set[int] = set()  # these transmit in the next round
+        self.unsent = [0] * n  # bytes that the last transmission left
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
         self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
@@ -103,7 +104,8 @@ class Net:
 
     def step(self, ns: int = MS, take: bool = True) -> int:
         """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs when it said that it has to, when a
-        datagram comes, and after calls of its application. Moves every datagram, takes all deliveries."""
+        datagram comes, and after calls of its application; and it transmits when it asks for that. Moves every datagram,
+        takes all deliveries."""
         end, moved, restless = self.now + ns, 0, 0
         self.stirred.update(range(len(self.engines)))
         while True:
@@ -139,12 +141,15 @@ class Net:
             elif src not in self.stirred:
                 continue
             self.stirred.discard(src)
+            if not (engine.urgent() or engine.unsent() > self.unsent[src]):
+                continue  # nor would a driver
             for lane, address, datagram in engine.transmit(self.now):
                 for way, dst in self._aimed(src, lane, address):
                     if not self.drop(src, dst, way, datagram):
                         self.engines[dst].receive(datagram, bytes([src + 1]), self.now)
                         self.stirred.add(dst)
                         moved += 1
+            self.unsent[src] = engine.unsent()
         return moved
 
     def _aimed(self, src: int, lane: int, address: bytes) -> list[tuple[int, int]]:

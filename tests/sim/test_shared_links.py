@@ -73,7 +73,7 @@ class Shared:
         ({}, 0.85, 0.12),
         ({"queue": 50, "trip_ns": MS // 2}, 0.85, 0.12),
         ({"queue": 5}, 0.8, 0.2),
-        ({"loss": 0.01, "link": 8_000_000, "queue": 50, "trip_ns": 20 * MS}, 0.6, 0.12),
+        ({"loss": 0.01, "link": 8_000_000, "queue": 50, "trip_ns": 20 * MS}, 0.6, 0.14),
         ({"queue": 2, "link": 500_000, "trip_ns": 25 * MS}, 0.6, 0.4),
         ({"order": "sequencer"}, 0.8, 0.12),
         ({"transport": "multicast", "congestion": "on"}, 0.8, 0.12),

@@ -314,6 +314,7 @@ cdef extern from "engine/engine.h" nogil:
     int sc_engine_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all)
     int sc_engine_targets(const sc_engine *e, sc_targets *out)
     uint64_t sc_engine_unsent(const sc_engine *e)
+    int sc_engine_urgent(const sc_engine *e)
     uint64_t sc_engine_send_batch(sc_engine *e, int beside, const uint8_t *data, const uint64_t *offsets,
                                   uint64_t first, uint64_t n, sc_send_state *state, int64_t wall, int *result)
     int sc_engine_send(sc_engine *e, uint64_t to, int beside, const uint8_t *p, uint64_t n, sc_send_state *state,

@@ -202,6 +202,8 @@ class Engine:
         """Members that packets to the group reach by unicast: their addresses; and whether others hear multicasts."""
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
+    def urgent(self) -> bool:
+        """Does something wait for a transmission that no ``unsent`` byte stands for: an ack, a repeat, a window?"""
     # The control plane.
     def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False) -> bool:
         """Sends a control frame to the group's control lane, or to one address. False if the queue is full.

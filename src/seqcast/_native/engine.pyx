@@ -293,6 +293,12 @@ cdef class Engine:
     def unsent(self):
         return self.ask(sc_engine_unsent)
 
+    def urgent(self):
+        sc_mutex_lock(&self.lock)
+        cdef int urgent = sc_engine_urgent(self.e)
+        sc_mutex_unlock(&self.lock)
+        return urgent != 0
+
     # ---- the control plane ---------------------------------------------------------------------------------------
 
     def control_send(self, bytes payload, bytes address=b"", bint outside=False):

@@ -1,0 +1,101 @@
+"""Windows over the paths to members, with time by hand."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net
+
+from seqcast._native.engine import LANE_UNICAST, SENT
+from seqcast.sim.wire import MESSAGES, kind
+
+PACKET, TRIP_MS = 1472, 4
+
+
+class Paths(Net):
+    """A sender and its receivers. ``lost``: how many of the next packets of the group, and of the repeats of them, are
+    lost; the last packet of the window is not."""
+
+    def __init__(self, n: int = 2, **settings: object) -> None:
+        super().__init__(n, **{"congestion": 2, "ack_delay_ns": TRIP_MS * MS, **settings})
+        self.lost, self.deaf, self.first_at = range(0), False, 0
+        self.drop = self.carry
+        self.packets = 0
+
+    def carry(self, src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        if src or kind(datagram) not in MESSAGES:
+            return self.deaf and src == 0 and dst == 1 and lane != LANE_UNICAST
+        self.packets += kind(datagram) == 1
+        return self.packets in self.lost or (self.deaf and dst == 1 and lane != LANE_UNICAST)
+
+    def fill(self, payload: bytes = bytes(1000)) -> int:
+        """How many messages the engine takes."""
+        n = 0
+        while self.engines[0].send(payload) == SENT:
+            n += 1
+        return n
+
+    def width(self) -> int:
+        return self.engines[0].counters()["congestion_bytes"]
+
+
+def test_packets_wait_for_repeats_no_longer_than_a_round_trip_and_not_for_a_heartbeat():
+    net = Paths(unicast=True)
+    rng = random.Random(1)
+    net.drop = lambda src, _dst, _lane, datagram: src == 0 and kind(datagram) in MESSAGES and rng.random() < 0.7
+    net.engines[0].send(b"the first round trip")
+    net.run(2 * TRIP_MS)
+    net.fill()
+    net.run(800)
+    assert 4 * PACKET < net.width() < 5 * PACKET
+    net.drop, net.lost = net.carry, range(net.packets + 1, net.packets + 5)  # a window, which only repeats fill then
+    sent, begin = len(net.got[1]) + net.fill(), net.now
+    while len(net.got[1]) < sent:
+        net.step(MS // 10)
+    assert net.now - begin < HEARTBEAT_MS * MS / 2
+
+
+def test_time_in_which_nothing_was_sent_widens_no_window():
+    net = Paths(unicast=True)
+    for _ in range(40):
+        net.fill()
+        net.step()
+    net.lost = range(net.packets + 5, net.packets + 105)
+    for _ in range(20):
+        net.fill()
+        net.step()
+    assert net.engines[0].counters()["congestion_events"] > 0
+    net.run(20, 1000 * MS)
+    before = net.width()
+    for _ in range(10):
+        net.fill()
+        net.step()
+    assert before < net.width() < 1.3 * before
+
+
+def test_windows_that_begin_to_bound_know_how_much_is_on_the_way():
+    net = Paths(3, mixed=True, congestion=1)
+    for _ in range(40):
+        net.fill()
+        net.step()
+    assert net.packets > 300 and net.width() == 0
+    net.deaf = True
+    net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
+    assert net.engines[0].targets()[0] == [b"\2"]
+    all_sent = len(net.got[1]) + net.fill()
+    net.run(HEARTBEAT_MS)
+    assert len(net.got[1]) == all_sent
+    assert 0 < net.width() < 64 * PACKET
+
+
+@pytest.mark.parametrize("back", [1, MS])
+def test_a_thread_that_is_late_with_its_time_is_no_harm(back):
+    net = Paths(unicast=True)
+    net.lost = range(1, 20)  # so that no round trip is measured
+    net.fill()
+    while not net.engines[0].counters()["packets_retransmitted"]:
+        net.step(MS // 10)
+    net.engines[0].transmit(net.now - back)
+    net.run(100)
+    assert len(net.got[1]) > 10
