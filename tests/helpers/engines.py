@@ -47,7 +47,7 @@ class Net:
         self.settings = settings
         self.engines = [self.make(i) for i in range(n)]
         self.stirred: set[int] = set()  # these transmit in the next round
-        self.unsent = [0] * n  # bytes that the last transmission left
+        self.unsent: Counter[int] = Counter()  # bytes that the last transmission of each left
         self.got: list[list[tuple[int, bytes]]] = [[] for _ in range(n)]
         self.markers: list[list[int]] = [[] for _ in range(n)]
         self.transitional: list[list[int]] = [[] for _ in range(n)]  # places in `got`
@@ -104,8 +104,8 @@ class Net:
 
     def step(self, ns: int = MS, take: bool = True) -> int:
         """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs when it said that it has to, when a
-        datagram comes, and after calls of its application; and it transmits when it asks for that. Moves every datagram,
-        takes all deliveries."""
+        datagram comes, and after calls of its application; it transmits when it asks for that. Moves every datagram, takes
+        all deliveries."""
         end, moved, restless = self.now + ns, 0, 0
         self.stirred.update(range(len(self.engines)))
         while True:
