@@ -104,8 +104,8 @@ class Net:
 
     def step(self, ns: int = MS, take: bool = True) -> int:
         """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs when it said that it has to, when a
-        datagram comes, and after calls of its application; it transmits when it asks for that. Moves every datagram, takes
-        all deliveries."""
+        datagram comes, and after calls of its application; it transmits if it asks for that. Moves every datagram,
+        takes all deliveries."""
         end, moved, restless = self.now + ns, 0, 0
         self.stirred.update(range(len(self.engines)))
         while True:

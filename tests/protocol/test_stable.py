@@ -15,6 +15,7 @@ from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.recalling import Recall, Recalled
 from seqcast.core.frames.view import Installed
 from seqcast.core.installer import Installer
+from seqcast.core.machines.keeper import KeeperState, Returned
 from seqcast.errors import ConfigError, RemoteProtocolError
 from seqcast.sim.checkers.primary import check_fences, check_primary
 
@@ -248,6 +249,26 @@ def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_is_no_vote(v
         ask(7, 0, view)
     with pytest.raises(RemoteProtocolError, match="names no member"):
         ask(7, 3)
+
+
+def test_a_vote_counts_that_comes_from_the_one_that_was_asked():
+    stage, nodes = three()
+    for node in nodes:
+        node.crash()
+    stage.network.partition({3}, {4, 5})
+    (a,) = again(stage, "a", at_ms=2000)
+    stage.until(2500)
+    keeper = a.endpoint.machines.keeper
+    b = next(info.id for info in keeper.kept.view.members if info.name == "b")
+    keeper.ask([Returned(id=77, name="b", address=b"b", was=keeper.was._replace(member=b))])
+    vote = Recalled(keeper.kept.view.view_id.tag, keeper.attempt, b, keeper.attempt)
+    keeper.state = KeeperState.ASKING
+    for sender in (78, a.id):
+        keeper.recalled(vote, sender)
+        assert keeper.state is KeeperState.ASKING
+    keeper.recalled(vote, 77)
+    assert keeper.state is KeeperState.PROPOSING
+    a.endpoint.context.emitted.clear()
 
 
 # ---- settings, and real sockets --------------------------------------------------------------------------------------

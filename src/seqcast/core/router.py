@@ -198,9 +198,9 @@ class Router:
         """initiator: counts the vote of a member that started again"""
         self.machines.initiator.recalled(frame, sender, address)
 
-    def keep_recalled(self, frame: Recalled, _: int, __: bytes) -> None:
+    def keep_recalled(self, frame: Recalled, sender: int, _: bytes) -> None:
         """keeper: counts the vote of one that started again, as we did"""
-        self.machines.lifecycle.begin_with(self.machines.keeper.recalled(frame))
+        self.machines.lifecycle.begin_with(self.machines.keeper.recalled(frame, sender))
 
     def promised(self, frame: Promised, sender: int, _: bytes) -> None:
         """initiator: backs off if a survivor promised a higher attempt"""

@@ -27,7 +27,7 @@ NEW, LOCK = ".new", ".lock"
 
 
 def encoded(cluster: str, name: str, kept: Kept) -> bytes:
-    body = json.dumps([cluster, name], ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n" + kept.dump()
+    body = json.dumps([cluster, name], ensure_ascii=False).encode() + b"\n" + kept.dump()
     return MAGIC + b"%d %08x\n" % (VERSION, zlib.crc32(body)) + body
 
 

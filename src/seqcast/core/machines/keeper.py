@@ -154,10 +154,12 @@ class Keeper(Machine):
             raise RemoteProtocolError("RECALL: view id does not grow")
         self.fire(E.RECALL, frame, sender, address)
 
-    def recalled(self, frame: Recalled) -> NewView | None:
-        """A vote; returns our first view after the decision."""
-        kept = self.kept
-        if kept is not None and frame.view == kept.view.view_id.tag and frame.attempt == self.attempt:
+    def recalled(self, frame: Recalled, sender: int) -> NewView | None:
+        """A vote of one that was asked for it; returns our first view after the decision."""
+        kept, asked = self.kept, self.asked.get(frame.member)
+        if kept is None or frame.view != kept.view.view_id.tag or frame.attempt != self.attempt:
+            return self._take()
+        if asked is not None and asked.id == sender:
             self.fire(E.RECALLED, frame)
         return self._take()
 
@@ -259,8 +261,7 @@ class Keeper(Machine):
                 )
 
     def note(self, frame: Recalled) -> None:
-        if frame.member in self.asked:
-            self.answers[frame.member] = frame.accepted
+        self.answers[frame.member] = frame.accepted
 
     def propose(self, frame: Recalled) -> None:
         """The VIEW accepted under the highest attempt, else a first view of ours."""
