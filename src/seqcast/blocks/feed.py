@@ -163,7 +163,8 @@ class Feed(Closing):
     def snapshot(self) -> Snapshot:
         """All values now."""
         with self._lock:
-            return self._snapshot(0)
+            number, values = self._number, self._values.copy()
+        return self._snapshot(number, values, 0)
 
     def subscribe(self, *, behind_s: float | None = 1.0) -> Subscriber:
         """All values now, and each change from now on.
@@ -226,11 +227,9 @@ class Feed(Closing):
             if self._subscribers:
                 self._lock.notify_all()
 
-    def _snapshot(self, skipped: int) -> Snapshot:
-        """Under the lock."""
-        return Snapshot(
-            self._number, {key: self._codec.loads(value) for key, (_, value) in self._values.items()}, skipped
-        )
+    def _snapshot(self, number: int, values: dict[str, tuple[int, bytes]], skipped: int) -> Snapshot:
+        """Not under the lock: many values take long, and the thread that receives would wait."""
+        return Snapshot(number, {key: self._codec.loads(value) for key, (_, value) in values.items()}, skipped)
 
     # ---- for ``join(state=)``
 
@@ -324,7 +323,8 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
             if skipped:
                 feed.counters.snapshots += 1
                 feed.counters.skipped += skipped
-            return feed._snapshot(skipped)
+            at, values = feed._number, feed._values.copy()
+        return feed._snapshot(at, values, skipped)
 
     def resync(self) -> None:
         """The next item is a snapshot, in place of all updates that wait."""
