@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import stat
+import struct
 import threading
 import time
 from pathlib import Path
@@ -182,6 +183,12 @@ def test_damaged_boards_are_refused_or_read_and_never_break_the_reader(tmp_path)
     good = bytes(made.memory)
     made.remove()
     path = tmp_path / "x.board"
+    endless = bytearray(good)
+    struct.pack_into("=IIII", endless, good.index(b"members\0") + 20, 0, 1 << 31, 0, 0)  # rows without a byte
+    struct.pack_into("=Q", endless, good.index(b"members\0") + 48, 1 << 31)
+    path.write_bytes(endless)
+    with pytest.raises(BoardError, match="does not fit"):
+        read(path)
     draw = random.Random(1)
     refused = 0
     for _ in range(600):

@@ -207,7 +207,8 @@ def _parts(data: bytes, *, fields: bool = True) -> dict[str, _Part]:
         part = _PART.unpack_from(data, _HEAD.size + i * _PART.size)
         name, at, entry, entries, names_at, names_len, _, lock, used = part
         names = data[names_at : names_at + names_len].decode("ascii", "replace").split() if fields else []
-        if at % 8 or entry % 8 or at + entry * entries > BYTES or 8 * len(names) > entry or len(names) > FIELDS_MAX:
+        fits = entry and not (at % 8 or entry % 8) and at + entry * entries <= BYTES
+        if not fits or 8 * len(names) > entry or len(names) > FIELDS_MAX:
             raise BoardError(f"part {name!r} does not fit the board")
         parts[name.rstrip(b"\0").decode("ascii", "replace")] = _Part(at, entry, entries, tuple(names), lock, used)
     if missing := {"about", "gauges", "members", "events", "counters"} - parts.keys():
