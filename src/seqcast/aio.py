@@ -26,7 +26,7 @@ from seqcast.api.base import Uncopied
 from seqcast.api.own_thread import on_own_thread
 from seqcast.api.pausing import too_early
 from seqcast.api.receiving import Event
-from seqcast.arguments import deadline_of, left_until, listed
+from seqcast.arguments import as_list, deadline_of, left_until
 from seqcast.config import Config
 from seqcast.errors import NotMember, SendTimeout
 from seqcast.net.state import StateHandler
@@ -296,7 +296,7 @@ class Group(driver.AsyncSender, Uncopied):
         ordered: bool = True,
     ) -> None:
         """Sends messages one after the other, as ``seqcast.Group.send_many``."""
-        messages = list(listed(payloads))  # a copy: a thread may send the rest later
+        messages = list(as_list(payloads))  # a copy: a thread may send the rest later
         await self._sent(lambda wait, done: self.sync._send_many(messages, to, wait, ordered, done), timeout)
 
     async def send_batch(

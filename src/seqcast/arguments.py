@@ -114,7 +114,7 @@ def id_of(to: Member) -> int:
     return to.id
 
 
-def listed(payloads: Iterable[Any]) -> list[Any]:
+def as_list(payloads: Iterable[Any]) -> list[Any]:
     """The messages as a list. Exceptions of the caller's iterator reach the caller unchanged."""
     if isinstance(payloads, list):
         return payloads

@@ -790,7 +790,7 @@ BREAKS = (
          "        self._known.add(gossip.origin, gossip.counter)\n",
          tests="tests/unit/test_gossip.py", why="members gossip more than they need to, and nothing is lost"),
     _one("what is given up is not told as lost", "src/seqcast/core/gossip/policy.py",
-         "self._effects += [Lost(sender, *each) for each in _ranges(sorted(lost))]", "_ranges(sorted(lost))",
+         "self._effects += [OutOfReach(sender, *each) for each in _ranges(sorted(lost))]", "_ranges(sorted(lost))",
          tests="tests/unit/test_gossip.py", why=CROWDS),
     _one("with votes, too, a packet is given up", "src/seqcast/core/gossip/policy.py",
          "self._settings.lost_ns and not self._settings.votes:", "self._settings.lost_ns:",

@@ -8,9 +8,9 @@ from unittest import mock
 import pytest
 from crowd_net import GOSSIP, TAG, CrowdNet, MemoryStore
 
-from seqcast.core.gossip import Gossip, Request, Shuffle, Span
+from seqcast.core.gossip import GossipMessage, Request, Shuffle, Span
 from seqcast.core.gossip.size import MEMBERS_MAX, NUMBERS
-from seqcast.crowd.datagrams import Packet, dump
+from seqcast.crowd.datagrams import DataPacket, dump
 from seqcast.crowd.streams import StreamSettings
 
 
@@ -107,13 +107,15 @@ def test_a_sender_that_leaps_ahead_costs_the_others_no_time() -> None:
     liar = net.members[1].id
     for seqno in range((1 << 62) - 2, (1 << 62) + 1):
         assert net.missed(2) == 0, "one packet proves nothing, nor do two"
-        net.inject(2, dump(TAG, liar, Packet(liar, seqno, seqno, b"far")), 1)
+        net.inject(2, dump(TAG, liar, DataPacket(liar, seqno, seqno, b"far")), 1)
     net.judge()
     assert net.payloads(2)[-1] == b"far" and net.missed(2) == (1 << 62) - 11
     net.inject(2, dump(TAG, liar, Request({liar: ((1, 1 << 62),)})), 1)
     net.run(1.0)
     assert net.members[2].counters()["packets_again"] == 11, "what is in memory, and nothing is looked for in between"
-    net.inject(2, dump(TAG, liar, Gossip(liar, 1 << 20, 0, {liar: Span(1, 1 << 62, 1 << 62, 0)}, (liar,), ())), 1)
+    net.inject(
+        2, dump(TAG, liar, GossipMessage(liar, 1 << 20, 0, {liar: Span(1, 1 << 62, 1 << 62, 0)}, (liar,), ())), 1
+    )
     net.run(1.0)
     net.inject(2, dump(TAG, liar, Request({liar: ((1, 1 << 62),)})), 1)
     net.run(1.0)
@@ -327,7 +329,7 @@ def test_one_wrong_digest_takes_no_packets_away() -> None:
     net.run(1.0)
     victim, liar = net.members[1].id, net.members[5].id
     for counter in range(500, 520):
-        gossip = Gossip(liar, counter, 0, {victim: Span(1, 100, 100, 100)}, (liar,), ())
+        gossip = GossipMessage(liar, counter, 0, {victim: Span(1, 100, 100, 100)}, (liar,), ())
         net.inject(2, dump(TAG, liar, gossip), 5)
         net.run(0.5)
     sent += talk(net, [1], 30, first=10)
@@ -339,7 +341,7 @@ def test_one_wrong_digest_takes_no_packets_away() -> None:
 def test_a_member_whose_gossips_another_one_forges_is_heard_again() -> None:
     net = crowd(4, 0.0)
     victim, liar = net.members[1].id, net.members[4].id
-    forged = Gossip(victim, 10**9, 0, {}, (liar,), tuple(each.id for each in net.members.values()))
+    forged = GossipMessage(victim, 10**9, 0, {}, (liar,), tuple(each.id for each in net.members.values()))
     for number in (1, 2, 3):
         net.inject(number, dump(TAG, liar, forged), 4)
     assert net.members[1].counters()["gossips_forged"] == 1
@@ -350,7 +352,7 @@ def test_a_member_whose_gossips_another_one_forges_is_heard_again() -> None:
 def test_a_datagram_from_another_address_than_its_id_is_dropped() -> None:
     net = crowd(3, 0.0)
     before = net.members[2].counters()["datagrams_other"]
-    data = dump(TAG, net.members[1].id, Packet(net.members[1].id, 1, 1, b"not mine"))
+    data = dump(TAG, net.members[1].id, DataPacket(net.members[1].id, 1, 1, b"not mine"))
     net.inject(2, data, 3)
     net.run(1.0)
     assert net.members[2].counters()["datagrams_other"] == before + 1 and net.payloads(2) == []
@@ -371,7 +373,7 @@ def test_one_forged_packet_from_another_port_of_the_same_host_is_dropped() -> No
     victim = net.members[1].id
     other = net.members[2].counters()["datagrams_other"]
     for _ in range(10):
-        net.inject(2, dump(TAG, victim, Packet(victim, 1 << 62, 1 << 62, b"forged")), 1, port=6000)
+        net.inject(2, dump(TAG, victim, DataPacket(victim, 1 << 62, 1 << 62, b"forged")), 1, port=6000)
     assert net.members[2].counters()["datagrams_other"] == other + 10
     heard_again(net, sent)
     net.judge()
@@ -386,7 +388,7 @@ def test_a_sender_whose_packets_another_one_forges_is_heard_again(n: int) -> Non
     sent = talk(net, [1], 10)
     victim = net.members[1].id
     for seqno in range(1 << 62, (1 << 62) + n):
-        net.inject(2, dump(TAG, victim, Packet(victim, seqno, seqno, b"forged")), 1)
+        net.inject(2, dump(TAG, victim, DataPacket(victim, seqno, seqno, b"forged")), 1)
     counters = net.members[2].counters()
     assert counters["packets_doubted"] == min(n, 2) and (net.missed(2) > 0) == (n >= 3)
     heard_again(net, sent)
@@ -395,9 +397,9 @@ def test_a_sender_whose_packets_another_one_forges_is_heard_again(n: int) -> Non
 
 def test_a_forged_packet_or_digest_before_a_sender_s_first_one_silences_it_for_nobody() -> None:
     for forge in (
-        lambda victim, _: (dump(TAG, victim, Packet(victim, 1 << 62, 1 << 62, b"forged")), 1),
+        lambda victim, _: (dump(TAG, victim, DataPacket(victim, 1 << 62, 1 << 62, b"forged")), 1),
         lambda victim, liar: (
-            dump(TAG, liar, Gossip(liar, 9000, 0, {victim: Span(1 << 62, 1 << 62, 1 << 62, 0)}, (liar,), ())),
+            dump(TAG, liar, GossipMessage(liar, 9000, 0, {victim: Span(1 << 62, 1 << 62, 1 << 62, 0)}, (liar,), ())),
             4,
         ),
     ):
@@ -432,7 +434,7 @@ def test_messages_that_were_told_as_missed_before_they_were_sent_are_delivered_a
     for at in range(12):
         for liar in (4, 5):
             me = net.members[liar].id
-            gossip = Gossip(me, 9000 + at, 0, {victim: Span(1, 300, 300, 0)}, (me,), ())
+            gossip = GossipMessage(me, 9000 + at, 0, {victim: Span(1, 300, 300, 0)}, (me,), ())
             net.inject(2, dump(TAG, me, gossip), liar)
         net.run(0.5)
     assert net.missed(2) == 290
@@ -444,7 +446,7 @@ def test_packets_that_nobody_asked_for_are_not_taken_from_others() -> None:
     sent = talk(net, [1], 10)
     victim, liar = net.members[1].id, net.members[3].id
     for seqno in range(11, 20):
-        net.inject(2, dump(TAG, liar, Packet(victim, seqno, 0, b"forged")), 3)
+        net.inject(2, dump(TAG, liar, DataPacket(victim, seqno, 0, b"forged")), 3)
     assert net.members[2].counters()["packets_unasked"] == 9
     sent += talk(net, [1], 20, first=10)
     net.run(5.0)
@@ -460,7 +462,7 @@ def test_a_made_up_digest_does_not_empty_the_memory_of_others() -> None:
     sent += talk(net, [1], 20, first=40)
     victim, liar = net.members[1].id, net.members[4].id
     for number in (1, 2, 4):
-        gossip = Gossip(liar, 9000, 0, {victim: Span(1, 1 << 62, 1 << 62, 0)}, (liar,), ())
+        gossip = GossipMessage(liar, 9000, 0, {victim: Span(1, 1 << 62, 1 << 62, 0)}, (liar,), ())
         net.inject(number, dump(TAG, liar, gossip), 4)
     net.cut = lambda sender, to: False
     net.run(10.0)
@@ -472,7 +474,7 @@ def test_a_made_up_digest_does_not_empty_the_memory_of_others() -> None:
 def test_a_member_whose_gossips_were_forged_with_the_highest_numbers_is_heard_again(counter: int) -> None:
     net = crowd(4, 0.0)
     victim, liar = net.members[1].id, net.members[4].id
-    forged = Gossip(victim, counter, 0, {}, (liar,), tuple(each.id for each in net.members.values()))
+    forged = GossipMessage(victim, counter, 0, {}, (liar,), tuple(each.id for each in net.members.values()))
     for number in (1, 2, 3):
         net.inject(number, dump(TAG, liar, forged), 4)
     before = net.members[2].counters()

@@ -16,7 +16,7 @@ from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until, why_
 
 import seqcast
 from seqcast import CrowdHistory, CrowdLost, CrowdMessage
-from seqcast.crowd.datagrams import Packet, address_of, dump
+from seqcast.crowd.datagrams import DataPacket, address_of, dump
 from seqcast.net.runner import group_tag
 
 
@@ -69,7 +69,7 @@ def test_another_process_of_a_member_s_host_cannot_silence_it() -> None:
             assert [m.payload for m in messages(each, 1)] == [b"before"]
         stranger.bind((socket.inet_ntoa(address_of(victim.id)[0]), 0))
         for far in range(1 << 62, (1 << 62) + 5):
-            forged = dump(group_tag(name), victim.id, Packet(victim.id, far, far, b"forged"))
+            forged = dump(group_tag(name), victim.id, DataPacket(victim.id, far, far, b"forged"))
             for each in members:
                 address, port = address_of(each.id)
                 stranger.sendto(forged, (socket.inet_ntoa(address), port))

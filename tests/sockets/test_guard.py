@@ -19,7 +19,7 @@ import seqcast
 from seqcast._native.driver import describe_address
 from seqcast.core.machines.guard import GREETING, MAGIC, STRANGERS_MAX
 from seqcast.net import runner
-from seqcast.net.guard import Guard, listen
+from seqcast.net.guard import GuardThread, listen
 from seqcast.net.runner import group_tag
 
 if why := why_no_multicast():
@@ -166,17 +166,17 @@ def test_open_strangers_are_bounded():
 def test_a_process_without_descriptors_neither_spins_on_a_call_nor_takes_its_interface_for_gone():
     text = """
 import socket, sys, time, seqcast
-from seqcast.net.guard import Guard
+from seqcast.net.guard import GuardThread
 
 calls = 0
-accept = Guard._accept
+accept = GuardThread._accept
 
 def counted(guard):
     global calls
     calls += 1
     accept(guard)
 
-Guard._accept = counted
+GuardThread._accept = counted
 group = seqcast.join(sys.argv[1], name="a", interface=sys.argv[2], guard=True)
 caller, files = socket.socket(), []
 try:
@@ -275,7 +275,7 @@ def listen_nearby(address):
 def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
     """Else the kernel may have given the number of the closed descriptor to another file, and the byte goes there."""
     with join(cluster(), "a") as a:
-        guard = Guard(a.member, 1, listen_nearby(a.member.address), lambda member: None)
+        guard = GuardThread(a.member, 1, listen_nearby(a.member.address), lambda member: None)
         waking, closed = guard._wake_out, threading.Event()
         closed_meanwhile = []
 
@@ -304,7 +304,7 @@ def test_a_process_whose_listener_closes_after_its_connections_is_gone(monkeypat
         where = socket.AF_INET, other.getsockname()
         monkeypatch.setattr("seqcast.net.guard._where", lambda address: where)
         members = seqcast.Member("other", 1), seqcast.Member("me", 2)
-        guard = Guard(members[1], 1, own, gone.append)
+        guard = GuardThread(members[1], 1, own, gone.append)
 
         def look():
             guard._look(guard._selector.select(LIMIT_S))

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqcast._native.engine import crc32c
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
-from seqcast.crowd.datagrams import Packet, address_of, dump, load, make_id
+from seqcast.core.gossip.messages import Catalog, GossipMessage, Hello, Message, Request, Shuffle, Span
+from seqcast.crowd.datagrams import DataPacket, address_of, dump, load, make_id
 from seqcast.errors import RemoteProtocolError
 
 TAG = 77
 ONE, TWO = (make_id(bytes([10, 0, 0, n]), 5000 + n, n) for n in (1, 2))
 EACH = (
-    Packet(TWO, 5, 3, b"payload"),
-    Packet(TWO, 1, 0, b""),
-    Gossip(ONE, 9, 3, {ONE: Span(1, 5, 7, 5), TWO: Span(4, 3, 3, 3)}, (ONE, TWO), (TWO,)),
+    DataPacket(TWO, 5, 3, b"payload"),
+    DataPacket(TWO, 1, 0, b""),
+    GossipMessage(ONE, 9, 3, {ONE: Span(1, 5, 7, 5), TWO: Span(4, 3, 3, 3)}, (ONE, TWO), (TWO,)),
     Request({ONE: ((1, 2), (5, 5)), TWO: ((9, 12),)}),
     Shuffle(((ONE, 0), (TWO, 7)), True, 3, (0.5,) * 32),
     Hello(True),
@@ -26,7 +26,7 @@ EACH = (
 
 
 @pytest.mark.parametrize("what", EACH, ids=lambda what: type(what).__name__)
-def test_frames_are_read_as_written(what: Message | Packet) -> None:
+def test_frames_are_read_as_written(what: Message | DataPacket) -> None:
     assert load(TAG, dump(TAG, ONE, what)) == (ONE, what)
     assert load(TAG + 1, dump(TAG, ONE, what)) is None
 
@@ -36,7 +36,7 @@ def test_an_id_has_the_address() -> None:
 
 
 @pytest.mark.parametrize("what", EACH, ids=lambda what: type(what).__name__)
-def test_each_flipped_bit_and_each_lost_end_is_noticed(what: Message | Packet) -> None:
+def test_each_flipped_bit_and_each_lost_end_is_noticed(what: Message | DataPacket) -> None:
     data = dump(TAG, ONE, what)
     for at in range(len(data) * 8):
         bad = bytearray(data)
@@ -54,16 +54,16 @@ def test_each_flipped_bit_and_each_lost_end_is_noticed(what: Message | Packet) -
 @pytest.mark.parametrize(
     "what",
     [
-        Packet(TWO, 0, 0, b""),
-        Packet(TWO, 3, 4, b""),
-        Packet(TWO, 1 << 63, 0, b""),
-        Packet(TWO, 1, 0, bytes(60_001)),
-        Gossip(ONE, 0, 0, {}, (), ()),
-        Gossip(ONE, 1 << 63, 0, {}, (), ()),
-        Gossip(ONE, 1, 0, {TWO: Span(0, 5, 5, 5)}, (), ()),
-        Gossip(ONE, 1, 0, {TWO: Span(7, 5, 5, 5)}, (), ()),
-        Gossip(ONE, 1, 0, {TWO: Span(1, 5, 4, 5)}, (), ()),
-        Gossip(ONE, 1, 0, {}, (7,), ()),
+        DataPacket(TWO, 0, 0, b""),
+        DataPacket(TWO, 3, 4, b""),
+        DataPacket(TWO, 1 << 63, 0, b""),
+        DataPacket(TWO, 1, 0, bytes(60_001)),
+        GossipMessage(ONE, 0, 0, {}, (), ()),
+        GossipMessage(ONE, 1 << 63, 0, {}, (), ()),
+        GossipMessage(ONE, 1, 0, {TWO: Span(0, 5, 5, 5)}, (), ()),
+        GossipMessage(ONE, 1, 0, {TWO: Span(7, 5, 5, 5)}, (), ()),
+        GossipMessage(ONE, 1, 0, {TWO: Span(1, 5, 4, 5)}, (), ()),
+        GossipMessage(ONE, 1, 0, {}, (7,), ()),
         Request({TWO: ((5, 4),)}),
         Request({TWO: ((0, 4),)}),
         Catalog({TWO: (3, 2)}),
@@ -71,7 +71,7 @@ def test_each_flipped_bit_and_each_lost_end_is_noticed(what: Message | Packet) -
         Shuffle((), True, 3, (0.0,) * 32),
     ],
 )
-def test_values_out_of_bounds_are_refused(what: Message | Packet) -> None:
+def test_values_out_of_bounds_are_refused(what: Message | DataPacket) -> None:
     with pytest.raises(RemoteProtocolError):
         load(TAG, dump(TAG, ONE, what))
 

@@ -18,16 +18,16 @@ from seqcast.core.gossip import (
     CaughtUp,
     Collect,
     Everyone,
+    Floor,
     From,
-    Gossip,
     Gossiper,
+    GossipMessage,
     GossipSettings,
     Hello,
-    Least,
-    Lost,
+    OutOfReach,
     Request,
     Sample,
-    Send,
+    SendTo,
     Shuffle,
     Span,
     Sum,
@@ -78,13 +78,15 @@ def member(n: int, settings: GossipSettings = LAG, me: int = 1, **delivered: int
     return Gossiper(me, Everyone(me, range(1, n + 1)), settings, Held(**delivered), 0, Dice(me))
 
 
-def gossip_of(origin: int, counter: int = 1, n: int = 4, **delivered: int) -> Gossip:
+def gossip_of(origin: int, counter: int = 1, n: int = 4, **delivered: int) -> GossipMessage:
     digest = {int(sender[1:]): span(1, last, last) for sender, last in delivered.items()}
-    return Gossip(origin, counter, 0, digest, (origin,), tuple(each for each in range(1, n + 1) if each != origin))
+    return GossipMessage(
+        origin, counter, 0, digest, (origin,), tuple(each for each in range(1, n + 1) if each != origin)
+    )
 
 
-def sent(effects: list, kind: type) -> list[Send]:
-    return [each for each in effects if isinstance(each, Send) and isinstance(each.message, kind)]
+def sent(effects: list, kind: type) -> list[SendTo]:
+    return [each for each in effects if isinstance(each, SendTo) and isinstance(each.message, kind)]
 
 
 def ranges(*seqnos: int) -> tuple[tuple[int, int], ...]:
@@ -123,22 +125,22 @@ def test_missing_packets_are_requested_at_once_from_the_member_that_brought_the_
     one = member(4, m2=3, m4=1)
     effects = one.received(gossip_of(2, m2=5, m3=2, m4=1), 3, 0)
     (request,) = sent(effects, Request)
-    assert request == Send((3,), Request({2: ((4, 5),), 3: ((1, 2),)}))
+    assert request == SendTo((3,), Request({2: ((4, 5),), 3: ((1, 2),)}))
 
 
 def test_nothing_is_asked_for_that_the_other_keeps_no_longer_or_that_was_asked_for_just_now() -> None:
     one = member(4)
-    early = Gossip(2, 1, 0, {3: span(3, 4, 4)}, (2,), (1, 3, 4))
-    assert sent(one.received(early, 2, 0), Request) == [Send((2,), Request({3: ((3, 4),)}))]
-    assert sent(one.received(gossip_of(4, m3=5), 4, 1 * MS), Request) == [Send((4,), Request({3: ((1, 2), (5, 5))}))]
-    assert sent(one.received(gossip_of(4, 2, m3=5), 4, 25 * MS), Request) == [Send((4,), Request({3: ((1, 5),)}))]
+    early = GossipMessage(2, 1, 0, {3: span(3, 4, 4)}, (2,), (1, 3, 4))
+    assert sent(one.received(early, 2, 0), Request) == [SendTo((2,), Request({3: ((3, 4),)}))]
+    assert sent(one.received(gossip_of(4, m3=5), 4, 1 * MS), Request) == [SendTo((4,), Request({3: ((1, 2), (5, 5))}))]
+    assert sent(one.received(gossip_of(4, 2, m3=5), 4, 25 * MS), Request) == [SendTo((4,), Request({3: ((1, 5),)}))]
 
 
 def test_packets_that_the_other_received_out_of_order_are_requested_too() -> None:
     """Else a member that waits for one packet would keep others from all packets behind that one."""
     one = member(4, m2=3)
-    effects = one.received(Gossip(3, 1, 0, {2: span(1, 2, 7)}, (3,), (1, 2, 4)), 3, 0)
-    assert sent(effects, Request) == [Send((3,), Request({2: ((4, 7),)}))]
+    effects = one.received(GossipMessage(3, 1, 0, {2: span(1, 2, 7)}, (3,), (1, 2, 4)), 3, 0)
+    assert sent(effects, Request) == [SendTo((3,), Request({2: ((4, 7),)}))]
 
 
 def test_a_request_is_bounded() -> None:
@@ -150,7 +152,7 @@ def test_a_request_is_bounded() -> None:
 def test_the_last_to_see_a_gossip_collects_below_its_digest_and_the_lag_and_passes_it_to_nobody() -> None:
     """PB-06, 5; PB-02, PB-03: the seed's example: lag 10, [P:25, Q:3, R:100] gives below P:15, R:90, none of Q."""
     one = member(4, m2=25, m3=3, m4=100)
-    last = Gossip(2, 1, 2, {2: span(1, 25, 25), 3: span(1, 3, 3), 4: span(1, 100, 100)}, (2, 3, 4), (1,))
+    last = GossipMessage(2, 1, 2, {2: span(1, 25, 25), 3: span(1, 3, 3), 4: span(1, 100, 100)}, (2, 3, 4), (1,))
     assert one.received(last, 4, 0)[1:] == [Collect(2, 15), Collect(4, 90)]
     assert below_lag(last.digest, 10) == {2: 15, 4: 90}
 
@@ -159,7 +161,7 @@ def test_a_gossip_that_others_have_not_seen_collects_nothing_and_is_passed_on_wi
     """PB-06, 6; PB-01: we leave not-seen and enter seen."""
     one = member(4, m2=25)
     _, only = one.received(gossip_of(2, m2=25), 2, 0)
-    assert isinstance(only, Send) and isinstance(only.message, Gossip)
+    assert isinstance(only, SendTo) and isinstance(only.message, GossipMessage)
     assert only.message.seen == (2, 1) and only.message.not_seen == (3, 4) and only.message.hops == 1
     assert set(only.to) <= {3, 4} and only.to
 
@@ -167,7 +169,7 @@ def test_a_gossip_that_others_have_not_seen_collects_nothing_and_is_passed_on_wi
 def test_a_crashed_member_does_not_keep_a_gossip_alive() -> None:
     """E-10: the member would never leave not-seen; the view says that it is gone."""
     one = member(3, m2=25)
-    assert one.received(Gossip(2, 1, 1, {2: span(1, 25, 25)}, (2, 3), (1, 4)), 3, 0)[1:] == [Collect(2, 15)]
+    assert one.received(GossipMessage(2, 1, 1, {2: span(1, 25, 25)}, (2, 3), (1, 4)), 3, 0)[1:] == [Collect(2, 15)]
 
 
 # ---- which gossips are known
@@ -193,8 +195,8 @@ def test_a_number_that_no_member_of_a_view_can_have_reached_is_dropped() -> None
 def test_a_member_whose_name_is_used_continues_above_the_number_that_was_used() -> None:
     one = member(4, GossipSettings(average_ns=1 * MS))
     assert one.received(gossip_of(1, 900, m2=5), 3, 1 * SECOND) == [] and one.forged == 1
-    begun = [each for at in range(1000, 1100) for each in sent(one.tick(at * MS), Gossip)]
-    assert begun and all(isinstance(each.message, Gossip) and each.message.counter > 900 for each in begun)
+    begun = [each for at in range(1000, 1100) for each in sent(one.tick(at * MS), GossipMessage)]
+    assert begun and all(isinstance(each.message, GossipMessage) and each.message.counter > 900 for each in begun)
     assert one.received(begun[0].message, 3, 2 * SECOND) == [] and one.forged == 1, "its own comes back"
 
 
@@ -202,23 +204,26 @@ def test_packets_that_one_member_alone_claims_are_requested_and_not_reported_as_
     settings = GossipSettings(votes=False, lost_ns=1 * SECOND)
     one = member(5, settings, m2=3)
 
-    def told(begin: int) -> list[Lost]:
+    def told(begin: int) -> list[OutOfReach]:
         return [
-            each for at in range(begin, begin + 3 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)
+            each
+            for at in range(begin, begin + 3 * SECOND, 50 * MS)
+            for each in one.tick(at)
+            if isinstance(each, OutOfReach)
         ]
 
-    claim = Gossip(3, 1, 0, {2: span(1, 5, 5)}, (3,), (1, 4))
-    assert sent(one.received(claim, 3, 0), Request) == [Send((3,), Request({2: ((4, 5),)}))]
+    claim = GossipMessage(3, 1, 0, {2: span(1, 5, 5)}, (3,), (1, 4))
+    assert sent(one.received(claim, 3, 0), Request) == [SendTo((3,), Request({2: ((4, 5),)}))]
     assert told(0) == []
     one.received(claim._replace(origin=4), 4, 3 * SECOND)
-    assert told(3 * SECOND) == [Lost(2, 4, 5)]
+    assert told(3 * SECOND) == [OutOfReach(2, 4, 5)]
 
 
 def test_claims_that_nobody_confirms_do_not_keep_out_missing_packets() -> None:
     """A member that names many senders that do not exist takes all places, for a while only."""
     one = member(5, GossipSettings(votes=False, lost_ns=1 * SECOND), m2=3)
     invented = dict.fromkeys(range(1000, 1130), span(1, 10_000, 10_000))
-    one.received(Gossip(3, 1, 0, invented, (3,), (1, 4)), 3, 0)
+    one.received(GossipMessage(3, 1, 0, invented, (3,), (1, 4)), 3, 0)
     assert not sent(one.received(gossip_of(2, 1, 5, m2=5), 2, 100 * MS), Request)
     for at in range(0, 2 * SECOND, 50 * MS):
         one.tick(at)
@@ -236,9 +241,9 @@ def test_a_late_join_handler_answers_with_its_catalog_and_the_joiner_requests_mi
     handler._window.stored = {9: 10}
     joiner = Gossiper(1, Everyone(1, range(1, 4)), settings, window, 0, Dice(1), history=True)
     (hello,) = sent(joiner.tick(0), Hello)
-    assert hello == Send((), Hello(True))
+    assert hello == SendTo((), Hello(True))
     (answer,) = sent(handler.received(Hello(True), 1, 0), Catalog)
-    assert answer == Send((1,), Catalog({9: (1, 10)})) and handler.received(Hello(False), 1, 0) == []
+    assert answer == SendTo((1,), Catalog({9: (1, 10)})) and handler.received(Hello(False), 1, 0) == []
     joiner.received(answer.message, 2, 10 * MS)
     steps: list = []
     for now in range(20, 1000, 10):
@@ -307,7 +312,7 @@ def test_each_member_receives_at_one_rate_whatever_the_size() -> None:
 def test_a_gossip_goes_to_as_large_a_part_of_the_others_as_the_setting_says(percent: int, to: int) -> None:
     given = gossip_settings(Config(reliability="gossip", gossip_subset_percent=percent))
     one = member(11, GossipSettings(votes=False, **given))
-    begun = [each for at in range(0, 5000, 10) for each in sent(one.tick(at * MS), Gossip)]
+    begun = [each for at in range(0, 5000, 10) for each in sent(one.tick(at * MS), GossipMessage)]
     assert begun and {len(each.to) for each in begun} == {to}
 
 
@@ -325,7 +330,7 @@ def test_a_gossip_by_multicast_is_sent_once_and_passed_on_by_nobody() -> None:
     settings = GossipSettings(votes=False, lag=10, multicast=True)
     one, two = member(4, settings, m2=25), member(4, settings, 2, m2=25)
     (begun,) = two.tick(10 * SECOND)
-    assert begun.to == () and isinstance(begun.message, Gossip)
+    assert begun.to == () and isinstance(begun.message, GossipMessage)
     assert one.received(begun.message, 2, 10 * SECOND)[1:] == [Collect(2, 15)]
 
 
@@ -351,7 +356,7 @@ def test_a_shuffle_goes_between_requests_and_gossips() -> None:
     while (first := inbox.first()) is not None:
         order.append(type(first[0]))
         inbox.pop()
-    assert order == [Request, Shuffle, Gossip]
+    assert order == [Request, Shuffle, GossipMessage]
 
 
 def test_a_budget_is_spent_and_accrues() -> None:
@@ -382,10 +387,10 @@ def test_a_loaded_member_passes_gossips_on_to_fewer_and_gossips_less_often() -> 
     one = member(100, GossipSettings(votes=False, work_per_s=1, work_max=1))
     others = []
     for counter in range(1, 200):
-        others += sent(one.received(gossip_of(2, counter, 100), 2, 0), Gossip)
+        others += sent(one.received(gossip_of(2, counter, 100), 2, 0), GossipMessage)
     (only,) = others
     assert len(only.to) == 6
-    assert len(sent(one.tick(1 * SECOND), Gossip)[0].to) == 2
+    assert len(sent(one.tick(1 * SECOND), GossipMessage)[0].to) == 2
 
 
 def test_a_flooded_member_of_a_group_gossips_less_often_and_to_fewer_until_the_flood_is_over() -> None:
@@ -399,7 +404,7 @@ def test_a_flooded_member_of_a_group_gossips_less_often_and_to_fewer_until_the_f
         if 1 * SECOND <= now < 2 * SECOND:
             origin = 2 + step % 63
             effects += one.received(gossip_of(origin, step, 64), origin, now)
-        begun += [(now, len(each.to)) for each in sent(effects, Gossip) if each.message.origin == 1]
+        begun += [(now, len(each.to)) for each in sent(effects, GossipMessage) if each.message.origin == 1]
 
     def between(start_s: float, end_s: float) -> tuple[float, set[int]]:
         """Ms between two of its gossips, and to how many they go."""
@@ -418,8 +423,8 @@ def test_a_flooded_member_of_a_group_gossips_less_often_and_to_fewer_until_the_f
 def test_a_gossip_shows_that_all_who_have_seen_it_live() -> None:
     """PB-11."""
     one = member(5)
-    assert one.received(Gossip(2, 1, 1, {}, (2, 4, 9), (1, 3, 5)), 4, 8 * MS)[0] == Alive((2, 4))
-    assert one.received(Gossip(2, 1, 1, {}, (2, 3, 5), (1,)), 5, 9 * MS) == [], "the same one tells nothing new"
+    assert one.received(GossipMessage(2, 1, 1, {}, (2, 4, 9), (1, 3, 5)), 4, 8 * MS)[0] == Alive((2, 4))
+    assert one.received(GossipMessage(2, 1, 1, {}, (2, 3, 5), (1,)), 5, 9 * MS) == [], "the same one tells nothing new"
 
 
 # ---- collection by votes, and losses
@@ -439,7 +444,7 @@ def exchanged(group: dict[int, Gossiper], origin: int, now: int) -> dict[int, li
         via, effect = waiting.pop(0)
         if isinstance(effect, Agreed):
             agreed.setdefault(via, []).append(effect)
-        elif isinstance(effect, Send) and isinstance(effect.message, Gossip):
+        elif isinstance(effect, SendTo) and isinstance(effect.message, GossipMessage):
             waiting += [(to, each) for to in effect.to for each in group[to].received(effect.message, via, now)]
     return agreed
 
@@ -452,25 +457,25 @@ def test_a_packet_is_stable_when_every_member_has_it_whoever_says_so() -> None:
     assert (first.round, first.members) == (1, (1,))
     assert two.heard(first, {7: span(1, 40, 60)}, 10 * MS) == []
     second = two.say({7: span(1, 90, 90)}, 11 * MS)
-    assert (second.members, second.least) == ((1, 2), {7: Least(40, 40)}), "a member is counted once in a round"
-    assert three.heard(second, {7: Span(1, 45, 45, 30)}, 12 * MS) == [Agreed(7, Least(40, 30))]
+    assert (second.members, second.least) == ((1, 2), {7: Floor(40, 40)}), "a member is counted once in a round"
+    assert three.heard(second, {7: Span(1, 45, 45, 30)}, 12 * MS) == [Agreed(7, Floor(40, 30))]
     assert three.heard(second, {7: span(1, 99, 99)}, 12 * MS) == [], "it is said once"
 
 
 def test_a_member_that_hears_of_a_later_round_takes_over_the_result_and_is_counted_in_it() -> None:
     one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
-    assert two.heard(one.say({7: span(1, 5, 5)}, 5 * MS), {7: span(1, 4, 4)}, 5 * MS) == [Agreed(7, Least(4, 4))]
+    assert two.heard(one.say({7: span(1, 5, 5)}, 5 * MS), {7: span(1, 4, 4)}, 5 * MS) == [Agreed(7, Floor(4, 4))]
     assert two.say({7: span(1, 9, 9)}, 9 * MS).round == 1, "no round is shorter than that"
     later = two.say({7: span(1, 9, 9)}, 10 * MS)
-    assert (later.round, later.members, later.result) == (2, (2,), {7: Least(4, 4)})
-    assert one.heard(later, {7: span(1, 8, 8)}, 10 * MS) == [Agreed(7, Least(4, 4)), Agreed(7, Least(8, 8))]
+    assert (later.round, later.members, later.result) == (2, (2,), {7: Floor(4, 4)})
+    assert one.heard(later, {7: span(1, 8, 8)}, 10 * MS) == [Agreed(7, Floor(4, 4)), Agreed(7, Floor(8, 8))]
     assert one.heard(later, {}, 10 * MS) == []
 
 
 def test_a_sender_of_which_one_member_has_nothing_is_not_in_the_sum() -> None:
     one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
     first = one.say({7: span(1, 5, 5), 8: span(1, 2, 2)}, 5 * MS)
-    assert two.heard(first, {8: span(1, 3, 3), 9: span(1, 1, 1)}, 5 * MS) == [Agreed(8, Least(2, 2))]
+    assert two.heard(first, {8: span(1, 3, 3), 9: span(1, 1, 1)}, 5 * MS) == [Agreed(8, Floor(2, 2))]
 
 
 def test_all_have_room_for_the_least_window_and_only_if_they_mean_the_same_claim() -> None:
@@ -478,9 +483,9 @@ def test_all_have_room_for_the_least_window_and_only_if_they_mean_the_same_claim
     that room for nobody."""
     whole = Span(1, 9, 9, 9, 500, 3)
     for other, agreed in [
-        (whole._replace(window=400), Least(9, 9, 400, 3)),
-        (whole._replace(claim=2), Least(9, 9, 0, 3)),
-        (whole._replace(claim=4), Least(9, 9, 0, 4)),
+        (whole._replace(window=400), Floor(9, 9, 400, 3)),
+        (whole._replace(claim=2), Floor(9, 9, 0, 3)),
+        (whole._replace(claim=4), Floor(9, 9, 0, 4)),
     ]:
         one, two = Tally(1, [2], 5 * MS, 0), Tally(2, [1], 5 * MS, 0)
         assert two.heard(one.say({7: whole}, 5 * MS), {7: other}, 5 * MS) == [Agreed(7, agreed)]
@@ -503,10 +508,10 @@ def test_few_gossips_show_a_large_group_which_packets_are_stable() -> None:
 def test_a_round_that_cannot_have_been_reached_is_not_believed() -> None:
     """Such a round would make all later sums look old."""
     one = member(2, GossipSettings(), m1=50)
-    told = gossip_of(2, 1, 2)._replace(sum=Sum(1 << 40, (1, 2), {}, {1: Least(50, 50)}))
+    told = gossip_of(2, 1, 2)._replace(sum=Sum(1 << 40, (1, 2), {}, {1: Floor(50, 50)}))
     assert one.received(told, 2, SECOND) == []
-    told = gossip_of(2, 2, 2)._replace(sum=Sum(1, (2,), {1: Least(40, 40)}, {}))
-    assert Agreed(1, Least(40, 40)) in one.received(told, 2, SECOND)
+    told = gossip_of(2, 2, 2)._replace(sum=Sum(1, (2,), {1: Floor(40, 40)}, {}))
+    assert Agreed(1, Floor(40, 40)) in one.received(told, 2, SECOND)
 
 
 def test_a_packet_that_nobody_brings_is_told_as_lost_and_one_that_came_is_not() -> None:
@@ -516,14 +521,14 @@ def test_a_packet_that_nobody_brings_is_told_as_lost_and_one_that_came_is_not() 
     assert isinstance(window, Held)
     one.received(gossip_of(2, 1, 3, m2=8), 2, 0)
     window.apart.add((2, 5))
-    told = [each for at in range(0, 2 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)]
-    assert told == [Lost(2, 4, 4), Lost(2, 6, 8)]
+    told = [each for at in range(0, 2 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, OutOfReach)]
+    assert told == [OutOfReach(2, 4, 4), OutOfReach(2, 6, 8)]
 
 
 def test_with_votes_nothing_is_ever_given_up() -> None:
     one = member(3, GossipSettings(lost_ns=1 * SECOND), m2=3)
     one.received(gossip_of(2, 1, 3, m2=8), 2, 0)
-    assert not [each for at in range(0, 9 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, Lost)]
+    assert not [each for at in range(0, 9 * SECOND, 50 * MS) for each in one.tick(at) if isinstance(each, OutOfReach)]
 
 
 def test_a_member_keeps_packets_by_its_lag() -> None:
@@ -590,9 +595,9 @@ def test_in_a_partial_membership_a_gossip_lists_few_and_goes_on_to_members_we_kn
     settings = GossipSettings(votes=False, listed_max=6, lag=10)
     peers = Sample(1, range(20, 30), settings, 0, Dice(1), 1000)
     one = Gossiper(1, peers, settings, Held(m2=25), 0, Dice(1))
-    effects = one.received(Gossip(2, 1, 3, {2: span(1, 25, 25)}, (2, 3, 4, 5, 6, 7), (1, 20)), 7, 0)
-    (only,) = sent(effects, Gossip)
-    assert isinstance(only.message, Gossip) and len(only.message.seen) == 6 and len(only.message.not_seen) == 6
+    effects = one.received(GossipMessage(2, 1, 3, {2: span(1, 25, 25)}, (2, 3, 4, 5, 6, 7), (1, 20)), 7, 0)
+    (only,) = sent(effects, GossipMessage)
+    assert isinstance(only.message, GossipMessage) and len(only.message.seen) == 6 and len(only.message.not_seen) == 6
     assert only.message.seen[-1] == 1 and set(only.to) <= set(range(20, 30))
     assert Collect(2, 15) in effects, "the newest are kept: nobody knows when all have seen a digest"
 
@@ -600,8 +605,8 @@ def test_in_a_partial_membership_a_gossip_lists_few_and_goes_on_to_members_we_kn
 def test_a_gossip_ends_after_so_many_hops_even_if_its_origin_is_forgotten() -> None:
     settings = GossipSettings(votes=False, hops_max=5)
     one = Gossiper(1, Sample(1, range(20, 30), settings, 0, Dice(1)), settings, Held(), 0, Dice(1))
-    assert sent(one.received(Gossip(2, 1, 3, {}, (2,), (1,)), 7, 0), Gossip)
-    assert not sent(one.received(Gossip(2, 2, 4, {}, (2,), (1,)), 7, 0), Gossip)
+    assert sent(one.received(GossipMessage(2, 1, 3, {}, (2,), (1,)), 7, 0), GossipMessage)
+    assert not sent(one.received(GossipMessage(2, 2, 4, {}, (2,), (1,)), 7, 0), GossipMessage)
 
 
 def test_votes_are_refused_if_nobody_knows_all_members() -> None:
@@ -632,10 +637,10 @@ def test_under_its_own_name_a_member_believes_no_number_that_others_would_not_be
     assert victim.forged == 0
     victim.received(gossip_of(1, 50), 3, now)
     assert victim.forged == 1, "it may be of another one, and may be believed"
-    begun = [each.message for at in range(1, 60) for each in sent(victim.tick(now + at * SECOND), Gossip)]
+    begun = [each.message for at in range(1, 60) for each in sent(victim.tick(now + at * SECOND), GossipMessage)]
     assert begun and begun[0].counter == 51
     other.received(begun[0], 1, now + 60 * SECOND)
-    assert sent(other.received(begun[-1], 1, now + 60 * SECOND), Gossip)
+    assert sent(other.received(begun[-1], 1, now + 60 * SECOND), GossipMessage)
 
 
 def test_a_digest_is_made_for_each_gossip_and_for_nothing_else() -> None:
@@ -651,5 +656,5 @@ def test_a_digest_is_made_for_each_gossip_and_for_nothing_else() -> None:
     with mock.patch.object(one._window, "digest", counted):
         one.received(gossip_of(2, 1, 3, m2=8), 2, 0)
         effects = [each for at in range(0, 2 * SECOND, 50 * MS) for each in one.tick(at)]
-    assert [each for each in effects if isinstance(each, Lost)], "it looked for what is lost"
-    assert len(made) == max(each.message.counter for each in sent(effects, Gossip))
+    assert [each for each in effects if isinstance(each, OutOfReach)], "it looked for what is lost"
+    assert len(made) == max(each.message.counter for each in sent(effects, GossipMessage))

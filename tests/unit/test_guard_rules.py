@@ -12,7 +12,7 @@ from seqcast.core.machines.guard import (
     CallMember,
     CloseLine,
     Greet,
-    Guard,
+    GuardLines,
     MemberGone,
 )
 from seqcast.core.table import IllegalEvent
@@ -21,7 +21,7 @@ ME, LOW, HIGH, TAG = 50, 10, 90, 7
 
 
 def guard(*members):
-    result = Guard(ME, TAG, set())
+    result = GuardLines(ME, TAG, set())
     return result, result.view(members or (LOW, ME, HIGH), 0)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqcast._native import driver
 from seqcast.api.base import GroupBase
-from seqcast.arguments import id_of, listed, nanoseconds
+from seqcast.arguments import as_list, id_of, nanoseconds
 from seqcast.errors import NotInView, NotMember, SendTimeout, SendWouldBlock, SeqcastError, UsageError
 from seqcast.types import Member
 
@@ -40,7 +40,7 @@ class Sending(driver.Sender, GroupBase):
             SendTimeout: the first ``error.sent`` messages were sent, the others were not.
             NotMember, NotInView, UsageError: as for ``send``; the first ``error.sent`` messages were sent.
         """
-        self._send_many(listed(payloads), to, timeout, ordered)
+        self._send_many(as_list(payloads), to, timeout, ordered)
 
     def _send_many(
         self, payloads: list[Any], to: Member | str | None, timeout: float | None, ordered: bool, done: int = 0

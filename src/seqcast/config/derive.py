@@ -63,7 +63,7 @@ JUMBO_BYTES = 9216
 SECONDS = re.compile(r"(?<!_per)_s(?=$|_min$|_max$)")
 
 
-def nanoseconds(seconds: float) -> int:
+def to_ns(seconds: float) -> int:
     """A time in seconds, as settings have it, in nanoseconds."""
     return round(seconds * 1e9)
 
@@ -78,10 +78,10 @@ def engine_settings(config: Config) -> dict[str, Any]:
         "congestion": congestion(config),
         "slabs_max": config.slabs_max + 2 * config.receive_batch,  # the driver's buffers are slabs, or lie in others
         "blocked_bytes_max": config.blocked_queue_bytes if config.send_while_blocked == "queue" else 0,
-        "install_ns": nanoseconds(config.flush_deadline_s),
+        "install_ns": to_ns(config.flush_deadline_s),
         "policy_ns": 0,
         "sealings_max": SEALINGS_MAX,
-        "slow_ns": nanoseconds(config.slow_s) if config.slow != "block" else 0,
+        "slow_ns": to_ns(config.slow_s) if config.slow != "block" else 0,
         "skips": config.slow == "skip",
     }
 
@@ -111,8 +111,8 @@ def core_settings(config: Config, *, mtu: int, rcvbuf: int, blocks: bool = False
             "book": config.transport != "multicast",
             "advertised": bool(config.advertise),
             "shared": tuple((name, str(getattr(config, name))) for name in SHARED) + _listed(config),
-            "verify_ns": 2 * nanoseconds(config.heartbeat_s),
-            "link_ns": 2 * nanoseconds(config.suspect_s),
+            "verify_ns": 2 * to_ns(config.heartbeat_s),
+            "link_ns": 2 * to_ns(config.suspect_s),
             "blocks": blocks,
             "block_events": config.block_events or blocks,
             "coordinator_events": config.coordinator_events,
@@ -150,11 +150,11 @@ def gossip_settings(config: Config) -> dict[str, Any]:
     per_s = max(GOSSIPS_PER_S, round(4 / config.gossip_average_s))
     return {
         "dynamic": config.gossip_dynamic,
-        "interval_ns": nanoseconds(config.gossip_interval_s),
-        "average_ns": nanoseconds(config.gossip_average_s),
+        "interval_ns": to_ns(config.gossip_interval_s),
+        "average_ns": to_ns(config.gossip_average_s),
         "subset_percent": config.gossip_subset_percent,
         "multicast": config.gossip_multicast,
-        "ask_again_ns": nanoseconds(config.nak_backoff_s_min),
+        "ask_again_ns": to_ns(config.nak_backoff_s_min),
         "work_per_s": per_s,
         "work_max": per_s // 10,
     }
@@ -163,7 +163,7 @@ def gossip_settings(config: Config) -> dict[str, Any]:
 def _meeting_times(config: Config) -> dict[str, int]:
     """How soon joiners and other views are noticed, and how long they are waited for: by how often they say that they
     are there. Python answers beacons and merges views, so the preset "fast" makes neither quicker."""
-    join_ns, beacon_ns = nanoseconds(config.join_s_max), max(2 * nanoseconds(config.heartbeat_s), BEACON_NS_MIN)
+    join_ns, beacon_ns = to_ns(config.join_s_max), max(2 * to_ns(config.heartbeat_s), BEACON_NS_MIN)
     return {
         "joiner_seen_ns": 5 * join_ns,
         "group_seen_ns": 10 * join_ns,
@@ -182,7 +182,7 @@ def driver_settings(config: Config) -> dict[str, Any]:
     seeded = config.transport == "auto" and bool(config.seeds) and not config.unicast_port  # its ports
     return _named(config, DRIVER) | {
         "family": config.ip_version,
-        "tick_ns": nanoseconds(config.standby_s),
+        "tick_ns": to_ns(config.standby_s),
         "unicast": unicast,
         "unicast_port": config.port if seeded else config.unicast_port,
         "port_range": config.port_range if unicast or seeded else 0,
@@ -228,5 +228,5 @@ def _named(config: Config, names: Iterable[str]) -> dict[str, Any]:
     for name in names:
         in_ns = SECONDS.sub("_ns", name)
         value = getattr(config, name)
-        result[in_ns] = value if in_ns == name else nanoseconds(value)
+        result[in_ns] = value if in_ns == name else to_ns(value)
     return result

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from seqcast._native.engine import crc32c
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
+from seqcast.core.gossip.messages import Catalog, GossipMessage, Hello, Message, Request, Shuffle, Span
 from seqcast.core.gossip.size import NUMBERS
 from seqcast.errors import RemoteProtocolError
 
@@ -35,7 +35,7 @@ _SEQNO_MAX = (1 << 63) - 1
 _DATA_KIND, _GOSSIP_KIND, _REQUEST_KIND, _SHUFFLE_KIND, _HELLO_KIND, _CATALOG_KIND = range(1, 7)
 
 
-class Packet(NamedTuple):
+class DataPacket(NamedTuple):
     """A packet with one message.
 
     Args:
@@ -67,14 +67,14 @@ def address_of(member: int) -> tuple[bytes, int]:
     return raw[:4], int.from_bytes(raw[4:6])
 
 
-def dump(tag: int, me: int, what: Message | Packet) -> bytes:
+def dump(tag: int, me: int, what: Message | DataPacket) -> bytes:
     """A datagram."""
     kind, body = _dump_body(what)
     data = _HEAD.pack(_MAGIC, VERSION, kind, tag, _raw(me)) + body
     return data + _CRC.pack(crc32c(data))
 
 
-def load(tag: int, data: bytes) -> tuple[int, Message | Packet] | None:
+def load(tag: int, data: bytes) -> tuple[int, Message | DataPacket] | None:
     """The sender of a datagram, and its contents; None: of another crowd.
 
     Raises:
@@ -111,11 +111,11 @@ def _ids(members: Sequence[int]) -> bytes:
     return b"".join(map(_raw, members))
 
 
-def _dump_body(what: Message | Packet) -> tuple[int, bytes]:
+def _dump_body(what: Message | DataPacket) -> tuple[int, bytes]:
     match what:
-        case Packet(sender, seqno, kept, payload):
+        case DataPacket(sender, seqno, kept, payload):
             return _DATA_KIND, _DATA.pack(_raw(sender), seqno, kept) + payload
-        case Gossip(origin, counter, hops, digest, seen, not_seen):
+        case GossipMessage(origin, counter, hops, digest, seen, not_seen):
             head = _GOSSIP.pack(_raw(origin), counter, hops, len(digest), len(seen), len(not_seen))
             spans = (_SPAN.pack(_raw(sender), *span[:3]) for sender, span in digest.items())
             return _GOSSIP_KIND, b"".join((head, *spans, _ids(seen), _ids(not_seen)))
@@ -135,14 +135,14 @@ def _ranges(ranges: Sequence[tuple[int, int, int]]) -> bytes:
     return b"".join(_RANGE.pack(_raw(sender), first, last) for sender, first, last in ranges)
 
 
-def _load_packet(body: bytes) -> Packet:
+def _load_packet(body: bytes) -> DataPacket:
     _need(_DATA.size <= len(body) <= _DATA.size + PAYLOAD_MAX, "length of a packet")
     sender, seqno, kept = _DATA.unpack_from(body)
     _need(0 < seqno <= _SEQNO_MAX and kept <= seqno, "seqno")
-    return Packet(_id(sender), seqno, kept, body[_DATA.size :])
+    return DataPacket(_id(sender), seqno, kept, body[_DATA.size :])
 
 
-def _load_gossip(body: bytes) -> Gossip:
+def _load_gossip(body: bytes) -> GossipMessage:
     _need(len(body) >= _GOSSIP.size, "length of a gossip")
     origin, counter, hops, n, seen, not_seen = _GOSSIP.unpack_from(body)
     spans_end = _GOSSIP.size + n * _SPAN.size
@@ -154,7 +154,7 @@ def _load_gossip(body: bytes) -> Gossip:
         _need(0 < kept <= delivered + 1 and delivered <= received <= _SEQNO_MAX, "digest")
         digest[_id(sender)] = Span(kept, delivered, received, delivered)
     lists = tuple(_load_ids(body[spans_end:seen_end])), tuple(_load_ids(body[seen_end:]))
-    return Gossip(_id(origin), counter, hops, digest, *lists)
+    return GossipMessage(_id(origin), counter, hops, digest, *lists)
 
 
 def _load_ids(raw: bytes) -> Iterator[int]:
@@ -197,7 +197,7 @@ def _load_shuffle(body: bytes) -> Shuffle:
     return Shuffle(entries, bool(answer), epoch, minima)
 
 
-_READERS: dict[int, Callable[[bytes], Message | Packet]] = {
+_READERS: dict[int, Callable[[bytes], Message | DataPacket]] = {
     _DATA_KIND: _load_packet,
     _GOSSIP_KIND: _load_gossip,
     _REQUEST_KIND: _load_request,

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from seqcast.core.gossip.dice import Dice
 from seqcast.core.gossip.history import Begun, CaughtUp, From
-from seqcast.core.gossip.messages import Gossip, Message
-from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send
+from seqcast.core.gossip.messages import GossipMessage, Message
+from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, OutOfReach, SendTo
 from seqcast.core.gossip.sampling import Sample
 from seqcast.core.gossip.settings import GossipSettings
-from seqcast.crowd.datagrams import Packet, address_of, dump, load
-from seqcast.crowd.streams import Delivered, Missed, Store, Streams, StreamSettings
+from seqcast.crowd.datagrams import DataPacket, address_of, dump, load
+from seqcast.crowd.streams import Delivered, LateJoinStore, Missed, Streams, StreamSettings
 from seqcast.errors import RemoteProtocolError
 
 ANSWER_MAX = 512
@@ -69,7 +69,7 @@ class CrowdMember:
         bounds: StreamSettings,
         now_ns: int,
         seed: int,
-        store: Store | None = None,
+        store: LateJoinStore | None = None,
         history: bool = False,
     ) -> None:
         dice = Dice(seed)
@@ -89,7 +89,7 @@ class CrowdMember:
         self.streams.now_ns = now_ns
         seqno = self.streams.own(payload)
         self._counters["packets_sent"] += 1
-        self._transmit(0, Packet(self.id, seqno, self.streams.first_kept(), payload))
+        self._transmit(0, DataPacket(self.id, seqno, self.streams.first_kept(), payload))
         return seqno
 
     def datagram(self, data: bytes, source: tuple[bytes, int], now_ns: int) -> None:
@@ -111,7 +111,7 @@ class CrowdMember:
         via, what = found
         if via == self.id:
             return  # our own multicast
-        if isinstance(what, Packet):
+        if isinstance(what, DataPacket):
             self._counters["packets_received"] += 1
             kept = what.kept if what.sender == via else 0
             if kept or self.gossiper.asked(what.sender, what.seqno):
@@ -119,7 +119,7 @@ class CrowdMember:
             else:
                 self._counters["packets_unasked"] += 1
             return
-        if isinstance(what, Gossip):
+        if isinstance(what, GossipMessage):
             self._counters["gossips_received"] += 1
             self.streams.heard(what.digest)
         self._carry_out(self.gossiper.received(what, via, now_ns))
@@ -171,15 +171,15 @@ class CrowdMember:
     def _carry_out(self, effects: list[Effect]) -> None:
         for effect in effects:
             match effect:
-                case Send(to, message):
-                    self._counters["gossips_sent"] += isinstance(message, Gossip)
+                case SendTo(to, message):
+                    self._counters["gossips_sent"] += isinstance(message, GossipMessage)
                     for member in to or (0,):
                         self._transmit(member, message)
                 case Answer(to, sender, ranges):
                     self._answer(to, sender, ranges)
                 case Collect(sender, below):
                     self.streams.collect(sender, below)
-                case Lost(sender, first, last):
+                case OutOfReach(sender, first, last):
                     self.streams.lost(sender, first, last)
                 case From(sender, first):
                     self.streams.begin(sender, first)
@@ -200,7 +200,7 @@ class CrowdMember:
         found = (each for first, last in ranges for each in self.streams.find(sender, first, last))
         for seqno, payload in islice(found, ANSWER_MAX):
             self._counters["packets_again"] += 1
-            self._transmit(to, Packet(sender, seqno, 0, payload))
+            self._transmit(to, DataPacket(sender, seqno, 0, payload))
 
-    def _transmit(self, to: int, what: Message | Packet) -> None:
+    def _transmit(self, to: int, what: Message | DataPacket) -> None:
         self._out.append((to, dump(self._tag, self.id, what)))

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 import seqcast.codes as codes
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.core.gossip import GossipSettings
 from seqcast.core.gossip.inbox import Budget
 from seqcast.core.machines.interface import LOOK_NS
@@ -80,7 +80,7 @@ class CrowdRunner:
             GossipSettings(**settings.gossip()),
             StreamSettings(
                 keep_bytes=settings.keep_bytes,
-                settle_ns=nanoseconds(10 * settings.average_s),
+                settle_ns=to_ns(10 * settings.average_s),
                 serves=settings.lag >= HANDLER_LAG,
             ),
             time.monotonic_ns(),
@@ -216,7 +216,7 @@ class CrowdRunner:
             return
         with self._changed:
             if self._until_ns is None:
-                self._until_ns = time.monotonic_ns() + nanoseconds(linger_s)
+                self._until_ns = time.monotonic_ns() + to_ns(linger_s)
         self._wake()
         if self._thread is not threading.current_thread():  # which may drop the last reference to the crowd
             self._thread.join()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from seqcast.config.check import field_value
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.errors import ConfigError
 
 T = TypeVar("T")
@@ -82,12 +82,12 @@ class CrowdSettings:
         """The keyword arguments of ``GossipSettings``."""
         return {
             "votes": False,
-            "average_ns": nanoseconds(self.average_s),
+            "average_ns": to_ns(self.average_s),
             "lag": self.lag,
-            "lost_ns": nanoseconds(self.lost_s),
+            "lost_ns": to_ns(self.lost_s),
             "listed_max": 16,
-            "shuffle_ns": nanoseconds(2.0),
-            "epoch_ns": nanoseconds(30.0),
-            "hello_ns": nanoseconds(5.0),
-            "history_ns": nanoseconds(self.history_s),
+            "shuffle_ns": to_ns(2.0),
+            "epoch_ns": to_ns(30.0),
+            "hello_ns": to_ns(5.0),
+            "history_ns": to_ns(self.history_s),
         }

@@ -36,7 +36,7 @@ CREATE TABLE IF NOT EXISTS ends (sender BLOB PRIMARY KEY, seqno INTEGER NOT NULL
 
 
 class PacketStore:
-    """The methods of ``crowd.streams.Store``. For one thread.
+    """The methods of ``crowd.streams.LateJoinStore``. For one thread.
 
     Args:
         path: of the file, created if missing.

@@ -26,7 +26,7 @@ PACKET_BYTES = 100
 """Memory of a packet beside its payload, about: without this, empty messages would cost nothing."""
 
 
-class Store(Protocol):
+class LateJoinStore(Protocol):
     """Where a late-join handler keeps packets (PB-05)."""
 
     def put(self, sender: int, seqno: int, payload: bytes) -> None:
@@ -131,7 +131,7 @@ class Streams:
     """
 
     def __init__(
-        self, me: int, settings: StreamSettings, now_ns: int, store: Store | None = None, waits: bool = False
+        self, me: int, settings: StreamSettings, now_ns: int, store: LateJoinStore | None = None, waits: bool = False
     ) -> None:
         self._me, self._settings, self._store, self._waits = me, settings, store, waits
         self._streams: dict[int, _Stream] = {me: _Stream(1, 1, now_ns)}

@@ -15,7 +15,7 @@ import seqcast.codes as codes
 from seqcast.config import Config
 from seqcast.config.check import split_seed
 from seqcast.errors import ConfigError
-from seqcast.net.seeds import Asked, listed
+from seqcast.net.seeds import Asked, hosts_of
 
 REFRESH_S = 5.0
 """Between two looks at the seeds, in seconds."""
@@ -49,7 +49,7 @@ class Discovery:
         if callable(seeds):
             self.seeds[f"the function {getattr(seeds, '__name__', seeds)}"] = Asked(seeds)
         elif seeds:
-            self.seeds = {name: partial(listed, name) for name in map(str.strip, seeds.split(","))}
+            self.seeds = {name: partial(hosts_of, name) for name in map(str.strip, seeds.split(","))}
         self.hosts: dict[str, list[str]] = {}  # by seed: its hosts at the last look
         self.found: dict[str, tuple[bytes, ...]] = {}  # by host: its last addresses
         self.failed: dict[str, tuple[int, str]] = {}  # by seed or host: the number of failures in a row, and why

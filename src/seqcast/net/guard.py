@@ -47,7 +47,7 @@ def listen(address: bytes) -> socket.socket:
     return listener
 
 
-class Guard:
+class GuardThread:
     """The guard connections of one member, and the thread that serves them.
 
     Args:
@@ -67,7 +67,7 @@ class Guard:
         edges: set[Edge] | None = None,
     ) -> None:
         self.me, self.gone = me, gone
-        self._guard = core.Guard(me.id, tag, set() if edges is None else edges)
+        self._guard = core.GuardLines(me.id, tag, set() if edges is None else edges)
         self._counters = {"addresses_bad": 0, "failed": 0}
         self._selector = selectors.DefaultSelector()
         self._listener = listener

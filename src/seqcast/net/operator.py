@@ -8,7 +8,7 @@ import threading
 from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
-from seqcast.config.derive import engine_settings, nanoseconds
+from seqcast.config.derive import engine_settings, to_ns
 from seqcast.core.frames.kinds import dump
 from seqcast.core.identities import Identities, taken_apart
 from seqcast.core.machines.lifecycle import KEYS
@@ -55,7 +55,7 @@ class OperatorRunner:
             self.audience = discovery.addresses + (self.audience if config.transport == "auto" else ())
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config, discovery)
         warn_of(self.driver, cluster, config)
-        self.operator = Operator(cluster, secrets.randbits(52), nanoseconds(ask_s), nanoseconds(allow_s), now_ns())
+        self.operator = Operator(cluster, secrets.randbits(52), to_ns(ask_s), to_ns(allow_s), now_ns())
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
 
     def __enter__(self) -> OperatorRunner:

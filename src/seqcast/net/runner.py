@@ -27,7 +27,7 @@ from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
-from seqcast.config.derive import core_settings, driver_settings, engine_settings, nanoseconds, reach
+from seqcast.config.derive import core_settings, driver_settings, engine_settings, reach, to_ns
 from seqcast.config.keys import ROOM, cookie_secrets
 from seqcast.core.context import NEVER, NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
@@ -80,7 +80,7 @@ from seqcast.errors import (
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, empty_bridge, explain, only_loopback
-from seqcast.net.guard import Guard, listen
+from seqcast.net.guard import GuardThread, listen
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
 from seqcast.net.ordering import Ordering
@@ -185,7 +185,7 @@ class Runner:
         self._key = cluster, name
         settings_of_engine = engine_settings(config)
         if policies.order is not None:
-            settings_of_engine["policy_ns"] = nanoseconds(policies.order.limit_s)
+            settings_of_engine["policy_ns"] = to_ns(policies.order.limit_s)
         seal = seal_of(config, cluster)
         self.key_file = KeyFile(config.key, cluster, seal.secrets) if seal is not None else None
         self._aes = seal is not None and seal.aes
@@ -240,9 +240,9 @@ class Runner:
         self.over = False
         self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
         self.pause = PauseRequest(self.endpoint.edges)
-        self.guard: Guard | None = None
+        self.guard: GuardThread | None = None
         if listener is not None:
-            self.guard = Guard(self.member, self._tag, listener, self._gone, self.endpoint.edges)
+            self.guard = GuardThread(self.member, self._tag, listener, self._gone, self.endpoint.edges)
         self._requests.append(JoinGroup())
         requests = self._requests  # and not this member: a circle would keep its board open after its end
         self.questions = Questions(
@@ -323,7 +323,7 @@ class Runner:
     def leave(self, timeout_s: float) -> None:
         """Leaves, whatever is under way, within ``timeout_s``."""
         self.leaves = True
-        self.request(LeaveGroup(nanoseconds(timeout_s)))
+        self.request(LeaveGroup(to_ns(timeout_s)))
         self.wait_over(timeout_s)
 
     def enter(self, view: View) -> None:
@@ -468,7 +468,7 @@ class Runner:
             SuspendTimeout: no pause in time, or another thread resumed the group.
         """
         with self.changed:
-            asked = self.pause.ask(nanoseconds(timeout_s))
+            asked = self.pause.ask(to_ns(timeout_s))
             self.request(asked)
             try:
                 self._wait(

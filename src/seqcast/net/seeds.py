@@ -55,7 +55,7 @@ class Asked:
             self._answer = error
 
 
-def listed(entry: str) -> list[str]:
+def hosts_of(entry: str) -> list[str]:
     """The hosts that an entry stands for now.
 
     Args:

@@ -19,7 +19,7 @@ import seqcast.codes as codes
 from seqcast._native.driver import Refused, now_ns
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.core.state.backlog import Item
 from seqcast.core.state.transfer import (
     BeginState,
@@ -143,7 +143,7 @@ class Gift:
         self.ready = threading.Event()
         self.dropped = False
         self._runner, self._deadline = runner, deadline
-        self._timeout_ns = nanoseconds(config.state_timeout_s)
+        self._timeout_ns = to_ns(config.state_timeout_s)
         self._users = list(joiners)
         self._later = joiners if is_ending() else ()  # nothing can be told to these before the state is complete
         for joiner in joiners if not self._later else ():
@@ -249,7 +249,7 @@ class _Receiver:
     def __init__(self, runner: Runner, config: Config) -> None:
         self._runner, self._config = runner, config
         self._transfer = Transfer(
-            nanoseconds(config.state_timeout_s), config.state_backlog_bytes, runner.name_of, runner.endpoint.edges
+            to_ns(config.state_timeout_s), config.state_backlog_bytes, runner.name_of, runner.endpoint.edges
         )
         self._lock = threading.Condition()  # of the transfer
         self._spool = Spool(config.state_memory_bytes)

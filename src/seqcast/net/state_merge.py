@@ -11,7 +11,7 @@ from typing import cast
 import seqcast.codes as codes
 from seqcast._native.driver import now_ns
 from seqcast.config import Config
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.core.context import NEVER
 from seqcast.core.state.merging import (
     BreakPromise,
@@ -42,7 +42,7 @@ class StateKeeper:
 
     def __init__(self, runner: Runner, handler: StateHandler, config: Config) -> None:
         self._runner, self._handler, self._config = runner, handler, config
-        self._merge = StateMerge(nanoseconds(config.state_timeout_s), runner.name_of, runner.endpoint)
+        self._merge = StateMerge(to_ns(config.state_timeout_s), runner.name_of, runner.endpoint)
         self._parts: dict[int, Spool] = {}
         self._promised: Gift | None = None
         self._view: View | None = None  # which the application has reached

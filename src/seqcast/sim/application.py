@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import Batch, Engine
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.machines.pause_request import PauseRequest
@@ -53,7 +53,7 @@ from seqcast.types import Member, MergeView, View
 PAUSE_TIMEOUT_NS = 3000 * MS
 
 
-class Machine(Protocol):
+class ApplicationProcess(Protocol):
     """The interface of a process to its application."""
 
     clock: Clock
@@ -103,12 +103,14 @@ class Application:
         callbacks: of the choices of its callbacks.
     """
 
-    def __init__(self, machine: Machine, record: Record, rng: random.Random, callbacks: random.Random) -> None:
+    def __init__(
+        self, machine: ApplicationProcess, record: Record, rng: random.Random, callbacks: random.Random
+    ) -> None:
         self.machine, self.record, self.options = machine, record, record.options
         self.callbacks = callbacks
         settings = config(self.options)
-        self.block_deadline_ns = nanoseconds(settings.block_deadline_s)
-        self.state_timeout_ns = nanoseconds(settings.state_timeout_s)
+        self.block_deadline_ns = to_ns(settings.block_deadline_s)
+        self.state_timeout_ns = to_ns(settings.state_timeout_s)
         self.sender = Sender(machine, record, rng)
         self.tag = 0  # of the application's view
         self.waits = Waits(machine, record)

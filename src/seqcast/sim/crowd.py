@@ -20,14 +20,14 @@ from seqcast.core.gossip import (
     CaughtUp,
     Collect,
     Effect,
-    Gossip,
     Gossiper,
+    GossipMessage,
     GossipSettings,
     Hello,
-    Lost,
+    OutOfReach,
     Request,
     Sample,
-    Send,
+    SendTo,
     Shuffle,
     Span,
 )
@@ -39,7 +39,7 @@ _HEADER, _ID, _SPAN, _RANGE = 40, 8, 32, 16
 """Bytes of a datagram's header, an id, a digest's entry with its sender, and a range of a request."""
 
 
-class Packet(NamedTuple):
+class Resent(NamedTuple):
     """A packet that was sent again."""
 
     sender: int
@@ -181,8 +181,8 @@ class Crowd:
         self.now = 0
         self.result = CrowdResult()
         self.sent = dict.fromkeys(range(1, min(options.senders, options.members) + 1), 0)
-        self._sent_ns: dict[Packet, int] = {}
-        self._queue: list[tuple[int, int, int, int, Message | Packet | None]] = []
+        self._sent_ns: dict[Resent, int] = {}
+        self._queue: list[tuple[int, int, int, int, Message | Resent | None]] = []
         self._events = 0
         members = range(1, options.members + 1)
         few = min(options.gossip.view_max + 1, options.members)
@@ -223,7 +223,7 @@ class Crowd:
                     member.timer = -1
                     self._carry_out(member, member.gossiper.tick(self.now))
                     self._schedule(member)
-            elif isinstance(what, Packet):
+            elif isinstance(what, Resent):
                 self._came(member, what)
             else:
                 self._carry_out(member, member.gossiper.received(what, via, self.now))
@@ -236,7 +236,7 @@ class Crowd:
             member.timer = due
             self._push(due, member.me, 0, None)
 
-    def _push(self, at: int, me: int, via: int, what: Message | Packet | None) -> None:
+    def _push(self, at: int, me: int, via: int, what: Message | Resent | None) -> None:
         self._events += 1
         heappush(self._queue, (at, self._events, me, via, what))
 
@@ -244,7 +244,7 @@ class Crowd:
 
     def _multicast(self, sender: int) -> None:
         seqno = self.sent[sender] = self.sent[sender] + 1
-        self._sent_ns[Packet(sender, seqno)] = self.now
+        self._sent_ns[Resent(sender, seqno)] = self.now
         draw, loss = self.random.random, self.options.loss
         for member in self.members.values():
             if draw() < loss and member.me != sender:
@@ -264,7 +264,7 @@ class Crowd:
             self.members[me] = _Member(me, self, self.random.sample(living, few), joiner=True)
             self._schedule(self.members[me])
 
-    def _came(self, member: _Member, packet: Packet) -> None:
+    def _came(self, member: _Member, packet: Resent) -> None:
         missing = member.missing[packet.sender]
         if packet.seqno in missing:
             del missing[packet.seqno]
@@ -274,7 +274,7 @@ class Crowd:
 
     def _carry_out(self, member: _Member, effects: list[Effect]) -> None:
         for effect in effects:
-            if isinstance(effect, Send):
+            if isinstance(effect, SendTo):
                 self._note(effect.message)
                 for to in effect.to or (each for each in self.members if each != member.me):
                     self._transmit(member, to, effect.message)
@@ -284,7 +284,7 @@ class Crowd:
                 self.result.caught_up_ns.append(self.now - member.joined)
             elif isinstance(effect, Collect):
                 member.kept[effect.sender] = max(member.kept[effect.sender], effect.below)
-            elif isinstance(effect, Lost):
+            elif isinstance(effect, OutOfReach):
                 for seqno in range(effect.first, effect.last + 1):
                     del member.missing[effect.sender][seqno]
                     self.result.lost += 1
@@ -294,18 +294,18 @@ class Crowd:
         for first, last in answer.ranges:
             for seqno in range(max(first, member.kept[answer.sender]), min(last, self.sent[answer.sender]) + 1):
                 if seqno not in missing:
-                    self._transmit(member, answer.to, Packet(answer.sender, seqno))
+                    self._transmit(member, answer.to, Resent(answer.sender, seqno))
 
-    def _transmit(self, member: _Member, to: int, what: Message | Packet) -> None:
+    def _transmit(self, member: _Member, to: int, what: Message | Resent) -> None:
         kind = type(what).__name__
         self.result.datagrams[kind] += 1
         self.result.bytes[kind] += self._size(what)
         if self.random.random() >= self.options.loss:
             self._push(self.now + self.random.randrange(MS // 10, 2 * MS), to, member.me, what)
 
-    def _size(self, what: Message | Packet) -> int:
+    def _size(self, what: Message | Resent) -> int:
         match what:
-            case Gossip():
+            case GossipMessage():
                 return _HEADER + 24 + _SPAN * len(what.digest) + _ID * (len(what.seen) + len(what.not_seen))
             case Request():
                 return _HEADER + sum(_ID + _RANGE * len(ranges) for ranges in what.missing.values())
@@ -320,7 +320,7 @@ class Crowd:
 
     def _note(self, message: Message) -> None:
         """A member that passes a gossip on, once, has seen that gossip."""
-        if isinstance(message, Gossip) and self.now <= self.options.sending_ns:
+        if isinstance(message, GossipMessage) and self.now <= self.options.sending_ns:
             self.result.reached.setdefault((message.origin, message.counter), Counter())[message.hops] += 1
 
     def _judge(self) -> CrowdResult:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from seqcast._native.engine import Engine
 from seqcast.core.context import NEVER
 from seqcast.core.endpoint import Endpoint
-from seqcast.core.machines.guard import CallMember, CloseLine, Greet, Guard, GuardEffect, MemberGone
+from seqcast.core.machines.guard import CallMember, CloseLine, Greet, GuardEffect, GuardLines, MemberGone
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.types import View
@@ -25,7 +25,7 @@ FIREWALL = 0.1
 """Fraction of the calls that are refused for a living process."""
 
 
-class Machine(Protocol):
+class GuardedProcess(Protocol):
     """The interface of the process whose kernel holds guard connections."""
 
     index: int
@@ -55,16 +55,16 @@ class Wires(Protocol):
     network: Network
 
     @property
-    def nodes(self) -> Sequence[Machine]: ...
+    def nodes(self) -> Sequence[GuardedProcess]: ...
 
 
 class Lines:
     """The guard connections of one simulated process; none if the run has no guards."""
 
-    def __init__(self, node: Machine) -> None:
+    def __init__(self, node: GuardedProcess) -> None:
         self.node = node
         self.rng = random.Random(f"guard {node.options.seed} {node.index}")
-        self.guard = Guard(node.id, 1, node.endpoint.edges)
+        self.guard = GuardLines(node.id, 1, node.endpoint.edges)
         self.ends: dict[int, tuple[Lines, int]] = {}  # by our number: the other side of each connection
 
     # ---- the process
@@ -98,7 +98,7 @@ class Lines:
                     self.call(line, next(node for node in self.node.world.nodes if node.id == member))
                 case Greet(line, data):  # it may have broken, and we hear of it when we run
                     if end := self.ends.get(line):
-                        self.later(end[0].tell, Guard.heard, end[1], data)
+                        self.later(end[0].tell, GuardLines.heard, end[1], data)
                 case CloseLine(line):
                     if end := self.ends.pop(line, None):
                         self.later(end[0].over, end[1], self)
@@ -118,18 +118,18 @@ class Lines:
         network, one, two = self.node.world.network, self.node.index, other.node.index
         return not (network.connects(one, two) and network.connects(two, one))
 
-    def call(self, line: int, target: Machine) -> None:
+    def call(self, line: int, target: GuardedProcess) -> None:
         other, clock = target.lines, self.node.clock
         dead = not target.up and self.node.options.hosts
         if dead or self.cut_off(other):
-            clock.at(clock.now + NO_ANSWER_NS, self.tell, Guard.failed, line)
+            clock.at(clock.now + NO_ANSWER_NS, self.tell, GuardLines.failed, line)
         elif not other.listening or self.rng.random() < FIREWALL:
-            self.later(self.tell, Guard.refused, line)
+            self.later(self.tell, GuardLines.refused, line)
         else:
             number, effects = other.guard.accepted(target.now)
             self.ends[line], other.ends[number] = (other, number), (self, line)
             other.do(effects)
-            self.later(self.tell, Guard.connected, line)
+            self.later(self.tell, GuardLines.connected, line)
             if self.rng.random() < BREAKS:
                 self.later(clock.at, clock.now + self.rng.randrange(BREAK_NS_MAX), self.tear, line)
 
@@ -144,7 +144,7 @@ class Lines:
         """The other side has closed the connection; across a cut network, nothing is heard of it."""
         if not self.cut_off(other):
             self.ends.pop(line, None)
-            self.tell(Guard.ended, line)
+            self.tell(GuardLines.ended, line)
 
     def tell(self, what: Callable[..., list[GuardEffect]], line: int, *args: object) -> None:
         """The process learns it when it runs."""

@@ -20,7 +20,7 @@ NOT_MENDED = 0.2
 """Fraction of the attempts to mend the sockets that fail while there are faults."""
 
 
-class Machine(Protocol):
+class AttachedProcess(Protocol):
     """The interface of a process to its network interface."""
 
     index: int
@@ -50,7 +50,7 @@ class Interface:
         rng: of when it looks, and whether its sockets can be mended.
     """
 
-    def __init__(self, machine: Machine, rng: random.Random) -> None:
+    def __init__(self, machine: AttachedProcess, rng: random.Random) -> None:
         self.machine, self.rng = machine, rng
         self.fault = ""  # of KINDS; "" while it is well
         self.for_good = False

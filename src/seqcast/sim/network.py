@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.settings import config
 from seqcast.sim.wire import CONTROL, NAK, REPAIRED, kind, packet
@@ -100,7 +100,7 @@ class Network:
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
         self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
-        pause_ns = nanoseconds(config(options).nak_backoff_s_max)
+        pause_ns = to_ns(config(options).nak_backoff_s_max)
         self.repairs = Repairs(pause_ns) if options.watches_repairs else None
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:

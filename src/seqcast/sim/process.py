@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, Engine
-from seqcast.config.derive import core_settings, engine_settings, nanoseconds
+from seqcast.config.derive import core_settings, engine_settings, to_ns
 from seqcast.config.keys import ROOM, Seal, cookie_secrets
 from seqcast.core.context import NEVER, EndpointSettings
 from seqcast.core.endpoint import Endpoint
@@ -47,7 +47,7 @@ from seqcast.core.vocabulary import (
 )
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim.application import Application
-from seqcast.sim.guard import Lines, Machine
+from seqcast.sim.guard import GuardedProcess, Lines
 from seqcast.sim.interface import Interface
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
@@ -78,7 +78,7 @@ class Surroundings(Protocol):
     doubted: bool  # a member was told to take another for dead
 
     @property
-    def nodes(self) -> Sequence[Machine]: ...
+    def nodes(self) -> Sequence[GuardedProcess]: ...
     def multicast(self, source: Process, datagram: bytes) -> None: ...
     def unicast(self, source: Process, to: bytes, datagram: bytes) -> None: ...
     def trace(self, process: Process | None, text: str) -> None: ...
@@ -137,7 +137,7 @@ class Process:
         wanted["piece_bytes"] *= bool(options.narrows)  # else the runs of before would change
         if options.orderer:
             self.orderer = Orderer(options.orderer, random.Random(f"orderer {options.seed} {index}"))
-            wanted["policy_ns"] = nanoseconds(self.orderer.limit_s)
+            wanted["policy_ns"] = to_ns(self.orderer.limit_s)
         room = 0
         self.exchange: SimulatedExchange | None = None
         if options.keyed:

@@ -19,7 +19,7 @@ CHUNKS = (0, 0, 1, 7)
 """How many messages of an array are handed to the engine at a time; 0: all."""
 
 
-class Machine(Protocol):
+class SendingProcess(Protocol):
     """The interface of a process to its sender."""
 
     clock: Clock
@@ -60,7 +60,7 @@ class Sender:
         rng: of its messages.
     """
 
-    def __init__(self, machine: Machine, record: Record, rng: random.Random) -> None:
+    def __init__(self, machine: SendingProcess, record: Record, rng: random.Random) -> None:
         self.machine, self.record, self.options, self.rng = machine, record, record.options, rng
         self.arrays = random.Random(f"arrays {self.options.seed} {record.index}")
         self.chunk = self.arrays.choice(CHUNKS)

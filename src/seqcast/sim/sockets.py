@@ -27,7 +27,7 @@ Datagram = tuple[int, bytes, bytes]
 """Lane, address, bytes."""
 
 
-class Machine(Protocol):
+class SocketProcess(Protocol):
     """The interface of a process to its sockets."""
 
     clock: Clock
@@ -71,7 +71,7 @@ class Sockets:
         rng: of when the kernel has no room, and which runs of datagrams stay together.
     """
 
-    def __init__(self, machine: Machine, options: Options, rng: random.Random) -> None:
+    def __init__(self, machine: SocketProcess, options: Options, rng: random.Random) -> None:
         self.machine, self.options, self.rng = machine, options, rng
         self.backlog: list[Datagram] = []  # datagrams that came while the process was paused
         self.arrived: list[Datagram] = []  # at this instant

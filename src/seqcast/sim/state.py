@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from seqcast._native.engine import AGAIN, SENT, Engine
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.state.backlog import Item
 from seqcast.core.state.merging import (
@@ -49,7 +49,7 @@ from seqcast.types import View
 CHUNK_BYTES = 4096
 
 
-class Machine(Protocol):
+class TransferringProcess(Protocol):
     """The interface of a process to a transfer."""
 
     engine: Engine
@@ -78,10 +78,10 @@ class Handler(Protocol):
 class StateKeeper:
     """Gives an application's state, and takes that of others."""
 
-    def __init__(self, machine: Machine, record: Record, handler: Handler) -> None:
+    def __init__(self, machine: TransferringProcess, record: Record, handler: Handler) -> None:
         self.machine, self.record, self.handler = machine, record, handler
         settings = config(record.options)
-        self._timeout_ns = timeout_ns = nanoseconds(settings.state_timeout_s)
+        self._timeout_ns = timeout_ns = to_ns(settings.state_timeout_s)
         self.transfer = Transfer(timeout_ns, settings.state_backlog_bytes, machine.name_of, machine.endpoint.edges)
         self.merge = StateMerge(timeout_ns, machine.name_of, machine.endpoint)
         self.parts: dict[int, bytearray] = {}

@@ -14,7 +14,7 @@ WAITS_MAX = 3
 NUMBERS_MAX = 100
 
 
-class Machine(Protocol):
+class WaitingProcess(Protocol):
     """The interface of a process to waits."""
 
     engine: Engine
@@ -27,7 +27,7 @@ class Machine(Protocol):
 class Waits:
     """The waits of one application: begins one at random times, and reports the end of each."""
 
-    def __init__(self, machine: Machine, record: Record) -> None:
+    def __init__(self, machine: WaitingProcess, record: Record) -> None:
         self.machine, self.record = machine, record
         # A source of its own: the other choices stay.
         self.rng = random.Random(f"waits {record.options.seed} {record.index}")

@@ -38,7 +38,7 @@ from seqcast.spark.branches import (
 from seqcast.spark.groups import newer, view_text
 from seqcast.spark.sides import Way, excluding, is_apart, is_over, lefts, way_out, way_to_end
 from seqcast.spark.stalls import Stalls
-from seqcast.spark.stores import Found, Part, Store
+from seqcast.spark.stores import Found, JournalStore, Part
 
 IDENTITY = ("global_seqno", "sender", "seqno", "index", "payload_hash")
 
@@ -142,7 +142,7 @@ class Follower:
         failover_s: a member counts as lost after this long without a readable journal, or outside the others' views.
     """
 
-    def __init__(self, stores: Sequence[Store], fail_on_data_loss: bool, failover_s: float) -> None:
+    def __init__(self, stores: Sequence[JournalStore], fail_on_data_loss: bool, failover_s: float) -> None:
         self._stores = stores
         self._fail_on_data_loss = fail_on_data_loss
         self.failover_s = failover_s

@@ -238,7 +238,7 @@ def _since_ns(name: str, text: str) -> int:
     return time_ns(name, text, 0, ", or milliseconds since 1970")
 
 
-def listed(text: str) -> list[str]:
+def comma_separated(text: str) -> list[str]:
     """The parts of a value between commas."""
     return [each.strip() for each in text.split(",") if each.strip()]
 

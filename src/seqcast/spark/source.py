@@ -46,7 +46,18 @@ from seqcast.spark.options import EVERY_COPY, SINK, STREAM, TABLE, Following, Ta
 from seqcast.spark.places import Ending, check_start, first_since, since
 from seqcast.spark.sides import Way, has_begun, here_left, lefts, passed_over, still_left, told
 from seqcast.spark.sink import Sink
-from seqcast.spark.stores import Found, Part, Store, divided, given, last_cut, paths_of, pieces, stores_of, useful
+from seqcast.spark.stores import (
+    Found,
+    JournalStore,
+    Part,
+    divided,
+    given,
+    last_cut,
+    paths_of,
+    pieces,
+    stores_of,
+    useful,
+)
 from seqcast.spark.wanted import Wanted, joined
 
 if TYPE_CHECKING:
@@ -123,7 +134,7 @@ class JournalReader(DataSourceReader):
         tabled: how often they come.
     """
 
-    def __init__(self, stores: Sequence[Store], wanted: Wanted, tabled: Tabled = EVERY_COPY) -> None:
+    def __init__(self, stores: Sequence[JournalStore], wanted: Wanted, tabled: Tabled = EVERY_COPY) -> None:
         self._stores = stores
         self._wanted = wanted
         self._tabled = tabled
@@ -219,7 +230,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted: the rows to give out; offsets count all rows.
     """
 
-    def __init__(self, stores: Sequence[Store], following: Following, wanted: Wanted) -> None:
+    def __init__(self, stores: Sequence[JournalStore], following: Following, wanted: Wanted) -> None:
         self._goes_on = following.on_new_group == "continue"
         self._follower = Follower(stores, following.fail_on_data_loss, following.failover_s)
         self._starting, self._begin, self._since_ns = following.starting, following.begin, following.since_ns

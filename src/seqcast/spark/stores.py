@@ -34,7 +34,7 @@ PARTITION_ROWS = ROW_GROUP_ROWS
 """Rows of a stream's batch, or of a tap's journal, for a task."""
 
 
-class Store(Protocol):
+class JournalStore(Protocol):
     """Journals by the ids of their members."""
 
     def members(self) -> list[int]:
@@ -83,7 +83,7 @@ class Reserve(Protocol):
 class Found:
     """A journal, and the place where it was found."""
 
-    store: Store
+    store: JournalStore
     journal: Journal
 
     @property
@@ -352,13 +352,13 @@ def given(paths: Sequence[str]) -> list[str]:
     return [found for path in paths for found in ([path] if os.path.exists(path) else glob.glob(path))]
 
 
-def stores_of(options: Mapping[str, str]) -> list[Store]:
+def stores_of(options: Mapping[str, str]) -> list[JournalStore]:
     """The stores that the options ``path``, ``paths``, ``tap``, ``token``, ``tokenFile`` and ``certificateFile`` name.
 
     Raises:
         UsageError: there is no store, a tap has no token, or a file cannot be read.
     """
-    stores: list[Store] = []
+    stores: list[JournalStore] = []
     if paths := paths_of(options):
         stores.append(Folders(paths))
     if taps := options.get("tap"):

@@ -13,7 +13,7 @@ from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
 from seqcast.journal.reader import Journal, Segment
 from seqcast.journal.tables import journal_columns
-from seqcast.spark.options import listed, time_ns
+from seqcast.spark.options import comma_separated, time_ns
 from seqcast.spark.payload import BYTES, Payload
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ class Wanted:
         Raises:
             UsageError: the value of an option is invalid.
         """
-        counters = listed(options.get("view", ""))
+        counters = comma_separated(options.get("view", ""))
         if not all(counter.isascii() and counter.isdecimal() for counter in counters):
             raise UsageError(f"view={options['view']!r}: give counters of views, separated by commas")
         return cls(
             frozenset(map(int, counters)),
-            frozenset(listed(options.get("sender", ""))),
+            frozenset(comma_separated(options.get("sender", ""))),
             time_ns("since", options.get("since"), 0),
             time_ns("until", options.get("until"), (1 << 63) - 1),
             columns_of(options),
@@ -180,7 +180,7 @@ def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
     Raises:
         UsageError: there is no such column, or one is named twice.
     """
-    names = tuple(listed(options.get("columns", ""))) or tuple(SCHEMA)
+    names = tuple(comma_separated(options.get("columns", ""))) or tuple(SCHEMA)
     check_columns(f"columns={options.get('columns')!r}", names)
     return names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import listed, need, schema_of
+from seqcast.core.frames.codec import list_of, need, schema_of
 from seqcast.core.frames.fields import RANGE, Attempt, Id, Ids, Promise, Rank, Seqno, Seqnos
 from seqcast.core.frames.traits import control
 from seqcast.core.frames.view import Nested
@@ -22,7 +22,7 @@ class Held(NamedTuple):
     """The packets that a member holds of one stream: the end of the prefix, and the ranges beyond."""
 
     prefix: Seqno
-    ranges: Annotated[tuple[tuple[int, int], ...], listed(RANGE, RANGES_MAX)] = ()
+    ranges: Annotated[tuple[tuple[int, int], ...], list_of(RANGE, RANGES_MAX)] = ()
 
 
 class Fetch(NamedTuple):
@@ -77,7 +77,7 @@ class Ok:
     view: Id
     attempt: Attempt
     last: Seqno
-    held: Annotated[tuple[Held, ...], listed(schema_of(Held), MEMBERS_MAX)]
+    held: Annotated[tuple[Held, ...], list_of(schema_of(Held), MEMBERS_MAX)]
     lacks: Ids | None = None
     accepted: Attempt | None = None
 
@@ -108,7 +108,7 @@ class Cut:
     view: Id
     attempt: Attempt
     cut: Seqnos
-    fetch: Annotated[tuple[Fetch, ...], listed(schema_of(Fetch), FETCH_MAX)]
+    fetch: Annotated[tuple[Fetch, ...], list_of(schema_of(Fetch), FETCH_MAX)]
 
     def check(self) -> None:
         """Raises RemoteProtocolError if a range names no member or no holder."""

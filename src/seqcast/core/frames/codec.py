@@ -119,7 +119,7 @@ def choice(*values: str) -> Schema:
     return Schema(" or ".join(values), lambda value: value, load)
 
 
-def listed(item: Schema, most: int) -> Schema:
+def list_of(item: Schema, most: int) -> Schema:
     wanted, load_one = f"list of at most {most} expected", item.load
 
     def load(value: Any) -> tuple[Any, ...]:

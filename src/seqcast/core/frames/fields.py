@@ -15,7 +15,7 @@ from seqcast.core.frames.codec import (
     Schema,
     choice,
     integer,
-    listed,
+    list_of,
     need,
     octets,
     pair,
@@ -42,20 +42,20 @@ _NAME = text(NAME_BYTES_MAX)
 _FLUSH = pair(("attempt", "initiator"), COUNT, ID)
 
 Id = Annotated[int, ID]
-Ids = Annotated[tuple[int, ...], listed(ID, MEMBERS_MAX)]
+Ids = Annotated[tuple[int, ...], list_of(ID, MEMBERS_MAX)]
 Seqno = Annotated[int, _SEQNO]
-Seqnos = Annotated[tuple[int, ...], listed(_SEQNO, MEMBERS_MAX)]
+Seqnos = Annotated[tuple[int, ...], list_of(_SEQNO, MEMBERS_MAX)]
 RANGE = pair(("lo", "hi"), _SEQNO, _SEQNO)
 Rank = Annotated[int, _RANK]
-Ranks = Annotated[tuple[int, ...], listed(_RANK, MEMBERS_MAX)]
+Ranks = Annotated[tuple[int, ...], list_of(_RANK, MEMBERS_MAX)]
 Count = Annotated[int, COUNT]
 Bytes = Annotated[int, _BYTES]
 PacketBytes = Annotated[int, integer("bytes, 512 to 65000", 512, 65_000)]
 Flag = Annotated[bool, FLAG]
 Address = Annotated[bytes, ADDRESS]
-Addresses = Annotated[tuple[bytes, ...], listed(ADDRESS, MEMBERS_MAX)]
+Addresses = Annotated[tuple[bytes, ...], list_of(ADDRESS, MEMBERS_MAX)]
 Name = Annotated[str, _NAME]
-Names = Annotated[tuple[str, ...], listed(_NAME, MEMBERS_MAX)]
+Names = Annotated[tuple[str, ...], list_of(_NAME, MEMBERS_MAX)]
 Cluster = Annotated[str, text(255)]
 OrderName = Annotated[str, text(32)]
 Mechanism = Annotated[int, MECHANISM]
@@ -67,7 +67,7 @@ PublicKey = Annotated[bytes, octets(32)]
 IDENTITY_BYTES, SIGNATURE_BYTES = 32, 64
 """Of Ed25519."""
 Signature = Annotated[bytes, octets(SIGNATURE_BYTES)]
-Shared = Annotated[tuple[tuple[str, str], ...], listed(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
+Shared = Annotated[tuple[tuple[str, str], ...], list_of(pair(("name", "value"), text(64), text(64)), SHARED_MAX)]
 _VERSION = integer("0 to 65535", 0, 65535)
 Version = Annotated[int, _VERSION]
 Speaks = Annotated[tuple[int, int], pair(("oldest", "newest"), _VERSION, _VERSION)]

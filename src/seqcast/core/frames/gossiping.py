@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import integer, listed, schema_of
+from seqcast.core.frames.codec import integer, list_of, schema_of
 from seqcast.core.frames.fields import Count, Id, Rank, Ranks, Seqno
 from seqcast.core.frames.traits import control
 from seqcast.types import MEMBERS_MAX
@@ -36,7 +36,7 @@ class Least(NamedTuple):
     claim: Claim
 
 
-Leasts = Annotated[tuple[Least, ...], listed(schema_of(Least), MEMBERS_MAX)]
+Leasts = Annotated[tuple[Least, ...], list_of(schema_of(Least), MEMBERS_MAX)]
 
 
 @control("gossip", "gossip")
@@ -52,7 +52,7 @@ class Gossip:
     origin: Rank
     counter: Count
     hops: Count
-    digest: Annotated[tuple[Has, ...], listed(schema_of(Has), MEMBERS_MAX)]
+    digest: Annotated[tuple[Has, ...], list_of(schema_of(Has), MEMBERS_MAX)]
     seen: Ranks
     not_seen: Ranks
     round: Count

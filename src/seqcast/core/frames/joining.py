@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import choice, listed, prose
+from seqcast.core.frames.codec import choice, list_of, prose
 from seqcast.core.frames.fields import (
     MECHANISM,
     PROTOCOL_OLDEST,
@@ -67,7 +67,7 @@ class Join:
     version: Version
     cluster: Cluster
     order: OrderName
-    mechanisms: Annotated[tuple[int, ...], listed(MECHANISM, MECHANISMS_MAX)]
+    mechanisms: Annotated[tuple[int, ...], list_of(MECHANISM, MECHANISMS_MAX)]
     info: MemberInfo
     tries: Count
     shared: Shared = ()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from seqcast.core.frames.codec import choice, fields_of, listed, record
+from seqcast.core.frames.codec import choice, fields_of, list_of, record
 from seqcast.core.frames.fields import Count, Flag, Id, Ids, MemberInfo
 from seqcast.core.frames.traits import control
 
 TOKEN_JOINERS_MAX = 32
 """A token carries at most this many joiners; the next one carries the others."""
-TokenJoiners = Annotated[tuple[MemberInfo, ...], listed(record(MemberInfo, fields_of(MemberInfo)), TOKEN_JOINERS_MAX)]
+TokenJoiners = Annotated[tuple[MemberInfo, ...], list_of(record(MemberInfo, fields_of(MemberInfo)), TOKEN_JOINERS_MAX)]
 ConfirmPhase = Annotated[str, choice("prepare", "commit")]
 
 

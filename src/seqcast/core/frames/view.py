@@ -11,7 +11,7 @@ from seqcast.core.frames.codec import (
     dump_fields,
     fields_of,
     integer,
-    listed,
+    list_of,
     load_fields,
     need,
     octets,
@@ -76,7 +76,7 @@ class Shortfall(NamedTuple):
     last: Seqno
 
 
-Shortfalls = Annotated[tuple[Shortfall, ...], listed(schema_of(Shortfall), SHORTFALLS_MAX)]
+Shortfalls = Annotated[tuple[Shortfall, ...], list_of(schema_of(Shortfall), SHORTFALLS_MAX)]
 
 
 @control("view", "flush", outside=True)
@@ -121,7 +121,7 @@ class NewView:
     answers: Attempt | None
     survivors: Ids
     view_id: ViewIdField
-    members: Annotated[tuple[MemberInfo, ...], listed(schema_of(MemberInfo), MEMBERS_MAX)]
+    members: Annotated[tuple[MemberInfo, ...], list_of(schema_of(MemberInfo), MEMBERS_MAX)]
     order: OrderName
     mechanism: Mechanism
     sequencer: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)]
@@ -136,19 +136,19 @@ class NewView:
     unicast_window: Bytes
     state_window: Bytes
     packet_bytes: PacketBytes
-    labels: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
-    merged_into: Annotated[tuple[int, ...], listed(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
-    providers: Annotated[tuple[Provision, ...], listed(schema_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
+    labels: Annotated[tuple[int, ...], list_of(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
+    merged_into: Annotated[tuple[int, ...], list_of(integer("label", 0, PART + MEMBERS_MAX), MEMBERS_MAX)] = ()
+    providers: Annotated[tuple[Provision, ...], list_of(schema_of(Provision), MEMBERS_MAX + PARTS_MAX)] = ()
     merger: Annotated[int, integer("rank or -1", -1, MEMBERS_MAX - 1)] = -1
     stateful: Flag = False
-    subgroups: Annotated[tuple[Subgroup, ...], listed(schema_of(Subgroup), SUBGROUPS_MAX)] = ()
+    subgroups: Annotated[tuple[Subgroup, ...], list_of(schema_of(Subgroup), SUBGROUPS_MAX)] = ()
     shortfalls: Shortfalls = ()
     departed: Ids = ()
     founding: Annotated[int, integer("number of members", 0, MEMBERS_MAX)] = 0
     history: HistoryField = 0
     maker_key: PublicKey = b""
     cipher: Mechanism = 0
-    wraps: Annotated[tuple[bytes, ...], listed(octets(WRAP_BYTES), MEMBERS_MAX)] = ()
+    wraps: Annotated[tuple[bytes, ...], list_of(octets(WRAP_BYTES), MEMBERS_MAX)] = ()
     proof: Annotated[bytes, octets(PROOF_BYTES)] = b""
     maker_identity: PublicKey = b""
     signature: Signature = b""

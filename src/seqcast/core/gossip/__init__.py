@@ -11,8 +11,8 @@ seed.
 """
 
 from seqcast.core.gossip.history import Begun, CaughtUp, From
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Least, Request, Shuffle, Span, Sum
-from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, Lost, Send, Window
+from seqcast.core.gossip.messages import Catalog, Floor, GossipMessage, Hello, Request, Shuffle, Span, Sum
+from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, OutOfReach, SendTo, Window
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import GossipSettings
 from seqcast.core.gossip.tally import Agreed
@@ -27,16 +27,16 @@ __all__ = [
     "Collect",
     "Effect",
     "Everyone",
+    "Floor",
     "From",
-    "Gossip",
+    "GossipMessage",
     "GossipSettings",
     "Gossiper",
     "Hello",
-    "Least",
-    "Lost",
+    "OutOfReach",
     "Request",
     "Sample",
-    "Send",
+    "SendTo",
     "Shuffle",
     "Span",
     "Sum",

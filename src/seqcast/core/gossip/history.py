@@ -36,7 +36,7 @@ class Begun(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """This member has the messages that the handlers keep, or was told by ``Lost`` which ones are out of reach."""
+    """This member has the messages that the handlers keep, or ``OutOfReach`` said which ones it cannot get."""
 
 
 class Pull(NamedTuple):

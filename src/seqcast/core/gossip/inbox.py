@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle
+from seqcast.core.gossip.messages import Catalog, GossipMessage, Hello, Message, Request, Shuffle
 
-_URGENCY: dict[type[Message], int] = {Request: 0, Shuffle: 1, Hello: 1, Catalog: 1, Gossip: 2}
+_URGENCY: dict[type[Message], int] = {Request: 0, Shuffle: 1, Hello: 1, Catalog: 1, GossipMessage: 2}
 """Messages of the application do not wait here, so they are handled before all of these."""
 
 

@@ -18,7 +18,7 @@ class Span(NamedTuple):
     claim: int = 0
 
 
-class Least(NamedTuple):
+class Floor(NamedTuple):
     """The least that some members have of one sender; the fields are those of ``Span``."""
 
     delivered: int
@@ -40,11 +40,11 @@ class Sum(NamedTuple):
 
     round: int
     members: tuple[int, ...]
-    least: dict[int, Least]
-    result: dict[int, Least]
+    least: dict[int, Floor]
+    result: dict[int, Floor]
 
 
-class Gossip(NamedTuple):
+class GossipMessage(NamedTuple):
     """A digest on its way through the group (PB-01).
 
     Args:
@@ -109,4 +109,4 @@ class Catalog(NamedTuple):
     kept: dict[int, tuple[int, int]]
 
 
-Message = Gossip | Request | Shuffle | Hello | Catalog
+Message = GossipMessage | Request | Shuffle | Hello | Catalog

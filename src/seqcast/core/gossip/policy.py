@@ -10,7 +10,7 @@ from seqcast.core.gossip.dice import Dice
 from seqcast.core.gossip.history import Again, Begun, CaughtUp, From, History, Pull
 from seqcast.core.gossip.inbox import Budget, Inbox
 from seqcast.core.gossip.known import NUMBERS, Known, is_old
-from seqcast.core.gossip.messages import Catalog, Gossip, Hello, Message, Request, Shuffle, Span
+from seqcast.core.gossip.messages import Catalog, GossipMessage, Hello, Message, Request, Shuffle, Span
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import NEVER, GossipSettings
 from seqcast.core.gossip.tally import Agreed, Tally
@@ -51,7 +51,7 @@ class Window(Protocol):
         handler."""
 
 
-class Send(NamedTuple):
+class SendTo(NamedTuple):
     """Send a message to these members; to none: to all, by multicast."""
 
     to: tuple[int, ...]
@@ -79,7 +79,7 @@ class Collect(NamedTuple):
     below: int
 
 
-class Lost(NamedTuple):
+class OutOfReach(NamedTuple):
     """This member will not get these packets: the application is told, and delivery continues behind them."""
 
     sender: int
@@ -87,7 +87,7 @@ class Lost(NamedTuple):
     last: int
 
 
-Effect = Send | Answer | Alive | Agreed | Collect | Lost | From | Begun | CaughtUp
+Effect = SendTo | Answer | Alive | Agreed | Collect | OutOfReach | From | Begun | CaughtUp
 
 
 class _Want:
@@ -170,9 +170,9 @@ class Gossiper:
             self._work(now_ns)
         exchange = self._peers.tick(now_ns)
         if exchange is not None:
-            self._effects.append(Send((exchange[0],), exchange[1]))
+            self._effects.append(SendTo((exchange[0],), exchange[1]))
         if self._peers.greets(now_ns):
-            self._effects.append(Send((), Hello(False)))
+            self._effects.append(SendTo((), Hello(False)))
         if self._history is not None:
             self._catch_up(self._history, now_ns)
         if now_ns >= self._lost_ns:
@@ -214,22 +214,22 @@ class Gossiper:
             return
         self._counter = self._counter % (NUMBERS - 1) + 1
         self._known.add(self._me, self._counter)
-        gossip = Gossip(self._me, self._counter, 0, self._window.digest(), (self._me,), self._peers.others)
+        gossip = GossipMessage(self._me, self._counter, 0, self._window.digest(), (self._me,), self._peers.others)
         self._pass_on(gossip, now_ns)
 
-    def _pass_on(self, gossip: Gossip, now_ns: int) -> None:
+    def _pass_on(self, gossip: GossipMessage, now_ns: int) -> None:
         """To a random subset of those that have not seen this (PB-06, 6), or to all by multicast (PB-13)."""
         waiting, settings = gossip.not_seen, self._settings
         if self._tally is not None:
             gossip = gossip._replace(sum=self._tally.say(self._window.digest(), now_ns))
         if settings.multicast:
-            self._effects.append(Send((), gossip))
+            self._effects.append(SendTo((), gossip))
             return
         n = subset_size(len(waiting), self._peers.size, settings.subset_percent, self._inbox.load)
         if self._peers.partial:
             most = settings.listed_max
             gossip = gossip._replace(seen=gossip.seen[-most:], not_seen=waiting[-most:])
-        self._effects.append(Send(self._dice.some(waiting, n), gossip))
+        self._effects.append(SendTo(self._dice.some(waiting, n), gossip))
 
     # ---- arrivals
 
@@ -243,7 +243,7 @@ class Gossiper:
                 self._work_ns = now_ns + self._budget.wait_ns(cost)
                 return
             self._inbox.pop()
-            if isinstance(message, Gossip):
+            if isinstance(message, GossipMessage):
                 self._handle(message, via, now_ns)
             elif isinstance(message, Request):
                 for sender, ranges in message.missing.items():
@@ -263,18 +263,18 @@ class Gossiper:
     def _greeted(self, hello: Hello, via: int) -> None:
         answer = self._peers.greeted(via)
         if answer is not None:
-            self._effects.append(Send((via,), answer))
+            self._effects.append(SendTo((via,), answer))
         if hello.history:
-            self._effects += [Send((via,), catalog) for catalog in self._window.catalogs()]
+            self._effects += [SendTo((via,), catalog) for catalog in self._window.catalogs()]
 
     def _catch_up(self, history: History, now_ns: int) -> None:
         if history.greets(now_ns):
-            self._effects.append(Send((), Hello(True)))
+            self._effects.append(SendTo((), Hello(True)))
         for step in history.tick(now_ns, self._window.full):
             if isinstance(step, Pull):
                 self._ask(step.digest, step.handler, None, now_ns)
             elif isinstance(step, Again):
-                self._effects.append(Send((step.handler,), Hello(True)))
+                self._effects.append(SendTo((step.handler,), Hello(True)))
             else:
                 self._effects.append(step)
         if history.over:
@@ -283,9 +283,9 @@ class Gossiper:
     def _shuffled(self, shuffle: Shuffle, via: int, now_ns: int) -> None:
         answer = self._peers.shuffled(via, shuffle, now_ns)
         if answer is not None:
-            self._effects.append(Send((via,), answer))
+            self._effects.append(SendTo((via,), answer))
 
-    def _handle(self, gossip: Gossip, via: int, now_ns: int) -> None:
+    def _handle(self, gossip: GossipMessage, via: int, now_ns: int) -> None:
         """The steps of PB-06, in this order."""
         if gossip.origin == 0 or not self._peers.has(gossip.origin):
             return  # a member that left, or one that is about to join, whose later gossips count
@@ -309,7 +309,7 @@ class Gossiper:
         if not ended and gossip.hops < self._settings.hops_max:
             self._pass_on(gossip, now_ns)
 
-    def _plausible(self, gossip: Gossip, now_ns: int) -> bool:
+    def _plausible(self, gossip: GossipMessage, now_ns: int) -> bool:
         """Can its origin be the maker? A number that is too high would make all later ones of that origin look old.
 
         Members that entered one view together have begun at most one gossip, and one round of the tally, in each
@@ -361,7 +361,7 @@ class Gossiper:
             if due:
                 missing[sender] = _ranges(due)
         if missing:
-            self._effects.append(Send((via,), Request(missing)))
+            self._effects.append(SendTo((via,), Request(missing)))
         if self._wants and self._lost_ns == NEVER:
             self._lost_ns = now_ns + settings.lost_ns // 4
 
@@ -381,7 +381,7 @@ class Gossiper:
                         continue
                     lost.append(seqno)
                     del wants[seqno]
-            self._effects += [Lost(sender, *each) for each in _ranges(sorted(lost))]
+            self._effects += [OutOfReach(sender, *each) for each in _ranges(sorted(lost))]
             if not wants:
                 del self._wants[sender]
         self._lost_ns = now_ns + self._settings.lost_ns // 4 if self._wants else NEVER

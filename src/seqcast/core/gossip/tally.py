@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seqcast.core.gossip.messages import Least, Span, Sum
+from seqcast.core.gossip.messages import Floor, Span, Sum
 
 
 class Agreed(NamedTuple):
     """All members have at least this of this sender. So packets up to ``least.delivered`` may be dropped."""
 
     sender: int
-    least: Least
+    least: Floor
 
 
 class Tally:
@@ -39,9 +39,9 @@ class Tally:
         self._round = 0
         self._began_ns = now_ns
         self._members: frozenset[int] = self._all  # round 0 is over, and said nothing
-        self._least: dict[int, Least] = {}  # by sender
-        self._result: dict[int, Least] = {}  # of the round before
-        self._told: dict[int, Least] = {}
+        self._least: dict[int, Floor] = {}  # by sender
+        self._result: dict[int, Floor] = {}  # of the round before
+        self._told: dict[int, Floor] = {}
 
     def say(self, digest: dict[int, Span], now_ns: int) -> Sum:
         """The sum as of now, for a message. Begins the next round if this one is over.
@@ -78,23 +78,23 @@ class Tally:
         self._round, self._began_ns = number, now_ns
         self._members = frozenset((self._me,))
         self._least = {
-            sender: Least(span.delivered, span.consumed, span.window, span.claim) for sender, span in digest.items()
+            sender: Floor(span.delivered, span.consumed, span.window, span.claim) for sender, span in digest.items()
         }
 
-    def _news(self, result: dict[int, Least]) -> list[Agreed]:
+    def _news(self, result: dict[int, Floor]) -> list[Agreed]:
         news = [Agreed(sender, least) for sender, least in result.items() if least != self._told.get(sender)]
         self._told.update(result)
         return news
 
 
-def _lesser(one: dict[int, Least], other: dict[int, Least]) -> dict[int, Least]:
+def _lesser(one: dict[int, Floor], other: dict[int, Floor]) -> dict[int, Floor]:
     """The packets that both have. A sender that one of them does not name is one of which it has nothing."""
     return {sender: _least(least, other[sender]) for sender, least in one.items() if sender in other}
 
 
-def _least(one: Least, other: Least) -> Least:
+def _least(one: Floor, other: Floor) -> Floor:
     """The lesser window is promised by both only if they mean the same claim: else the sender has only its share."""
     window = min(one.window, other.window) if one.claim == other.claim else 0
-    return Least(
+    return Floor(
         min(one.delivered, other.delivered), min(one.consumed, other.consumed), window, max(one.claim, other.claim)
     )

@@ -17,12 +17,12 @@ from seqcast.core.gossip import (
     Catalog,
     Effect,
     Everyone,
-    Gossip,
+    Floor,
     Gossiper,
+    GossipMessage,
     GossipSettings,
-    Least,
     Request,
-    Send,
+    SendTo,
     Span,
     Sum,
 )
@@ -74,9 +74,9 @@ class Gossiping:
         seen, not_seen, counted = (
             tuple(ids[rank] for rank in ranks) for ranks in (frame.seen, frame.not_seen, frame.counted)
         )
-        least, result = ({ids[rank]: Least(*marks) for rank, *marks in each} for each in (frame.least, frame.result))
+        least, result = ({ids[rank]: Floor(*marks) for rank, *marks in each} for each in (frame.least, frame.result))
         total = Sum(frame.round, counted, least, result)
-        gossip = Gossip(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen, total)
+        gossip = GossipMessage(ids[frame.origin], frame.counter, frame.hops, digest, seen, not_seen, total)
         forged = self._policy.forged
         self._carry_out(self._policy.received(gossip, sender, context.now))
         context.counters["gossips_forged"] += self._policy.forged - forged
@@ -85,9 +85,9 @@ class Gossiping:
         context, ranks = self.context, self._ranks
         for effect in effects:
             match effect:
-                case Send(to, Gossip() as gossip):
+                case SendTo(to, GossipMessage() as gossip):
                     self._send(to, gossip)
-                case Send(to, Request(missing)):
+                case SendTo(to, Request(missing)):
                     for sender, ranges in missing.items():
                         for first, last in ranges:
                             context.plane.gossip_ask(ranks[sender], first, last, ranks[to[0]], context.now)
@@ -100,7 +100,7 @@ class Gossiping:
                 case _:
                     raise AssertionError(f"not where all members vote: {effect}")
 
-    def _agreed(self, sender: int, least: Least) -> None:
+    def _agreed(self, sender: int, least: Floor) -> None:
         """All members have this of the stream of the member with rank ``sender``."""
         context = self.context
         context.plane.gossip_stable(sender, least.delivered)
@@ -109,7 +109,7 @@ class Gossiping:
                 if rank != sender:
                     context.plane.gossip_vote(rank, least.delivered, *least, context.now)
 
-    def _send(self, to: tuple[int, ...], gossip: Gossip) -> None:
+    def _send(self, to: tuple[int, ...], gossip: GossipMessage) -> None:
         ranks = self._ranks
         digest = tuple(gossiping.Has(ranks[sender], *span) for sender, span in gossip.digest.items())
         total = gossip.sum

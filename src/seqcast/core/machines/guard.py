@@ -96,7 +96,7 @@ class Line(Machine):
         member: the other end; 0: an incoming call without a greeting yet.
     """
 
-    def __init__(self, guard: Guard, number: int, member: int) -> None:
+    def __init__(self, guard: GuardLines, number: int, member: int) -> None:
         super().__init__(LineState.NEW, guard.edges)
         self.guard, self.number, self.member = guard, number, member
         self.heard = b""
@@ -170,7 +170,7 @@ class Line(Machine):
     )
 
 
-class Guard:
+class GuardLines:
     """The guard connections of one member.
 
     The runner carries out the effects and reports their results for each line. Each input returns effects.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.sim.record import Delivered, Record
 from seqcast.sim.settings import config
 from seqcast.types import View, ViewId
@@ -47,7 +47,7 @@ def check_held(owner: Record, records: Sequence[Record], now: int) -> Iterator[s
 def check_callbacks(record: Record, records: Sequence[Record]) -> Iterator[str]:
     """Messages of a block callback that returned in time are sent in the view that closes, and delivered in it
     (FLU-13, FLU-15), unless the member that orders did not go on with its sender, or time was up (by some clock)."""
-    patience = nanoseconds(config(record.options).block_deadline_s)
+    patience = to_ns(config(record.options).block_deadline_s)
     for run in record.runs:
         if run.late or not run.returned:
             continue

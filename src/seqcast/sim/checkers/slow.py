@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from seqcast.config.derive import nanoseconds
+from seqcast.config.derive import to_ns
 from seqcast.sim.record import Record
 from seqcast.sim.settings import config
 
@@ -17,7 +17,7 @@ and evidence of before counts for a while."""
 def check_slow(record: Record) -> Iterator[str]:
     """Each violation, in words."""
     settings = config(record.options)
-    limit_ns = nanoseconds(settings.slow_s)
+    limit_ns = to_ns(settings.slow_s)
     if end := record.put_out_ns:
         if settings.slow != "exclude":
             yield f"slow: {record} was put out with slow={settings.slow}"
