@@ -1,12 +1,18 @@
 """A group with a key under forged datagrams: ``python bench/forged.py``.
 
 In each pair one member sends messages of 1 KB to two others on loopback, once by themselves and once while a process
-outside the group multicasts 100,000 forged datagrams a second to them, of 128 bytes, that look as if sealed with the
-key: each member opens all of them in vain. The process that forges takes CPU time too, so in a third run of each pair
-it sends as many for a group of another name, which members drop by their header: that is the cost of datagrams as such.
-Printed are the medians of the ratios to the first run.
+outside the group multicasts 100,000 forged datagrams a second to them, of 128 bytes:
 
-    python bench/forged.py --pairs 4 --rate 100000      # a minute and a half
+- as if sealed with the key, each member having to open them in vain; what one address sends beyond a budget is dropped
+  unopened
+- with the header of a packet that was overheard: a member opens each in vain
+- of a group of another name, which members drop by their header: the cost of datagrams as such, as the process that
+  forges takes CPU time, too
+- to a group without a key, each datagram with a wrong CRC
+
+Printed are the medians of the ratios to the first run, or to one without a key.
+
+    python bench/forged.py --pairs 4 --rate 100000      # three minutes
 """
 
 from __future__ import annotations
@@ -28,17 +34,27 @@ from seqcast.perf.paths import open_path
 from seqcast.perf.runs import Load, group_throughput
 
 PORT = 47310
-MAGIC, VERSION, DATA, HEARTBEAT = 0xC5, 2, 1, 7
+MAGIC, VERSION, DATA, CONTROL = 0xC5, 2, 1, 8
 BY_FILE, MARK_SHIFT = 0x4000, 9
 """In ``key_id``: native/seal/seal.c."""
-BODY = 88
-KINDS = ("alone", "forged", "of another group")
+HEADER, BODY, NUMBER = 40, 88, 8
+"""Bytes: the common header, the rest of a forged datagram, and the number at the end of one that is sealed."""
+KINDS = {
+    "alone": "",
+    "forged": "alone",
+    "overheard": "alone",
+    "of another group": "alone",
+    "no key, alone": "",
+    "no key, forged": "no key, alone",
+}
+"""And the kind with which each is compared."""
 
 
-def flood(cluster: str, named: str, mark: int, rate: int, stop: EventType) -> None:
-    """Sends datagrams of the group ``named`` to the address of ``cluster`` until ``stop``."""
+def flood(cluster: str, kind: str, mark: int, rate: int, stop: EventType) -> None:
+    """Sends datagrams of this kind to the address of ``cluster`` until ``stop``."""
     rng, to = random.Random(1), (group_address(cluster, 4), PORT + 1)
-    key_id = BY_FILE | mark << MARK_SHIFT
+    key_id = 0 if kind.startswith("no key") else BY_FILE | mark << MARK_SHIFT
+    named = f"{cluster}-other" if kind == "of another group" else cluster
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
         out.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         forged = []
@@ -46,7 +62,7 @@ def flood(cluster: str, named: str, mark: int, rate: int, stop: EventType) -> No
             head = (
                 MAGIC,
                 VERSION,
-                HEARTBEAT,
+                CONTROL,
                 0,
                 rng.getrandbits(32),
                 group_tag(named),
@@ -57,7 +73,9 @@ def flood(cluster: str, named: str, mark: int, rate: int, stop: EventType) -> No
                 0,
             )
             forged.append(struct.pack("<BBBBIIHHQQQ", *head) + rng.randbytes(BODY))
-        await_messages(to[0], stop)
+        heard = await_message(to[0], stop)
+        if kind == "overheard":
+            forged = [heard[:HEADER] + rng.randbytes(BODY - NUMBER) + heard[-NUMBER:] for _ in forged]
         begin, sent = time.monotonic(), 0
         while not stop.is_set():
             due = int((time.monotonic() - begin) * rate)
@@ -67,8 +85,8 @@ def flood(cluster: str, named: str, mark: int, rate: int, stop: EventType) -> No
             time.sleep(0.001)
 
 
-def await_messages(group: str, stop: EventType) -> None:
-    """Returns when the group multicasts packets: before, forged datagrams would keep it from being founded."""
+def await_message(group: str, stop: EventType) -> bytes:
+    """The first packet that the group multicasts: before, forged datagrams would keep it from being founded."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
         heard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         heard.setsockopt(socket.SOL_SOCKET, getattr(socket, "SO_REUSEPORT", socket.SO_REUSEADDR), 1)
@@ -79,26 +97,28 @@ def await_messages(group: str, stop: EventType) -> None:
         heard.settimeout(0.1)
         while not stop.is_set():
             try:
-                if heard.recv(2048)[2] == DATA:
-                    return
+                packet = heard.recv(65535)
+                if packet[2] == DATA:
+                    return packet
             except TimeoutError:
                 continue
+    return bytes(HEADER + NUMBER)
 
 
 def run(kind: str, number: int, key: str, rate: int, seconds: float) -> float:
     """Messages a second."""
     cluster, stop = f"forged-{os.getpid()}-{number}", Event()
-    named = cluster if kind == "forged" else f"{cluster}-other"
-    sender = Process(target=flood, args=(cluster, named, keys.read(key)[0].number, rate, stop))
-    if kind != "alone":
+    settings = {} if kind.startswith("no key") else {"key": key}
+    sender = Process(target=flood, args=(cluster, kind, keys.read(key)[0].number, rate, stop))
+    if KINDS[kind]:
         sender.start()
     try:
         with open_path("loopback", 3) as path:
-            load = Load(members=3, senders=1, size=1024, order="fifo", seconds=seconds, settings={"key": key})
+            load = Load(members=3, senders=1, size=1024, order="fifo", seconds=seconds, settings=settings)
             return float(group_throughput(path, load, cluster)["delivered_msgs_per_s"])
     finally:
         stop.set()
-        if kind != "alone":
+        if KINDS[kind]:
             sender.join()
 
 
@@ -113,11 +133,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         keys.make(key := os.path.join(folder, "key"))
         for pair in range(arguments.pairs):
-            for kind in KINDS if pair % 2 == 0 else KINDS[::-1]:
-                rates[kind].append(run(kind, 10 * pair + KINDS.index(kind), key, arguments.rate, arguments.seconds))
+            for number, kind in list(enumerate(KINDS))[:: 1 if pair % 2 == 0 else -1]:
+                rates[kind].append(run(kind, 10 * pair + number, key, arguments.rate, arguments.seconds))
                 print(f"{kind:18}{rates[kind][-1]:12,.0f} messages/s", flush=True)
-    for kind in KINDS[1:]:
-        ratios = [one / other for one, other in zip(rates[kind], rates["alone"], strict=True)]
+    for kind, alone in KINDS.items():
+        ratios = [one / other for one, other in zip(rates[kind], rates[alone or kind], strict=True)]
         print(f"{kind}: {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) of the rate alone")
 
 

@@ -25,21 +25,22 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define SOURCE_RATE 256000
 #define STRANGERS_RATE 1000000
 
-static sc_source *source_of(sc_engine *e, const sc_address *from) {
-    uint32_t i = 0;
-    while (i < SC_SOURCES - 1 && !sc_same_address(&e->intake.sources[i].address, from)) i++;
-    sc_source found = e->intake.sources[i];
-    if (!sc_same_address(&found.address, from)) found = (sc_source){.address = *from};
-    memmove(e->intake.sources + 1, e->intake.sources, i * sizeof found); /* most recently used first */
-    e->intake.sources[0] = found;
-    return &e->intake.sources[0];
+/* Each address has one place, in which the last source with that place is. */
+static sc_source *place_of_source(sc_engine *e, const sc_address *from) {
+    return &e->intake.sources[sc_crc32c(0, from->bytes, from->len) % SC_SOURCES];
+}
+
+static int source_spends(sc_engine *e, const sc_address *from, int64_t cost, int64_t now) {
+    sc_source *source = place_of_source(e, from);
+    if (!sc_same_address(&source->address, from)) *source = (sc_source){.address = *from};
+    return sc_budget_spend(&source->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now);
 }
 
 /* Does the sender's budget allow a frame, or a ping, of `len` bytes? */
 static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
     int64_t cost = (int64_t)len + FRAME_COST;
     if (peer) return sc_budget_spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
-    return sc_budget_spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
+    return source_spends(e, from, cost, now) &&
            sc_budget_spend(&e->intake.strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
 }
 
@@ -295,28 +296,48 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
     return 0;
 }
 
-/* Is the datagram whole, valid, and from its stated sender? Sealed datagrams count once. Our own, looped back, are not
- * opened. */
+/* Is a datagram that the secret of the file sealed worth the time to open it? Who has no key can send any number of
+ * them, and repeat recorded ones: that spends the budget of its address, and without budget none is tried. The
+ * addresses of members have none, as others can send in their name. */
+static int is_worth_opening(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
+    if (!fits_outside(p, sc_find_peer(e, sc_get_sender(p)))) return drop(&e->counters->drop_field);
+    sc_source *source = place_of_source(e, from);
+    if (!sc_same_address(&source->address, from) || sc_peer_at(e, from)) return 1;
+    sc_budget_refill(&source->budget, SOURCE_RATE, 2 * SOURCE_RATE, e->now);
+    return source->budget.left >= (int64_t)len + FRAME_COST ? 1 : drop(&e->counters->drop_rate);
+}
+
+static void opened_in_vain(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
+    if (!sc_sealed_inside(p) && !sc_peer_at(e, from)) source_spends(e, from, (int64_t)len + FRAME_COST, e->now);
+}
+
+/* Could this be the datagram of another one with our key? Our own, looped back, are not opened. */
+static int may_open(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from, uint64_t *by) {
+    if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
+    if (!sc_get_key_id(p)) return 1; /* which is said where it is refused */
+    if (!(*by = sealer_of(e, p))) return drop(&e->counters->drop_view);
+    return sc_sealed_inside(p) || is_worth_opening(e, p, len, from);
+}
+
+/* Is the datagram whole, valid, and from its stated sender? Sealed datagrams count once. */
 static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by) {
-    uint64_t number = 0, sealer = 0;
+    uint64_t number = 0;
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
-    if (e->seal) {
-        if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
-        if (sc_get_key_id(p) && !(sealer = sealer_of(e, p))) return drop(&e->counters->drop_view);
-    }
-    result = sc_seal_check(e->seal, p, len, sealer, &number);
+    if (e->seal && !may_open(e, p, *len, from, by)) return 0;
+    result = sc_seal_check(e->seal, p, len, *by, &number);
+    if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, *len, from);
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
-    sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, sealer) : NULL;
+    sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, *by) : NULL;
     if (e->seal && sc_seal_differs(e->seal, p)) e->counters->opened_other++;
-    if (is_from_outside(e, p) && !fits_outside(p, peer)) return drop(&e->counters->drop_field);
-    *by = sealer;
     if (!peer) return 1;
     /* A process with the key file alone can send high numbers in the name of a member: they say nothing about its
      * numbers inside the view. */
     sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
-    return sc_numbers_take(numbers, number) ? 1 : drop(&e->counters->drop_replay);
+    if (sc_numbers_take(numbers, number)) return 1;
+    opened_in_vain(e, p, *len, from);
+    return drop(&e->counters->drop_replay);
 }
 
 /* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet

@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     sc_budget strangers; /* all of them together */
-    sc_source sources[SC_SOURCES]; /* most recently used first */
+    sc_source sources[SC_SOURCES]; /* by address */
     sc_odd_source odd[SC_ODD_SOURCES];
     uint32_t n_odd;
 } sc_intake;

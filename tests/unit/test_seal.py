@@ -150,6 +150,34 @@ def test_the_secrets_of_the_file_are_replaced_while_engines_run():
             one.refile(wrong)
 
 
+@pytest.mark.parametrize("recorded", [False, True])
+def test_who_sends_much_that_does_not_open_is_not_tried_any_more_and_stops_nobody_else(recorded):
+    """To open a datagram in vain takes ten times as long as to drop it unopened."""
+    net, joiner, stranger = Net(2, **seal()), make_engine(7, **seal(7)), bytes([99])
+    tried = "drop_replay" if recorded else "drop_key"
+    forged = forge.sealed_outside(forge.Forger(TAG).control(net.ids[0], b"{}"), 1)
+    if recorded:
+        assert net.engines[1].receive(forged, bytes([1]), net.now) == 1
+    else:
+        forged = forged[:-9] + b"\0" + forged[-8:]
+
+    def dropped(source: bytes) -> Counter[str]:
+        before = Counter(net.engines[1].counters())
+        for _ in range(2000):
+            assert net.engines[1].receive(forged, source, net.now) == 0
+        return Counter(net.engines[1].counters()) - before
+
+    counts = dropped(stranger)
+    assert 500 < counts[tried] < 1000 and counts[tried] + counts["drop_rate"] == 2000
+    assert dropped(bytes([1]))[tried] == 2000, "in the name of a member's address: its own frames go on"
+    joiner.control_send(b"join")
+    ((_, _, sound),) = joiner.transmit(net.now)
+    assert net.engines[1].receive(sound, stranger, net.now) == 0, "not even with the key"
+    assert net.engines[1].receive(sound, bytes([98]), net.now) == 1
+    net.now += 500 * MS
+    assert 100 < dropped(stranger)[tried] < 500, "after a while some are tried again"
+
+
 def test_damaged_datagrams_between_sound_ones_are_no_other_key():
     net = Net(2, **seal())
     for number in range(20):

@@ -89,7 +89,8 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_field": "Datagrams with a field that cannot be right.",
         "drop_own": "This member's own multicasts that came back.",
         "drop_address": "Datagrams of a member that came from another address than its own.",
-        "drop_rate": "Control frames and pings of one sender beyond what is handled.",
+        "drop_rate": "Control frames and pings of one sender beyond what is handled; with a key also datagrams from an "
+        "address from which many came that did not open, or that had come before.",
         "drop_repeated": "Repetitions of a standing control frame, which was reported once.",
         "drop_share": "Packets of a sender beyond its share of the receive buffers.",
         "drop_stranger": "Datagrams of processes that are not in the view.",
