@@ -308,7 +308,7 @@ static int is_worth_opening(sc_engine *e, const uint8_t *p, size_t len, const sc
 }
 
 static void opened_in_vain(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
-    if (!sc_sealed_inside(p) && !sc_peer_at(e, from)) source_spends(e, from, (int64_t)len + FRAME_COST, e->now);
+    if (!sc_sealed_inside(p)) source_spends(e, from, (int64_t)len + FRAME_COST, e->now);
 }
 
 /* Could this be the datagram of another one with our key? Our own, looped back, are not opened. */
