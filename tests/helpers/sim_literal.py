@@ -19,7 +19,6 @@ from hostile.forge import MAGIC, VERSION
 from rewired import replaced, rewired
 from sim_literal_order import ACK, sealed
 
-import seqcast.core.machines.beacons
 import seqcast.core.machines.initiator
 import seqcast.core.wiring
 import seqcast.sim.sending
@@ -547,7 +546,7 @@ def policy_unchecked() -> Iterator[dict[str, Any]]:
 @contextlib.contextmanager
 def larger_wins() -> Iterator[dict[str, Any]]:
     """Of two groups founded apart the larger one stays, and a blocked one gives way (no history)."""
-    with mock.patch.object(seqcast.core.machines.beacons, "history_of", lambda context: 0):
+    with mock.patch.object(Context, "history_so_far", lambda context: 0):
         yield {}
 
 

@@ -265,10 +265,34 @@ def mutable_classes(text: str) -> set[str]:
     return found
 
 
+PURE = {
+    "core.frames.closing", "core.frames.fields", "core.frames.view", "core.orders", "core.orders.order",
+    "core.rules.cut", "core.rules.windows", "core.state.providers", "errors", "types",
+}  # fmt: skip
+"""Modules that the rules may import: values and pure functions; neither the context of a member nor its machines."""
+
+
+def imported(text: str) -> set[str]:
+    """Modules of the package that Python code imports, wherever it does."""
+    found = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return {name.removeprefix("seqcast.") for name in found if name.startswith("seqcast")}
+
+
 def test_rules_are_pure_functions():
     rules = list((ROOT / "src/seqcast/core/rules").glob("*.py"))
     assert len(rules) > 5
     assert {name for path in rules for name in mutable_classes(path.read_text())} == set()
+    assert {(path.name, name) for path in rules for name in imported(path.read_text()) - PURE} == set()
+
+
+def test_an_import_of_the_context_is_seen():
+    text = "if x:\n    from seqcast.core.context import Context\nimport seqcast.types"
+    assert imported(text) - PURE == {"core.context"}
 
 
 def test_a_class_whose_objects_may_change_is_seen():

@@ -16,6 +16,7 @@ from seqcast.core.frames.view import NewView, Provision
 from seqcast.core.identities import Allowed, Identities, Signer
 from seqcast.core.orders import by_name
 from seqcast.core.port import EnginePort
+from seqcast.core.rules.history import History, grown
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.secrets import Exchange, Secrets
@@ -271,6 +272,14 @@ class Context:
     def founding(self) -> int:
         """The number of members that must be known to be in our group before its founding; 0: founded."""
         return self.entered.founding if self.entered else 0
+
+    def history_so_far(self) -> History:
+        """The history of our group up to now."""
+        if self.founding:  # no application is in it yet
+            return History.NONE
+        states = any(info.state for info in self.infos.values())
+        delivered = states or any(self.plane.held(rank)[0] for rank in range(len(self.members)))
+        return grown(self.history, len(self.members), delivered)
 
     def enough(self, survivors: Collection[int]) -> bool:
         """Are these members enough to close our view?"""

@@ -532,7 +532,7 @@ class Router:
         voters = tuple(member for member in context.voters if member in participant.survivors)
         context.allowed = Allowance(participant.promise, voters)
         text = "an operator allowed this side of the group to continue without the others"
-        context.effects.append(Warn(codes.UNBLOCKED(text)))
+        context.emit(Warn(codes.UNBLOCKED(text)))
 
     def show_side(self, frame: Unblock, sender: int, address: bytes) -> None:
         context, survivors = self.context, self.machines.participant.survivors

@@ -32,7 +32,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.machines.book import Book
 from seqcast.core.machines.coordinated import difference
 from seqcast.core.machines.initiator import Initiator
-from seqcast.core.rules.history import History, history_of
+from seqcast.core.rules.history import History
 from seqcast.core.table import IGNORED, DecisionTable, decision
 from seqcast.core.vocabulary import GiveWay, Stand, Warn
 from seqcast.types import MEMBERS_MAX, Member
@@ -437,7 +437,7 @@ class Beacons:
             primary = 0 if gated or not self.context.enough(trusted) else len(trusted)
         context, settings = self.context, self.context.settings
         assert context.view is not None
-        history = history_of(context) if context.primary else 0
+        history = context.history_so_far() if context.primary else 0
         view_id, shared = context.view.view_id, settings.shared
         named = context.addresses(self.initiator.membership.doubted()) if settings.book else ()
         members = tuple(dict.fromkeys((context.me.address, *named)))[:NAMED_MAX] if settings.book else ()

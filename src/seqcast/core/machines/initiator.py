@@ -22,9 +22,8 @@ from seqcast.core.frames.view import Installed, NewView, Subgroup
 from seqcast.core.lineage import Lineage
 from seqcast.core.machines.participant import NO_PROMISE, Participant
 from seqcast.core.membership import Membership
-from seqcast.core.rules.arrange import arranged, chosen
+from seqcast.core.policies import arranged, chosen
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
-from seqcast.core.rules.history import history_of
 from seqcast.core.rules.quorum import to_repeat
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
 from seqcast.errors import RemoteProtocolError
@@ -385,7 +384,7 @@ class Initiator(Machine):
             context.plane.path_bytes(),
         )
         before, stay = context.founding, self._staying(leaving)  # joiners may never come
-        frame = replace(frame, history=history_of(context), founding=before if stay < before else 0)
+        frame = replace(frame, history=context.history_so_far(), founding=before if stay < before else 0)
         if joining and not context.primary:  # a joiner may later speak for this group in a merge
             frame = replace(frame, shortfalls=self.lineage.shortfalls(context.view, frame))
         if joining:  # and may admit the next joiners

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from seqcast.core.context import Context
-
 
 class History(IntEnum):
     """A group's history never falls from a view to its successor."""
@@ -22,16 +20,14 @@ class History(IntEnum):
     """Something was delivered, and several members shared it."""
 
 
-def history_of(context: Context) -> History:
-    """The history of our group up to now."""
-    before, members = context.history, context.members
-    if context.founding:  # no application is in it yet
+def grown(before: int, members: int, delivered: bool) -> History:
+    """The history of a group up to now.
+
+    Args:
+        before: up to the beginning of its view.
+        members: of the view.
+        delivered: something was delivered in the view, or a member came into it with a state.
+    """
+    if before == History.NONE and not delivered:
         return History.NONE
-    something = (
-        before != History.NONE
-        or any(info.state for info in context.infos.values())
-        or any(context.plane.held(rank)[0] for rank in range(len(members)))
-    )
-    if not something:
-        return History.NONE
-    return History.SHARED if before == History.SHARED or len(members) > 1 else History.ALONE
+    return History.SHARED if before == History.SHARED or members > 1 else History.ALONE

@@ -1,4 +1,5 @@
-"""The application's policies for a view: the order of its members, and its sequencer; and the rules if they fail."""
+"""Asks the application's policies for a view: the order of its members, and its sequencer. If a policy fails, the
+application is warned, and the rule without a policy holds."""
 
 from __future__ import annotations
 
