@@ -160,3 +160,16 @@ def add_key(target: argparse.ArgumentParser, ciphers: Sequence[str]) -> None:
     target.add_argument("--cipher", choices=ciphers, help="with it: the cipher of the group's messages (auto)")
     target.add_argument("--identity", metavar="FILE", help="with it: file with the identity of this process (none)")
     target.add_argument("--authorized", metavar="FILE", help="with it: list of those who may be members (none)")
+
+
+def add_pace(target: argparse.ArgumentParser, congestions: Sequence[str]) -> None:
+    """Adds the settings that say how much of a shared network a member takes."""
+    target.add_argument(
+        "--congestion", choices=congestions, help="whether members send no more than the paths to others carry (auto)"
+    )
+    target.add_argument(
+        "--send-bytes-per-s",
+        type=lambda text: whole(text, 0, 1 << 40),
+        metavar="N",
+        help="bytes that a member sends in a second at most, all copies of its packets together (0: no bound)",
+    )

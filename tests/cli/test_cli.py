@@ -105,11 +105,12 @@ def test_every_setting_that_a_group_must_share_is_an_option_of_each_command_that
     given |= {"transport": "unicast", "seeds": "a,b:5", "port_range": 8, "key": "group.key", "identity": "a.id"}
     given |= {"authorized": "members", "cipher": "aes-256-gcm"}
     given |= {"slow": "exclude", "slow_s": 2.0}
+    own = {"congestion": "off", "send_bytes_per_s": 1 << 20}
     flags = {"flush_unicasts": True, "safe": True}
     assert {*derive.SHARED, *derive.NETWORK, "order"} == {*given, *flags, "interface"}
-    options = [text for name, value in given.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+    options = [text for name, value in (given | own).items() for text in (f"--{name.replace('_', '-')}", str(value))]
     options += [f"--{name.replace('_', '-')}" for name in flags]
-    assert shared_settings(command.parse(["orders", *options])) == given | flags
+    assert shared_settings(command.parse(["orders", *options])) == given | own | flags
     plain = {"name": None, "order": "total", "config": seqcast.Config()}
     assert group_settings(command.parse(["orders"])) == plain
 

@@ -306,8 +306,10 @@ def test_the_table_has_both_paths_side_by_side_and_names_missing_measurements():
 @pytest.mark.long
 @linux
 def test_settings_that_are_given_reach_the_members():
-    arguments = command.parse(["--port", "47610", "--preset", "fast", "--partition", "primary"])
-    assert command.settings(arguments) == {"port": 47610, "preset": "fast", "partition": "primary"}
+    arguments = command.parse("--port 47610 --preset fast --partition primary --congestion off".split())
+    given = {"port": 47610, "preset": "fast", "partition": "primary", "congestion": "off"}
+    assert command.settings(arguments) == given
+    assert command.settings(command.parse(["--send-bytes-per-s", "5000"])) == {"send_bytes_per_s": 5000}
     path = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False)
     wrong = {"port": 47610, "ttl": 300}
     with pytest.raises(RunFailed, match="ttl=300"):

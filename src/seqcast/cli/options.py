@@ -5,12 +5,23 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from seqcast.commandline import Parser, add_key, positive, seconds, whole
-from seqcast.config import CIPHERS, MEMBERSHIPS, PARTITIONS, PRESETS, RELIABILITIES, SLOWS, TRANSPORTS, Config, derive
+from seqcast.commandline import Parser, add_key, add_pace, positive, seconds, whole
+from seqcast.config import (
+    CIPHERS,
+    CONGESTIONS,
+    MEMBERSHIPS,
+    PARTITIONS,
+    PRESETS,
+    RELIABILITIES,
+    SLOWS,
+    TRANSPORTS,
+    Config,
+    derive,
+)
 from seqcast.errors import UsageError
 from seqcast.types import ORDERS
 
-SHARED = ("order", "preset", *derive.NETWORK[1:], *derive.SHARED)
+SHARED = ("order", "preset", "congestion", "send_bytes_per_s", *derive.NETWORK[1:], *derive.SHARED)
 
 
 def parser(command: str, text: str, epilog: str) -> Parser:
@@ -56,11 +67,12 @@ def add_members_awaited(target: argparse.ArgumentParser) -> None:
 
 
 def add_shared_options(target: argparse.ArgumentParser) -> None:
-    """Adds the settings that must be the same at every member of a group."""
+    """Adds the settings that members of a group share, and how much of the network each takes."""
     target.add_argument(
         "--order", choices=ORDERS, default="total", help="order of delivery; total means records (%(default)s)"
     )
     add_group_network(target)
+    add_pace(target, CONGESTIONS)
     target.add_argument(
         "--preset", choices=PRESETS, help="kind of network: sets the timeouts, and so how soon a failure is noticed"
     )

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from seqcast.commandline import Parser, whole
-from seqcast.config import CIPHERS, PARTITIONS, PRESETS, TRANSPORTS
+from seqcast.commandline import Parser, add_pace, whole
+from seqcast.config import CIPHERS, CONGESTIONS, PARTITIONS, PRESETS, TRANSPORTS
 from seqcast.journal.schema import PAYLOAD_MODES
 from seqcast.perf.hosts import VIA
 from seqcast.perf.paths import PATHS
@@ -82,6 +82,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--seeds", metavar="HOST,...", help="where members find each other without multicast (where they are started)"
     )
+    add_pace(parser, CONGESTIONS)
     parser.add_argument("--preset", choices=PRESETS, help="network that the timeouts suit (lan)")
     parser.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
     parser.add_argument("--seconds", type=float, default=5.0, metavar="S", help="length of each run (%(default)g)")
@@ -276,7 +277,7 @@ def pinned(arguments: argparse.Namespace) -> tuple[int, int] | None:
 
 def settings(arguments: argparse.Namespace) -> dict[str, Any]:
     """The given settings of members."""
-    names = ("port", "preset", "partition", "key", "cipher", "transport", "seeds")
+    names = ("port", "preset", "partition", "key", "cipher", "transport", "seeds", "congestion", "send_bytes_per_s")
     return {name: value for name in names if (value := getattr(arguments, name)) is not None}
 
 
