@@ -21,13 +21,15 @@ import argparse
 import dataclasses
 import functools
 import os
+import queue
 import re
 import signal
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from mutants import page
@@ -168,6 +170,29 @@ def power(chosen: Sequence[Break], seeds: int) -> int:
     return 0
 
 
+def beside(
+    chosen: Sequence[Break], jobs: int, seeds: int, rows: dict[str, str]
+) -> Iterator[tuple[Break, str, str, float]]:
+    """The verdict on each break, or why there is none, and the seconds it took; this many are tried beside each other,
+    each in a copy of its own."""
+    copies: queue.SimpleQueue[Copy] = queue.SimpleQueue()
+
+    def one(each: Break) -> tuple[Break, str, str, float]:
+        copy, begin, found, error = copies.get(), time.monotonic(), "", ""
+        try:
+            found = verdict(copy, each, seeds, rows.get(each.name, ""))
+        except NoVerdict as why:
+            error = str(why)[-300:]
+        finally:
+            copies.put(copy)
+        return each, found, error, time.monotonic() - begin
+
+    with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+        for number in range(jobs):
+            copies.put(Copy(Path(folder, str(number))))
+        yield from pool.map(one, chosen)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tenth", type=int, metavar="N", help="every tenth one, from the Nth on")
@@ -175,6 +200,7 @@ def main() -> int:
     parser.add_argument("--new", action="store_true", help="those that docs/mutants.md says nothing of")
     parser.add_argument("--match", default="", metavar="WORDS", help="those whose name has these, or of several by |")
     parser.add_argument("--seeds", type=int, default=200, metavar="N", help="the default seeds 1 to N (200)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many at a time (all cores)")
     parser.add_argument("--list", action="store_true", help="list them, and whether they still apply")
     arguments = parser.parse_args()
     chosen = [
@@ -192,27 +218,20 @@ def main() -> int:
         return 1 if old else 0
     if arguments.power:
         return power(chosen, arguments.seeds)
+    rows = page.read()
+    chosen = sorted((each for each in chosen if not (arguments.new and rows.get(each.name))), key=lambda e: e.native)
     missed = moved = errors = 0
-    with tempfile.TemporaryDirectory(prefix="seqcast-mutants-") as folder:
-        copy = Copy(Path(folder))
-        for each in sorted(chosen, key=lambda each: each.native):
-            known = page.read().get(each.name, "")
-            if arguments.new and known:
-                continue
-            begin = time.monotonic()
-            try:
-                found = verdict(copy, each, arguments.seeds, known)
-                words = "caught" if found else "MISSED"
-                missed += not found
-                if known and page.command(found) != page.command(known):
-                    print(f"MOVED   {each.name}: no longer caught by {page.command(known)}")
-                    moved += not page.command(known).startswith("sim ")
-                if arguments.tenth is None:
-                    page.note(each.name, found)
-            except NoVerdict as error:
-                found, words = str(error)[-300:], "ERROR "
-                errors += 1
-            print(f"{words}  {each.name} ({time.monotonic() - begin:.0f} s): {found or 'by nothing'}", flush=True)
+    for each, found, error, took_s in beside(chosen, arguments.jobs, arguments.seeds, rows):
+        known = rows.get(each.name, "")
+        words = "ERROR " if error else "caught" if found else "MISSED"
+        errors += bool(error)
+        missed += not (found or error)
+        if not error and known and page.command(found) != page.command(known):
+            print(f"MOVED   {each.name}: no longer caught by {page.command(known)}")
+            moved += not page.command(known).startswith("sim ")
+        if not error and arguments.tenth is None:
+            page.note(each.name, found)
+        print(f"{words}  {each.name} ({took_s:.0f} s): {error or found or 'by nothing'}", flush=True)
     print(
         f"{missed} breaks caught by nothing, {moved} no longer by the test that docs/mutants.md names, "
         f"{errors} of which nothing can be said"

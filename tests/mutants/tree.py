@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -29,12 +28,11 @@ def python(folder: Path, environment: dict[str, str], *command: str, cpu_s: floa
     Raises:
         NoVerdict: Python did not end.
     """
-    limit = int(cpu_s)
+    limited = ("sh", "-c", 'ulimit -S -t "$0" && exec "$@"', str(int(cpu_s)))  # several threads start commands
     try:
         done = subprocess.run(
-            [sys.executable, *command], cwd=folder, env=environment, timeout=WALL_S, text=True,
+            [*limited, sys.executable, *command], cwd=folder, env=environment, timeout=WALL_S, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5)),
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         raise NoVerdict(f"{' '.join(command)} took longer than {WALL_S} s") from error
