@@ -47,7 +47,7 @@ UNFIT = re.compile(r"^(?:E +)?((?:Import|ModuleNotFound|Syntax|Indentation|Name|
 EXCEPTION = re.compile(r"^(\w+(?:Error|Exception)\b.*)\nFAILED: an exception; ", re.M)
 ALWAYS_THE_SAME = ("tests/unit/", "tests/protocol/", "tests/sim/")
 """Of other tests one that fails must fail again: on a busy machine a test may fail for want of processor time."""
-PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=0", "-m", "not long")
+PYTEST = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-o", "timeout=0")
 
 
 def stale(each: Break) -> str:
@@ -86,8 +86,9 @@ def killed(status: int) -> str:
 
 
 def by_tests(copy: Copy, *tests: str) -> str:
-    """Which of these tests catches the break, or ""."""
-    status, output = run(copy, *PYTEST, *tests, cpu_s=TESTS_CPU_S)
+    """Which of these tests catches the break, or "". Long ones run only if they are named themselves."""
+    some = () if any("::" in test for test in tests) else ("-m", "not long")
+    status, output = run(copy, *PYTEST, *some, *tests, cpu_s=TESTS_CPU_S)
     if status < 0:
         return f"`{' '.join(tests)}`: {killed(status)}"
     if status > 1:

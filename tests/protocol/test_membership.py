@@ -33,7 +33,7 @@ def names(view):
 
 
 @pytest.mark.parametrize("policy", ["by_name", "reversed", "joiners_first", "shuffled", "mixed", "raises", "rubbish"])
-@pytest.mark.parametrize("order", ["fifo", "total"])
+@pytest.mark.parametrize("order", [pytest.param("fifo", marks=pytest.mark.long), "total"])
 def test_all_guarantees_hold_under_every_policy(policy, order):
     """Also if the sequencer changes in each view, and its predecessor stays."""
     for kind, seed, partition in ((storm, 1, "merge"), (storm, 6, "primary"), (turnover, 6, "merge")):

@@ -26,9 +26,18 @@ def run(options, at):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"partition": "primary"}, {"membership": "token-ring"}, {"order": "sequencer"}]
+    ("settings", "stops"),
+    [
+        ({}, 0),
+        ({}, 2),
+        ({"partition": "primary"}, 2),
+        ({"membership": "token-ring"}, 0),
+        ({"order": "sequencer"}, 0),
+        pytest.param({"partition": "primary"}, 0, marks=pytest.mark.long),
+        pytest.param({"membership": "token-ring"}, 2, marks=pytest.mark.long),
+        pytest.param({"order": "sequencer"}, 2, marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("stops", [0, 2])
 def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_was_agreed_on(settings, stops):
     """Whether it is the coordinator or another one."""
     options = replace(FAST, **settings)

@@ -8,7 +8,7 @@ from recording import Recorder, replay
 from seqcast.core.vocabulary import FrameReceived, Send
 from seqcast.sim import Options, World
 
-FAMILIES = ("storm", "overlapping", "majorities", "pauses", "turnover", "unicasts")
+FAMILIES = ("storm", "turnover", *(pytest.param(each, marks=pytest.mark.long) for each in ("overlapping", "pauses")))
 
 
 def recorded(seed, family):

@@ -36,10 +36,11 @@ OTHERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("seeds", [range(11, 12), pytest.param(range(12, 14), marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize("changes", OTHERS, ids=lambda changes: " ".join(changes.values()))
 @pytest.mark.parametrize("who", WHO)
-def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, changes):
-    for seed in range(11, 13):
+def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, changes, seeds):
+    for seed in seeds:
         result = Storm(calm(seed, who, **changes), who).run()
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
 

@@ -57,9 +57,9 @@ RARE_EDGES = {Edge("initiator", "STARTING", "NEWER"), Edge("participant", "PROMI
 @pytest.mark.parametrize(
     ("order", "seeds"),
     [
-        ("total", 15),
-        pytest.param("fifo", 15, marks=pytest.mark.long),
-        *(pytest.param(order, 8, marks=pytest.mark.long) for order in ("sequencer", "total-1999", "grant", "causal")),
+        ("total-1999", 5),
+        *(pytest.param(order, 15, marks=pytest.mark.long) for order in ("fifo", "total")),
+        *(pytest.param(order, 8, marks=pytest.mark.long) for order in ("sequencer", "grant", "causal")),
     ],
 )
 def test_all_guarantees_hold_in_a_storm_of_view_changes(order, seeds):
@@ -111,15 +111,18 @@ def test_messages_of_a_block_callback_are_delivered_in_the_view_that_closes(orde
 READINGS = sorted(VARIANTS.keys() - {"as_built", "no_adoption", "resumed_elsewhere"})
 """Without adoption nothing unsafe happens, only needless splits, which ``test_endpoint.py`` sees; a transfer that is
 resumed elsewhere has a test of its own below."""
-RARE = {"done_forgotten", "lag_for_votes", "multicasts_only", "order_not_levelled", "own_lost", "own_receipt"}
-"""Readings that the first ten storms may not find."""
+LIKELY = {
+    "done_forgotten": 7, "hearsay": 13, "no_promise": 9, "not_still": 46, "order_not_levelled": 8, "own_lost": 6,
+    "own_receipt": 8, "pause_done_over": 7, "unilateral": 5,
+}  # fmt: skip
+"""Storms that found it last time, if not the first few, and are tried first."""
 
 
-@pytest.mark.parametrize("reading", [pytest.param(r, marks=[pytest.mark.long] * (r in RARE)) for r in READINGS])
+@pytest.mark.parametrize("reading", READINGS)
 def test_a_literal_reading_of_the_rules_fails_and_ours_holds(reading):
-    """In the storms of ``sim_literal.STORMS`` at least one in ten finds the violation, so that no seed needs to be
-    named."""
-    found = next((seed for seed in range(1, 61) if finds(reading, seed)), 0)
+    """Some of the storms of ``sim_literal.STORMS`` find the violation, so that no seed needs to be named."""
+    seeds = (LIKELY.get(reading, 1), *range(1, 61))
+    found = next((seed for seed in seeds if finds(reading, seed)), 0)
     assert found, "no storm finds it: make what it does wrong more common in sim_literal.STORMS"
     assert not violation(reading, found, rules="as_built"), f"storm {found} of {reading}"
 
@@ -153,10 +156,10 @@ def test_a_transfer_starts_anew_with_another_provider(variant):
         assert found == ({"state"} if variant == "resumed_elsewhere" else set())
 
 
-@pytest.mark.parametrize("order", [pytest.param("fifo", marks=pytest.mark.long), "total"])
-def test_states_agree_while_providers_fall_fail_and_leave(order):
+@pytest.mark.parametrize(("order", "seeds"), [("total", 4), pytest.param("fifo", 10, marks=pytest.mark.long)])
+def test_states_agree_while_providers_fall_fail_and_leave(order, seeds):
     edges = set()
-    for seed in range(1, 11):
+    for seed in range(1, seeds + 1):
         result = simulate(turnover(seed, order))
         assert not result.violations, f"turnover({seed}, {order!r}): {result.violations[0]}"
         edges |= result.edges
@@ -194,9 +197,9 @@ def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(s
 
 
 def test_processes_that_start_together_end_in_one_group(capsys):
-    assert call(command, ["--starts", "1..100"]) == 0
+    assert call(command, ["--starts", "1..30"]) == 0
     said = capsys.readouterr().out
-    assert "100 in one group, 0 formed more than one at first, 0 end in more than one" in said
+    assert "30 in one group, 0 formed more than one at first, 0 end in more than one" in said
 
 
 def test_a_start_that_forms_two_groups_is_found(capsys):
