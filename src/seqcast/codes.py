@@ -436,15 +436,18 @@ OTHER_HISTORY = _code(
 STABLE_FILE = _code(
     3110,
     "The file of `stable=` cannot be used",
-    "It is damaged, of another cluster, member or release, in use by another process, or its directory is missing.",
-    "Give each member a file of its own. Remove a damaged one: the member is then a new one, and has no vote.",
+    "This file, or that of a replica's log, is damaged, of another cluster, member or release, in use by another "
+    "process, or its directory is missing.",
+    "Give each member a file of its own. Remove a damaged one, and the log: the member is then a new one, and has no "
+    "vote.",
 )
 STABLE_WRITE = _code(
     3111,
     "The file of `stable=` cannot be written",
-    "The disk is full, or reports an error: votes would not outlast the process, so the member has left its group.",
-    "Free or replace the disk, and start the member again. The file has the record before or the new one, and both are "
-    "right.",
+    "The disk is full, or reports an error: votes, or a replica's operations, would not outlast the process, so the "
+    "member has left its group.",
+    "Free or replace the disk, and start the member again. The file has all that was synced, and others were told of "
+    "no more.",
 )
 MEMBER_EXCLUDED = _code(
     3105,

@@ -110,8 +110,8 @@ class NotReady(SeqcastError):
 
 
 class StableFailed(SeqcastError):
-    """The file of ``stable=`` could not be written: this member has left its group, as the votes would not outlast it.
-    The file has the record before or the new one, and both are right."""
+    """The file of ``stable=``, or a replica's log, could not be written: this member has left its group, as
+    its votes or its operations would not outlast it. The file has all that was synced before."""
 
     code = "SC3111"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from members import LOOPBACK, script
@@ -15,8 +15,13 @@ REPLICA = """
 import sys, seqcast
 sys.path.insert(0, sys.argv[4])
 from counting import Counting
-cluster, name, interface, _, found = sys.argv[1:]
-with seqcast.replicate(cluster, Counting(), name=name, interface=interface, found=int(found), ready_s=60) as kv:
+cluster, name, interface, _, found, *files = sys.argv[1:]
+settings = dict(zip(("stable", "key"), files))
+if files:
+    settings["stable"] += "/" + name
+with seqcast.replicate(
+    cluster, Counting(), name=name, interface=interface, found=int(found), ready_s=60, **settings
+) as kv:
     print("ready", flush=True)
     for line in sys.stdin:
         word, what = line.split()
@@ -30,8 +35,8 @@ with seqcast.replicate(cluster, Counting(), name=name, interface=interface, foun
 class Process:
     """A replica in a process of its own."""
 
-    def __init__(self, name: str, who: str, found: int) -> None:
-        self.process = script(REPLICA, name, who, LOOPBACK, HELPERS, str(found))
+    def __init__(self, name: str, who: str, found: int, *files: str) -> None:
+        self.process = script(REPLICA, name, who, LOOPBACK, HELPERS, str(found), *files)
 
     def ready(self) -> Process:
         assert self.answer() == "ready"
@@ -51,8 +56,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def processes(name: str, *names: str, found: int = 2) -> Iterator[list[Process]]:
-    made = [Process(name, who, found) for who in names]
+def processes(name: str, *names: str, found: int = 2, files: Sequence[str] = ()) -> Iterator[list[Process]]:
+    """Of these names. ``files``: the directory of ``stable=``, and the key file."""
+    made = [Process(name, who, found, *files) for who in names]
     try:
         yield [each.ready() for each in made]
     finally:

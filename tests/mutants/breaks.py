@@ -59,6 +59,7 @@ LATE = "in a simulated group another datagram soon wakes the engine"
 LINKS = "tests/sim/test_shared_links.py"
 RATE = "no simulated member notices how fast it sends"
 FILES = "seeds have no journals and no files"
+DISK = "no application of a seed keeps its state on disk"
 STREAMS = "seeds have no streams of Spark"
 LIMITS = "tests/unit/test_limits.py"
 EXACT = "no seed comes to just the limit"
@@ -1829,4 +1830,24 @@ BREAKS = (
          "if (!sc_same_address(&source->address, from) || sc_peer_at(e, from)) return 1;",
          "if (!sc_same_address(&source->address, from)) return 1;",
          tests="tests/unit/test_seal.py", why=KEYED),
+    _one("whoever has the lowest id founds the next view, whatever its disk has", MACHINES + "keeper.py",
+         "return each.was.goes_to, -each.id", "return (0, 0), -each.id", tests="tests/protocol/test_stable.py", why=DISK),
+    _one("a lost disk is never missed", MACHINES + "keeper.py",
+         "if not ours.position or not lost or", "if ours.position or not lost or",
+         tests="tests/protocol/test_stable.py", why=DISK),
+    _one("a call is answered before it is on disks", "src/seqcast/blocks/durable.py",
+         "self._held[0][0] <= decided", "self._held", tests="tests/sim/test_durable.py", why=DISK),
+    _one("a read does not wait for the disks", "src/seqcast/blocks/durable.py",
+         "elif call.seen <= position_of_majority(self._voters, self._positions):", "elif call.seen:",
+         tests="tests/unit/test_replica_disk.py", why=DISK),
+    _one("half of the disks are enough", "src/seqcast/blocks/durable.py",
+         "return reached[len(voters) // 2]", "return reached[(len(voters) - 1) // 2]",
+         tests="tests/unit/test_replica_disk.py", why=DISK),
+    _one("a replica's log is not synced", "src/seqcast/blocks/disk.py",
+         'getattr(os, "fdatasync", os.fsync)(file.fileno())', "pass", tests="tests/unit/test_replica_disk.py", why=DISK),
+    _one("a replica's log is written in its place", "src/seqcast/blocks/disk.py",
+         'number = os.open(f"{self._path}{NEW}",', "number = os.open(self._path,",
+         tests="tests/unit/test_replica_disk.py", why=DISK),
+    _one("damage is taken for a torn end", "src/seqcast/blocks/disk.py",
+         "found.synced > begin", "found.synced > begin + (1 << 40)", tests="tests/unit/test_replica_disk.py", why=DISK),
 )  # fmt: skip

@@ -84,6 +84,24 @@ def test_a_whole_group_that_starts_again_goes_on_above_its_last_view():
     assert sound(stage) and all(not node.record.warnings for node in nodes)
 
 
+@pytest.mark.parametrize("apart_ms", [0, 1, 1000])
+def test_a_group_whose_members_all_left_starts_again_above_its_last_view(apart_ms):
+    stage, nodes = three()
+    for number, node in enumerate(nodes):
+        stage.clock.at(1_000_000_000 + number * apart_ms * 1_000_000, node.application.leave)
+    stage.until(6000)
+    assert all(node.endpoint.over for node in nodes)
+    before = max(kept.view.view_id.counter for kept in stage.disks.values())
+    for at in (6000, 9000):
+        nodes = again(stage, "a", "b", "c", at_ms=at)
+        stage.until(at + 2000)
+        assert {fence(node) for node in nodes} == {fence(nodes[0])} and fence(nodes[0]) > before
+        before = fence(nodes[0])
+        for node in nodes:
+            node.application.leave()
+    assert sound(stage)
+
+
 def test_a_group_waits_for_one_that_may_still_have_messages_and_names_it():
     stage, (a, b, c) = three()
     stage.network.partition({a.index}, {b.index, c.index, 3, 4})
@@ -269,6 +287,43 @@ def test_a_vote_counts_that_comes_from_the_one_that_was_asked():
     keeper.recalled(vote, 77)
     assert keeper.state is KeeperState.PROPOSING
     a.endpoint.context.emitted.clear()
+
+
+# ---- the state on disk -----------------------------------------------------------------------------------------------
+
+
+def with_disks(on_disk, lost=()):
+    """All crash, and start again with these positions on their disks: view (0: the last one), and number."""
+    stage, nodes = three()
+    last = fence(nodes[0])
+    for node in nodes:
+        node.crash()
+    for name in lost:
+        del stage.disks[name]
+    stage.on_disk = lambda name: (on_disk[name][0] or last, on_disk[name][1]) if name in on_disk else (0, 0)
+    nodes = again(stage, "a", "b", "c", at_ms=2000)
+    stage.until(5000)
+    return stage, nodes
+
+
+@pytest.mark.parametrize("longest", "abc")
+@pytest.mark.parametrize("reached", [True, False])
+def test_the_member_with_the_longest_state_on_disk_founds_the_next_view(longest, reached):
+    """A later view counts more than a higher position: what is decided is in the view's order."""
+    on_disk = dict.fromkeys("abc", (1, 90) if reached else (0, 50))
+    on_disk[longest] = (0, 70)
+    stage, nodes = with_disks(on_disk)
+    assert {fence(node) for node in nodes} == {fence(nodes[0])} and names(nodes[0])[-1][0] == longest and sound(stage)
+
+
+@pytest.mark.parametrize(("current", "goes_on"), [("bc", True), ("b", False)])
+def test_with_a_disk_lost_most_others_must_have_all_that_was_decided_before_the_last_view(current, goes_on):
+    stage, nodes = with_disks({name: (0 if name in current else 1, 50) for name in "bc"}, lost="a")
+    if goes_on:
+        assert {fence(node) for node in nodes} == {fence(nodes[0])} and sound(stage)
+    else:
+        assert not any(map(fence, nodes))
+        assert any("a came back without the files (stable=)" in node.endpoint.lacks for node in nodes)
 
 
 # ---- settings, and real sockets --------------------------------------------------------------------------------------

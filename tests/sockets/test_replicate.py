@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,8 @@ from replicas import processes
 
 import seqcast
 import seqcast.blocks.aio
+import seqcast.blocks.disk
+from seqcast.config import keys
 
 pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
 
@@ -208,3 +213,47 @@ def test_infos_of_replicas_are_in_the_view_and_come_back_with_a_replica() -> Non
             b.set_info({"": "x" * 300})
     with pytest.raises(seqcast.UsageError):
         replicate(name, "a", info={"": "x" * 300})
+
+
+def test_a_group_that_was_killed_as_a_whole_comes_back_with_its_state(tmp_path: Path) -> None:
+    """Three processes join twice, with their files and a key: some 3 s."""
+    pytest.importorskip("nacl")
+    name, key = cluster(), tmp_path / "key"
+    keys.make(str(key))
+    (disks := tmp_path / "disks").mkdir()
+    answers = []
+    for _ in range(2):
+        with processes(name, "a", "b", "c", files=(str(disks), str(key))) as members:
+            for member in members:
+                member.ask("call", "1")
+            answers += sorted(int(member.answer()) for member in members)
+            members[0].ask("read", "linearizable")
+            answers.append(int(members[0].answer()))
+    assert answers == [1, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with replicate(cluster(), "a", stable=str(tmp_path / "a")) as kv:
+        assert kv.call(b"1") == b"1"
+
+        def full(_: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(seqcast.blocks.disk.os, "fdatasync", full, raising=False)
+        with pytest.raises(seqcast.Undecided):
+            kv.call(b"10", timeout=LIMIT_S)
+        wait_until(lambda: "SC3111" in kv.why)
+        with pytest.raises(seqcast.StableFailed, match="No space left"):
+            kv.call(b"100")
+
+
+def test_the_fence_of_a_lock_and_the_values_of_a_dictionary_outlast_all_processes(tmp_path: Path) -> None:
+    fences, name = [], cluster()
+    for number in range(2):
+        lock, settings = seqcast.blocks.Lock(), seqcast.blocks.ReplicatedDict()
+        parts, stable = seqcast.blocks.Parts(lock, settings), str(tmp_path / "a")
+        with seqcast.replicate(name, parts, name="a", interface=LOOPBACK, stable=stable, ready_s=LIMIT_S) as replica:
+            assert settings.get("round", 0) == number
+            settings["round"] = number + 1
+            fences += [lock.acquire(LIMIT_S), replica.group.fence]
+    assert fences[2] > fences[0] and fences[3] > fences[1]

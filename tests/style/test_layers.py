@@ -465,6 +465,7 @@ OTHER_READS = {
     "cli/demo.py": "files that the demo was given, and its own members' journals",
     "cli/demo_member.py": "the file that the demo was given",
     "cli/fault.py": "the demo's own journal, which was read before",
+    "blocks/disk.py": "os.open writes; the log is read by open_file",
     "net/errors.py": "/sys",
     "perf/hosts.py": "/proc and /sys",
     "perf/report.py": "/proc",

@@ -44,7 +44,9 @@ def ended(process):
 
 
 @pytest.mark.parametrize(
-    ("number", "expected"), [(2, ["{me} 1 b'first'"]), (3, [])], ids=["with asyncio", "with a state"]
+    ("number", "expected"),
+    [(2, ["{me} 1 b'first'"]), (3, ["first None", "second red"]), (4, [])],
+    ids=["with asyncio", "with a disk", "with a state"],
 )
 def test_an_example_runs_as_it_stands(number, expected, environment, tmp_path):
     process = start([sys.executable, "-c", EXAMPLES[number]], environment, tmp_path)
@@ -106,7 +108,7 @@ def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tm
 
 def test_every_example_is_run():
     """That of Spark in tests/audit/test_other_readers.py."""
-    assert len(EXAMPLES) == 4 and "readStream" in EXAMPLES[1]
+    assert len(EXAMPLES) == 5 and "readStream" in EXAMPLES[1]
 
 
 def test_every_make_target_and_command_that_is_named_exists():

@@ -201,9 +201,11 @@ class Group(Rejoining, Pausing):
     ) -> None:
         on_block, on_unblock = (call and functools.partial(call, self) for call in (on_block, on_unblock))
         state_part = part_in_state(state)
+        on_disk = getattr(state, "on_disk", lambda: (0, 0))
         make = functools.partial(
-            Runner, cluster, name, order, config, on_block, on_unblock, state_part, policies, about=about
-        )
+            Runner, cluster, name, order, config, on_block, on_unblock, state_part, policies, about=about,
+            on_disk=on_disk,
+        )  # fmt: skip
         super().__init__(cluster, order, config, make(), state)
         self._about = self._first_about = about
         self._rejoin_as = make if rejoin else None

@@ -23,13 +23,13 @@ import seqcast.blocks.replica
 import seqcast.blocks.rpc
 from seqcast.api.group import Group
 from seqcast.api.own_thread import on_own_thread
-from seqcast.arguments import nanoseconds
+from seqcast.arguments import deadline_of, left_until, nanoseconds
 from seqcast.blocks.block import Block
 from seqcast.blocks.codec import Codec
 from seqcast.blocks.dictionary import ABSENT, Change
 from seqcast.blocks.lock import RELEASE_S
 from seqcast.blocks.log import Counters, Machine
-from seqcast.blocks.outbox import Call
+from seqcast.blocks.outbox import READ, Call
 from seqcast.blocks.replica import Guarantee
 from seqcast.blocks.rpc import Reply
 from seqcast.config import Config
@@ -165,14 +165,22 @@ class Replica(Closing, Generic[M]):
         self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0
     ) -> T:
         """Reads the machine, as ``seqcast.Replica.read``."""
-        if guarantee in ("linearizable", "read-your-writes"):
-            self.sync._check_read(await self._wait_for(None, guarantee == "read-your-writes", timeout))
-            guarantee = "local"
-        return self.sync.read(query, guarantee=guarantee)
+        if guarantee not in ("linearizable", "read-your-writes"):
+            return self.sync.read(query, guarantee=guarantee)
+        end = deadline_of(timeout)
+        while True:
+            self.sync._check_read(await self._wait_for(None, guarantee == "read-your-writes", left_until(end)))
+            value, seen = self.sync._read_now(query)
+            if guarantee != "linearizable" or not seen:
+                return value
+            call = await self._wait_for(None, False, left_until(end), seen)
+            self.sync._check_read(call)
+            if call.answer is READ:
+                return value
 
-    async def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None) -> Call:
+    async def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         answered: asyncio.Future[None] = self._loop.create_future()
-        call = Call(operation, functools.partial(self._wake_with, answered), own)
+        call = Call(operation, functools.partial(self._wake_with, answered), own, seen)
         waits = None
         try:
             if not self.sync._begin(call):

@@ -28,6 +28,34 @@ _ORIGIN = struct.Struct("<QQI")
 _ANSWER = struct.Struct("<Q?I")
 _CLOCK = struct.Struct("<qI")
 _APART = struct.Struct("<Qq")
+_MARK = struct.Struct("<QQ")
+
+
+class Mark(NamedTuple):
+    """How far a log goes.
+
+    Args:
+        reached: counter of the last view; 0: none.
+        position: views, and messages that may change the state, since the group was founded, from 1: the same on all
+            replicas.
+    """
+
+    reached: int = 0
+    position: int = 1
+
+
+class Entered(NamedTuple):
+    """A view: its counter, and the ids of its members."""
+
+    counter: int
+    ids: tuple[int, ...]
+
+
+class Told(NamedTuple):
+    """A message that may change the state, and the time of the group then."""
+
+    now_ns: int
+    payload: bytes
 
 
 class Machine(Protocol):
@@ -35,7 +63,8 @@ class Machine(Protocol):
 
     A machine may also have ``entered(ids)``, which is called with the ids of the members of each view, in the group's
     order; ``heard(now_ns)``, which is called before each message with the group's time (`Clock`); and ``due()``, the
-    time at which the machine wants to hear of the time though nobody sends, or None.
+    time at which the machine wants to hear of the time though nobody sends, or None. A machine that changes in
+    ``heard`` changes only at the time of ``due``: only such times are kept on disk (``stable=``).
     """
 
     def apply(self, operation: bytes, /) -> bytes:
@@ -181,11 +210,14 @@ class Log:
         self.counters = Counters()
         self.clock = Clock()
         self.view: tuple[int, ...] = ()  # ids of the members
+        self.mark = Mark()
+        self.record: Callable[[Entered | Told], object] | None = None  # told of each step of `mark`
         self._origins: dict[int, _Origin] = {}  # those heard longest ago first
         self._dropped = False  # of one that is not here nothing is known; otherwise never heard
         self._waiting: list[tuple[bytes, int, int]] = []
         self._entered: Callable[[tuple[int, ...]], object] | None = getattr(machine, "entered", None)
         self._heard: Callable[[int], object] | None = getattr(machine, "heard", None)
+        self._due: Callable[[], int | None] = getattr(machine, "due", lambda: 0)
 
     def take(self, payload: bytes, sender: int, sent_ns: int, transitional: bool) -> Applied | None:
         """The next message.
@@ -198,14 +230,34 @@ class Log:
             return None
         return self._apply(payload, sender, sent_ns)
 
-    def enter(self, ids: Sequence[int]) -> list[Applied]:
-        """The next view, with this member. Returns the calls that waited for it."""
+    def enter(self, ids: Sequence[int], counter: int = 0) -> list[Applied]:
+        """The next view, with this member, and its counter. Returns the calls that waited for it."""
         applied = self.settle()
-        self.view = tuple(ids)
+        self._enter(Entered(counter, tuple(ids)))
+        return applied
+
+    def _enter(self, view: Entered) -> None:
+        self.view = view.ids
         self.clock.keep(self.view)
         if self._entered is not None:
             self._entered(self.view)
-        return applied
+        self._step(view)
+
+    def _step(self, what: Entered | Told) -> None:
+        reached = what.counter if isinstance(what, Entered) else self.mark.reached
+        self.mark = Mark(reached, self.mark.position + 1)
+        if self.record is not None:
+            self.record(what)
+
+    def replay(self, what: Entered | Told) -> None:
+        """Does again as recorded."""
+        if isinstance(what, Entered):
+            self._enter(what)
+            return
+        entry = Entry.decode(what.payload)
+        self.clock.now_ns = max(self.clock.now_ns, what.now_ns)
+        self._step(what)
+        self._perform(entry, 0)
 
     def settle(self) -> list[Applied]:
         """A view with this member is reached: applies the operations that waited for that."""
@@ -231,6 +283,15 @@ class Log:
             self.counters.malformed += 1
             return None
         self.clock.hear(sender, sent_ns)
+        if entry.operations or self._is_due():
+            self._step(Told(self.clock.now_ns, payload))
+        return self._perform(entry, sender)
+
+    def _is_due(self) -> bool:
+        due = self._due() if self._heard is not None else None
+        return due is not None and due <= self.clock.now_ns
+
+    def _perform(self, entry: Entry, sender: int) -> Applied:
         if self._heard is not None:
             self._heard(self.clock.now_ns)
         if not entry.operations and entry.origin not in self._origins:
@@ -272,6 +333,12 @@ class Log:
         """Writes the state at the beginning of a view, before the view itself is taken. Returns the decided
         operations."""
         applied = self.settle()
+        self.write(write)
+        return applied
+
+    def write(self, write: Callable[[bytes], None]) -> None:
+        """Writes the state, without operations that wait for a view."""
+        write(_MARK.pack(*self.mark))
         write(_TABLE.pack(len(self._origins), self._dropped))
         for uid, origin in self._origins.items():
             write(_ORIGIN.pack(uid, origin.floor, len(origin.answers)))
@@ -282,7 +349,6 @@ class Log:
             write(_APART.pack(*pair))
         write(_COUNT.pack(len(self.view)) + struct.pack(f"<{len(self.view)}Q", *self.view))
         self.machine.snapshot(write)
-        return applied
 
     def restore(self, read: Callable[..., bytes]) -> None:
         """Takes over a state in place of its own.
@@ -298,6 +364,7 @@ class Log:
                 raise UsageError("the state of the group is none of a replica: give all members the same kind")
             return of.unpack(data)
 
+        self.mark = Mark(*unpack(_MARK))
         self._origins = {}
         count, self._dropped = unpack(_TABLE)
         for _ in range(count):

@@ -23,18 +23,20 @@ class Call:
 
     Args:
         operation: its bytes; None: a read.
-        own: a read that waits only for the operations that this replica has taken before.
         done: called once, when there is an answer.
+        own: a read that waits only for the operations that this replica has taken before.
+        seen: with ``stable=``: of a read that has a value, and waits until the position that it has seen is on enough
+            disks; 0: of others.
 
     Attributes:
         answer: None: there is none yet.
         sent: by a message.
     """
 
-    __slots__ = ("answer", "done", "operation", "own", "sent", "seq")
+    __slots__ = ("answer", "done", "operation", "own", "seen", "sent", "seq")
 
-    def __init__(self, operation: bytes | None, done: Callable[[], object], own: bool = False) -> None:
-        self.operation, self.done, self.own = operation, done, own
+    def __init__(self, operation: bytes | None, done: Callable[[], object], own: bool = False, seen: int = 0) -> None:
+        self.operation, self.done, self.own, self.seen = operation, done, own, seen
         self.answer: Answer | None = None
         self.seq = 0
         self.sent = False
@@ -42,6 +44,8 @@ class Call:
 
 READ = Answer(True, b"")
 """Of a read."""
+READ_AGAIN = Answer(False, b"again")
+"""Of a read whose membership ended before the position seen was on enough disks."""
 
 
 class Outbox:
@@ -62,6 +66,7 @@ class Outbox:
         self._readers: list[Call] = []  # that no message on its way serves
         self._followers: list[Call] = []  # reads that wait for the operations before them
         self._in_flight: dict[int, list[Call]] = {}  # by the number of the message: the reads served
+        self._settling: dict[int, list[Call]] = {}  # the same, of messages that are back, and not on enough disks
 
     def add(self, call: Call) -> bool:
         """Takes a call; True: a read that need not wait."""
@@ -83,12 +88,15 @@ class Outbox:
         """Nobody waits for this any more. If unsent, it stays so. Returns the waiting reads."""
         if call.operation is not None:
             self.pending.pop(call.seq, None)
-        for waiting in (self._readers, self._followers, self._queue, *self._in_flight.values()):
+        for waiting in (self._readers, self._followers, self._queue, *self._served()):
             if call in waiting:
                 waiting.remove(call)
                 if waiting is self._queue:
                     self._queued -= len(call.operation or b"")
         return self._followed()
+
+    def _served(self) -> list[list[Call]]:
+        return [*self._in_flight.values(), *self._settling.values()]
 
     def _followed(self) -> list[Call]:
         """The reads for which all operations before them are answered."""
@@ -139,6 +147,10 @@ class Outbox:
                 self._queued -= len(call.operation or b"")
         return calls
 
+    def back(self, number: int) -> None:
+        """This message is back, and leaves room for another one; ``applied`` follows."""
+        self._settling[number] = self._in_flight.pop(number, [])
+
     def applied(self, applied: Applied) -> list[Call]:
         """An own message was applied. Returns the calls that are answered."""
         entry, answered = applied.entry, list[Call]()
@@ -147,30 +159,36 @@ class Outbox:
             if call is not None:
                 call.answer = answer
                 answered.append(call)
-        for call in self._in_flight.pop(entry.number, ()):
+        where = self._settling if entry.number in self._settling else self._in_flight
+        for call in where.pop(entry.number, ()):
             call.answer = READ
             answered.append(call)
         return answered + self._followed() if self._followers else answered
 
-    def rejoined(self, log: Log) -> list[Call]:
+    def rejoined(self, log: Log | None) -> list[Call]:
         """This replica is in the group again, as a new incarnation, and has its state. Returns the calls that had been
-        applied there; the others are sent again, and reads need a new message."""
+        applied there; the others are sent again, and reads need a new message.
+
+        Args:
+            log: with the state; None: to be applied is not enough, so all that were sent are sent again.
+        """
         answered = []
-        for call in list(self.pending.values()):
-            if call.sent and (answer := log.answer(self.origin, call.seq)) is not None:
+        for call in list(self.pending.values()) if log is not None else ():
+            if log is not None and call.sent and (answer := log.answer(self.origin, call.seq)) is not None:
                 call.answer = answer
                 answered.append(self.pending.pop(call.seq))
         self._again = deque(call for call in self.pending.values() if call.sent)
         self._queue = deque(call for call in self.pending.values() if not call.sent)
         self._queued = sum(len(call.operation or b"") for call in self._queue)
-        for readers in self._in_flight.values():
+        for readers in self._served():
             self._readers += readers
         self._in_flight.clear()
+        self._settling.clear()
         return answered + self._followed()
 
     def rest(self) -> list[Call]:
         """All that wait, for the end of the replica."""
         waiting = [*self.pending.values(), *self._readers, *self._followers]
-        for readers in self._in_flight.values():
+        for readers in self._served():
             waiting += readers
         return waiting

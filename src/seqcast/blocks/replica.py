@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import functools
 import logging
 import queue
 import secrets
@@ -17,10 +18,12 @@ from seqcast._native.engine import Message
 from seqcast.abandoned import Abandoned
 from seqcast.abandoned import Call as Wait
 from seqcast.api.group import ENDING, Group, join
-from seqcast.arguments import as_about, check_name, deadline_of, nanoseconds
+from seqcast.arguments import as_about, check_name, deadline_of, left_until, nanoseconds
 from seqcast.blocks.closing import Closing
+from seqcast.blocks.disk import DiskLog
+from seqcast.blocks.durable import Durable
 from seqcast.blocks.log import FORGOTTEN, Answer, Applied, Counters, Log, Machine
-from seqcast.blocks.outbox import Call, Outbox
+from seqcast.blocks.outbox import READ, Call, Outbox
 from seqcast.config import Config
 from seqcast.errors import (
     ConfigError,
@@ -90,10 +93,14 @@ def replicate(
         info: for all members to know of this one; see ``join`` and ``Replica.set_info``.
         ready_s: seconds to wait for the first join. After that ``replicate`` returns all the same, the replica goes on
             to join, and ``why`` names the missing condition. 0: return at once.
-        settings: settings as keywords; see docs/config.md.
+        settings: settings as keywords; see docs/config.md. With ``stable=PATH``, on every replica, the state is also on
+            disk, in ``PATH.log``, and replaces that of the machine at the start; ``call`` returns once a majority has
+            the operation on disk.
 
     Raises:
-        ConfigError: a setting is wrong, cannot work here, or contradicts a replica's needs.
+        ConfigError: a setting is wrong, cannot work here, or contradicts a replica's needs; a file of ``stable=``
+            cannot be used.
+        StableFailed: a file of ``stable=`` cannot be written.
         JoinRefused: the group refuses this member.
         UsageError: the machine lacks a function, or ``info`` is too long or no object of JSON.
         Exception: raised by ``restore``.
@@ -141,12 +148,18 @@ class Replica(Closing, Generic[M]):
         self.cluster, self.machine = cluster, machine
         self._name, self._config = name, config
         self._log = Log(machine)
+        self._durable: Durable | None = None
+        if config.stable:
+            if name is None:
+                raise ConfigError("stable= needs name=: others know a member that starts again by its name")
+            self._durable = Durable(DiskLog(config.stable, cluster, name), self._log, self._settle, self._disk_failed)
         self._applying = threading.Lock()  # of the log and the machine
         self._due: Callable[[], int | None] | None = getattr(machine, "due", None)
         self._lock = threading.Condition(_thread.allocate_lock())
         # Under `_lock`:
         self._info = info
         self._outbox = Outbox(secrets.randbits(64))
+        self._disk_error: SeqcastError | None = None
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
         self._why = "it joins"
@@ -163,6 +176,9 @@ class Replica(Closing, Generic[M]):
             threading.Thread(target=self._run, name=f"seqcast-replica-{cluster}", daemon=True),
             threading.Thread(target=self._pump, name=f"seqcast-replica-send-{cluster}", daemon=True),
         ]
+        if self._durable is not None:
+            disk = threading.Thread(target=self._durable.run, name=f"seqcast-replica-disk-{cluster}", daemon=True)
+            self._threads.append(disk)
         if (bind := getattr(machine, "bind", None)) is not None:
             bind(self)
 
@@ -278,22 +294,30 @@ class Replica(Closing, Generic[M]):
         """
         if guarantee not in GUARANTEES:
             raise UsageError(f"guarantee={guarantee!r} must be one of {', '.join(map(repr, GUARANTEES))}")
-        if guarantee != "local":
-            call = self._wait_for(None, guarantee == "read-your-writes", timeout)
+        end = deadline_of(timeout)
+        while True:
+            if guarantee != "local":
+                self._check_read(self._wait_for(None, guarantee == "read-your-writes", left_until(end)))
+            value, seen = self._read_now(query)
+            if guarantee != "linearizable" or not seen:
+                return value
+            call = self._wait_for(None, False, left_until(end), seen)
             self._check_read(call)
-        return self._read_now(query)
+            if call.answer is READ:
+                return value
 
-    def _read_now(self, query: Callable[[M], T]) -> T:
+    def _read_now(self, query: Callable[[M], T]) -> tuple[T, int]:
+        """The value, and with ``stable=`` the position that was seen, else 0."""
         if not self._was_member:
             raise NotReady(f"this replica has no state yet: {self.why}")
         with self._applying:
-            return query(self.machine)
+            return query(self.machine), self._log.mark.position if self._durable is not None else 0
 
-    def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None) -> Call:
+    def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits any more."""
         done = _thread.allocate_lock()
         done.acquire()
-        call = Call(operation, done.release, own)
+        call = Call(operation, done.release, own, seen)
         wait = -1.0 if timeout is None else min(nanoseconds(timeout) / 1e9, threading.TIMEOUT_MAX)
         try:
             if not self._begin(call):
@@ -308,6 +332,8 @@ class Replica(Closing, Generic[M]):
     def _begin(self, call: Call) -> bool:
         """Takes a call, and sends the waiting operations; True: answered already."""
         message = None
+        if call.seen and self._durable is not None:
+            return self._durable.add(call)
         with self._lock:
             self._refuse_failed()
             if self._outbox.add(call):
@@ -320,6 +346,9 @@ class Replica(Closing, Generic[M]):
         return False
 
     def _give_up(self, call: Call) -> None:
+        if call.seen and self._durable is not None:
+            self._durable.give_up(call)
+            return
         with self._lock:
             if call.answer is not None:
                 return
@@ -356,7 +385,8 @@ class Replica(Closing, Generic[M]):
             raise NotReady(f"the read cannot be answered with this guarantee: {self._what_lacks()}")
 
     def _what_lacks(self) -> str:
-        return self.why or "no answer in time: a member is slow, or has just failed"
+        disks = self._durable.lacks() if self._durable is not None else ""
+        return self.why or disks or "no answer in time: a member is slow, or has just failed"
 
     # ---- the life of a replica
 
@@ -369,9 +399,13 @@ class Replica(Closing, Generic[M]):
         if group is not None:
             group.leave()
         self._unsent.put(None)
+        if self._durable is not None:
+            self._durable.stop()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(self._config.leave_timeout_s)
+        if self._durable is not None:
+            self._durable.close()
 
     def __repr__(self) -> str:
         return f"<seqcast.Replica {self.cluster!r}{'' if self.ready else f' not ready: {self.why}'}>"
@@ -431,6 +465,7 @@ class Replica(Closing, Generic[M]):
         """
         config = self._config.replace(found=0) if self._was_member else self._config
         while not self._is_over():
+            self._load()
             try:
                 info = self._info
                 group = join(self.cluster, name=self._name, state=_Part(self), config=config, info=info)
@@ -449,6 +484,14 @@ class Replica(Closing, Generic[M]):
                 return group
         return None
 
+    def _load(self) -> None:
+        """With ``stable=``: the state is the one on disk, or a later one."""
+        if self._disk_error is not None:
+            raise self._disk_error
+        if self._durable is not None:
+            with self._applying:
+                self._durable.load()
+
     def _is_over(self) -> bool:
         return self._closing or ENDING.is_set()
 
@@ -463,8 +506,8 @@ class Replica(Closing, Generic[M]):
     def _joined(self, group: Group) -> None:
         with self._lock:
             self._group, self._was_member, self._why = group, True, ""
-            answered = self._outbox.rejoined(self._log)
-            closing, message = self._is_over(), self._outbox.compose()
+            answered = self._outbox.rejoined(self._log if self._durable is None else None)
+            closing, message = self._is_over() or self._disk_error is not None, self._outbox.compose()
             self._lock.notify_all()
         if closing:
             group.leave()
@@ -477,6 +520,8 @@ class Replica(Closing, Generic[M]):
             self._why = self._why or str(group.status.reason) or "it left its group"
         with self._applying:
             self._log.leave()
+            if self._durable is not None:
+                self._durable.parted()
             self._view = None
             for watcher in self._watchers:
                 watcher(None)
@@ -490,8 +535,7 @@ class Replica(Closing, Generic[M]):
             except NotMember:
                 return
             if isinstance(event, Message):
-                with self._applying:
-                    applied = self._log.take(event.payload, event.sender.id, event.sent_ns, event.transitional)
+                applied = self._take(event)
                 if applied is not None and applied.entry.origin == self._outbox.origin:
                     self._own(group, (applied,))
             elif event is not None:
@@ -499,12 +543,43 @@ class Replica(Closing, Generic[M]):
             elif self._due is not None:
                 self._tick(group)
 
+    def _take(self, message: Message) -> Applied | None:
+        durable, sender = self._durable, message.sender
+        if durable is not None and message.unicast and durable.heard(sender.id, message.payload):
+            self._settle()
+            return None
+        with self._applying:
+            applied = self._log.take(message.payload, sender.id, message.sent_ns, message.transitional)
+            if durable is not None:
+                durable.applied(sender)
+        return applied
+
+    # ---- with `stable=`
+
+    def _settle(self) -> None:
+        """Answers the calls that are on enough disks now."""
+        assert self._durable is not None
+        with self._lock:
+            answered = [call for each in self._durable.take() for call in self._outbox.applied(each)]
+        for call in answered:
+            call.done()
+
+    def _disk_failed(self, error: SeqcastError) -> None:
+        """On the thread that syncs. The member ends as in a crash."""
+        with self._lock:
+            self._disk_error, self._why = error, str(error)
+            group = self._group
+        if group is not None:
+            group.leave(0)
+
     def _event(self, group: Group, event: Event) -> None:
         done: list[Applied] = []
         with self._applying:
             if isinstance(event, View):
-                done = self._log.enter([member.id for member in event.members])
+                done = self._log.enter([member.id for member in event.members], event.view_id.counter)
                 self._view = event
+                if self._durable is not None:
+                    self._durable.entered(group, event)
             if isinstance(event, View | Blocked | Unblocked):
                 for watcher in self._watchers:
                     watcher(event)
@@ -515,10 +590,18 @@ class Replica(Closing, Generic[M]):
     def _own(self, group: Group, applied: Iterable[Applied]) -> None:
         """Answers the calls whose operations were applied, and sends the next message."""
         answered: list[Call] = []
+        durable = self._durable
         with self._lock:
             for each in applied:
-                if each.entry.origin == self._outbox.origin:
+                if each.entry.origin != self._outbox.origin:
+                    continue
+                if durable is None:
                     answered += self._outbox.applied(each)
+                else:
+                    self._outbox.back(each.entry.number)
+                    durable.hold(each)
+            if durable is not None:
+                answered = [call for each in durable.take() for call in self._outbox.applied(each)]
             message = self._outbox.compose()
         self._answer(answered, group, message)
 
@@ -577,6 +660,10 @@ class _Part:
     def __init__(self, of: Replica[Any]) -> None:
         self._of = of
 
+    def on_disk(self) -> tuple[int, int]:
+        """Of ``DurableHandler``."""
+        return self._of._durable.mark if self._of._durable is not None else (0, 0)
+
     def get_state(self, write: Callable[[Any], None]) -> None:
         of = self._of
         with of._applying:
@@ -586,8 +673,12 @@ class _Part:
             of._own(group, applied)
 
     def set_state(self, read: Callable[..., bytes]) -> None:
+        durable, restore = self._of._durable, functools.partial(self._of._log.restore, read)
         with self._of._applying:
-            self._of._log.restore(read)
+            if durable is None:
+                restore()
+            else:
+                durable.replaces(restore)
 
 
 def data_of(answer: Answer) -> bytes:

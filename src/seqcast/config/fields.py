@@ -368,7 +368,8 @@ class Config:
         "file",
         'With `partition="primary"`: the file in which this member keeps its votes, so that it still has them after '
         "its process or its machine ended. Members that start again then complete a majority, and fences grow even if "
-        "all members had ended ([durable groups](guide.md#durable-groups)). Each member has a file of its own. Empty: "
+        "all members had ended ([durable groups](guide.md#durable-groups)). A replica keeps its state in another "
+        "one, whose name ends in `.log`. Each member has a file of its own. Empty: "
         "votes end with the process, and if most members end at once, an operator must unblock the others.",
     )
     observer: bool = _knob(

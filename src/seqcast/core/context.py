@@ -136,6 +136,7 @@ class EndpointSettings:
         rekey_ns: with a key: how long a view lasts before one with a new secret follows.
         stable: this member keeps its votes on disk (``Keep``).
         kept: the record of an earlier incarnation of this member; None: none is known.
+        on_disk: how far the state goes that the application has on disk; see ``Was``.
     """
 
     order: str
@@ -200,6 +201,7 @@ class EndpointSettings:
     observer: bool = False
     stable: bool = False
     kept: Kept | None = None
+    on_disk: tuple[int, int] = (0, 0)
 
     @property
     def puts_out(self) -> bool:

@@ -165,10 +165,12 @@ class Runner:
         state: int = 0,
         policies: Policies = NO_POLICIES,
         about: str = "",
+        on_disk: Callable[[], tuple[int, int]] = lambda: (0, 0),
     ) -> None:
         io_cores, control = usable("io_cores", config.io_cores), usable("control_cores", config.control_cores)
         self.config, self.policies = config, policies
         self.state, self.about = state, about  # see ``MemberInfo``
+        self._on_disk = on_disk()
         self.giving: dict[int, threading.Lock] = {}  # by joiner: held while a thread gives the state
         self.callbacks: Callbacks | None = None
         if on_block is not None:
@@ -777,6 +779,7 @@ class Runner:
             allowed=self.list_file.allowed if self.list_file is not None else (),
             vote=_votes.get(self._key, NO_VOTE),
             kept=self.stable_file.kept if self.stable_file is not None else None,
+            on_disk=self._on_disk,
             gro=driver.gro,
             sees=self.posting.sees if self.posting.on else None,
             state=self.state,

@@ -54,6 +54,44 @@ def decoded(data: bytes, cluster: str, name: str) -> Kept:
         raise ValueError(f"it cannot be read: {error}") from None
 
 
+def locked(path: str) -> IO[bytes]:
+    """An open file that no other process has open in this way.
+
+    Raises:
+        ValueError: one has.
+        OSError: it cannot be opened.
+    """
+    file = open(path, "ab")
+    try:
+        import fcntl  # absent on Windows
+
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except ImportError:
+        pass
+    except BlockingIOError:
+        file.close()
+        raise ValueError("another process uses it") from None
+    except OSError:
+        pass  # the file system has no locks
+    return file
+
+
+def sync_directory(path: Path) -> None:
+    """Has the name of a file outlast the machine."""
+    if hasattr(os, "O_DIRECTORY"):
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def unwritten(path: Path, error: OSError) -> StableFailed:
+    """The error for a file that could not be written or synced."""
+    text = f"stable={str(path)!r} cannot be written: {error.strerror or error}; this member has left"
+    return StableFailed(codes.STABLE_WRITE(text))
+
+
 class StableFile:
     """The record of one member, which no other process uses meanwhile.
 
@@ -72,7 +110,7 @@ class StableFile:
         self._path, self._whose = Path(path), (cluster, name)
         self.kept: Kept | None = None
         try:
-            self._lock = self._locked()
+            self._lock = locked(f"{self._path}{LOCK}")
             try:
                 with contextlib.suppress(FileNotFoundError):
                     self.kept = decoded(read_file(self._path, BYTES_MAX), cluster, name)
@@ -93,21 +131,6 @@ class StableFile:
         error.code = codes.STABLE_FILE.number
         return error
 
-    def _locked(self) -> IO[bytes]:
-        file = open(f"{self._path}{LOCK}", "ab")
-        try:
-            import fcntl  # absent on Windows
-
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:
-            pass
-        except BlockingIOError:
-            file.close()
-            raise ValueError("another process uses it") from None
-        except OSError:
-            pass  # the file system has no locks
-        return file
-
     def write(self, kept: Kept) -> None:
         """
         Raises:
@@ -120,15 +143,9 @@ class StableFile:
                 file.flush()
                 os.fsync(number)
             os.replace(f"{self._path}{NEW}", self._path)
-            if hasattr(os, "O_DIRECTORY"):
-                directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
-                try:
-                    os.fsync(directory)
-                finally:
-                    os.close(directory)
+            sync_directory(self._path)
         except OSError as error:
-            text = f"stable={str(self._path)!r} cannot be written: {error.strerror or error}; this member has left"
-            raise StableFailed(codes.STABLE_WRITE(text)) from error
+            raise unwritten(self._path, error) from error
         self.kept = kept
 
     def close(self) -> None:

@@ -89,6 +89,15 @@ class MergingHandler(StateHandler, Protocol):
         """
 
 
+class DurableHandler(StateHandler, Protocol):
+    """A ``StateHandler`` that has its state on disk, too. With ``stable=``, when a whole group that had ended starts
+    again, the members take over the state of the one whose disk has most."""
+
+    def on_disk(self) -> tuple[int, int]:
+        """How far the state on disk goes, after the start of this process: the counter of the last view there, and the
+        number of messages and views in that state, from 1, counted alike by all members."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubgroupState:
     """The state of a part of the group that was separated from this member.

@@ -168,6 +168,10 @@ class World:
         """Whoever founded a group alone."""
         return [record for record in self.records for stay in stays(record)[:1] if len(stay.view.members) == 1]
 
+    def on_disk(self, name: str) -> tuple[int, int]:
+        """How far the state goes that the application of this member has on disk."""
+        return 0, 0
+
     def keep(self, node: Process, kept: Kept) -> None:
         """A member writes to its disk."""
         kept = Kept.load(kept.dump())

@@ -35,11 +35,23 @@ NOBODY = 1
 
 class Was(NamedTuple):
     """The member that a joiner was before a restart: the counter and the tag of the last known view, and the id
-    there."""
+    there; and if the application keeps its state on disk, how far that goes: the counter of the last view there,
+    and the position, from 1."""
 
     counter: Count
     view: Id
     member: Id
+    reached: Count = 0
+    position: Count = 0
+
+    @property
+    def goes_to(self) -> tuple[int, int]:
+        return self.reached, self.position
+
+    @property
+    def is_current(self) -> bool:
+        """Does the state on disk go beyond the beginning of the view?"""
+        return self.position > 0 and self.reached == self.counter
 
 
 @control("join", outside=True)

@@ -8,7 +8,8 @@ survivor of the cut: the vote alone counts.
 - If members of the view still live, and are too few, one of them begins to close the view as always, and asks with
   RECALL for the votes of joiners that were members. RECALL is START and PROPOSE in one, RECALLED is OK and DONE.
 - If nobody is in the view any more, one of those that started again asks the others in the same way to accept a first
-  view of its own as the successor. The counter is above the old one, so fences grow. If one of them has accepted a VIEW
+  view of its own as the successor: the one with the longest state on disk, if applications keep theirs there, as the
+  others take over its state. The counter is above the old one, so fences grow. If one of them has accepted a VIEW
   before, that VIEW is proposed again, and is closed next.
 
 Messages are in memory alone: a member that is still in the view may have delivered messages that nobody else has. So
@@ -65,6 +66,13 @@ class Returned:
     was: Was | None
 
 
+def _precedence(each: Returned) -> tuple[tuple[int, int], int]:
+    """Who has the longest state on disk goes first, as the others take over the state of the first member; then who
+    has the lowest id."""
+    assert each.was is not None
+    return each.was.goes_to, -each.id
+
+
 class Keeper(Machine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.VOTING, context.edges)
@@ -87,7 +95,7 @@ class Keeper(Machine):
         if self.kept is None:
             return None
         view = self.kept.view
-        return Was(view.view_id.counter, view.view_id.tag, self._me or NOBODY)
+        return Was(view.view_id.counter, view.view_id.tag, self._me or NOBODY, *self.context.settings.on_disk)
 
     @property
     def _me(self) -> int:
@@ -110,7 +118,7 @@ class Keeper(Machine):
 
     def closes(self, frame: NewView) -> bool:
         """Is this VIEW the successor of the view that we know?"""
-        if self.kept is None:
+        if self.kept is None or not frame.members:  # all had left: those that start again are the next ones
             return False
         accepted = self.kept.accepted
         known = accepted is not None and accepted.view.view_id == frame.view_id
@@ -183,7 +191,7 @@ class Keeper(Machine):
 
     def _why_not(self, others: list[Returned]) -> str:
         ours = self.was
-        newest = max([each.was for each in others if each.was is not None] + ([ours] if ours else []))
+        newest = max(each.was for each in (*others, self._own()) if each.was is not None)
         if ours is None or newest[:2] > ours[:2] or not self._me:
             return f"a view of this cluster is known (number {newest.counter}), and its members have not closed it yet"
         kept = self.kept
@@ -202,8 +210,30 @@ class Keeper(Machine):
                 f"the members of view {ours.counter} of this cluster are back, and most of them without their files "
                 "(stable=): remove the others' too if the files are lost, and a new group is founded"
             )
-        first = min([self.context.me.id, *(each.id for each in asked.values())])
-        return "" if first == self.context.me.id else "another one that was in the last view closes it"
+        if why := self._why_no_state(asked):
+            return why
+        first = max((self._own(), *asked.values()), key=_precedence)
+        return "" if first.id == self.context.me.id else "another one that was in the last view closes it"
+
+    def _own(self) -> Returned:
+        return Returned(self.context.me.id, self.context.me.name, b"", self.was)
+
+    def _why_no_state(self, asked: dict[int, Returned]) -> str:
+        """Why nobody here may have the whole state, with all voters of the last view back; "": somebody has.
+
+        Timeline without this: a, alone in view 4, answers calls, and b and c join. In view 5, before they have the
+        state on disk, all lose their power, and a its disk. b and c are a majority of view 5, without that state.
+        """
+        known, ours, kept = {self._me: self._own(), **asked}, self.was, self.kept
+        assert ours is not None and kept is not None
+        current = [member for member, each in known.items() if each.was is not None and each.was.is_current]
+        lost = [info.name for info in kept.view.members if not info.observer and info.id not in known]
+        if not ours.position or not lost or kept.view.founding or is_quorum(self._voters, current):
+            return ""
+        return (
+            f"{', '.join(lost)} came back without the files (stable=), and too few others have all on disk that was "
+            f"decided before view {ours.counter} of this group: find the files, or see docs/guide.md (durable groups)"
+        )
 
     def _asked(self, others: Iterable[Returned]) -> dict[int, Returned]:
         """By their ids there, those that were in the view that we know."""
@@ -264,12 +294,16 @@ class Keeper(Machine):
         self.answers[frame.member] = frame.accepted
 
     def propose(self, frame: Recalled) -> None:
-        """The VIEW accepted under the highest attempt, else a first view of ours."""
+        """The VIEW accepted under the highest attempt; a first view of ours if there is none, or all had left with it.
+
+        Nobody is in a view without members, so another one may take its place: our attempt is above that VIEW's.
+        """
         self.note(frame)
         kept = self.kept
         assert kept is not None
         accepted = [each for each in self.answers.values() if each is not None]
-        self.proposal = max(accepted, key=lambda each: each.under).view if accepted else self._first()
+        last = max(accepted, key=lambda each: each.under).view if accepted else None
+        self.proposal = last if last is not None and last.members else self._first()
         self._keep(replace(kept, accepted=Taken(self.attempt, self.proposal)))
         self.answers = {self._me: None}
         self.say()

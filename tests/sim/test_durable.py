@@ -1,0 +1,244 @@
+"""Replicas with disks in a simulated group that loses its power, also in the middle of a write: all that was answered
+or read comes back."""
+
+from __future__ import annotations
+
+import functools
+import io
+import random
+from types import SimpleNamespace
+
+import pytest
+from counting import Counting
+from sim_stage import Stage
+
+from seqcast._native.engine import AGAIN, SENT, Batch
+from seqcast.blocks import durable
+from seqcast.blocks.disk import NEW, DiskLog
+from seqcast.blocks.durable import Durable
+from seqcast.blocks.log import Log
+from seqcast.blocks.outbox import READ, Call, Outbox
+from seqcast.errors import NotMember, SendTimeout
+from seqcast.sim.options import MS
+from seqcast.types import View
+
+
+class Replica:
+    """On one simulated process, in place of its application; its disk is a real file."""
+
+    def __init__(self, power: Power, name: str) -> None:
+        self.power, self.name = power, name
+        self.path = str(power.directory / name)
+        self.log, self.disk = Log(Counting()), DiskLog(self.path, "k", name)
+        self.durable = Durable(self.disk, self.log, self.settle, lambda _: None)
+        self.durable.load()
+        self.unsent: list[bytes] = []
+
+    def attach(self, node) -> None:
+        self.node, self.outbox = node, Outbox(node.id)
+        application, chain = node.application, node.application.chain
+        application.accept, self.accept = self.take, application.accept
+        application.enter = lambda items: [self.take(item) for item in items]
+        chain.dump = self.dump
+        chain.load = lambda data: self.durable.replaces(functools.partial(self.log.restore, io.BytesIO(data).read))
+        self.work()
+
+    def dump(self) -> bytes:
+        written = io.BytesIO()
+        self.own(self.log.snapshot(written.write))
+        return written.getvalue()
+
+    # ---- the group
+
+    member = property(lambda self: SimpleNamespace(id=self.node.id))
+
+    def send(self, payload: bytes, *, to, timeout: float) -> None:
+        """Of ``Group``, for `Durable`."""
+        if not self.runs:
+            raise NotMember("it has crashed, or was excluded")
+        if self.node.engine.send(payload, to=to.id, wall_ns=self.node.wall) == AGAIN:
+            raise SendTimeout("the window is full")
+        self.node.service()
+
+    @property
+    def runs(self) -> bool:
+        return self.node.up and not self.node.endpoint.over and self.node.can_run
+
+    def take(self, item) -> None:
+        if isinstance(item, Batch):
+            payloads = item.tolist()
+            for sender, _, _, sent_ns, first, n, _, unicast, late in item.runs.tolist():
+                for payload in payloads[first : first + n]:
+                    self.message(sender, payload, sent_ns, bool(unicast), bool(late))
+            return
+        self.accept(item)  # the simulated application gives its state here
+        if isinstance(item, View):
+            applied = self.log.enter([member.id for member in item.members], item.view_id.counter)
+            self.durable.entered(self, item)
+            self.own(applied)
+
+    def message(self, sender: int, payload: bytes, sent_ns: int, unicast: bool, late: bool) -> None:
+        if unicast:
+            assert self.durable.heard(sender, payload)
+            self.settle()
+            return
+        applied = self.log.take(payload, sender, sent_ns, late)
+        self.durable.applied(SimpleNamespace(id=sender))
+        self.own([applied] if applied is not None else [])
+
+    def own(self, applied) -> None:
+        for each in applied:
+            if each.entry.origin == self.outbox.origin:
+                self.outbox.back(each.entry.number)
+                self.durable.hold(each)
+        self.settle()
+
+    def settle(self) -> None:
+        for each in self.durable.take():
+            for call in self.outbox.applied(each):
+                call.done()
+
+    # ---- calls, reads, and the disk
+
+    def call(self) -> None:
+        call = Call(b"1", lambda: self.power.answers.append(int(call.answer.data)))
+        self.outbox.add(call)
+
+    def read(self) -> None:
+        least = max(self.power.answers, default=0)
+
+        def query() -> None:
+            total, call = self.log.machine.total, Call(None, lambda: None, seen=self.log.mark.position)
+            call.done = functools.partial(done, call, total)
+            if self.durable.add(call):
+                call.done()
+
+        def done(call: Call, total: int) -> None:
+            if call.answer is not READ:
+                return
+            self.power.reads += 1
+            self.power.seen = max(self.power.seen, total)
+            if total < max(least, self.power.read_before):
+                self.power.wrong.append(f"{self.name} read {total} after {least} and {self.power.read_before}")
+
+        self.outbox.add(Call(None, query))
+
+    def pass_on(self) -> None:
+        """Sends waiting messages; tries again later while the group is closed for sending."""
+        if not self.runs or self.node.endpoint.view is None:
+            return
+        while message := self.unsent.pop(0) if self.unsent else self.outbox.compose():
+            if self.node.engine.send(message, wall_ns=self.node.wall) != SENT:
+                self.unsent.insert(0, message)
+                break
+        self.node.service()
+
+    def work(self) -> None:
+        """The thread that syncs: each sync takes its time."""
+        clock, rng = self.power.stage.clock, self.power.dice
+        if self.node.up:
+            if self.runs:
+                self.durable.work()
+            clock.at(clock.now + rng.randrange(1, self.power.sync_ms + 1) * MS, self.work)
+
+    def lose_power(self) -> None:
+        """Unsynced records are on the disk in part: of the log, or of its successor."""
+        rng, disk = self.power.dice, self.disk
+        rest = b"".join(disk._pending)
+        torn = bytearray(rest[: rng.randrange(len(rest) + 1)])
+        if torn and rng.random() < 0.5:
+            begin = rng.randrange(len(torn))
+            torn[begin : begin + 8] = bytes(len(torn[begin : begin + 8]))
+        with open(self.path + ".log" + (NEW if disk._fresh else ""), "ab") as file:
+            file.write(torn)
+        self.durable.close()
+
+
+class Power(Stage):
+    """Three machines that lose their power at the same time, or nearly so."""
+
+    def __init__(self, seed: int, directory, sync_ms: int = 8) -> None:
+        super().__init__("total", partition="primary", found=2, stable=True, state=True, safe=True)
+        self.quiet, self.stage = True, self
+        self.dice, self.directory, self.sync_ms = random.Random(seed), directory, sync_ms
+        self.replicas: dict[str, Replica] = {}
+        self.answers: list[int] = []
+        self.wrong: list[str] = []
+        self.reads = self.seen = self.read_before = 0
+
+    def on_disk(self, name: str) -> tuple[int, int]:
+        self.replicas[name] = Replica(self, name)
+        return self.replicas[name].durable.mark
+
+    def start_node(self, name: str) -> None:
+        super().start_node(name)
+        self.replicas[name].attach(self.nodes[-1])
+
+    def use(self, ms: int) -> None:
+        """All call and read, for this long."""
+        now = self.clock.now // MS
+        for at in range(now, now + ms, 2):
+            replica = self.dice.choice(list(self.replicas.values()))
+            self.clock.at(at * MS, replica.read if self.dice.random() < 0.3 else replica.call)
+            for each in self.replicas.values():
+                self.clock.at((at + 1) * MS, each.pass_on)
+        self.until(now + ms)
+
+    def fail(self) -> None:
+        """All lose their power, within a moment; one may also lose its disk."""
+        now = self.clock.now // MS
+        order = self.dice.sample("abc", 3)
+        spread = self.dice.choice((0, 0, 20, 400))
+        for place, name in enumerate(order):
+            self.clock.at((now + place * spread) * MS, self.strike, name)
+        self.use(2 * spread + 1)
+        if spread < 100 and self.dice.random() < 0.3:  # the last view has all three
+            name = self.dice.choice("abc")
+            self.disks.pop(name, None)
+            (self.directory / f"{name}.log").unlink()
+        self.read_before = self.seen
+
+    def strike(self, name: str) -> None:
+        replica = self.replicas[name]
+        replica.node.crash()
+        replica.lose_power()
+
+    def start_all(self) -> None:
+        now = self.clock.now // MS
+        for name in self.dice.sample("abc", 3):
+            self.named(name, now + self.dice.randrange(0, 300))
+        self.until(now + 3000)
+
+    def total(self) -> int:
+        totals = {replica.log.machine.total for replica in self.replicas.values()}
+        views = {replica.node.endpoint.view for replica in self.replicas.values()}
+        assert len(views) == 1 and None not in views, [r.node.endpoint.lacks for r in self.replicas.values()]
+        assert len(totals) == 1
+        return totals.pop()
+
+
+def run(seed: int, directory, rounds: int = 2) -> Power:
+    power = Power(seed, directory)
+    power.start_all()
+    for _ in range(rounds):
+        power.use(200)
+        power.fail()
+        power.start_all()
+        if power.total() < max(power.answers, default=0):
+            power.wrong.append(f"{max(power.answers)} was answered, and the total is {power.total()}")
+        if len(set(power.answers)) != len(power.answers):
+            power.wrong.append("two calls had one answer")
+    return power
+
+
+@pytest.mark.parametrize("seed", range(1, 3))
+def test_answers_and_reads_outlast_a_loss_of_power(seed, tmp_path):
+    power = run(seed, tmp_path)
+    assert len(power.answers) > 50 and power.reads > 20
+    assert power.wrong == []
+
+
+def test_calls_that_are_answered_before_the_disks_of_a_majority_have_them_are_lost(tmp_path, monkeypatch):
+    """The base of the guarantee, whose absence the test above would see."""
+    monkeypatch.setattr(durable, "position_of_majority", lambda voters, positions: 1 << 60)
+    assert run(1, tmp_path).wrong
