@@ -400,7 +400,7 @@ BREAKS = (
     _one("a standing frame is sent at each tick", "native/base/out.c", "    s->due = now + s->every;\n    queue_frame",
          "    queue_frame", tests="tests/unit/test_engine_bounds.py"),
     _one("a member whose turn is over still beacons", "src/seqcast/core/machines/beacons.py",
-         "            self.context.emit(Stand(None))\n", "", tests="tests/protocol/test_endpoint.py"),
+         "            self.context.emit(Announce(None))\n", "", tests="tests/protocol/test_endpoint.py"),
     _one("the control thread is not told of refused sends", "native/io/look.c",
          "    return sc_io_look(&d->io) || refused;", "    (void)refused;\n    return sc_io_look(&d->io);",
          tests="tests/sockets/test_interface.py"),

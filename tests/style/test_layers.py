@@ -255,6 +255,16 @@ def test_an_assignment_to_the_context_is_seen():
     assert context_writes("x = context.lost") == context_writes("context.view.name = 1") == set()
 
 
+def test_effects_leave_by_one_door_that_only_carriers_of_commands_use():
+    """A machine emits. Whoever carries out a command hands its effects out, before anything that is still queued."""
+    core = ROOT / "src/seqcast/core"
+    texts = {path.name: path.read_text() for path in core.glob("**/*.py")}
+    assert [name for name, text in texts.items() if "context.effects.append" in text] == []
+    assert {name for name, text in texts.items() if "hand_out(" in text} == {
+        "context.py", "endpoint.py", "installer.py", "markers.py",
+    }  # fmt: skip
+
+
 def mutable_classes(text: str) -> set[str]:
     """Classes of Python code whose objects may change: with an ``__init__``, or dataclasses that are not frozen."""
     found = set()

@@ -277,7 +277,7 @@ class Context:
 
     def history_so_far(self) -> History:
         """The history of our group up to now."""
-        if self.founding:  # no application is in it yet
+        if self.founding:  # no application has entered the group
             return History.NONE
         states = any(info.state for info in self.infos.values())
         delivered = states or any(self.plane.held(rank)[0] for rank in range(len(self.members)))
@@ -325,6 +325,10 @@ class Context:
     def emit(self, what: Effect | Command) -> None:
         """Queues a decision of a machine, or an effect for the runner."""
         self.emitted.append(what)
+
+    def hand_out(self, effect: Effect) -> None:
+        """Gives the runner an effect of the command that is carried out now: before anything that is still queued."""
+        self.effects.append(effect)
 
 
 class Repeat:

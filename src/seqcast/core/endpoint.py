@@ -33,6 +33,7 @@ from seqcast.core.table import Edge
 from seqcast.core.vocabulary import (
     EVIDENCE,
     Abandon,
+    Announce,
     AskMembers,
     CallbackOver,
     CallbackReturned,
@@ -362,7 +363,7 @@ class Endpoint:
         context, emitted, me = self.context, self.context.emitted, self.context.me
         while emitted:
             what = emitted[0]
-            if isinstance(what, ViewChange) and any(isinstance(each, Send | Keep) for each in context.effects):
+            if isinstance(what, ViewChange) and any(isinstance(each, Send | Stand | Keep) for each in context.effects):
                 return False
             del emitted[0]
             if isinstance(what, ViewChange):
@@ -377,8 +378,8 @@ class Endpoint:
                     for address in self._audience(what.frame):
                         self._transmit(what.frame, address)
                     self._router.route(what.frame, me.id, me.address)
-                case Stand():
-                    self._stand(what)
+                case Announce():
+                    self._announce(what)
                 case TellBlocked():
                     self._markers.tell_blocked(what.kind, what.reason)
                 case OpenPause():
@@ -393,7 +394,7 @@ class Endpoint:
                     self._inputs.append(what)  # after the view change that may be under way
                 case _:
                     self.log.effect(what)
-                    context.effects.append(what)
+                    context.hand_out(what)
         return True
 
     def _audience(self, frame: Frame) -> list[bytes]:
@@ -416,7 +417,7 @@ class Endpoint:
         assert address or not traits.to_one, "no address"
         self.context.counters["frames_sent"] += 1
         self.log.sent(frame, address)
-        self.context.effects.append(Send(self._written(frame), address, traits.outside))
+        self.context.hand_out(Send(self._written(frame), address, traits.outside))
 
     def _written(self, frame: Frame) -> bytes:
         payload = dump(frame, self._at())
@@ -427,14 +428,13 @@ class Endpoint:
         settings = self.context.settings
         return self.context.me.address if settings.advertised and settings.exchange is not None else b""
 
-    def _stand(self, what: Stand) -> None:
-        context, payload = self.context, b""
+    def _announce(self, what: Announce) -> None:
+        payload = b""
         if what.frame is not None:
-            context.counters["frames_sent"] += 1
+            self.context.counters["frames_sent"] += 1
             self.log.sent(what.frame, b"")
             payload = self._written(what.frame)
-        if not context.plane.stand(payload, what.every_ns, what.times, context.now):
-            context.counters["frames_unsent"] += 1
+        self.context.hand_out(Stand(payload, what.every_ns, what.times))
 
 
 def _signed(frame: Frame) -> bool:

@@ -76,7 +76,7 @@ class Installer:
                 self._abandon()
             case Over(error, cause):
                 self._abandon()
-                self.context.effects.append(JoinFailed(error, cause) if error else self._left)
+                self.context.hand_out(JoinFailed(error, cause) if error else self._left)
 
     # ---- into a view
 
@@ -101,8 +101,8 @@ class Installer:
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
         if context.settings.stable:
-            context.effects.append(Keep(Kept(frame)))
-        context.effects.append(ViewInstalled(view, frame.founding > 0))
+            context.hand_out(Keep(Kept(frame)))
+        context.hand_out(ViewInstalled(view, frame.founding > 0))
         self.log.installed(old, view, frame, why)
         if before is not None and before.packet_bytes != frame.packet_bytes:
             self.log.resized(frame.packet_bytes, before.packet_bytes)
@@ -203,7 +203,7 @@ class Installer:
     ) -> None:
         """``frame``: the VIEW up to whose cut we have everything, if we survive that."""
         self._stop(frame, lost, Excluded(view_id, reason, cause))
-        self.context.effects.append(ExcludedBy(view_id, reason, cause))
+        self.context.hand_out(ExcludedBy(view_id, reason, cause))
         self.log.excluded(reason)
 
     def _abandon(self) -> None:

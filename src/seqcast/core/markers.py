@@ -21,7 +21,7 @@ LONG_NS = 1_000_000_000
 class Markers:
     def __init__(self, context: Context, machines: Machines, log: LogLines) -> None:
         self.context, self.machines, self.log = context, machines, log
-        self.long_ns = NEVER  # time at which it is long closed
+        self.long_ns = NEVER  # time at which sending is long closed
         self._meanings: dict[int, tuple[Meaning, ...]] = {}
         self._last = 0
         self._blocked = ""  # kind of the last reported `Blocked`, until `Unblocked`
@@ -83,7 +83,7 @@ class Markers:
         self.closed = reason
         minority = kind == "minority" and self._blocked != kind
         if minority:
-            self.context.effects.append(Minority(reason))
+            self.context.hand_out(Minority(reason))
         if minority or (self.context.settings.block_events and not self._blocked):
             self._blocked = kind
             self.context.plane.mark(self.add(Blocked(kind, reason)))

@@ -27,6 +27,7 @@ from seqcast.core.vocabulary import (
     SendsDrained,
     SlabsExhausted,
     SlowChanged,
+    Stand,
     StrangerHeard,
     WayChanged,
 )
@@ -65,9 +66,14 @@ def reports(events: Sequence[tuple[Any, ...]], words: Callable[[bytes], str] = b
     ]
 
 
-def transmit(engine: Transmitter, send: Send, counters: dict[str, int]) -> None:
-    """Carries out a ``Send``. A frame that does not fit the engine's queue is repeated like any lost frame."""
-    if not engine.control_send(send.payload, send.address, send.outside):
+def transmit(engine: Transmitter, what: Send | Stand, counters: dict[str, int], now_ns: int) -> None:
+    """Carries out a ``Send`` or ``Stand``. A frame that does not fit the engine's queue is repeated like any lost
+    frame."""
+    if isinstance(what, Send):
+        taken = engine.control_send(what.payload, what.address, what.outside)
+    else:
+        taken = engine.stand(what.payload, what.every_ns, what.times, now_ns)
+    if not taken:
         counters["frames_unsent"] += 1
 
 
@@ -75,6 +81,7 @@ class Transmitter(Protocol):
     """A runner's requirements on the engine for ``transmit``."""
 
     def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False) -> bool: ...
+    def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool: ...
 
 
 class EnginePort(Protocol):
@@ -125,8 +132,6 @@ class EnginePort(Protocol):
     def unacknowledged(self) -> list[int]: ...
     def blocked_oldest(self) -> int: ...
     def blocked_end(self) -> int: ...
-    # Answers to processes outside the view.
-    def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool: ...
     # The view.
     def know(self, tag: int, secret: bytes, cipher: int) -> None: ...
     def mark(self, marker: int) -> None: ...

@@ -392,6 +392,20 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Stand:
+    """Let the engine send this control frame to those outside our view, at intervals, by ``Engine.stand``.
+
+    Args:
+        payload: see ``frames``; empty: the last one is no longer repeated.
+        every_ns, times: the interval, and how often.
+    """
+
+    payload: bytes
+    every_ns: int = 0
+    times: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class ViewInstalled:
     """The engine is in this view; ``founding``: no application may be in that view yet."""
 
@@ -584,6 +598,7 @@ class Log:
 
 Effect = (
     Send
+    | Stand
     | ViewInstalled
     | JoinFailed
     | Left
@@ -629,8 +644,9 @@ class Multicast:
 
 
 @dataclass(frozen=True, slots=True)
-class Stand:
-    """A frame for those outside our view, by ``EnginePort.stand``; None: the engine no longer repeats the last one."""
+class Announce:
+    """A frame for those outside our view, which the engine repeats (``Stand``); None: the last one is no longer
+    repeated."""
 
     frame: Frame | None
     every_ns: int = 0
@@ -724,7 +740,7 @@ ViewChange = Install | CloseView | GiveWay | Over | Abandon
 Command = (
     Unicast
     | Multicast
-    | Stand
+    | Announce
     | TellBlocked
     | OpenPause
     | TellInterface

@@ -87,7 +87,7 @@ class Machines:
         self.participant = Participant(self.context, self.blocker)
         self.pause_member = PauseMember(self.context, self.blocker)
         self.membership: Membership
-        self.ring: TokenRingMembership | None = None  # the membership, if it is of this kind
+        self.ring: TokenRingMembership | None = None  # the membership, if of this kind
         if self.context.settings.membership == "token-ring":
             self.membership = self.ring = TokenRingMembership(self.context, self.participant, before)
         else:

@@ -60,6 +60,7 @@ from seqcast.core.vocabulary import (
     PauseOver,
     SeedsFound,
     Send,
+    Stand,
     StateHeld,
     StateLost,
     TakeState,
@@ -231,7 +232,7 @@ class Runner:
         self.changed = threading.Condition()
         # Under `changed`:
         self.view: View | None = None
-        self._view_ns = 0  # when it began
+        self._view_ns = 0  # when the view began
         self.founding = False  # the group of the view is not founded yet, and the join waits for that
         self.minority = ""  # why this member is blocked, without a majority
         self.waiting = ""  # why the group that this member joins is blocked, if told
@@ -689,8 +690,8 @@ class Runner:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case Send():
-                transmit(self.engine, effect, self.endpoint.counters)
+            case Send() | Stand():
+                transmit(self.engine, effect, self.endpoint.counters, now_ns())
             case Log(debug=debug):
                 write(effect)
                 if self.posting.on and not debug:

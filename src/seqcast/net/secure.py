@@ -184,7 +184,7 @@ class ListFile:
         self._file.changed()
         self._lines = read_list(path)
         self._told = self._now()
-        self.due_ns = 0  # when to look at it next
+        self.due_ns = 0  # when to look at the file next
         self.counters = {"list_reads": 0, "list_errors": 0}
         """Of ``Group.counters``."""
 

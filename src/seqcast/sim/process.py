@@ -38,6 +38,7 @@ from seqcast.core.vocabulary import (
     SeedsFound,
     Send,
     SendersHeld,
+    Stand,
     StateHeld,
     StatePlan,
     TakeState,
@@ -429,9 +430,10 @@ class Process:
             if isinstance(effect, Keep):
                 self.world.keep(self, effect.kept)
                 continue
-            if isinstance(effect, Send):
-                self._note_view(effect.payload)
-                transmit(self.engine, effect, self.endpoint.counters)
+            if isinstance(effect, Send | Stand):
+                if isinstance(effect, Send):
+                    self._note_view(effect.payload)
+                transmit(self.engine, effect, self.endpoint.counters, self.now)
                 continue
             if isinstance(effect, MendSockets):
                 self.clock.at(self.clock.now, self.interface.mend)

@@ -66,11 +66,11 @@ class Sender:
         self.chunk = self.arrays.choice(CHUNKS)
         self.besides = random.Random(f"besides {self.options.seed} {record.index}")
         self.timeouts = random.Random(f"timeouts {self.options.seed} {record.index}")
-        self.on = True  # it wants to send
+        self.on = True  # has something to send
         self.refused = False  # it was told that it may not send any more, as it leaves
         self.unsure = False  # others may deliver the message that was refused last, which has the next number
         self.call: Sending | SendingArray | None = None  # that has not returned yet
-        self.calls = 0  # messages of this call that it has not accepted
+        self.calls = 0  # messages of this call not yet accepted
         self.rests = False  # after a time out, until it has more to send: each try leaves packets of a part
         self.excused = -1  # number of a message that was being sent when the group was closed for sending
 

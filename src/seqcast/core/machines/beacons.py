@@ -34,7 +34,7 @@ from seqcast.core.machines.coordinated import difference
 from seqcast.core.machines.initiator import Initiator
 from seqcast.core.rules.history import History
 from seqcast.core.table import IGNORED, DecisionTable, decision
-from seqcast.core.vocabulary import GiveWay, Stand, Warn
+from seqcast.core.vocabulary import Announce, GiveWay, Warn
 from seqcast.types import MEMBERS_MAX, Member
 
 HEARD_MAX = 64
@@ -167,14 +167,14 @@ class Beacons:
         times = 1 if context.primary else REPEATS  # beacons of a primary partition change
         self.due_ns = context.now + times * context.settings.beacon_ns
         self.said_ns, self.repeated = context.now, times > 1
-        context.emit(Stand(self._own_beacon(), context.settings.beacon_ns, times))
+        context.emit(Announce(self._own_beacon(), context.settings.beacon_ns, times))
 
     def review(self) -> None:
         """Called at the end of each step: perhaps no longer our turn."""
         if self.repeated and not self.initiator.membership.acting():
             self.said_ns, self.repeated = self._last_said_ns(), False
             self.due_ns = self.said_ns + self.context.settings.beacon_ns
-            self.context.emit(Stand(None))
+            self.context.emit(Announce(None))
 
     def mended(self) -> None:
         """The interface of our sockets was made anew, or is back."""
