@@ -75,7 +75,7 @@ def test_the_examples_run_beside_the_tail_of_the_walk_through(environment, tmp_p
     tail = start(command, environment, tmp_path, stderr=subprocess.STDOUT)
     assert tail.stdout.readline() == "-- view 1 [a]\n"
     there = {**environment, "SEQCAST_DISCOVERY_S": "1"}
-    first, third = (start([sys.executable, "-c", EXAMPLES[at]], there, tmp_path) for at in (0, 3))
+    first, third = (start([sys.executable, "-c", EXAMPLES[at]], there, tmp_path) for at in (0, 4))
     assert [line.rpartition(" ")[2] for line in without_view(ended(first))] == ["b'first'", "b'second'", "b'third'"]
     assert ended(third) == []
     tail.send_signal(signal.SIGINT)
