@@ -19,6 +19,10 @@ for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMI
     os.environ.pop(name, None)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--part", default="1/1", metavar="K/N", help="of the chosen tests every N-th, from the K-th on")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection():
     """The objects of collecting stay to the end: the collector does not look through them again and again."""
@@ -44,6 +48,9 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("spark"):  # where tests run beside each other, these share one JVM
             item.add_marker(pytest.mark.xdist_group("spark"))
     yield
+    part, parts = map(int, config.option.part.split("/"))
+    config.hook.pytest_deselected(items=[item for i, item in enumerate(items) if (i + 1 - part) % parts])
+    items[:] = items[part - 1 :: parts]
     if hasattr(config, "workerinput"):
         items.sort(key=dict(zip(items, places(items), strict=True)).__getitem__)
 

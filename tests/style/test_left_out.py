@@ -1,6 +1,8 @@
-"""The end of a run says which tests were left out, for want of which part, and how to get that."""
+"""The end of a run says which tests were left out, for want of which part, and how to get that; a run of parts leaves
+out none."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,12 +23,12 @@ def test_never_seen(): pass
 """
 
 
-def run(folder, **environment):
+def run(folder, *options, **environment):
     shutil.copy(Path(__file__).parents[1] / "conftest.py", folder)
     (folder / "test_x.py").write_text(TESTS)
     (folder / "test_y.py").write_text(MODULE)
     code = "import sys; sys.modules['pyspark'] = None; import pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    command = [sys.executable, "-c", code, str(folder), "--rootdir", str(folder), "-p", "no:cacheprovider", "-q"]
+    command = [sys.executable, "-c", code, str(folder), "--rootdir", str(folder), "-p", "no:cacheprovider", *options]
     result = subprocess.run(
         command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60
     )
@@ -49,3 +51,11 @@ def test_an_installed_tool_is_not_named(tmp_path):
         (tmp_path / tool).write_text("")
         (tmp_path / tool).chmod(0o755)
     assert "needs ip" not in run(tmp_path, PATH=str(tmp_path))
+
+
+def test_two_parts_are_all(tmp_path):
+    whole, one, other = (
+        re.findall(r"test_x.py::(\S+)", run(tmp_path, "--part", part, "--collect-only", "-q"))
+        for part in ("1/1", "1/2", "2/2")
+    )
+    assert (len(one), len(other)) == (3, 2) and sorted(one + other) == sorted(whole)
