@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from sim_worlds import quiet
 
+from seqcast.core.vocabulary import SeedsFound
 from seqcast.sim import World
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import SECOND, Options
+from seqcast.sim.process import Process
 from seqcast.sim.world import simulate
 
 HEARD = {0: (1, 2, 3), 1: (0, 2), 2: (3, 4), 3: (0, 1, 2, 4), 4: (0, 2, 3)}
@@ -29,8 +31,9 @@ def test_members_with_incomplete_discovery_end_in_one_view_and_stay(membership):
 
 
 @pytest.mark.parametrize("keys", [{}, {"keyed": True, "settings": (("rekey_s", 0.5),)}])
-def test_two_that_hear_only_members_of_each_others_views_meet(keys):
+def test_two_that_hear_only_members_of_each_others_views_meet(keys, monkeypatch):
     """Nobody hears the coordinator of the other view, but heartbeats of others, whose views may not last."""
+    monkeypatch.setattr("seqcast.core.machines.lifecycle.HEARS_MAX", 0)  # or they would meet before they found groups
     world = World(quiet(members=4, order="fifo", transport="auto", rate=20, **keys))
     world.network.deaf = {(0, 2), (0, 3), (2, 0), (2, 1), (1, 2), (3, 0), (3, 1)}
     world.plan()
@@ -38,6 +41,25 @@ def test_two_that_hear_only_members_of_each_others_views_meet(keys):
     assert {node.view.members[0].name for node in world.nodes} == {"m0", "m2"}, "m3 alone hears another, which is m1"
     world.clock.run(6 * SECOND)
     assert {len(node.view.members) for node in world.nodes} == {4}
+
+
+@pytest.mark.parametrize("third", [0, 1, 2])
+@pytest.mark.parametrize("transport", ["auto", "unicast"])
+def test_two_that_only_a_third_hears_found_a_group_of_three_with_it(transport, third, monkeypatch):
+    """Multicasts do not pass between the two, or the seeds of each lead to the third alone."""
+    world = World(quiet(members=3, transport=transport, found=3, partition="primary", rate=20))
+
+    def seeds(process):
+        known = [node for node in world.nodes if node is not process and third in (node.index, process.index)]
+        return (SeedsFound(tuple(node.public for node in known)),) if transport == "unicast" else ()
+
+    monkeypatch.setattr(Process, "_seeds", seeds)
+    one, other = {0, 1, 2} - {third}
+    world.network.deaf = {(one, other), (other, one)}
+    world.plan()
+    world.clock.run(3 * SECOND)
+    assert [len(node.view.members) if node.view else 0 for node in world.nodes] == [3, 3, 3]
+    assert len({node.view for node in world.nodes}) == 1 and not world.settle()
 
 
 @pytest.mark.parametrize("partition", ["merge", "primary"])

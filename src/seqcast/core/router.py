@@ -343,7 +343,7 @@ class Router:
 
     def hears_us(self, frame: Join, _refusal: Refused | None) -> bool:
         """its sender hears us"""
-        return self.context.me.id in frame.hears
+        return self.context.me.address in frame.hears
 
     def is_refused(self, _frame: Join, refusal: Refused | None) -> bool:
         """membership refuses the joiner, and we have to close the view"""
@@ -375,11 +375,17 @@ class Router:
 
     def heed_peer(self, frame: Join, _refused: object) -> None:
         self.machines.book.named([frame.info.address], self.context.now)
-        self.machines.lifecycle.heard_peer(frame)
+        self._heed_others(frame)
 
     def heed_hearer(self, frame: Join, _refused: object) -> None:
         self.machines.book.heard_by(frame.info.address)
+        self._heed_others(frame)
+
+    def _heed_others(self, frame: Join) -> None:
+        """Joiners that its sender hears, and we do not, are told of us."""
         self.machines.lifecycle.heard_peer(frame)
+        heard = {peer.address for peer in self.machines.lifecycle.peers.values()}
+        self.machines.book.named([each for each in frame.hears if each not in heard], self.context.now)
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
         assert self.context.entered is not None

@@ -15,7 +15,6 @@ from seqcast.core.frames.fields import (
     Count,
     Flag,
     Id,
-    Ids,
     MemberInfo,
     OrderName,
     Reason,
@@ -72,7 +71,7 @@ class Join:
             again.
         cookie: with a key, that of the last WAIT; see ``core/rules/cookies.py``.
         oldest: version that the joiner speaks.
-        hears: where multicast may reach some members only: ids of joiners that its sender hears, or some of them.
+        hears: where multicast may not reach all: addresses of joiners that its sender hears, or some of them.
         was: with ``stable=``: the member before the restart. ``member`` is `NOBODY` without a vote in that view.
     """
 
@@ -88,7 +87,7 @@ class Join:
     found: Count = 1
     withdrawn: Flag = False
     cookie: Id = NO_COOKIE
-    hears: Ids = ()
+    hears: Addresses = ()
     was: Was | None = None
     oldest: Version = PROTOCOL_OLDEST
 

@@ -98,7 +98,7 @@ HOPELESS_NS = 700_000_000
 together are less than the time that a process gets to end: the majority may come back at just this moment, but most
 likely does not within ``leave_timeout_s`` either."""
 HEARS_MAX = 32
-"""Joiners that a JOIN names, so that they need no copy of theirs by unicast."""
+"""Joiners that a JOIN names: they need no copy of theirs by unicast, and others learn where they are."""
 PLACES_MAX = 8
 """Addresses at which others see us that are remembered."""
 HISTORY = "history"
@@ -246,7 +246,7 @@ class Lifecycle(Machine):
     def must_wait(self) -> bool:
         """Discovery runs, a group or a joiner with a lower id was heard, a group refused us, others see us elsewhere,
         or one datagram of another wire version, or with another key, was dropped."""
-        # If a joiner with a lower id has formed no group by then, we stop waiting for it. The time begins when we may
+        # If a joiner with a lower id has formed no group by then, we wait no longer. The time begins when we may
         # form a group: a group that both heard, and that is gone, delays the other one as long as us. A group of
         # another release is heard again within this time; a damaged datagram is not.
         unsure = bool(self.others) or 0 < self.foreign < FOREIGN_SIGNS or (self.doubtful and not self.strange)
@@ -367,10 +367,13 @@ class Lifecycle(Machine):
             PROTOCOL_OLDEST,
         )
 
-    def _hears(self) -> tuple[int, ...]:
+    def _hears(self) -> tuple[bytes, ...]:
+        """Timeline without this: with ``found=3``, a and b reach c and not each other. Each votes for itself, for ever:
+        neither hears of the other's votes, and two are too few."""
         settings = self.context.settings
         doubtful = settings.book and not settings.unicast  # may some be heard that do not hear us?
-        return tuple(sorted(peer.id for peer in self.peers.values()))[:HEARS_MAX] if doubtful else ()
+        told = doubtful or (settings.unicast and settings.found > 1)
+        return tuple(sorted(peer.address for peer in self.peers.values()))[:HEARS_MAX] if told else ()
 
     def chosen(self) -> int:
         """For whom we may vote now. A vote for ourselves binds us to nobody, as no other joiner counts that."""
