@@ -572,7 +572,15 @@ def test_segments_are_read_in_tasks(spark: Any, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize(
-    "fault", [deliver_twice, lose_one, lose_one_of_a_packet_and_relabel, other_payload, swap_and_relabel]
+    "fault",
+    [
+        lose_one,
+        swap_and_relabel,
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (deliver_twice, lose_one_of_a_packet_and_relabel, other_payload)
+        ),
+    ],
 )
 def test_many_small_segments_say_the_same_as_one(here: Any, tmp_path: Path, fault: Callable[[Script], None]) -> None:
     script = Script()

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from journal_data import Row, as_live, batch_of, journal, member, view, wait_for_rows
 from members import SHORT_LIVED_JAVA
 from pyspark.errors import PySparkException
+from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import seqcast.spark
@@ -39,7 +40,7 @@ from seqcast.journal.tap import Tap
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.follow import _behind, offset_at
 from seqcast.spark.options import Following
-from seqcast.spark.source import JournalReader, JournalStream
+from seqcast.spark.source import JournalReader, JournalSource, JournalStream
 from seqcast.spark.stores import Folders, Found, Taps, last_cut, pieces
 from seqcast.spark.wanted import Wanted
 
@@ -451,13 +452,17 @@ def test_offsets_name_the_member_and_rows_that_retention_removed_are_named(tmp_p
         ({"tap": "nowhere", "token": "t" * 16}, "nowhere"),
     ],
 )
-def test_wrong_options_are_refused_when_journals_are_loaded(
-    session: Any, tmp_path: Path, options: dict[str, str], says: str
-) -> None:
+def test_wrong_options_are_refused_when_journals_are_loaded(tmp_path: Path, options: dict[str, str], says: str) -> None:
+    """Spark asks for the schema, of tables and streams."""
+    source = JournalSource(CaseInsensitiveDict({"path": str(tmp_path), **options}))
+    with pytest.raises(seqcast.UsageError, match=re.escape(says)):
+        source.schema()
+
+
+def test_a_refusal_of_an_option_passes_through_spark(session: Any, tmp_path: Path) -> None:
     for source in (session.read, session.readStream):
-        with pytest.raises(PySparkException) as refused:
-            source.format("seqcast").options(**options).load(str(tmp_path))
-        assert says in str(refused.value)
+        with pytest.raises(PySparkException, match="has no option 'colums': did you mean columns"):
+            source.format("seqcast").option("colums", "idx").load(str(tmp_path))
 
 
 def test_a_path_without_journals_is_refused_when_it_is_loaded(session: Any, tmp_path: Path) -> None:

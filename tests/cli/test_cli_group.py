@@ -197,7 +197,10 @@ def test_a_command_that_its_parent_has_ignore_a_signal_ignores_it(start, cluster
     assert process.communicate(timeout=LIMIT_S)[0] == "one\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+SIGNALS = [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP))]
+
+
+@pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
     stays = tail(start, cluster, "--json", "--name", "stays")
     goes = tail(start, cluster, "--name", "goes")
@@ -285,7 +288,7 @@ def test_a_send_to_nobody_says_so(start, cluster):
     assert status == 0 and "there was no other member" in err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     """The signal goes to the process group, as a terminal or ``timeout`` sends it."""
     pytest.importorskip("pyspark")

@@ -121,7 +121,7 @@ def test_a_healthy_pair_of_ipv6_has_no_finding(pair6):
 
 
 @netns
-@pytest.mark.parametrize("fault", ["in", "large"])
+@pytest.mark.parametrize("fault", ["in", pytest.param("large", marks=pytest.mark.long)])
 def test_a_planted_fault_of_an_ipv6_path_has_exactly_its_code(pair6, fault):
     here, there = pair6
     planted, expected = {

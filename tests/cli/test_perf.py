@@ -423,7 +423,7 @@ KEYS = {
 
 
 @linux
-@pytest.mark.parametrize("order", ["fifo", "sequencer"])
+@pytest.mark.parametrize("order", ["fifo", pytest.param("sequencer", marks=pytest.mark.long)])
 def test_throughput_on_loopback(order):
     figures = perf("--members", "3", *SHORT, "--order", order)
     assert figures.keys() >= KEYS
@@ -449,7 +449,7 @@ def test_an_interface_is_described_by_its_address_and_the_packets_that_fit():
 
 
 @linux
-@pytest.mark.parametrize("kind", ["plain", "aio"])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("aio", marks=pytest.mark.long)])
 def test_loops_over_single_messages_with_all_settings_default(kind):
     figures = perf("--members", "3", *SHORT, "--kind", kind)
     assert figures["lost"] == 0 and figures["wrong"] == 0 and figures["messages"] > 0

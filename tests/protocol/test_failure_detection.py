@@ -351,7 +351,11 @@ def stalled(world: World) -> list[str]:
 
 @pytest.mark.parametrize(
     ("order", "link_ns", "stalls"),
-    [("fifo", 800 * MS, False), ("fifo", 3600 * SECOND, True), ("total", 800 * MS, False)],
+    [
+        ("fifo", 800 * MS, False),
+        ("fifo", 3600 * SECOND, True),
+        pytest.param("total", 800 * MS, False, marks=pytest.mark.long),
+    ],
 )
 def test_a_link_between_two_that_do_not_coordinate_stalls_nobody_for_ever(order, link_ns, stalls):
     """Without the rule the acks of one member never reach the other, whose stream stops."""

@@ -6,6 +6,7 @@ import socket
 import time
 
 import pytest
+from halves import quick
 from members import LOOPBACK, PATIENT_JOINER, cluster, group_of, join, output, payloads, script, wait_until
 
 import seqcast
@@ -41,7 +42,10 @@ NEEDED = {"partition": {"found": 0}}
 """Further settings of such a joiner."""
 
 
-@pytest.mark.parametrize("name", ["order", *(name for name in derive.SHARED if name not in ("transport", "cipher"))])
+SHARED = ["order", *(name for name in derive.SHARED if name not in ("transport", "cipher"))]
+
+
+@pytest.mark.parametrize(("name",), quick([("order",), ("partition",), ("slow_s",)], SHARED))
 def test_a_joiner_with_another_value_of_a_shared_setting_is_refused_and_the_group_is_unharmed(name):
     """(One with another transport hardly reaches the group; another cipher needs a key, see test_keyed.py.)"""
     with group_of(2) as groups, unharmed(groups), pytest.raises(seqcast.JoinRefused) as raised:

@@ -579,7 +579,9 @@ for event in group.events():
         assert seen.index(b"alone") < seen.index("MergeView") < seen.index(b"here again")
 
 
-@pytest.mark.parametrize("order", ["records", "sequencer", "grant", "total-1999"])
+@pytest.mark.parametrize(
+    "order", ["grant", *(pytest.param(each, marks=pytest.mark.long) for each in ("records", "sequencer", "total-1999"))]
+)
 def test_a_sequencer_in_whose_process_no_python_can_run_still_orders(order):
     """Its main thread is in a system call and keeps the GIL; nothing but the byte that it reads there ends that."""
     text = """

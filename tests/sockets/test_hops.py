@@ -47,7 +47,10 @@ with seqcast.join("x", name="a", interface="eth0", **json.loads(sys.argv[1])) as
 
 @pytest.mark.parametrize("lane", [0, 1], ids=["data", "control"])
 @pytest.mark.parametrize(("version", "address"), [(4, "239.1.2.3"), (6, "ff15::1:2")], ids=["IPv4", "IPv6"])
-@pytest.mark.parametrize(("given", "hops", "traffic_class"), [({}, 1, 0), ({"ttl": 3, "dscp": 46}, 3, 46)])
+@pytest.mark.parametrize(
+    ("given", "hops", "traffic_class"),
+    [pytest.param({}, 1, 0, marks=pytest.mark.long), ({"ttl": 3, "dscp": 46}, 3, 46)],
+)
 def test_packets_carry_the_hops_and_the_class_that_are_given(
     network, version, address, given, hops, traffic_class, lane  # noqa: F811
 ):  # fmt: skip

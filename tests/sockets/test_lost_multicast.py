@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 from engines import HEARTBEAT_MS, SUSPECT_MS, Net, kinds
+from halves import quick
 from netns import network  # noqa: F401
 from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
@@ -78,10 +79,18 @@ def unsettled(world, lost, time_ns):
     return list(check_filtered(world.records, lost.record, packets))
 
 
-@pytest.mark.parametrize("kind", ["in", "out", "both"])
-@pytest.mark.parametrize("partition", ["merge", "primary"])
-@pytest.mark.parametrize(("order", "rank"), [("fifo", 2), ("total", 0), ("total", 1)])
-def test_the_others_go_on_without_a_member_that_lost_multicast(kind, partition, order, rank):
+FEW = [
+    ("fifo", 2, "merge", "in"), ("fifo", 2, "primary", "out"), ("total", 0, "merge", "out"),
+    ("total", 0, "primary", "both"), ("total", 1, "merge", "both"), ("total", 1, "primary", "in"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("order", "rank", "partition", "kind"),
+    [each for each in quick(FEW, ["fifo", "total"], [2, 0, 1], ["merge", "primary"], ["in", "out", "both"])
+     if (each.values[0] == "fifo") is (each.values[1] == 2)],
+)  # fmt: skip
+def test_the_others_go_on_without_a_member_that_lost_multicast(order, rank, partition, kind):
     lines: list[str] = []
     world = World(quiet(members=4, order=order, rate=50, partition=partition, filtered=kind), lines.append)
     world.plan()

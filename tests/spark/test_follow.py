@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from halves import quick
 from journal_data import Row, batch_of, journal, member, view
 from members import LOOPBACK, cluster, script, wait_until
 from members import join as join_group
@@ -551,8 +552,7 @@ def test_a_stream_whose_sides_never_met_again_gives_each_row_once_and_stands_sti
     assert sorted(query.rows) == union(stories)
 
 
-@pytest.mark.parametrize("again", [False, True])
-@pytest.mark.parametrize("rows_max", [0, 7])
+@pytest.mark.parametrize(("rows_max", "again"), quick([(0, False), (7, True)], [0, 7], [False, True]))
 @pytest.mark.parametrize("followed", ["a", "b"])
 def test_a_merge_brings_the_other_sides_deliveries_once(
     tmp_path: Path, stores: Any, followed: str, rows_max: int, again: bool, monkeypatch: pytest.MonkeyPatch
@@ -751,7 +751,9 @@ def test_two_groups_that_were_founded_apart_are_one_stream(tmp_path: Path) -> No
     assert sorted(Tagged(Folders([str(tmp_path)])).run()) == union(stories)
 
 
-@pytest.mark.parametrize("order", ["records", "sequencer", "grant", "fifo"])
+@pytest.mark.parametrize(
+    "order", ["sequencer", *(pytest.param(order, marks=pytest.mark.long) for order in ("records", "grant", "fifo"))]
+)
 def test_a_member_that_was_only_paused_leaves_the_stream_whole(tmp_path: Path, order: str) -> None:
     """The paused member is excluded, alone, and merges again."""
     import os

@@ -68,8 +68,8 @@ def run(query: Tagged, rows_max: int) -> None:
 @pytest.mark.parametrize(
     "seeds",
     [
-        pytest.param(range(3, 10), id="few"),
-        pytest.param(range(10, 40), id="many", marks=pytest.mark.long),
+        pytest.param(range(3, 6), id="few"),
+        pytest.param(range(6, 21), id="many", marks=pytest.mark.long),
     ],
 )
 def test_a_stream_has_all_that_any_survivor_delivered_once(
