@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,28 @@ def test_small_segments_wait_for_others_as_streams_and_become_one_file(tmp_path:
         (1, 3, 300), (4, 5, 200)
     ]  # fmt: skip
     assert positions(writer.path) == list(range(500)) and writer.counters()["roll_errors"] == 0
+
+
+def test_rolling_costs_no_more_for_a_batch_where_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member that writes each row for itself leaves as many batches as rows."""
+    writer, calls, whole = five_segments(tmp_path), Counter[str](), journal_roll.stream_batches
+
+    def singly(*given: Any) -> Iterator[Any]:
+        for batch in whole(*given):
+            yield from (batch.slice(at, 1) for at in range(batch.num_rows))
+
+    monkeypatch.setattr(journal_roll, "stream_batches", singly)
+    parts = [(path, journal_roll._whole(path)) for path in sorted(writer.path.glob("*.arrows"))]
+    sys.setprofile(lambda frame, event, of: calls.update([event]))
+    try:
+        rolled = journal_roll._write(parts, tmp_path / "one.parquet", lambda: None)
+    finally:
+        sys.setprofile(None)
+    writer.close("leave")
+    assert rolled.rows == len(ROWS)
+    assert calls["call"] < 50 * len(ROWS)
 
 
 @pytest.mark.parametrize(("bound", "value", "segments"), [("TOGETHER_BYTES", 1, 1), ("TOGETHER_SEGMENTS", 2, 2)])

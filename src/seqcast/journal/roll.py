@@ -122,16 +122,18 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
     total = sum(message.rows for _, messages in parts for message in messages)
     size = sum(message.size for _, messages in parts for message in messages)
     limit = max(1, min(ROW_GROUP_ROWS, total * ROW_GROUP_BYTES // size))
-    first_idx = last_ns = rows = 0
+    first_idx = last_ns = rows = waiting = 0
     first_ns = (1 << 63) - 1
     group: list[pa.RecordBatch] = []
     with pq.ParquetWriter(path, schema, **_options(schema, total)) as writer:
 
         def write_group() -> None:
             """The first ``limit`` rows of those that wait: readers cut their work at multiples of that."""
+            nonlocal waiting
             table = pa.Table.from_batches(group)
             writer.write_table(table[:limit], row_group_size=limit)
             group[:] = [batch for batch in table[limit:].to_batches() if batch.num_rows]
+            waiting = max(waiting - limit, 0)
             pause()
 
         for batch in itertools.chain.from_iterable(itertools.starmap(stream_batches, parts)):
@@ -140,7 +142,8 @@ def _write(parts: list[tuple[Path, list[Message]]], path: Path, pause: Callable[
             first_ns, last_ns = min(first_ns, int(times.min())), max(last_ns, int(times.max()))
             rows += batch.num_rows
             group.append(batch)
-            while sum(each.num_rows for each in group) >= limit:
+            waiting += batch.num_rows  # counted, as a group may have many thousands of small batches
+            while waiting >= limit:
                 write_group()
         if group:
             write_group()
