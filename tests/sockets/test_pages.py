@@ -80,7 +80,7 @@ def test_policies_choose_the_order_of_members_and_the_sequencer(names: dict[str,
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a crowd's store is removed while it is open")
-def test_members_of_a_crowd_receive_what_they_send(names: dict[str, Any]) -> None:
+def test_members_of_a_crowd_receive_each_others_messages(names: dict[str, Any]) -> None:
     (program,) = programs("gossip")
     exec(own(program), names)
     assert names["event"].payload == b"..."
