@@ -45,7 +45,7 @@ def test_two_that_hear_only_members_of_each_others_views_meet(keys, monkeypatch)
 
 @pytest.mark.parametrize("third", [0, 1, 2])
 @pytest.mark.parametrize("transport", ["auto", "unicast"])
-def test_two_that_only_a_third_hears_found_a_group_of_three_with_it(transport, third, monkeypatch):
+def test_two_that_only_a_third_hears_found_a_group_of_three_with_the_third(transport, third, monkeypatch):
     """Multicasts do not pass between the two, or the seeds of each lead to the third alone."""
     world = World(quiet(members=3, transport=transport, found=3, partition="primary", rate=20))
 

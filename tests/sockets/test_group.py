@@ -822,8 +822,15 @@ class _State:
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"guard": True}, {"on_block": lambda group: None, "guard": True}, {"state": _State()}, {"journal": True}],
-    ids=["plain", "guard", "callbacks", "state", "journal"],
+    [
+        {},
+        {"guard": True},
+        {"on_block": lambda group: None, "guard": True},
+        {"state": _State()},
+        {"journal": True},
+        {"transport": "unicast", "seeds": "127.0.0.1", "port_range": 40},
+    ],
+    ids=["plain", "guard", "callbacks", "state", "journal", "unicast"],
 )
 def test_a_group_that_was_left_is_freed_without_the_cyclic_collector(settings, tmp_path):
     settings = settings | ({"journal": str(tmp_path)} if "journal" in settings else {})
