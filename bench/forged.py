@@ -29,7 +29,7 @@ from multiprocessing import Event, Process
 from multiprocessing.synchronize import Event as EventType
 
 from seqcast.config import keys
-from seqcast.net.runner import group_address, group_tag
+from seqcast.net.opening import group_address, group_tag
 from seqcast.perf.paths import open_path
 from seqcast.perf.runs import Load, group_throughput
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         Skipped,
         Unblocked,
     )
-    from seqcast.net.runner import ClippedBuffer
+    from seqcast.net.opening import ClippedBuffer
     from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
     from seqcast.types import (
@@ -140,7 +140,7 @@ _NAMES = {
     "seqcast.events": "Blocked CoordinatorChanged Excluded InterfaceChanged Lost Rejoined Skipped Unblocked",
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",
-    "seqcast.net.runner": "ClippedBuffer",
+    "seqcast.net.opening": "ClippedBuffer",
     "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": (

@@ -31,7 +31,7 @@ from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Uncon
 from seqcast.core.frames.unblocking import Side, Unblock
 from seqcast.core.frames.view import Installed, ViewWanted
 from seqcast.errors import RemoteProtocolError
-from seqcast.net.runner import group_address, group_tag
+from seqcast.net.opening import group_address, group_tag
 from seqcast.types import ViewId
 
 PORT = 47310

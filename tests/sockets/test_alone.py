@@ -17,7 +17,7 @@ import seqcast
 from seqcast import ConfigError, JoinRefused, JoinTimeout
 from seqcast.core.context import Vote
 from seqcast.net import runner
-from seqcast.net.runner import group_address
+from seqcast.net.opening import group_address
 
 
 def founded(caplog):

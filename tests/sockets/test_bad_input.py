@@ -12,7 +12,7 @@ from members import LOOPBACK, PATIENT_JOINER, cluster, group_of, join, output, p
 import seqcast
 from seqcast.config import derive
 from seqcast.core.frames.fields import PROTOCOL_VERSION
-from seqcast.net.runner import group_address, group_tag
+from seqcast.net.opening import group_address, group_tag
 
 
 @contextlib.contextmanager

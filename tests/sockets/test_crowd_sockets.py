@@ -17,7 +17,7 @@ from members import LIMIT_S, LOOPBACK, cluster, output, script, wait_until, why_
 import seqcast
 from seqcast import CrowdHistory, CrowdLost, CrowdMessage
 from seqcast.crowd.datagrams import DataPacket, address_of, dump
-from seqcast.net.runner import group_tag
+from seqcast.net.opening import group_tag
 
 
 @contextlib.contextmanager

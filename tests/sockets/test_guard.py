@@ -18,9 +18,9 @@ from netns import network, python
 import seqcast
 from seqcast._native.driver import describe_address
 from seqcast.core.machines.guard import GREETING, MAGIC, STRANGERS_MAX
-from seqcast.net import runner
+from seqcast.net import opening
 from seqcast.net.guard import GuardThread, listen
-from seqcast.net.runner import group_tag
+from seqcast.net.opening import group_tag
 
 if why := why_no_multicast():
     pytest.skip(why, allow_module_level=True)
@@ -237,7 +237,7 @@ def taken(monkeypatch):
                 strangers.append(socket.create_server((host, int(port))))
             return listen(address)
 
-        monkeypatch.setattr(runner, "listen", late)
+        monkeypatch.setattr(opening, "listen", late)
         return strangers
 
     yield take
@@ -255,7 +255,7 @@ def test_a_member_whose_tcp_port_is_taken_uses_another_number(taken):
 
 
 def test_a_member_that_finds_no_free_tcp_port_says_so_and_does_without(taken, caplog):
-    taken(runner.PORTS_TRIED)
+    taken(opening.PORTS_TRIED)
     with join(cluster(), "a", guard=True) as a:
         assert "guard_connections" not in a.counters()
         assert "a: guard=True, but TCP port" in caplog.text and "SC4004" in caplog.text and "in use)" in caplog.text

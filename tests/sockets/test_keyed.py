@@ -20,7 +20,7 @@ from seqcast.config import Config, keys
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.view import NewView
 from seqcast.core.secrets import about
-from seqcast.net.runner import group_address, group_tag
+from seqcast.net.opening import group_address, group_tag
 from seqcast.net.secure import KeyPair, seal_of
 
 pytest.importorskip("nacl")

@@ -28,8 +28,8 @@ from seqcast.board.told import cut, heard, joined, said
 from seqcast.cli import seen_all
 from seqcast.core.frames.asking import PAGES_MAX, SEES_BYTES_MAX, Ask
 from seqcast.core.frames.kinds import dump
+from seqcast.net.opening import group_tag
 from seqcast.net.questions import Questions
-from seqcast.net.runner import group_tag
 
 
 @pytest.fixture(autouse=True)

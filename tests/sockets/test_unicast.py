@@ -49,7 +49,7 @@ def settled(*groups: seqcast.Group) -> None:
 
 def packets_by_multicast(name: str, said: str, groups: list[seqcast.Group]) -> int:
     """Packets with messages that a socket that listens to the group's multicasts receives while each member sends."""
-    from seqcast.net.runner import group_address
+    from seqcast.net.opening import group_address
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as heard:
         heard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -11,7 +11,7 @@ from seqcast._native.engine import SLAB_BYTES, Engine
 from seqcast.config import PRESETS, Config, derive
 from seqcast.config.derive import core_settings, engine_settings, packet_bytes
 from seqcast.core.context import EndpointSettings
-from seqcast.net.runner import group_address, group_tag
+from seqcast.net.opening import group_address, group_tag
 
 
 def test_settings_come_from_the_file_then_the_environment_then_keywords(tmp_path):

@@ -30,7 +30,7 @@ from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.errors import empty_bridge, no_unicast_port
 from seqcast.net.forks import forked, in_child
 from seqcast.net.interface import Watch, ipv4_of
-from seqcast.net.runner import group_address, group_tag
+from seqcast.net.opening import group_address, group_tag
 
 log = logging.getLogger("seqcast.gossip")
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from seqcast._native.driver import interface_of
 from seqcast.config.derive import ETHERNET_MTU
-from seqcast.net.runner import group_address
+from seqcast.net.opening import group_address
 
 PORT = 47320
 """UDP port of the listener; multicasts use the next one."""

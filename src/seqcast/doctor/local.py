@@ -24,7 +24,7 @@ from seqcast.doctor.system import read
 from seqcast.errors import ConfigError
 from seqcast.net.errors import clipped_buffers
 from seqcast.net.interface import fault
-from seqcast.net.runner import group_tag, open_driver
+from seqcast.net.opening import group_tag, open_driver
 
 CLUSTER = "seqcast doctor"
 MEMBER = 1  # any id: no datagram is sent in its name

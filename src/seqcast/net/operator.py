@@ -17,7 +17,7 @@ from seqcast.core.port import reports
 from seqcast.core.vocabulary import FrameReceived, OtherKey
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.discovery import Discovery
-from seqcast.net.runner import group_tag, open_driver, warn_of
+from seqcast.net.opening import group_tag, open_driver, warn_of
 from seqcast.net.secure import identity_of, seal_of
 
 SLICE_NS = 100_000_000

@@ -8,31 +8,26 @@ request. Busy Python code elsewhere delays only the control thread.
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import logging
 import secrets
 import shlex
-import socket
 import sys
 import threading
 import time
-import warnings
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import seqcast.codes as codes
-from seqcast._native.driver import Driver, describe_address, now_ns
+from seqcast._native.driver import describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
-from seqcast.config.derive import core_settings, driver_settings, engine_settings, reach, to_ns
+from seqcast.config.derive import core_settings, engine_settings, reach, to_ns
 from seqcast.config.keys import ROOM, cookie_secrets
-from seqcast.core.context import NEVER, NO_VOTE, EndpointSettings, Vote
+from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
-from seqcast.core.machines.interface import LOOK_NS
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.port import reports, transmit
 from seqcast.core.secrets import CIPHERS
@@ -48,10 +43,8 @@ from seqcast.core.vocabulary import (
     JoinFailed,
     JoinGroup,
     Keep,
-    KeysRead,
     LeaveGroup,
     Left,
-    ListRead,
     Log,
     MemberTold,
     MendSockets,
@@ -69,7 +62,6 @@ from seqcast.core.vocabulary import (
     Warn,
 )
 from seqcast.errors import (
-    ConfigError,
     JoinRefused,
     JoinTimeout,
     NameTaken,
@@ -78,63 +70,33 @@ from seqcast.errors import (
     StableFailed,
     SuspendTimeout,
 )
+from seqcast.net.advice import FOUNDS_ALONE, strangers, what_to_check
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery, advertised
-from seqcast.net.errors import NO_SEGMENTS, clipped_buffers, empty_bridge, explain, only_loopback
-from seqcast.net.guard import GuardThread, listen
+from seqcast.net.errors import NO_SEGMENTS
+from seqcast.net.guard import GuardThread
 from seqcast.net.interface import fault, mend, see
 from seqcast.net.logs import parts_read, write
+from seqcast.net.opening import group_tag, open_guarded, warn_of
 from seqcast.net.ordering import Ordering
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
-from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, Reread, identity_of, seal_of
+from seqcast.net.rereading import Rereading
+from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, identity_of, seal_of
 from seqcast.net.stable import StableFile
 from seqcast.net.threads import on_cores, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy, Status, View
 
 log = logging.getLogger("seqcast")
 
-
-T = TypeVar("T")
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout, "key": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
 LONG_S = 1.0  # a wait that takes longer is told
 """A wait of the application is cut into slices of this length."""
-TENTATIVE_S = 3.0
-"""How long a join waits while the kernel tests a new IPv6 address for a duplicate, which takes one to two seconds."""
-PORTS_TRIED = 8
-"""UDP ports that a member with ``guard`` tries until one is found whose number is free for TCP too."""
-
 VOTES_MAX = 256
 _votes: dict[tuple[str, str], Vote] = {}
 """By cluster and name: for whom a join of this process voted that gave up. The next one is bound by that."""
-
-
-STRANGE = ("drop_short", "drop_magic", "drop_version", "drop_group", "drop_key")
-"""Counters of datagrams that no member of this group can have sent."""
-FOUNDS_ALONE = (
-    'partition="primary" with found=1: this process founds a group by itself if it hears none, also when it restarts '
-    "while it is cut off from the running one, so that there are two. Set found= to a majority of the intended members "
-    "on all of them, such as found=2 of 3"
-)
-
-
-class ClippedBuffer(UserWarning):
-    """The kernel made the receive or the send buffer smaller than requested."""
-
-
-def group_address(cluster: str, ip_version: int) -> str:
-    """The default multicast address of a cluster: in 239.255.0.0/16, or for IPv6 transient and site-local."""
-    digest = hashlib.blake2b(cluster.encode(), digest_size=4).digest()
-    if ip_version == 6:
-        return f"ff15::{digest[0] << 8 | digest[1]:x}:{digest[2] << 8 | digest[3]:x}"
-    return f"239.255.{digest[0]}.{1 + digest[1] % 254}"
-
-
-def group_tag(cluster: str) -> int:
-    """32-bit tag of a cluster's name, carried by each datagram."""
-    return int.from_bytes(hashlib.blake2b(cluster.encode(), digest_size=4, person=b"tag").digest(), "little")
 
 
 class Policies(NamedTuple):
@@ -213,7 +175,7 @@ class Runner:
             self.discovery = Discovery(config, name, self._seeds_found)
             self.discovery.start()
         try:
-            self.driver, listener = self._open(cluster, name, member_id)
+            self.driver, listener = open_guarded(self.engine, cluster, name, member_id, config, self.discovery)
             place = advertised(config, self.driver.address)
         except BaseException:
             self._stop_discovery()
@@ -225,6 +187,7 @@ class Runner:
         self.posting.opened(self.driver, order=order, transport=config.transport)
         warn_of(self.driver, cluster, config)
         self.member = Member(name, member_id, place)
+        self.files = Rereading(self.key_file, self.list_file, self.engine)
         settings = self._endpoint_settings(name)
         self.packet_bytes = settings.packet_bytes
         self.endpoint = Endpoint(self.engine, self.member, cluster, settings)
@@ -269,29 +232,6 @@ class Runner:
         self.began = time.monotonic()
         for thread in self._threads:
             thread.start()
-
-    def _open(self, cluster: str, name: str, member_id: int) -> tuple[Driver, socket.socket | None]:
-        """The sockets; with ``guard`` also a listener. The other members derive its TCP port from the UDP address, so
-        if that port is taken, another UDP port must be."""
-        driver = open_driver(self.engine, cluster, member_id, self.config, self.discovery)
-        for left in reversed(range(PORTS_TRIED if self.config.guard else 0)):
-            try:
-                return driver, listen(driver.address)
-            except OSError as error:
-                if error.errno != errno.EADDRINUSE or not left or self.config.unicast_port:
-                    why = str(error.strerror).partition(" (")[0]  # without the address, which is in the line anyway
-                    log.warning(
-                        codes.NO_GUARD(
-                            "%s: guard=True, but TCP port %s cannot be listened on (%s): other members notice the end "
-                            "of this process only by its closed UDP port or its silence. Let it listen there, or set "
-                            "guard=False"
-                        ),
-                        name, describe_address(driver.address), why,
-                    )  # fmt: skip
-                    break
-            driver.close()
-            driver = open_driver(self.engine, cluster, member_id, self.config, self.discovery)
-        return driver, None
 
     def _seeds_found(self, addresses: tuple[bytes, ...]) -> None:
         """Of the thread that looks the seeds up, perhaps before the sockets are open."""
@@ -438,28 +378,7 @@ class Runner:
         )
 
     def _what_to_check(self) -> str:
-        """Things to check if no other member is heard."""
-        if self.discovery is not None:
-            return self._what_to_check_of_seeds(self.discovery)
-        interface = self.driver.interface
-        if empty := empty_bridge(interface):
-            return empty
-        if trouble := fault(self.driver):
-            return trouble
-        return (
-            "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
-            f"interface {interface}: theirs must be in the same network. Check that firewalls pass UDP to "
-            "and from multicast addresses, and that switches with IGMP snooping have a querier"
-        )
-
-    def _what_to_check_of_seeds(self, discovery: Discovery) -> str:
-        first, last = self.config.port, self.config.port + self.config.port_range
-        trouble, fate = fault(self.driver), discovery.said(tuple(self.endpoint.answered))
-        return (
-            f"{trouble + '. ' if trouble else ''}This member is at {describe_address(self.driver.address)}, and "
-            f"{fate}. Are the other members running, with the same cluster name, transport, port and "
-            f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member"
-        )
+        return what_to_check(self.driver, self.config, self.discovery, self.endpoint.answered)
 
     # ---- pauses of the group
 
@@ -571,7 +490,7 @@ class Runner:
         try:
             while not self.endpoint.over:
                 each_look = not self.endpoint.machines.interface.sound
-                until = min(self.endpoint.deadline(), self.posting.due, self.questions.due(now_ns()), self._keys_due())
+                until = min(self.endpoint.deadline(), self.posting.due, self.questions.due(now_ns()), self.files.due_ns)
                 if not self._requests and self.driver.wait_control(until, each_look):
                     self._requests.append(see(self.driver))
                 lines = self.endpoint.log
@@ -586,8 +505,7 @@ class Runner:
                 self.driver.poke()
                 self._post()
                 self.questions.look(now_ns(), self._others)
-                self._look_at_keys()
-                self._look_at_list()
+                self._requests.extend(self.files.look(now_ns(), self._warn))
                 if self._segments and not self.driver.gso:
                     self._segments = False
                     self._warn(codes.NO_GSO(NO_SEGMENTS))
@@ -609,38 +527,6 @@ class Runner:
         """Ids of the other members of the newest view."""
         members = self.view.members if self.view is not None else ()
         return {member.id for member in members} - {self.member.id}
-
-    def _keys_due(self) -> int:
-        return min((each.due_ns for each in (self.key_file, self.list_file) if each is not None), default=NEVER)
-
-    def _reread(self, file: Reread[T] | None, spoilt: Callable[[ConfigError], str]) -> T | None:
-        """The content of a file that was due and has another one; ``spoilt``: the warning if the file holds none."""
-        if file is None or now_ns() < file.due_ns:
-            return None
-        try:
-            return file.look(now_ns())
-        except ConfigError as error:
-            self._warn(spoilt(error))
-            return None
-
-    def _look_at_keys(self) -> None:
-        secrets = self._reread(
-            self.key_file, lambda error: codes.KEY_FILE(f"the key file has changed, and the keys before stay: {error}")
-        )
-        if secrets is not None:
-            self.engine.refile(secrets)
-            self._requests.append(KeysRead(cookie_secrets(secrets)))
-            ids = ", ".join(str(number) for number, _ in secrets)
-            self._warn(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
-
-    def _look_at_list(self) -> None:
-        allowed = self._reread(
-            self.list_file,
-            lambda error: codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {error}"),
-        )
-        if allowed is not None:
-            self._requests.append(ListRead(allowed))
-            self._warn(f"the list of members has changed: it has {len(allowed)} lines that count", logging.INFO)
 
     def _post(self) -> None:
         status = self.status
@@ -669,11 +555,7 @@ class Runner:
         counters = {f"control_{key}": value for key, value in self.endpoint.counters.items()}
         if self.guard is not None:
             counters |= {f"guard_{key}": value for key, value in self.guard.counters.items()}
-        if self.key_file is not None:
-            counters |= self.key_file.counters
-        if self.list_file is not None:
-            counters |= self.list_file.counters
-        return counters
+        return counters | self.files.counters()
 
     def _warn(self, text: str, level: int = logging.WARNING) -> None:
         log.log(level, "%s: %s", self.member.name, text)
@@ -749,9 +631,8 @@ class Runner:
         """No other member was found: correct for the first member, but also the only sign of broken multicast."""
         if self.config.partition == "primary" and self.config.found == 1 and not self.config.observer:
             log.warning(codes.FOUNDS_ALONE("%s: founded the group alone; %s"), self.member.name, FOUNDS_ALONE)
-        counters = self.engine.counters()
-        strange = sum(counters[name] for name in STRANGE)
-        if counters["datagrams_received"] == counters["drop_own"] + strange:
+        strange = strangers(self.engine.counters())
+        if strange is not None:
             name = self.endpoint.context.cluster
             others = f", and {strange} of other groups did: is the name of this one, {name!r}, right?"
             calm = self.driver.loopback and not fault(self.driver) and not strange
@@ -793,48 +674,3 @@ class Runner:
 
 def _left_early() -> NotMember:
     return NotMember("the group was left before the join was complete")
-
-
-def open_driver(
-    engine: Engine, cluster: str, member_id: int, config: Config, discovery: Discovery | None = None
-) -> Driver:
-    """Sockets in the network of a cluster, around an engine.
-
-    Args:
-        discovery: the seeds, which decide the interface if none is configured; None: members multicast, and have none.
-
-    Raises:
-        ConfigError: they cannot be opened.
-    """
-    import ipaddress
-
-    address = config.address or group_address(cluster, config.ip_version)
-    settings = driver_settings(config)
-    if discovery is not None and not config.interface:
-        settings["interface"] = discovery.host()
-    until = time.monotonic() + TENTATIVE_S
-    while True:
-        try:
-            return Driver(
-                engine,
-                member_id=member_id,
-                group=ipaddress.ip_address(address).packed,
-                look_ns=LOOK_NS,
-                **settings,
-            )
-        except OSError as error:
-            if error.args[1] != "tentative" or time.monotonic() > until:
-                raise explain(error, config, address) from None
-        time.sleep(0.05)
-
-
-def warn_of(driver: Driver, cluster: str, config: Config) -> None:
-    """Warns the caller of ``join`` of clipped buffers, of sockets that reach this machine only, and of a primary group
-    that anybody may found."""
-    if config.partition == "primary" and config.found == 1 and not config.observer:
-        warnings.warn(codes.FOUNDS_ALONE(FOUNDS_ALONE), RuntimeWarning, stacklevel=5)
-    if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
-        warnings.warn(codes.CLIPPED_BUFFERS(clipped), ClippedBuffer, stacklevel=5)
-    if driver.loopback and not config.interface and config.transport != "unicast":
-        text = only_loopback(config.address or group_address(cluster, config.ip_version))
-        warnings.warn(codes.ONLY_LOOPBACK(text), RuntimeWarning, stacklevel=5)

@@ -1,0 +1,85 @@
+"""Reads the key file and the list of members again, now and then, while a member runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import seqcast.codes as codes
+from seqcast._native.engine import Engine
+from seqcast.config.keys import cookie_secrets
+from seqcast.core.context import NEVER
+from seqcast.core.vocabulary import Input, KeysRead, ListRead
+from seqcast.errors import ConfigError
+from seqcast.net.secure import KeyFile, ListFile, Reread
+
+T = TypeVar("T")
+Say = Callable[[str, int], None]
+
+
+class Rereading:
+    """The files of one member. For the control thread.
+
+    Args:
+        keys, members: its files; None: it has none.
+        engine: takes over the secrets of a new key file.
+    """
+
+    def __init__(self, keys: KeyFile | None, members: ListFile | None, engine: Engine) -> None:
+        self._keys, self._members, self._engine = keys, members, engine
+
+    @property
+    def due_ns(self) -> int:
+        """When a file is to be looked at next."""
+        return min((each.due_ns for each in (self._keys, self._members) if each is not None), default=NEVER)
+
+    def look(self, now_ns: int, say: Say) -> list[Input]:
+        """The files that were due and have another content, as inputs of a step.
+
+        Args:
+            say: reports a change, or a file that holds nothing of use, with the level of the line.
+        """
+        return [*self._look_at_keys(now_ns, say), *self._look_at_list(now_ns, say)]
+
+    def counters(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for each in (self._keys, self._members):
+            found |= each.counters if each is not None else {}
+        return found
+
+    def _read(self, file: Reread[T] | None, now_ns: int, say: Say, spoilt: Callable[[ConfigError], str]) -> T | None:
+        """The content of a file that was due and has another one; ``spoilt``: the warning if the file holds none."""
+        if file is None or now_ns < file.due_ns:
+            return None
+        try:
+            return file.look(now_ns)
+        except ConfigError as error:
+            say(spoilt(error), logging.WARNING)
+            return None
+
+    def _look_at_keys(self, now_ns: int, say: Say) -> list[Input]:
+        secrets = self._read(
+            self._keys,
+            now_ns,
+            say,
+            lambda error: codes.KEY_FILE(f"the key file has changed, and the keys before stay: {error}"),
+        )
+        if secrets is None:
+            return []
+        self._engine.refile(secrets)
+        ids = ", ".join(str(number) for number, _ in secrets)
+        say(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
+        return [KeysRead(cookie_secrets(secrets))]
+
+    def _look_at_list(self, now_ns: int, say: Say) -> list[Input]:
+        allowed = self._read(
+            self._members,
+            now_ns,
+            say,
+            lambda error: codes.MEMBERS_LIST(f"the list of members has changed, and the one before stays: {error}"),
+        )
+        if allowed is None:
+            return []
+        say(f"the list of members has changed: it has {len(allowed)} lines that count", logging.INFO)
+        return [ListRead(allowed)]
