@@ -50,6 +50,7 @@ typedef struct sc_peer {
     sc_tx_stream *unicast_tx, *state_tx; /* NULL until something is sent */
     sc_peer_credit credit; /* streams/credit.c */
     uint32_t awaits; /* streams/holdup.c: as its last heartbeat says */
+    int64_t waited; /* streams/holdup.c: ns for which our senders have waited */
     sc_peer_slow slow; /* streams/slow.c */
     sc_peer_skip skip; /* delivery/queue.c */
     sc_peer_congestion congestion; /* streams/congestion.c */

@@ -35,6 +35,9 @@
     X(taken)                                                                                                           \
     X(rtt) /* ns of a round trip by heartbeats, smoothed, and the least; 0: not measured yet */                        \
     X(rtt_min)                                                                                                         \
+    X(waited) /* ns for which our senders have waited */                                                               \
+    X(lag_ns) /* since the first of our packets that is not in order there was sent; 0: all are */                     \
+    X(path_bytes) /* of the largest packet that reaches it whole; 0: not measured */                                   \
     X(unheard_0) /* bits by rank: members whose multicasts do not arrive there, */                                     \
     X(unheard_1)                                                                                                       \
     X(mute_0) /* and those whose unicasts do not */                                                                    \
@@ -83,10 +86,18 @@ static void bits(uint64_t *out, const uint8_t *of) {
     for (uint32_t i = 0; i < SC_MEMBERS_MAX / 8; i++) out[i / 8] |= (uint64_t)of[i] << i % 8 * 8;
 }
 
-static void row_of(const sc_engine *e, const sc_peer *peer, sc_row *row) {
+static uint64_t lag_of(const sc_engine *e, const sc_peer *peer, int64_t now) {
+    const sc_tx_stream *tx = &e->group;
+    uint64_t next = peer->credit.acked.delivered + 1;
+    if (!sc_tx_has(tx, next) || next >= tx->unsent) return 0;
+    int64_t sent_at = sc_tx_at(tx, next)->sent_at;
+    return now > sent_at ? (uint64_t)(now - sent_at) : 0;
+}
+
+static void row_of(const sc_engine *e, const sc_peer *peer, int64_t now, sc_row *row) {
     const sc_peer_detection *at = &peer->detect;
     uint64_t unheard[SC_MEMBERS_MAX / 64] = {0}, mute[SC_MEMBERS_MAX / 64] = {0};
-    *row = (sc_row){.id = peer->id};
+    *row = (sc_row){.id = peer->id, .waited = (uint64_t)peer->waited};
     if (peer->rank == e->view.rank) {
         for (uint32_t r = 0; r < e->view.n; r++) {
             unheard[r / 64] |= (uint64_t)(e->peers[r]->detect.silent != 0) << r % 64;
@@ -113,6 +124,8 @@ static void row_of(const sc_engine *e, const sc_peer *peer, sc_row *row) {
         row->taken = peer->group.consumed;
         row->rtt = (uint64_t)peer->rtt.smooth;
         row->rtt_min = (uint64_t)peer->rtt.least;
+        row->lag_ns = lag_of(e, peer, now);
+        row->path_bytes = peer->size.bytes;
     }
     row->unheard_0 = unheard[0];
     row->unheard_1 = unheard[1];
@@ -143,7 +156,7 @@ static void post(sc_engine *e, int64_t now) {
     sc_board_written(e->posts.gauges, 1);
     sc_board_write(e->posts.rows);
     for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
-        row_of(e, e->peers[r], (sc_row *)sc_board_at(b, e->posts.rows, r));
+        row_of(e, e->peers[r], now, (sc_row *)sc_board_at(b, e->posts.rows, r));
     sc_board_written(e->posts.rows, e->in_view ? e->view.n : 0);
 }
 

@@ -164,12 +164,14 @@ size_t sc_engine_stalls(const sc_engine *e, sc_stall *out) {
     return n;
 }
 
-static void note_stalls(sc_engine *e, int64_t now) {
+/* `passed`: since the last look. Each look that finds senders waiting stands for that time, as in any sample. */
+static void note_stalls(sc_engine *e, int64_t passed, int64_t now) {
     uint8_t waited[SC_MEMBERS_MAX];
     sc_waited_for(e, waited);
     for (uint32_t r = 0; r < e->view.n; r++) {
         int64_t *since = &e->holdup.stalled[r];
         *since = !waited[r] ? 0 : *since ? *since : now > 0 ? now : 1;
+        if (waited[r]) e->peers[r]->waited += passed;
     }
 }
 
@@ -187,15 +189,16 @@ void sc_holdup_look(sc_engine *e, int64_t now) {
     sc_holdup *h = &e->holdup;
     int64_t passed = now - h->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
     uint64_t whose = 0, mark = 0, said = 0;
+    if (passed > most) passed = most;
     h->looked = now;
     rate(e, now);
-    note_stalls(e, now);
+    note_stalls(e, passed, now);
     int held = !sc_is_closing(e) && sc_flow_held(e, &whose, &mark);
     if (held && e->order.own == &e->forward && (said = told_by_sequencer(e))) whose = said;
     if (said == e->config.member) held = 0; /* told by sc_holdup_heard */
     judge_stuck(e, whose, held && !said, mark,
                 now); /* the sequencer alone knows how much of its stream each member takes */
-    judge(e, whose, held, passed < most ? passed : most, now);
+    judge(e, whose, held, passed, now);
     if (h->awaited && now - h->awaited >= enough(e)) {
         report(e, e->config.member, SC_HOLDUP_OVER, 0, now - h->awaited_since);
         h->awaited = 0;

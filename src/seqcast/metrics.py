@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seqcast.api.counters import COUNTERS
 from seqcast.board.judge import way
-from seqcast.board.read import Board, read
+from seqcast.board.read import CUT_NS, Board, Cuts, read
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,10 +25,15 @@ _NOW = "Now: "
 
 
 class Sample(NamedTuple):
-    """A value with its labels."""
+    """A value with its labels.
+
+    Args:
+        suffix: of its name, in a histogram.
+    """
 
     labels: dict[str, str]
     value: float
+    suffix: str = ""
 
 
 class Family(NamedTuple):
@@ -35,7 +41,7 @@ class Family(NamedTuple):
 
     Args:
         name: without "_total".
-        kind: "counter" or "gauge".
+        kind: "counter", "gauge" or "histogram".
         help: one line.
         samples: of all members.
     """
@@ -53,7 +59,9 @@ def families(boards: Iterable[Board]) -> list[Family]:
         labels = {"cluster": board.cluster, "member": board.name}
         for name, kind, text, more, value in _values(board):
             family = found.setdefault(name, Family(name, kind, text, []))
-            family.samples.append(Sample({**labels, **more}, value))
+            family.samples.append(Sample({**labels, **more}, value, "_total" if kind == "counter" else ""))
+        cuts = _cuts(board, labels)
+        found.setdefault(cuts.name, cuts._replace(samples=[])).samples.extend(cuts.samples)
     return list(found.values())
 
 
@@ -66,6 +74,14 @@ def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float
     yield "seqcast_blocked", "gauge", "1 if sends to the group wait.", {}, float(status == "blocked")
     yield "seqcast_view_members", "gauge", "Members of the view.", {}, float(len(view["members"]))
     yield "seqcast_view_counter", "gauge", "Number of the view; grows with each.", {}, float(view["counter"])
+    if alive and view["since"]:
+        age = max(0, now + about["clock"] - view["since"]) / 1e9
+        yield "seqcast_view_age_seconds", "gauge", "Seconds since the member entered its view.", {}, age
+    text = "View changes of this member, by the gravest reason."
+    for why, n in about["cuts"]["changes"].items():
+        yield "seqcast_view_changes", "counter", text, {"why": why}, float(n)
+    text = "Seconds that the last view change took."
+    yield "seqcast_last_cut_seconds", "gauge", text, {}, about["cuts"]["last_ns"] / 1e9
     text = "Bytes of messages that wait for the application."
     yield "seqcast_queue_bytes", "gauge", text, {}, float(gauges["waiting_bytes"])
     text = "Seconds since the engine wrote its state: more than a few heartbeats if the process does not run."
@@ -76,6 +92,19 @@ def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float
     yield "seqcast_awaited_seconds", "gauge", text, {}, _since(now, gauges["awaited_since"])
     if alive:
         yield from _of_peers(board)
+
+
+def _cuts(board: Board, labels: dict[str, str]) -> Family:
+    """How long view changes took."""
+    cuts = Cuts.of(board.about["cuts"])
+    bounds = [f"{ns / 1e9:g}" for ns in CUT_NS] + ["+Inf"]
+    samples = [
+        Sample({**labels, "le": bound}, float(n), "_bucket")
+        for bound, n in zip(bounds, accumulate(cuts.within), strict=True)
+    ]
+    samples += [Sample(labels, float(sum(cuts.within)), "_count"), Sample(labels, cuts.sum_ns / 1e9, "_sum")]
+    text = "Seconds of view changes, from when the member learns that the view closes, and sends wait."
+    return Family("seqcast_cut_seconds", "histogram", text, samples)
 
 
 def _counted(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
@@ -97,11 +126,18 @@ def _counted(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], floa
 def _of_peers(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float]]:
     gauges = board.gauges
     for rank, row in enumerate(board.members):
+        peer = {"peer": board.name_of(row["id"])}
+        text = "Seconds in which nothing could be sent to the group, as this peer had taken too little."
+        yield "seqcast_send_wait_seconds", "counter", text, peer, row["waited"] / 1e9
         if rank == gauges["rank"]:
             continue
-        peer = {"peer": board.name_of(row["id"])}
         text = "Packets of this member that the peer has not put in order yet."
         yield "seqcast_lag_packets", "gauge", text, peer, float(max(0, gauges["last"] - row["delivered"]))
+        text = "Seconds since the first of the packets that the peer has not put in order yet was sent."
+        yield "seqcast_lag_seconds", "gauge", text, peer, row["lag_ns"] / 1e9
+        if row["path_bytes"]:
+            text = "Bytes of the largest packet that reaches the peer whole."
+            yield "seqcast_path_bytes", "gauge", text, peer, float(row["path_bytes"])
         text = "Packets of this member that the peer's application has not taken yet."
         yield "seqcast_untaken_packets", "gauge", text, peer, float(max(0, gauges["last"] - row["consumed"]))
         if row["rtt"]:
@@ -130,7 +166,7 @@ def text_of(found: Sequence[Family]) -> str:
         lines += [f"# HELP {name} {_escaped(family.help)}", f"# TYPE {name} {family.kind}"]
         for sample in family.samples:
             labels = ",".join(f'{key}="{_escaped(value, quotes=True)}"' for key, value in sample.labels.items())
-            lines.append(f"{name}{{{labels}}} {sample.value:.17g}")
+            lines.append(f"{family.name}{sample.suffix}{{{labels}}} {sample.value:.17g}")
     return "\n".join(lines) + "\n"
 
 
@@ -156,7 +192,7 @@ class Collector:
 
     def collect(self) -> Iterator[Any]:
         """A registry calls this for each scrape; nothing after the group was left."""
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+        from prometheus_client.core import Metric
 
         group = self._group()
         path = group.board if group is not None else None  # another one after a rejoin
@@ -165,9 +201,7 @@ class Collector:
         except OSError:
             return
         for family in found:
-            make = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
-            names = list(family.samples[0].labels)
-            metric = make(family.name, family.help, labels=names)
+            metric = Metric(family.name, family.help, family.kind)
             for sample in family.samples:
-                metric.add_metric(list(sample.labels.values()), sample.value)
+                metric.add_sample(family.name + sample.suffix, sample.labels, sample.value)
             yield metric

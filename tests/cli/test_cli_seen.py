@@ -162,6 +162,15 @@ def test_metrics_have_the_format_of_prometheus():
         assert [(each.labels["peer"], each.value) for each in hears] == [("b", 2.0)]
         collector, registry = Collector(a), core.CollectorRegistry()
         registry.register(collector)
+        labels = {"cluster": a.cluster, "member": "a"}
+        assert read_back["seqcast_cut_seconds"].type == "histogram"
+        assert registry.get_sample_value("seqcast_cut_seconds_bucket", labels | {"le": "+Inf"}) == 1.0
+        took = registry.get_sample_value("seqcast_last_cut_seconds", labels)
+        assert took == registry.get_sample_value("seqcast_cut_seconds_sum", labels) and 0 < took < 10
+        changes = {each.labels["why"]: each.value for each in read_back["seqcast_view_changes"].samples
+                   if each.labels["member"] == "a"}  # fmt: skip
+        assert changes == {"join": 1, "leave": 0, "loss": 0, "merge": 0, "other": 0}
+        assert 0 <= registry.get_sample_value("seqcast_view_age_seconds", labels) < 60
         assert registry.get_sample_value("seqcast_messages_sent_total", {"cluster": a.cluster, "member": "a"}) == 20.0
     assert list(collector.collect()) == []  # the group was left
 

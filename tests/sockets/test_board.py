@@ -15,7 +15,7 @@ from members import LOOPBACK, cluster, group_of, join, script, wait_until
 
 from seqcast.board import place
 from seqcast.board.judge import readiness, troubles, way
-from seqcast.board.read import Board, BoardError, boards, read
+from seqcast.board.read import CHANGES, Board, BoardError, boards, read
 from seqcast.metrics import families
 from seqcast.net import posting
 
@@ -112,6 +112,8 @@ def test_the_board_of_a_member_whose_python_hangs_and_is_killed_then():
         assert not board.alive and [each.code.number for each in troubles(board, 60.0)] == ["SC3005"]
         assert [board.name_of(row["id"]) for row in board.members] == ["a", "hangs"]
         assert any("joined" in event.text for event in board.events)
+        wait_until(lambda: board_of(a).about["cuts"]["changes"] == dict.fromkeys(CHANGES, 0) | {"join": 1, "loss": 1})
+        assert 0 < sum(board_of(a).about["cuts"]["within"]) <= 2
 
 
 def test_a_reader_beside_a_writer_sees_no_torn_row():

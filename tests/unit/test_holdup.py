@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import mmap
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 from helpers.engines import HEARTBEAT_MS, MS, Net
 
+from seqcast.board.place import BYTES
+from seqcast.board.read import Cuts, kept
 from seqcast.core.holdups import Holdups
 from seqcast.core.log import LogLines
 from seqcast.core.vocabulary import SendersHeld
@@ -64,6 +68,34 @@ def test_nobody_is_slow_if_half_of_the_members_are(n, slow):
     stream = Stream(n)
     stream.run(4 * SECOND_MS, dict.fromkeys(slow, 4))
     assert stream.reports == [[] for _ in range(n)]
+
+
+def boards_of(stream: Stream) -> list[mmap.mmap]:
+    memories = [mmap.mmap(-1, BYTES) for _ in stream.net.engines]
+    for engine, memory in zip(stream.net.engines, memories, strict=True):
+        engine.use_board(memory)
+        engine.board_about(b"{}")
+    return memories
+
+
+def test_the_board_counts_the_time_that_senders_waited_for_each_member_through_views():
+    stream = Stream(3)
+    memory = boards_of(stream)[0]
+
+    def rows(name: str) -> list[int]:
+        return [row[name] for row in kept(Path("board"), bytes(memory)).members]
+
+    stream.run(3 * SECOND_MS // 2, {1: 0})
+    waited, lag = rows("waited"), rows("lag_ns")
+    assert waited[0] == waited[2] == 0 and 1350 * MS < waited[1] <= 1500 * MS
+    assert lag == [0, 0, 0], "taken or not, all is in order there"
+    stream.net.drop = lambda source, target, lane, datagram: target == 2
+    stream.run(SECOND_MS // 2, {})
+    assert rows("lag_ns")[:2] == [0, 0] and 400 * MS < rows("lag_ns")[2] < 500 * MS
+    assert rows("waited")[1] < waited[1] + 2 * HEARTBEAT_MS * MS
+    stream.net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    stream.run(2 * HEARTBEAT_MS, {})
+    assert len(rows("waited")) == 2 and rows("waited")[1] >= waited[1]
 
 
 def test_a_sender_that_is_not_held_names_nobody():
@@ -224,3 +256,13 @@ def test_a_path_that_carries_less_is_told_with_the_size_to_set():
     )
     for size, text in zip((1368, 1440, 1024), others, strict=True):
         assert f"packet_bytes={size}," in text
+
+
+def test_the_time_of_view_changes_is_counted_by_its_bounds():
+    cuts = Cuts()
+    for change, ms in (("join", 1), ("loss", 1.5), ("merge", 9000), ("join", 0)):
+        cuts.add(change, int(ms * MS))
+    assert cuts.within == [1, 1, *[0] * 10, 1] and cuts.changes["join"] == 2
+    assert cuts.sum_ns == 9002.5 * MS and cuts.last_ns == 9000 * MS
+    assert Cuts.of(cuts.sketch()) == cuts
+    assert Cuts.of({"within": "x", "changes": [], "sum_ns": "1"}) == Cuts()

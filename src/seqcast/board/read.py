@@ -7,8 +7,9 @@ import os
 import struct
 import sys
 import time
+from bisect import bisect_left
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,52 @@ def _plain(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
+CUT_NS = tuple(int(ms * 1e6) for ms in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000))
+"""Bounds of the durations of view changes that are counted together; there is one more for longer ones."""
+CHANGES = ("join", "leave", "loss", "merge", "other")
+
+
+@dataclass(slots=True)
+class Cuts:
+    """The view changes of a member.
+
+    Args:
+        changes: how many there were, by their reason.
+        within: how many took at most each time of ``CUT_NS``, and more than the one before; last: longer ones.
+        sum_ns, last_ns: of all durations, and of the last one.
+    """
+
+    changes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CHANGES, 0))
+    within: list[int] = field(default_factory=lambda: [0] * (len(CUT_NS) + 1))
+    sum_ns: int = 0
+    last_ns: int = 0
+
+    def add(self, change: str, took_ns: int) -> None:
+        """Counts one; ``took_ns`` 0: not known."""
+        self.changes[change] += 1
+        if not took_ns:
+            return
+        self.within[bisect_left(CUT_NS, took_ns)] += 1
+        self.sum_ns += took_ns
+        self.last_ns = took_ns
+
+    def sketch(self) -> dict[str, Any]:
+        """As an object of JSON, which ``of`` reads."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, said: dict[str, Any]) -> Cuts:
+        """By the board of any release."""
+        changes, within = _object(said, "changes"), said.get("within")
+        counted = dict(enumerate(within)) if isinstance(within, list) else {}
+        return cls(
+            {name: _number(changes, name) for name in CHANGES},
+            [_number(counted, i) for i in range(len(CUT_NS) + 1)],
+            _number(said, "sum_ns"),
+            _number(said, "last_ns"),
+        )
+
+
 _TEXTS = ("cluster", "name", "pids", "started", "version", "interface", "address", "transport", "order")
 _NUMBERS = ("id", "pid", "began", "clock", "updated", "mtu", "rcvbuf")
 
@@ -278,8 +325,10 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     about["seeds"] |= {name: _texts(seeds, name) for name in ("first", "unresolved")}
     seal = _object(said, "seal")
     about["seal"] = {"cipher": _text(seal, "cipher"), "since": _number(seal, "since"), "keys": _texts(seal, "keys")}
+    about["cuts"] = Cuts.of(_object(said, "cuts")).sketch()
     about["view"] = {
         "counter": _number(view, "counter"),
+        "since": _number(view, "since"),
         "coordinator": _text(view, "coordinator"),
         "order": _text(view, "order"),
         "mechanism": _text(view, "mechanism"),
@@ -308,7 +357,7 @@ def _texts(of: dict[str, Any], name: str) -> list[str]:
     return [_plain(each) for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _number(of: dict[str, Any], name: str) -> int:
+def _number(of: dict[Any, Any], name: Any) -> int:
     value = of.get(name)
     return value if type(value) is int and abs(value) < 1 << 64 else 0
 

@@ -58,8 +58,19 @@ def summary(board: Board) -> str:
     here = f"{board.name} (here)" if board.alive else f"{board.name} (ended)"
     return (
         f"{board.cluster}  view {view['counter']}  {len(members)} members  order {view['order']} ({view['mechanism']}"
-        f"{sequencer})  {about['transport']} on {about['interface']}{_sealed(board)}  seen by {here}, {status}"
+        f"{sequencer})  {about['transport']} on {about['interface']}{_since(board)}{_sealed(board)}  seen by {here}, "
+        f"{status}"
     )
+
+
+def _since(board: Board) -> str:
+    """The age of the view, of a member that runs."""
+    since = board.about["view"]["since"]
+    if not since or not board.alive:
+        return ""
+    seconds = max(0, board.read_ns + board.about["clock"] - since) // 10**9
+    (hours, minutes), seconds = divmod(seconds // 60, 60), seconds % 60
+    return f"  since {hours} h {minutes} min" if hours else f"  since {minutes} min {seconds} s"
 
 
 def _sealed(board: Board) -> str:
@@ -78,7 +89,8 @@ def headings(board: Board) -> list[str]:
     """Of the columns."""
     n = len(board.members)
     hears = "hears " + " ".join(name_at(board, rank)[:1] for rank in range(n)) if n <= MATRIX_MAX else "hears all"
-    return ["member", "address", hears, "rtt ms", "lag", "untaken", "silent ms", *(name for name, _ in RATES), "state"]
+    measured = ["rtt ms", "path", "lag", "lag ms", "untaken", "silent ms"]
+    return ["member", "address", hears, *measured, *(name for name, _ in RATES), "state"]
 
 
 def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
@@ -92,7 +104,9 @@ def _row(board: Board, rank: int, rates: Sequence[str]) -> list[str]:
     lag, untaken = ("-", "-") if mine else (str(last - row["delivered"]), str(last - row["consumed"]))
     silent = "-" if mine or not row["heard"] else str(max(0, board.gauges["posted"] - row["heard"]) // 10**6)
     rtt = f"{row['rtt'] / 1e6:.2f}" if row["rtt"] else "-" if mine else ""
-    seen = (hears, rtt, lag, untaken, silent)
+    path = str(row["path_bytes"]) if row["path_bytes"] else "-" if mine else ""
+    late = "-" if mine else f"{row['lag_ns'] / 1e6:.0f}"
+    seen = (hears, rtt, path, lag, late, untaken, silent)
     return [name_at(board, rank), _address(board, row["id"]), *seen, *rates, _state(board, row)]
 
 

@@ -102,8 +102,8 @@ class Installer:
         self._renew_machines(frame, old)
         if context.settings.stable:
             context.hand_out(Keep(Kept(frame)))
-        context.hand_out(ViewInstalled(view, frame.founding > 0))
-        self.log.installed(old, view, frame, why)
+        change, took_ns = self.log.installed(old, view, frame, why)
+        context.hand_out(ViewInstalled(view, frame.founding > 0, change, took_ns))
         if before is not None and before.packet_bytes != frame.packet_bytes:
             self.log.resized(frame.packet_bytes, before.packet_bytes)
         machines.blocker.opened()

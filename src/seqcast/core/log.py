@@ -115,7 +115,7 @@ class LogLines:
         text = "%s: the token is late, or the member that had it is lost: sends another one, generation %d"
         self.say("ring", text, self.context.me.name, generation)
 
-    def installed(self, old: View | None, view: View, frame: NewView, why: Mapping[int, str]) -> None:
+    def installed(self, old: View | None, view: View, frame: NewView, why: Mapping[int, str]) -> tuple[str, int]:
         """A view is entered.
 
         Args:
@@ -123,10 +123,13 @@ class LogLines:
             view: the one entered.
             frame: that made it.
             why: for members that are gone, the reason, as far as this member knows it.
+
+        Returns:
+            Why there is another view, and how long its installation took, in ns: see ``ViewInstalled``.
         """
         me, now = self.context.me.name, self.context.now
-        took = (now - self.closing_ns) / 1e6 if self.closing_ns else 0.0
-        self.closing_ns = 0
+        took_ns = now - self.closing_ns if self.closing_ns else 0
+        took, self.closing_ns = took_ns / 1e6, 0
         part = "merge" if isinstance(view, MergeView) else "membership"
         sequencer = view.members[view.sequencer] if view.sequencer >= 0 else None
         if old is None:
@@ -146,6 +149,16 @@ class LogLines:
         if old is not None and sequencer is not None and sequencer != before:
             counter = view.view_id.counter
             self.say("order", "%s: %s puts the messages in order from view %d on", me, sequencer, counter)
+        return ("", 0) if old is None else (self._change(old, view, frame.survivors, why), took_ns)
+
+    def _change(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
+        """In one word: the gravest of what changed."""
+        before, after = set(old.members), set(view.members)
+        if self._lost(old, view, survivors, why):
+            return "loss"
+        if isinstance(view, MergeView):
+            return "merge"
+        return "leave" if before - after else "join" if after - before else "other"
 
     def _replaced(self, kept: View, replaced: Sequence[View]) -> None:
         """Some members take over the state of others: whoever reads warnings alone learns this in any case."""

@@ -407,10 +407,19 @@ class Stand:
 
 @dataclass(frozen=True, slots=True)
 class ViewInstalled:
-    """The engine is in this view; ``founding``: no application may be in that view yet."""
+    """The engine is in this view.
+
+    Args:
+        founding: no application may be in that view yet.
+        change: why there is another view: "join", "leave", "loss", "merge", or "other" (the same members); "": no
+            view was before.
+        took_ns: since this member learned that its view closes; 0: not known.
+    """
 
     view: View
     founding: bool = False
+    change: str = ""
+    took_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.place import TOUCH_NS, Made, make
-from seqcast.board.read import kept, pid_namespace, started
+from seqcast.board.read import Cuts, kept, pid_namespace, started
 from seqcast.board.told import cut, said
 from seqcast.config import Config
 from seqcast.core.frames.asking import NO_BOARD
@@ -43,6 +43,8 @@ class Posting:
         self._posted: tuple[object, ...] = ()
         self._config, self._pages, self._paged = config, list[str](), 0
         self._touch_due = 0
+        self._cuts = Cuts()
+        self._since = 0  # of the view: wall clock, ns
         self.due = 2**63 - 1  # monotonic ns, when the text is written again
         if not config.board:
             return
@@ -96,6 +98,12 @@ class Posting:
             "rcvbuf": driver.rcvbuf_granted,
         }  # fmt: skip
 
+    def view(self, change: str, took_ns: int) -> None:
+        """A view was entered: see ``ViewInstalled``."""
+        self._since = time.time_ns()
+        if change:
+            self._cuts.add(change, took_ns)
+
     def note(self, text: str, member: int = 0) -> None:
         """An event for the flight recorder."""
         if self._made is not None:
@@ -129,7 +137,8 @@ class Posting:
             "updated": now,
             "address": describe_address(address),
             "status": {"name": status, "reason": reason},
-            "view": _of(view),
+            "view": {**_of(view), "since": self._since},
+            "cuts": self._cuts.sketch(),
             "counters": dict(counters()),
             "seeds": dict(seeds()),
             "seal": dict(seal),

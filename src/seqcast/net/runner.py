@@ -591,12 +591,13 @@ class Runner:
     def _take(self, effect: Effect) -> None:
         with self.changed:
             match effect:
-                case ViewInstalled(view, founding):
+                case ViewInstalled(view, founding, change, took_ns):
                     self.founding = founding
                     if self.view is None and len(view.members) == 1:
                         self._tell_alone()
                     self.enter(view)
                     self._view_ns = now_ns()
+                    self.posting.view(change, took_ns)
                     self.minority = ""
                     if self.guard is not None:
                         self.guard.view(view.members)
