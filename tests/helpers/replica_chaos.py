@@ -1,6 +1,7 @@
-"""Replicas are killed, started again and stopped, from a seed, while all of them call and read.
+"""Replicas are killed, started again and stopped, from a seed, while all of them call and read; with a directory for
+their disks, also all at once.
 
-PYTHONPATH=src:tests/helpers python -m replica_chaos 1 200        as root in a network namespace, or on loopback
+PYTHONPATH=src:tests/helpers python -m replica_chaos 1 200 [DIRECTORY]   as root in a network namespace, or on loopback
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ import contextlib
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
+from collections.abc import Sequence
 
 from members import LIMIT_S, cluster
 from replicas import Process
@@ -24,14 +27,15 @@ class Client(threading.Thread):
         unknown: calls without an answer, as the process was killed.
     """
 
-    def __init__(self, cluster_name: str, name: str, rng: random.Random) -> None:
+    def __init__(self, cluster_name: str, name: str, rng: random.Random, files: Sequence[str]) -> None:
         super().__init__(daemon=True)
+        self.files = files
         self.cluster, self.who, self.rng = cluster_name, name, rng
         self.calls: list[tuple[float, float, int]] = []
         self.reads: list[tuple[float, float, int]] = []
         self.unknown = 0
         self.over = False
-        self.process = Process(cluster_name, name, 2)
+        self.process = Process(cluster_name, name, 2, *files)
 
     def run(self) -> None:
         self.process.ready()
@@ -46,17 +50,21 @@ class Client(threading.Thread):
                 continue
             self.unknown += word == "call"
             self.process.process.communicate()
-            self.process = Process(self.cluster, self.who, 2).ready()
+            self.process = Process(self.cluster, self.who, 2, *self.files).ready()
 
     @property
     def answers(self) -> int:
         return len(self.calls) + len(self.reads)
 
 
-def run(seed: int, faults: int = 3) -> list[str]:
-    """The faults of a run."""
+def run(seed: int, faults: int = 3, files: Sequence[str] = ()) -> list[str]:
+    """The faults of a run.
+
+    Args:
+        files: the directory for the replicas' disks, if any.
+    """
     rng, name = random.Random(seed), cluster()
-    clients = [Client(name, who, random.Random(f"{seed} {who}")) for who in "abc"]
+    clients = [Client(name, who, random.Random(f"{seed} {who}"), files) for who in "abc"]
     for client in clients:
         client.start()
 
@@ -73,7 +81,12 @@ def run(seed: int, faults: int = 3) -> list[str]:
             time.sleep(rng.random() * 0.1)
             client = rng.choice(clients)
             victim = client.process
-            if rng.random() < 0.5:
+            if files and rng.random() < 0.5:
+                for each in clients:
+                    each.process.tell(signal.SIGKILL)
+                while client.process is victim:
+                    time.sleep(0.01)
+            elif rng.random() < 0.5:
                 victim.tell(signal.SIGKILL)
                 while client.process is victim:
                     time.sleep(0.01)
@@ -122,7 +135,8 @@ def wrong(clients: list[Client], totals: list[int]) -> list[str]:
 
 if __name__ == "__main__":
     for number in range(int(sys.argv[1]), int(sys.argv[2]) + 1):
-        problems = run(number)
+        with tempfile.TemporaryDirectory(dir=sys.argv[3]) if sys.argv[3:] else contextlib.nullcontext() as disks:
+            problems = run(number, files=(disks,) if disks else ())
         print(number, *(problems or ["holds"]), flush=True)
         if problems:
             sys.exit(1)

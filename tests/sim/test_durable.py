@@ -112,6 +112,8 @@ class Replica:
             call.done = functools.partial(done, call, total)
             if self.durable.add(call):
                 call.done()
+            else:
+                self.outbox.add(Call(None, lambda: None))
 
         def done(call: Call, total: int) -> None:
             if call.answer is not READ:

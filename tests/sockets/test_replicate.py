@@ -182,9 +182,11 @@ def test_calls_that_wait_are_told_when_the_replica_is_closed() -> None:
     assert [type(error) for error in errors] == [seqcast.Undecided]
 
 
-def test_asyncio_calls_and_reads() -> None:
+@pytest.mark.parametrize("disk", [False, True])
+def test_asyncio_calls_and_reads(disk: bool, tmp_path: Path) -> None:
     async def main() -> None:
-        start = seqcast.blocks.aio.replicate(cluster(), Counting(), name="a", interface=LOOPBACK)
+        stable = str(tmp_path / "a") if disk else ""
+        start = seqcast.blocks.aio.replicate(cluster(), Counting(), name="a", interface=LOOPBACK, stable=stable)
         async with start as kv:
             answers = await asyncio.gather(*(kv.call(b"1") for _ in range(100)))
             assert sorted(map(int, answers)) == list(range(1, 101))
@@ -230,6 +232,24 @@ def test_a_group_that_was_killed_as_a_whole_comes_back_with_its_state(tmp_path: 
             members[0].ask("read", "linearizable")
             answers.append(int(members[0].answer()))
     assert answers == [1, 2, 3, 3, 4, 5, 6, 6]
+
+
+def test_a_replica_that_only_reads_sees_the_calls_of_others_once_they_are_on_disks(tmp_path: Path) -> None:
+    name, over = cluster(), threading.Event()
+    with replicate(name, "a", stable=str(tmp_path / "a")) as a, replicate(name, "b", stable=str(tmp_path / "b")) as b:
+
+        def work() -> None:
+            while not over.is_set():
+                a.call(b"1", timeout=LIMIT_S)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        try:
+            found = [b.read(lambda machine: machine.total, timeout=LIMIT_S / 2) for _ in range(30)]
+        finally:
+            over.set()
+            thread.join()
+    assert found == sorted(found)
 
 
 def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -333,7 +333,9 @@ class Replica(Closing, Generic[M]):
         """Takes a call, and sends the waiting operations; True: answered already."""
         message = None
         if call.seen and self._durable is not None:
-            return self._durable.add(call)
+            if self._durable.add(call):
+                return True
+            call = Call(None, lambda: None)  # a message, whose receivers tell us how far their disks go
         with self._lock:
             self._refuse_failed()
             if self._outbox.add(call):
