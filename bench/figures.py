@@ -59,6 +59,7 @@ COMMANDS: dict[str, list[str]] = {
     "election": ["python bench/election.py --rounds 3"],
     "calls": ["python bench/calls.py --rounds 5"],
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
+    "shared_link": ["python bench/shared_link.py --seconds 8"],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
 JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")
@@ -84,7 +85,7 @@ def measure(command: str) -> str | None:
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
-    keys = {key: key for key in ("plain", "work", "aeron", "membership", "election", "calls", "journal")}
+    keys = {key: key for key in ("plain", "work", "aeron", "membership", "election", "calls", "journal", "shared_link")}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"

@@ -171,8 +171,7 @@ def wire_page(header: str) -> str:
         "## Flags",
         table(["flag", "name", "meaning"], enumeration(header, "SC_FLAG_")),
         "## What the validity function says",
-        "`sc_wire_check` is the one function that says whether a datagram is valid; others are dropped and "
-        "counted.",
+        "`sc_wire_check` is the one function that says whether a datagram is valid; others are dropped and counted.",
         table(["value", "name", "meaning"], enumeration(header, "SC_WIRE_")),
     ]
     return "\n\n".join(parts) + "\n"
@@ -490,6 +489,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             state_row,
             [run for run in runs if "load_mb_per_s" in run],
         ),
+        (
+            "Groups by unicast on an emulated link of 100 Mb/s, with a queue of 20 ms and a round trip of 5 ms. Each "
+            "sends to two members, so two copies of each packet cross the link; the rates are those of messages, all "
+            "copies together:",
+            ["on the link", "Mb/s", "result"],
+            link_row,
+            [row for run in runs for row in run.get("shared_link", ())],
+        ),
     ):
         if rows:
             parts += [text, table(head, [row(each) for each in rows])]
@@ -565,6 +572,21 @@ def state_row(run: dict[str, Any]) -> list[str]:
     low, high = run["mb_per_s_range"]
     state, load = f"{run['bytes'] >> 20} MiB", f"{run['load']:.0f} MB/s" if run["load"] else "nothing"
     return [state, load, f"{run['mb_per_s']:.0f}", f"{low:.0f}–{high:.0f}"]
+
+
+def link_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of links that groups share."""
+    lost = f"{row['of_link']:.2f} of the link; its queue drops {100 * row['dropped']:.1f} %" if "of_link" in row else ""
+    on, result = {
+        "alone": ("a group", lost),
+        "lossy": ("a group; 1 % of the packets dropped at random", lost),
+        "shared": ("two groups, and a TCP stream (CUBIC)", f"Jain's index {row.get('jain')}"),
+        "narrow": (
+            "a group before, and 3 s after packets above 1,400 bytes vanish",
+            f"{row.get('of_before')} of before",
+        ),
+    }[row["case"]]
+    return [on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
 
 
 def election_row(row: dict[str, Any]) -> list[str]:
