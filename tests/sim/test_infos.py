@@ -38,6 +38,23 @@ def test_a_change_makes_one_view_of_the_same_members_at_every_member(membership,
     assert not world.settle() and not list(check_infos(world.records))
 
 
+def test_with_identities_a_member_signs_its_new_info_and_nobody_else_can():
+    world = World(quiet(members=3, order="fifo", infos=1, keyed=True, identities=True))
+    world.faults.inform = lambda which, number: None
+    world.plan()
+    world.clock.run(SECOND)
+    before = world.nodes[0].view
+    for node in world.nodes:
+        context = world.nodes[1].endpoint.context
+        node.endpoint.machines.membership.inform(context.me.id, '{"number": 9}', context.me.signature)
+    world.clock.run(2 * SECOND)
+    assert world.nodes[0].view.view_id == before.view_id, "all would refuse a view with that"
+    world.nodes[1].say(7)
+    world.clock.run(4 * SECOND)
+    assert [said(world, node.view) for node in world.nodes] == [{"m0": 0, "m1": 7, "m2": 0}] * 3
+    assert not world.settle()
+
+
 def test_of_changes_that_come_together_the_last_one_holds():
     world = World(quiet(members=3, order="total", rate=200, infos=1))
     world.faults.inform = lambda which, number: None

@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -82,7 +82,12 @@ def test_a_member_signs_the_description_of_itself_and_is_on_the_list_under_its_n
     assert "no line there" in b.fault(party.info("m", name="a"))
     assert "has no identity" in b.fault(replace(party.info("a"), identity=b"", signature=b""))
     said = party.info("a")
-    changes = {"name": "a7", "id": 77, "address": b"\7", "key": bytes(32), "cookie": 7, "signature": bytes(64)}
+    changes = {
+        "name": "a7", "id": 77, "address": b"\7", "capacity": 7, "packet_bytes": 600, "window_bytes": 7, "gro": True,
+        "state": 1, "blocks": True, "key": bytes(32), "about": "{}", "observer": True, "aes": True, "cookie": 7,
+        "signature": bytes(64), "speaks": (7, 7),
+    }  # fmt: skip
+    assert {"identity", *changes} == {each.name for each in fields(MemberInfo)}
     for field, value in changes.items():
         assert "does not show" in b.fault(replace(said, **{field: value})), field
     assert "does not show" in b.fault(replace(said, identity=party.signers["b"].public, name="b"))

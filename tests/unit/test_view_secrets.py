@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from engines import MS, Net, make_engine, secret_of
@@ -324,6 +324,36 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
     assert "another key" in b.fault(in_the_name_of_a, party.known())
     assert "no secret" in c.fault(c.proven(replace(second, wraps=second.wraps[:1])), party.known())
     assert "no secret" in c.fault(c.proven(replace(second, wraps=(bytes(48),) * 3)), party.known())
+
+
+def test_nobody_on_the_way_changes_what_a_view_says_of_a_member():
+    """By one that has the key file: what goes to the joiner d is sealed with that alone."""
+    party = Party()
+    second = party.made(2, (1, 3, 4))
+    c, d = party.secrets[3], party.secrets[4]
+    changes = {
+        "name": "x", "address": b"x", "capacity": 1, "packet_bytes": 600, "window_bytes": 1, "gro": True, "state": 1,
+        "blocks": True, "key": bytes(32), "about": "{}", "observer": True, "aes": True, "identity": bytes(32),
+        "cookie": 2, "signature": bytes(64), "speaks": (1, 1),
+    }  # fmt: skip
+    assert {"id", *changes} == {field.name for field in fields(MemberInfo)}
+    for change in changes.items():
+        changed = replace(second, members=(*second.members[:2], replace(second.members[2], **dict([change]))))
+        assert "does not show" in c.fault(changed, party.known()), change
+        assert d.of(changed) is None, change
+    assert d.of(second) is not None
+
+
+def test_nobody_on_the_way_changes_where_streams_end_or_begin():
+    party = Party()
+    second = party.made(2, (1, 3, 4))
+    c, d = party.secrets[3], party.secrets[4]
+    for change in ({"cut": (7, 7, 7)}, {"table": (7, 7, 7)}, {"survivors": (1,)}, {"origin_base": (7, 7, 7)}):
+        assert "does not show" in c.fault(replace(second, **change), party.known()), change
+    for change in ({"base": (7, 7, 7)}, {"window": 1}, {"stateful": True}, {"history": 3}, {"departed": (9,)}):
+        assert "does not show" in c.fault(replace(second, **change), party.known()), change
+        assert d.of(replace(second, **change)) is None, change
+    assert not c.fault(replace(second, attempt=(5, 2), answers=(5, 2)), party.known()), "served again"
 
 
 def test_without_a_key_there_are_no_secrets():

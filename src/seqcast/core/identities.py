@@ -18,7 +18,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
-from seqcast.core.frames.codec import dump_fields, fields_of
+from seqcast.core.frames.codec import Schema, dump_fields, fields_of
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES, MemberInfo
 from seqcast.core.frames.unblocking import Unblock
 from seqcast.core.frames.view import NewView
@@ -223,17 +223,15 @@ def taken_apart(payload: bytes) -> Signed:
 
 
 def _said_of(info: MemberInfo, cluster: str) -> bytes:
-    name, group = info.name.encode("utf-8", "replace"), cluster.encode("utf-8", "replace")
-    numbers = (*info.speaks, info.id, info.cookie)
-    said = b"".join(each.to_bytes(8, "little") for each in numbers)
-    parts = (group, name, info.key, info.address, bytes([info.aes]))
-    return _digest(b"member", said + b"".join(len(part).to_bytes(4, "little") + part for part in parts))
+    return _digest(b"member", _said(info, _MEMBER_FIELDS, cluster))
 
 
 def _said_by(frame: NewView, cluster: str) -> bytes:
-    fields = {name: schema for name, schema in _VIEW_FIELDS.items() if name not in CLOSING}
-    said = json.dumps([cluster, dump_fields(frame, fields)], sort_keys=True)
-    return _digest(b"view", said.encode("utf-8", "replace"))
+    return _digest(b"view", _said(frame, _VIEW_FIELDS, cluster))
+
+
+def _said(value: object, fields: dict[str, Schema], cluster: str) -> bytes:
+    return json.dumps([cluster, dump_fields(value, fields)], sort_keys=True).encode("utf-8", "replace")
 
 
 def _said_in(sender: int, payload: bytes) -> bytes:
@@ -244,4 +242,5 @@ def _digest(kind: bytes, said: bytes) -> bytes:
     return hashlib.blake2b(said, digest_size=32, person=b"seqcast " + kind).digest()
 
 
-_VIEW_FIELDS = fields_of(NewView)
+_MEMBER_FIELDS = {name: field for name, field in fields_of(MemberInfo).items() if name != "signature"}
+_VIEW_FIELDS = {name: field for name, field in fields_of(NewView).items() if name not in CLOSING}

@@ -107,11 +107,11 @@ class Membership(Protocol):
     def want(self, member_id: int) -> None:
         """A member asks for a view that names another provider of the state."""
 
-    def inform(self, member_id: int, about: str) -> None:
+    def inform(self, member_id: int, about: str, signature: bytes) -> None:
         """A member has another info than the view says."""
 
-    def informed(self) -> Mapping[int, str]:
-        """The infos that the view does not have yet, by member."""
+    def informed(self) -> Mapping[int, MemberInfo]:
+        """The members with an info that the view does not have yet, as they describe themselves."""
 
     def decline(self, member_id: int) -> None:
         """A joiner that the view names entered another view."""

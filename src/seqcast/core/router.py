@@ -251,7 +251,7 @@ class Router:
 
     def info_told(self, frame: InfoTold, sender: int, _: bytes) -> None:
         """membership: a VIEW is needed with this info"""
-        self.machines.membership.inform(sender, frame.about)
+        self.machines.membership.inform(sender, frame.about, frame.signature)
 
     def gossip(self, frame: Gossip, sender: int, _: bytes) -> None:
         """gossip: asks its sender for missing packets, and passes it on"""

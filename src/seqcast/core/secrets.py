@@ -6,20 +6,23 @@ the secret stays hidden from a former member, even one with the key file, and fr
 gets the file later.
 
 A VIEW that closes a view has a proof besides, which only members of that view can compute: one with nothing but the key
-file, or a former member, can neither exclude a member nor make one install anything.
+file, or a former member, can neither exclude a member nor make one install anything. Secret and proof are those of the
+whole VIEW, so nobody on the way can change what it says of its members, or where the streams end.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
+from seqcast.core.frames.codec import Schema, dump_fields, fields_of
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import PROOF_BYTES, NewView
-from seqcast.core.identities import Identities
+from seqcast.core.identities import CLOSING, Identities
 
 CIPHERS = ("xchacha20-poly1305", "aegis-128l", "aegis-256", "aes-256-gcm")
 """By number: of ``NewView.cipher``, and of native/seal/seal.h."""
@@ -119,15 +122,20 @@ class Secrets:
 
 
 def about(frame: NewView) -> bytes:
-    """The context of a secret: the view, its cipher and its members."""
-    said = frame.view_id.tag.to_bytes(8, "little") + bytes([frame.cipher])
-    digest = hashlib.blake2b(said, digest_size=32, person=b"seqcast members")
-    for info in frame.members:
-        digest.update(info.id.to_bytes(8, "little") + hashlib.blake2b(info.key, digest_size=16).digest())
-    return digest.digest()
+    """The context of a secret: all that the maker of a view says of it."""
+    return hashlib.blake2b(_said(frame, _MADE), digest_size=32, person=b"seqcast members").digest()
 
 
 def _proof(secret: bytes, frame: NewView) -> bytes:
-    closes = frame.closes.tag if frame.closes is not None else 0
-    said = closes.to_bytes(8, "little") + about(frame) + frame.maker_key
-    return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes").digest()
+    return hashlib.blake2b(
+        _said(frame, _SERVED), digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes"
+    ).digest()
+
+
+def _said(frame: NewView, fields: dict[str, Schema]) -> bytes:
+    return json.dumps(dump_fields(frame, fields), sort_keys=True).encode("utf-8", "replace")
+
+
+_MADE = {name: field for name, field in fields_of(NewView).items() if name not in {*CLOSING, "wraps", "maker_identity"}}
+_SERVED = {name: field for name, field in fields_of(NewView).items() if name not in {"attempt", "answers", "proof"}}
+"""(Who has entered a view answers a member that has not with the VIEW as it came, for another attempt.)"""

@@ -243,10 +243,11 @@ class ViewWanted:
 @dataclass(frozen=True, slots=True)
 class InfoTold:
     """Member to all: my application gives this info now (``MemberInfo.about``). Repeated until a VIEW shows the
-    info."""
+    info. ``signature``: with identities, of the member as the VIEW is to describe it."""
 
     view: Id
     about: About
+    signature: Signature = b""
 
 
 ViewFrame = NewView | Installed | Declined | ViewWanted | InfoTold

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 from typing import ClassVar
 
@@ -135,7 +135,7 @@ class CoordinatedMembership(Machine):
         self.spared: set[int] = set()  # those of them that stay, as the others are too few, and were warned of
         self.unlisted: dict[int, int] = {}  # members that are no longer on the list: since when
         self.wanting: set[int] = set()  # members that need a VIEW, with another provider or secret
-        self.told_infos: dict[int, str] = {}  # what members say of themselves now, by id
+        self.told_infos: dict[int, MemberInfo] = {}  # what members say of themselves now, by id
         self.bundle_due_ns = NEVER
 
     # ---- knowledge
@@ -417,13 +417,15 @@ class CoordinatedMembership(Machine):
         if member_id in self.context.infos:
             self.wanting.add(member_id)
 
-    def inform(self, member_id: int, about: str) -> None:
-        if member_id in self.context.infos:
-            self.told_infos[member_id] = about
+    def inform(self, member_id: int, about: str, signature: bytes) -> None:
+        if info := self.context.infos.get(member_id):
+            info = replace(info, about=about, signature=signature)
+            if not self.context.identities.fault(info):  # else all would refuse a VIEW that has it
+                self.told_infos[member_id] = info
 
-    def informed(self) -> dict[int, str]:
+    def informed(self) -> dict[int, MemberInfo]:
         infos = self.context.infos
-        return {member: about for member, about in self.told_infos.items() if infos[member].about != about}
+        return {member: info for member, info in self.told_infos.items() if infos[member].about != info.about}
 
     def links_changed(self) -> None:
         """The engine reports that the set of cut links changed."""

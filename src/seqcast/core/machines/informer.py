@@ -40,7 +40,7 @@ class Informer(Machine):
 
     def say(self, about: str) -> None:
         """The application gives another info."""
-        self.context.me = replace(self.context.me, about=about)
+        self.context.me = self.context.identities.signed(replace(self.context.me, about=about))
         self._look()
 
     def installed(self) -> None:
@@ -68,7 +68,7 @@ class Informer(Machine):
         if self.context.view is None:  # excluded, or left, meanwhile: there is nobody to tell
             self.stop()
             return
-        self.context.multicast(InfoTold(self.context.tag, self.context.me.about))
+        self.context.multicast(InfoTold(self.context.tag, self.context.me.about, self.context.me.signature))
 
     def stop(self) -> None:
         self.repeats.stop()

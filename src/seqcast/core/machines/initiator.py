@@ -394,9 +394,7 @@ class Initiator(Machine):
 
     def _infos(self) -> dict[int, MemberInfo]:
         """The members as they describe themselves now: this one may have another address."""
-        infos = self.context.infos | {self.context.me.id: self.context.me}
-        told = self.membership.informed()
-        return infos | {member: replace(infos[member], about=about) for member, about in told.items()}
+        return self.context.infos | dict(self.membership.informed()) | {self.context.me.id: self.context.me}
 
     def _staying(self, leaving: Collection[int]) -> int:
         """How many of those that have a vote survive, and stay."""
