@@ -296,9 +296,9 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
     return 0;
 }
 
-/* Is a datagram that the secret of the file sealed worth the time to open it? Who has no key can send any number of
- * them, and repeat recorded ones: that spends the budget of its address, and without budget none is tried. The
- * addresses of members have none, as others can send in their name. */
+/* Is a datagram that the secret of the file sealed worth opening? Who has no key can send any number of them, and
+ * repeat recorded ones: that spends the budget of its address, and without budget none is tried. The addresses of
+ * members have no budget, as others can send in their name. */
 static int is_worth_opening(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
     if (!fits_outside(p, sc_find_peer(e, sc_get_sender(p)))) return drop(&e->counters->drop_field);
     sc_source *source = place_of_source(e, from);
@@ -314,7 +314,7 @@ static void opened_in_vain(sc_engine *e, const uint8_t *p, size_t len, const sc_
 /* Could this be the datagram of another one with our key? Our own, looped back, are not opened. */
 static int may_open(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from, uint64_t *by) {
     if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
-    if (!sc_get_key_id(p)) return 1; /* which is said where it is refused */
+    if (!sc_get_key_id(p)) return 1; /* the refusal says so */
     if (!(*by = sealer_of(e, p))) return drop(&e->counters->drop_view);
     return sc_sealed_inside(p) || is_worth_opening(e, p, len, from);
 }

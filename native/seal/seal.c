@@ -49,6 +49,7 @@ typedef struct {
     uint8_t own[SC_SEAL_KEY_MAX]; /* of the first one */
     view_secret views[SC_SEAL_VIEWS]; /* newest first */
     sealer_key keys[KEYS]; /* of sealers of whom a datagram was opened */
+    uint8_t derived[SC_SEAL_KEY_MAX]; /* of the last one whose key was not kept */
 } secrets;
 
 struct sc_seal {
@@ -108,6 +109,7 @@ void sc_seal_free(sc_seal *s) {
 
 /* The keys that were derived from secrets that are not there any more, or have another place. */
 static void drop_keys(secrets *known, int of_views) {
+    sc_secret_overwrite(known->derived, sizeof known->derived);
     for (uint32_t i = 0; i < KEYS; i++)
         if ((known->keys[i].which >= SC_SEAL_SECRETS) == of_views)
             sc_secret_overwrite(&known->keys[i], sizeof known->keys[i]);
@@ -131,7 +133,8 @@ int sc_seal_know(sc_seal *s, uint64_t tag, unsigned cipher, const uint8_t *secre
     view_secret *views = s->secrets->views;
     if (cipher >= SC_CIPHERS || !s->library.ciphers[cipher].seal) return -1;
     if (view_of(s, tag)) return 0; /* a view has one secret */
-    memmove(views + 1, views, (SC_SEAL_VIEWS - 1) * sizeof *views);
+    int keeps = s->view && views[SC_SEAL_VIEWS - 1].tag == s->view; /* VIEWs may come that nobody enters */
+    memmove(views + 1, views, (size_t)(SC_SEAL_VIEWS - 1 - keeps) * sizeof *views);
     views[0].tag = tag;
     views[0].cipher = cipher;
     memcpy(views[0].secret, secret, SC_SEAL_SECRET);
@@ -200,7 +203,7 @@ static const view_secret *sealing_view(const sc_seal *s, const uint8_t *p) {
     return tag ? view_of(s, s->view) : NULL;
 }
 
-/* The body and, after it, the tag: SC_SEAL_TAG bytes more. */
+/* The body, then the tag: SC_SEAL_TAG bytes more. */
 static void encrypt(const sc_seal *s, unsigned cipher, uint8_t *to, const uint8_t *body, size_t len,
                     const uint8_t *proven, const uint8_t *nonce, const uint8_t *key) {
     size_t zeros = SC_SEAL_TAG - (size_t)sizes[cipher].tag;
@@ -281,7 +284,7 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     *number = sc_get64(p + sealed);
     uint32_t which = secret_of(s, p, *number);
     if (which == SECRETS) return sc_sealed_inside(p) ? SC_WIRE_VIEW_UNKNOWN : SC_WIRE_SEAL_BAD;
-    uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN], derived[SC_SEAL_KEY_MAX] = {0};
+    uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN], *derived = s->secrets->derived;
     const sealer_key *known = find(s->secrets, which, sealer);
     if (!known) derive(s, which, sealer, derived);
     put_nonce(nonce, *number, sc_get_crc(p));

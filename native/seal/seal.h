@@ -78,7 +78,7 @@ typedef struct {
 /* Puts the CRC32C into a finished datagram. */
 void sc_seal_crc(uint8_t *p, size_t len);
 /* The header of a valid data packet is about to change: its sum, for sc_seal_crc_again. 0: the packet is so small that
- * to compute the CRC of all of it again costs less. */
+ * to compute the whole CRC again costs less. */
 uint64_t sc_seal_crc_before(const uint8_t *p, size_t len);
 /* Only the header has changed since: the CRC of the whole packet follows from that of the headers. */
 void sc_seal_crc_again(uint8_t *p, size_t len, uint64_t before);
@@ -102,8 +102,8 @@ void sc_seal_refile(sc_seal *seal, const sc_seal_secret *from, size_t n);
 /* Did another secret of the file than the one that seals here seal this datagram, which was opened? */
 int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 
-/* The secret of the view with this tag, and the cipher to use it with. The new one takes the place of the oldest. 0, or
- * -1: there is no such cipher. */
+/* The secret of the view with this tag, and its cipher. The new one takes the place of the oldest, but not of the one
+ * that seals. 0, or -1: there is no such cipher. */
 int sc_seal_know(sc_seal *seal, uint64_t tag, unsigned cipher, const uint8_t *secret);
 /* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);

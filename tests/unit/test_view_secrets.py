@@ -203,6 +203,17 @@ def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_its_datagrams_
     assert ("suspect", net.ids[1], "silence") in net.engines[0].events()
 
 
+def test_secrets_of_views_that_nobody_enters_do_not_push_out_the_one_that_seals():
+    """Otherwise messages would be sealed with the secret of the file."""
+    member, other = alone(100, 1), alone(101, 1)
+    for tag in range(2, 9):
+        member.know(tag, secret_of(tag), 1)
+        member.send(MESSAGE)
+        sent = sent_by(member, tag * MS)
+        assert sent and all(is_sealed_inside(each) for each in sent), tag
+        assert [other.receive(each, b"\1", tag * MS) for each in sent] == [1] * len(sent), tag
+
+
 def test_a_view_without_a_secret_cannot_be_entered():
     engine = make_engine(100, **seal())
     with pytest.raises(ValueError, match="cannot be installed"):
@@ -326,7 +337,7 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
     assert "no secret" in c.fault(c.proven(replace(second, wraps=(bytes(48),) * 3)), party.known())
 
 
-def test_nobody_on_the_way_changes_what_a_view_says_of_a_member():
+def test_nobody_on_the_way_changes_a_member_of_a_view():
     """By one that has the key file: what goes to the joiner d is sealed with that alone."""
     party = Party()
     second = party.made(2, (1, 3, 4))
@@ -344,7 +355,7 @@ def test_nobody_on_the_way_changes_what_a_view_says_of_a_member():
     assert d.of(second) is not None
 
 
-def test_nobody_on_the_way_changes_where_streams_end_or_begin():
+def test_nobody_on_the_way_changes_ends_of_streams():
     party = Party()
     second = party.made(2, (1, 3, 4))
     c, d = party.secrets[3], party.secrets[4]
