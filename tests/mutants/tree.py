@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -56,6 +57,7 @@ class Copy:
                 shutil.copy(source, folder / name)
         path = f"{folder / 'src'}:{folder / 'tests'}:{folder / 'tests' / 'helpers'}"
         self._environment = dict(os.environ, PYTHONPATH=path)
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of interpreters start
         # Groups on real sockets run the engine that is linked into the driver.
         self._build_environment = dict(self._environment, SEQCAST_EXTENSIONS="engine,driver,columns", SEQCAST_LTO="0")
         self._commands: list[list[str]] = []  # of the compiler and linker, as the first build ran them
@@ -81,7 +83,10 @@ class Copy:
         self._whole.clear()
 
     def _write(self, file: str, text: str) -> None:
-        (self.folder / file).write_text(text, encoding="utf-8")
+        path = self.folder / file
+        path.write_text(text, encoding="utf-8")
+        # Bytecode counts as that of its source if second and size are the same.
+        Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
         if file.startswith("native/"):
             self._changed.add(file)
 

@@ -1,13 +1,15 @@
 """The table of breaks and its page: all apply, and a test or seed that catches each is known. ``make mutants`` runs
 them."""
 
+import py_compile
 import signal
+from pathlib import Path
 
 import pytest
 from mutants import __main__ as tool
 from mutants import page
 from mutants.breaks import BREAKS, Break
-from mutants.tree import NoVerdict
+from mutants.tree import Copy, NoVerdict
 
 
 def test_the_text_that_each_break_replaces_occurs_once():
@@ -115,3 +117,14 @@ def test_a_test_that_no_longer_catches_its_break_on_the_page_is_told_and_ends_in
     monkeypatch.setattr(page, "read", lambda: {each.name: row})
     assert tool.main() == status
     assert f"MOVED   {each.name}: no longer caught by {page.command(row)}" in capsys.readouterr().out
+
+
+def test_bytecode_of_a_file_does_not_outlast_a_break_of_the_same_second_and_size(tmp_path):
+    copy = object.__new__(Copy)  # without a copy of the tree
+    copy.folder, copy._changed = tmp_path, set()
+    source = tmp_path / "x.py"
+    source.write_text("rule = 1\n")
+    made = Path(py_compile.compile(str(source)))
+    assert made.exists()
+    copy._write("x.py", "rule = 2\n")
+    assert not made.exists() and source.read_text() == "rule = 2\n"
