@@ -1,11 +1,16 @@
 /* The engine's reports to the control plane: received frames, and its own findings. */
 #include "engine/internal.h"
 
-static const char *const NOTED[] = {[SC_EVENT_SUSPECT] = "suspected",       [SC_EVENT_ALIVE] = "heard again",
-                                    [SC_EVENT_STARVED] = "no slabs left",   [SC_EVENT_SLOW] = "holds up all",
-                                    [SC_EVENT_HOLDUP] = "senders wait for", [SC_EVENT_LINKS] = "links changed",
-                                    [SC_EVENT_CUT_REACHED] = "cut reached", [SC_EVENT_DRAINED] = "all is sent",
-                                    [SC_EVENT_WAY] = "another way to",      [SC_EVENT_LOST] = "packets do not reach"};
+static const char *const NOTED[] = {[SC_EVENT_SUSPECT] = "suspected",
+                                    [SC_EVENT_ALIVE] = "heard again",
+                                    [SC_EVENT_STARVED] = "no slabs left",
+                                    [SC_EVENT_SLOW] = "holds up all",
+                                    [SC_EVENT_HOLDUP] = "senders begin or cease to wait",
+                                    [SC_EVENT_LINKS] = "links changed",
+                                    [SC_EVENT_CUT_REACHED] = "cut reached",
+                                    [SC_EVENT_DRAINED] = "all is sent",
+                                    [SC_EVENT_WAY] = "another way to",
+                                    [SC_EVENT_LOST] = "packets do not reach"};
 
 /* On the board, even if no Python runs that would read the event. */
 static void note(sc_engine *e, int kind, uint64_t member) {

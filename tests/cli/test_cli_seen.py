@@ -21,6 +21,7 @@ from project import ROOT
 import seqcast
 from seqcast import cli
 from seqcast.board.read import Event, boards, read
+from seqcast.cli.seen import letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
 from seqcast.metrics import Collector, families, text_of
@@ -71,6 +72,14 @@ def test_probe_shows_who_hears_whom_and_since_when(capsys):
         said = json.loads(out)
         assert status == 0 and said["about"]["name"] == "b" and said["findings"] == []
         assert said["members"][0]["hears"] == {"b": "m"}
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [("ada ben", "a b"), ("node-1 node-2", "1 2"), ("node-11 node-21", "n n"), ("ax ay bz", "x y z"), ("a", "a")],
+)
+def test_columns_of_the_matrix_are_told_apart(names, shown):
+    assert letters(names.split()) == shown.split()
 
 
 def test_a_readiness_check_says_in_one_line_why_not(capsys):

@@ -57,7 +57,7 @@ def summary(board: Board) -> str:
     status = about["status"]["name"]
     here = f"{board.name} (here)" if board.alive else f"{board.name} (ended)"
     return (
-        f"{board.cluster}  view {view['counter']}  {len(members)} members  order {view['order']} ({view['mechanism']}"
+        f"{board.cluster}  view {view['counter']}  {counted(members)}  order {view['order']} ({view['mechanism']}"
         f"{sequencer})  {about['transport']} on {about['interface']}{_since(board)}{_sealed(board)}  seen by {here}, "
         f"{status}"
     )
@@ -85,10 +85,22 @@ def _sealed(board: Board) -> str:
     )
 
 
+def counted(members: Sequence[object]) -> str:
+    """How many there are, in words."""
+    return f"{len(members)} member{'s' if len(members) != 1 else ''}"
+
+
+def letters(names: Sequence[str]) -> list[str]:
+    """A character for each name: the first ones, or the last ones if only these differ, as of node-1 and node-2."""
+    first, last = ([name[i : i + 1 or None] or "?" for name in names] for i in (0, -1))
+    return last if len(set(first)) < len(names) == len(set(last)) else first
+
+
 def headings(board: Board) -> list[str]:
     """Of the columns."""
     n = len(board.members)
-    hears = "hears " + " ".join(name_at(board, rank)[:1] for rank in range(n)) if n <= MATRIX_MAX else "hears all"
+    names = [name_at(board, rank) for rank in range(n)]
+    hears = f"hears {' '.join(letters(names))}" if n <= MATRIX_MAX else "hears all"
     measured = ["rtt ms", "path", "lag", "lag ms", "untaken", "silent ms"]
     return ["member", "address", hears, *measured, *(name for name, _ in RATES), "state"]
 

@@ -13,7 +13,7 @@ from seqcast.board.judge import way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError
 from seqcast.board.told import Told, heard, joined
-from seqcast.cli.seen import MATRIX_MAX, RATES, short, summary
+from seqcast.cli.seen import MATRIX_MAX, RATES, letters, short, summary
 from seqcast.codes import Finding, finding
 from seqcast.core.frames.asking import NO_BOARD, PAGES_MAX
 
@@ -139,7 +139,7 @@ def table(board: Board, seen: Mapping[int, Seen], before: Mapping[int, Seen], wr
     """The lines that ``probe --all`` prints."""
     members = board.about["view"]["members"]
     matrix = len(members) <= MATRIX_MAX
-    initials = " ".join(each["name"][:1] for each in members)
+    initials = " ".join(letters([each["name"] for each in members]))
     head = ["member", "address", f"hears {initials}" if matrix else "hears all", "rtt ms", "lag", "untaken"]
     cells = [[*head, *(name for name, _ in RATES), "state"]]
     for rank, each in enumerate(members):
