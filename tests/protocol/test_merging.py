@@ -240,7 +240,7 @@ def test_a_name_conflict_that_comes_back_after_a_merge_is_warned_of_again():
 @pytest.mark.parametrize("membership", ["coordinated", pytest.param("token-ring", marks=pytest.mark.long)])
 def test_groups_that_a_name_kept_apart_end_in_one_view(membership):
     """Seeds 9 and 13 ended in two, for ever."""
-    for seed in (3, 9, 13, 23):
+    for seed in (9, 13):
         result = simulate(Options.draw(seed, family="namesakes", membership=membership))
         assert not result.violations, f"seed {seed}: {result.violations[0]}"
 

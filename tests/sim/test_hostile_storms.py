@@ -89,7 +89,7 @@ class Replayer(Storm):
 
 @pytest.mark.parametrize("changes", [{}, {"crashes": 1, "restarts": 1, "leaves": 1}], ids=["calm", "with changes"])
 def test_one_who_repeats_overheard_datagrams_breaks_no_guarantee(changes):
-    for seed in range(1, 4):
+    for seed in range(1, 3):
         storm = Replayer(seed, **changes)
         result = storm.run()
         assert not result.violations, f"seed {seed}: {result.violations[0]}"
@@ -113,7 +113,7 @@ OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if TRAITS[make]
 
 
 def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():
-    for seed in range(1, 4):
+    for seed in range(1, 3):
         storm = Former(calm(seed, "impostor", keyed=True), "faulty")
         result = World.run(storm)
         theirs = [line for line in result.violations if not line.startswith("frames:")]
@@ -135,7 +135,7 @@ class Keyholder(Storm):
 
 
 def test_one_that_has_the_key_file_and_no_identity_is_nobody_between_views_either():
-    for seed in range(1, 4):
+    for seed in range(1, 3):
         storm = Keyholder(calm(seed, "impostor", keyed=True, identities=True), "impostor")
         result = World.run(storm)
         theirs = [line for line in result.violations if not line.startswith("frames:")]
@@ -160,7 +160,7 @@ class Excluded(Storm):
 
 
 def test_a_former_member_with_its_old_memory_is_nobody_in_the_views_that_follow():
-    for seed in range(1, 4):
+    for seed in range(1, 3):
         storm = Excluded(calm(seed, "impostor", keyed=True, settings=(("rekey_s", 0.5),)), "impostor")
         result = World.run(storm)
         theirs = [line for line in result.violations if not line.startswith("frames:")]
