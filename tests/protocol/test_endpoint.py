@@ -1,5 +1,6 @@
 """The endpoint's interface, and corner cases of the protocol that random runs seldom reach."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -101,6 +102,19 @@ def test_a_joiner_that_discovers_asks_as_often_as_its_setting_says(join_ms):
         now = endpoint.deadline()
         effects = endpoint.step((), now)
     assert asked == [at * MS for at in range(0, 200, join_ms)]
+
+
+@pytest.mark.parametrize("most_ms", [400, 1000])
+def test_a_joiner_that_may_not_found_a_group_asks_ever_more_rarely_up_to_its_setting(most_ms):
+    config = Config(join_s_max=most_ms / 1000, discovery_s=0.1, partition="primary", found=2)
+    endpoint, now, asked = lone(**core_settings(config, mtu=1500, rcvbuf=1 << 20)), 0, []
+    effects = endpoint.step((JoinGroup(),), now)
+    while now < 8 * SECOND:
+        asked += [now for each in effects if isinstance(each, Send) and b'"kind":"join"' in each.payload]
+        now = endpoint.deadline()
+        effects = endpoint.step((), now)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
+    assert gaps == sorted(gaps) and gaps[-3:] == [most_ms * MS] * 3
 
 
 def test_a_member_that_cannot_get_the_merged_state_leaves_by_itself():

@@ -727,6 +727,21 @@ seqcast.join(sys.argv[1], name="quits", interface=sys.argv[2], heartbeat_s=15.0,
         assert a.counters()["control_members_lost"] == 0
 
 
+def rests(pid: int) -> bool:
+    """Does the main thread of a process sleep, without having used its processor for a while? (Without /proc: after
+    half a second.)"""
+    stat = Path(f"/proc/{pid}/task/{pid}/stat")
+    if not stat.exists():
+        time.sleep(0.5)
+        return True
+    looks = []
+    for _ in range(2):
+        fields = stat.read_text().rpartition(")")[2].split()
+        looks.append((fields[0], fields[11:13]))  # state; ticks in user and kernel mode
+        time.sleep(0.05)
+    return looks[0] == looks[1] and looks[0][0] == "S"
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize("waiting", ["group.recv()", "next(iter(group))", "fill(group)"])
 def test_ctrl_c_ends_a_wait(waiting):
@@ -744,7 +759,7 @@ with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as group:
 """
     process = script(text, cluster(), LOOPBACK)
     assert process.stdout.readline() == "joined\n"
-    time.sleep(0.5)  # it waits by now, most probably
+    wait_until(lambda: rests(process.pid))
     process.send_signal(signal.SIGINT)
     assert output(process) == "interrupted\n"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 
@@ -200,3 +201,34 @@ def test_misfits_are_counted_and_do_nothing(counter: str, datagram: bytes) -> No
     assert counted(net, 0, counter) >= 1
     told = [("key", B, "has", False)] if counter == "drop_key" else []
     assert net.engines[0].transmit(net.now) == [] and net.engines[0].events() == told
+
+
+@pytest.mark.parametrize("hold_ms", [2, 6])
+def test_a_packet_that_a_member_asks_for_each_millisecond_goes_again_as_often_as_the_setting_says(hold_ms: int) -> None:
+    net = Net(2, retransmit_hold_ns=hold_ms * MS)
+    net.engines[0].send(b"lost")
+    net.engines[0].transmit(net.now)
+    times = []
+    for _ in range(30):
+        net.now += MS
+        net.engines[0].receive(F.nak(101, 1, 100, forge.GROUP_STREAM, [(1, 1)]), B, net.now)
+        net.engines[0].transmit(net.now)
+        times += [net.now] * (counted(net, 0, "packets_retransmitted") - len(times))
+    assert [later - earlier for earlier, later in itertools.pairwise(times)] == [hold_ms * MS] * (len(times) - 1)
+    assert len(times) > 3 and counted(net, 0, "retransmit_held") > 10
+
+
+def test_the_volume_that_is_sent_again_in_a_second_is_limited_by_its_setting() -> None:
+    def again(limit: int) -> int:
+        net = Net(2, window=1 << 20, retransmit_bytes_per_s=limit, retransmit_hold_ns=0)
+        while net.engines[0].send(bytes(1300)) == SENT:
+            pass
+        net.engines[0].transmit(net.now)
+        for _ in range(50):
+            net.now += 10 * MS
+            net.engines[0].receive(F.nak(101, 1, 100, forge.GROUP_STREAM, [(1, 700)]), B, net.now)
+            net.engines[0].transmit(net.now)
+        return counted(net, 0, "packets_retransmitted")
+
+    few, many = again(100_000), again(100_000_000)
+    assert 0 < 2 * few < many
