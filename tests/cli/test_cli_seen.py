@@ -259,7 +259,9 @@ def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(caps
         parts = {f"boards/{i}.{end}" for i in "01" for end in ("json", "board")}
         assert {entry.name for entry in made} == parts | {"doctor.json", "versions.json"}
         said = json.loads(made.extractfile("boards/1.json").read())
-        settings = json.loads(made.extractfile("boards/0.json").read())["settings"]
+        here = json.loads(made.extractfile("boards/0.json").read())
+        settings = here["settings"]
+    assert here["changed"] == ["interface", "join_timeout_s"] and "slow" not in said["changed"]
     assert said["about"]["name"] == "b" and said["findings"] == [] and said["settings"].keys() == settings.keys()
     assert settings["slow"] == "block" and settings["interface"] == said["settings"]["interface"] == LOOPBACK
     status, out, err = run(capsys, "timeline", str(archive))

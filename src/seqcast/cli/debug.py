@@ -78,13 +78,13 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
     for number, board in enumerate(found):
         known, _ = others.get(board.about["id"], ({}, b""))
         said = sketch(board, found, {}, troubles(board, STALL_S))
-        yield from _pair(number, read_file(board.path, BYTES), {**said, "settings": known.get("settings")})
+        yield from _pair(number, read_file(board.path, BYTES), {**said, **_of_settings(known)})
     for number, (known, data) in enumerate((others[each] for each in others if each not in here), len(found)):
         try:
             said = sketch(kept(Path(f"{number}.board"), data), (), {}, ())
         except BoardError as error:
             said = {"unreadable": str(error)}
-        own = {name: known.get(name) for name in ("settings", "findings")}
+        own = {**_of_settings(known), "findings": known.get("findings")}
         yield from _pair(number, data, {**said, **own, "alive": True})
     lines = [line.item() for line in look(Config.from_environment())]
     yield "doctor.json", json.dumps(lines, indent=1).encode()
@@ -97,6 +97,11 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
         "missing": list(silent),
     }
     yield "versions.json", json.dumps(versions, indent=1).encode()
+
+
+def _of_settings(known: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, and the names of those that are not the usual ones."""
+    return {name: known.get(name) for name in ("settings", "changed")}
 
 
 def _pair(number: int, data: bytes, said: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:

@@ -80,7 +80,12 @@ class Posting:
         board = kept(self._made.path, data)
         if not page:
             return 0, said(board)
-        known = {"settings": _settings(self._config), "findings": [each.sketch() for each in troubles(board, STALL_S)]}
+        settings, usual = _settings(self._config), _settings(Config())
+        known = {
+            "settings": settings,
+            "changed": [name for name, value in settings.items() if value != usual[name]],
+            "findings": [each.sketch() for each in troubles(board, STALL_S)],
+        }
         self._pages, self._paged = cut(known, data), now_ns()
         return len(self._pages), self._pages[0]
 
