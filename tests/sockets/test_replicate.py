@@ -116,9 +116,12 @@ def test_a_killed_coordinator_loses_nothing_that_was_answered() -> None:
             assert int(again.answer()) >= 100 + int(answered[-1])
 
 
-@pytest.mark.parametrize("seed", [2, pytest.param(1, marks=pytest.mark.long)])
-def test_replicas_that_are_killed_and_stopped_lose_no_answered_call_and_read_nothing_stale(seed: int) -> None:
-    assert replica_chaos.run(seed) == []
+@pytest.mark.parametrize(("seed", "disks"), [(2, False), pytest.param(1, True, marks=pytest.mark.long)])
+def test_replicas_that_are_killed_and_stopped_lose_no_answered_call_and_read_nothing_stale(
+    seed: int, disks: bool, tmp_path: Path
+) -> None:
+    """With disks all of them are killed at once, too."""
+    assert replica_chaos.run(seed, files=(str(tmp_path),) if disks else ()) == []
 
 
 def test_a_replica_that_hears_nobody_says_why_and_decides_nothing() -> None:
@@ -252,7 +255,9 @@ def test_a_replica_that_only_reads_sees_the_calls_of_others_once_they_are_on_dis
     assert found == sorted(found)
 
 
-def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     with replicate(cluster(), "a", stable=str(tmp_path / "a")) as kv:
         assert kv.call(b"1") == b"1"
 
@@ -265,6 +270,7 @@ def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(tmp_path: Path, m
         wait_until(lambda: "SC3111" in kv.why)
         with pytest.raises(seqcast.StableFailed, match="No space left"):
             kv.call(b"100")
+        assert "(SC3111)" in caplog.text
 
 
 def test_the_fence_of_a_lock_and_the_values_of_a_dictionary_outlast_all_processes(tmp_path: Path) -> None:

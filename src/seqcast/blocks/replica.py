@@ -34,6 +34,7 @@ from seqcast.errors import (
     NotReady,
     SendTimeout,
     SeqcastError,
+    StableFailed,
     Undecided,
     UsageError,
 )
@@ -446,6 +447,9 @@ class Replica(Closing, Generic[M]):
                     self._parted(group)
         except Abandoned:
             pass
+        except StableFailed as error:
+            log.error("%s: %s", self._name, error)
+            failure = error
         except BaseException as error:
             log.log(
                 logging.DEBUG if isinstance(error, SeqcastError) else logging.ERROR,
