@@ -19,8 +19,20 @@ for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMI
     os.environ.pop(name, None)
 
 
+UNICAST = {"SEQCAST_TRANSPORT": "unicast", "SEQCAST_SEEDS": "127.0.0.1", "SEQCAST_PORT_RANGE": "40"}
+"""Environment of groups on loopback whose members do not use multicast; `netns.python` names its own seeds."""
+
+
 def pytest_addoption(parser):
     parser.addoption("--part", default="1/1", metavar="K/N", help="of the chosen tests every N-th, from the K-th on")
+    parser.addoption(
+        "--transport", choices=("auto", "unicast"), default="auto", help="of all groups that do not choose one (auto)"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("transport") == "unicast":
+        os.environ.update(UNICAST)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,7 +50,10 @@ def pytest_collection_modifyitems(config, items):
     missing = [tool for tool in ("ip", "nft") if not shutil.which(tool)]
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     reason = f"needs {', '.join(missing)}" if missing else "needs root" if not root else ""
+    unicast = config.getoption("transport") == "unicast"
     for item in items:
+        if unicast and item.get_closest_marker("multicast"):
+            item.add_marker(pytest.mark.skip(reason="about multicast"))
         if " at 0x" in item.nodeid:  # tests that run beside each other must have the same names in each process
             raise pytest.UsageError(f"{item.nodeid}: give this parameter an id without an address")
         if reason and item.get_closest_marker("netns"):

@@ -28,6 +28,8 @@ def python(place: Place, *arguments: str, **options: Any) -> subprocess.Popen[st
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
+    if environment.get("SEQCAST_TRANSPORT") == "unicast":
+        environment["SEQCAST_SEEDS"] = ",".join(f"10.99.0.{number}" for number in range(1, MEMBERS + 1))
     return subprocess.Popen([*place.prefix, sys.executable, *arguments], text=True, env=environment, **options)
 
 

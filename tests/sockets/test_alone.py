@@ -24,6 +24,7 @@ def founded(caplog):
     return [record for record in caplog.records if "founded the group alone" in record.getMessage()]
 
 
+@pytest.mark.multicast
 def test_a_member_that_founds_a_group_alone_says_so_in_one_line(caplog):
     caplog.set_level(logging.INFO, "seqcast")
     with group_of(2):
@@ -50,6 +51,7 @@ def test_a_join_waits_for_as_many_members_as_it_is_told_to():
     assert views == {"a": 3, "b": 3, "c": 3}
 
 
+@pytest.mark.multicast
 def test_a_join_that_waits_in_vain_leaves_and_says_how_many_came_and_which_things_to_check():
     name = cluster()
     with join(name, "a") as first:
@@ -101,6 +103,7 @@ def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_gro
             process.communicate("\n", timeout=LIMIT_S)
 
 
+@pytest.mark.multicast
 def test_a_misspelt_name_on_the_address_of_another_group_is_told(caplog):
     """The datagrams that come are no sign of a network that works: they are of the other group."""
     name = cluster()
@@ -138,6 +141,7 @@ def test_no_join_returns_before_so_many_are_in_a_primary_group_as_found_it():
     assert views == {"a": 3, "b": 3, "c": 3}
 
 
+@pytest.mark.multicast
 def test_a_member_with_another_found_is_refused_by_a_primary_group_and_one_that_founds_nothing_is_not():
     name = cluster()
     with pytest.warns(RuntimeWarning, match="Set found="):
@@ -149,6 +153,7 @@ def test_a_member_with_another_found_is_refused_by_a_primary_group_and_one_that_
             assert len(other.view.members) == 2
 
 
+@pytest.mark.multicast
 def test_a_primary_group_that_anybody_may_found_is_warned_of(recwarn, caplog):
     with pytest.warns(RuntimeWarning, match="Set found= to a majority of the intended members") as caught:
         join(cluster(), "a", partition="primary").leave()
@@ -192,6 +197,7 @@ def joined(place, *arguments):
     return out
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_two_machines_without_multicast_between_them_find_out(network):  # noqa: F811
     a, b, *_ = network

@@ -36,6 +36,7 @@ def board_of(group) -> Board:
     return read(group.board)
 
 
+@pytest.mark.multicast
 def test_a_board_shows_a_member_its_view_and_its_counters():
     with group_of(2) as (a, b):
         for _ in range(50):

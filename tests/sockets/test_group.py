@@ -610,7 +610,7 @@ def test_a_large_message_that_the_sequencer_has_yet_to_order_waits_without_spinn
     """It may be ordered already, so it cannot be taken back."""
     name = cluster()
     process = sequencer(name, "print(len(group.recv().payload), group.leave())")
-    with join(name, "b", order="sequencer", suspect_s=600.0) as b:
+    with join(name, "b", order="sequencer", suspect_s=600.0, congestion="off") as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)
         with pytest.raises(seqcast.SendTimeout):
@@ -637,7 +637,7 @@ print(*sizes, flush=True)
 sys.stdin.read()
 """
     process = sequencer(name, text)
-    with join(name, "b", order="sequencer", suspect_s=600.0) as b:
+    with join(name, "b", order="sequencer", suspect_s=600.0, congestion="off") as b:
         size = b.counters()["window_bytes"] * 3 // 4
         process.send_signal(signal.SIGSTOP)
         threading.Timer(0.5, b.leave, [0.5]).start()
