@@ -23,7 +23,7 @@ class Talk(Net):
         self.order, self.rng = order, random.Random(seed)
         members = [Member(str(rank), rank) for rank in range(n)]
         self.sequencer = order.sequencer(members, lambda members: seed % n)
-        super().__init__(n, sequencer=self.sequencer, mechanism=order.number, window=40_000)
+        super().__init__(n, sequencer=self.sequencer, mechanism=order.number, window=30_000)
         self.run(5)
         self.sent: list[list[bytes]] = [[] for _ in range(n)]
         self.beside: set[bytes] = set()
