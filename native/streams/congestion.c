@@ -28,6 +28,7 @@ void sc_congestion_peer_begin(const sc_engine *e, sc_peer *peer, uint64_t base) 
         at->threshold = before.threshold;
         at->most = before.most;
         at->since = before.since;
+        at->looked = before.looked;
         at->smooth = before.smooth;
         at->least = before.least;
     }

@@ -1880,4 +1880,6 @@ BREAKS = (
     _one("VIEWs that nobody enters push out the secret that seals", "native/seal/seal.c",
          "int keeps = s->view && views", "int keeps = !s->view && views", tests="tests/unit/test_view_secrets.py",
          why=KEYED),
+    _one("the next view forgets when packets arrived last", "native/streams/congestion.c",
+         "        at->looked = before.looked;\n", "", tests="tests/unit/test_congestion.py", why=RATE),
 )  # fmt: skip

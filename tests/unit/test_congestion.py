@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net
+from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, change_view
 
 from seqcast._native.engine import LANE_UNICAST, SENT
 from seqcast.sim.wire import MESSAGES, kind
@@ -72,6 +72,23 @@ def test_time_in_which_nothing_was_sent_widens_no_window():
         net.fill()
         net.step()
     assert before < net.width() < 1.3 * before
+
+
+def test_a_window_grows_on_in_the_next_view():
+    def busy(ms):
+        for _ in range(ms):
+            net.fill()
+            net.step()
+
+    net = Paths(unicast=True)
+    busy(40)
+    net.lost = range(net.packets + 5, net.packets + 105)
+    busy(20)
+    assert net.engines[0].counters()["congestion_events"] > 0
+    change_view(net, [0, 1], [0, 1], sequencer=-1, tag=2)
+    before = net.width()
+    busy(100)
+    assert net.width() > before or not net.width(), "0: as wide as credit"
 
 
 def test_windows_that_begin_to_bound_know_how_much_is_on_the_way():
