@@ -111,7 +111,7 @@ def measured(members: int, loss: float, seed: int, joiners: int = 0) -> dict[str
         "datagrams_per_member_s": round(sum(result.datagrams.values()) / result.member_s, 2),
         "bytes_per_member_s": round(sum(result.bytes.values()) / result.member_s),
         "gossip_bytes_per_member_s": round(result.bytes["GossipMessage"] / result.member_s),
-        "repair_bytes_per_member_s": round((result.bytes["DataPacket"] + result.bytes["Request"]) / result.member_s),
+        "repair_bytes_per_member_s": round((result.bytes["Resent"] + result.bytes["Request"]) / result.member_s),
         "view_entries": result.member_state,
         "size_estimated": result.sizes[len(result.sizes) // 2],
         "cpu_s": round(time.process_time() - begin, 1),
