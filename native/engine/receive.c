@@ -24,23 +24,27 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define MEMBER_RATE 4000000
 #define SOURCE_RATE 256000
 #define STRANGERS_RATE 1000000
+/* With a key: openings in vain per second, and burst, of all strangers, which take a hundredth of a core; and, once these
+ * are used up, of each address. */
+#define VAIN_RATE 10000
+#define VAIN_RATE_OF_ONE 400
 
 /* Each address has one place, in which the last source with that place is. */
 static sc_source *place_of_source(sc_engine *e, const sc_address *from) {
     return &e->intake.sources[sc_crc32c(0, from->bytes, from->len) % SC_SOURCES];
 }
 
-static int source_spends(sc_engine *e, const sc_address *from, int64_t cost, int64_t now) {
+static sc_source *source_of(sc_engine *e, const sc_address *from) {
     sc_source *source = place_of_source(e, from);
     if (!sc_same_address(&source->address, from)) *source = (sc_source){.address = *from};
-    return sc_budget_spend(&source->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now);
+    return source;
 }
 
 /* Does the sender's budget allow a frame, or a ping, of `len` bytes? */
 static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
     int64_t cost = (int64_t)len + FRAME_COST;
     if (peer) return sc_budget_spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
-    return source_spends(e, from, cost, now) &&
+    return sc_budget_spend(&source_of(e, from)->budget, cost, SOURCE_RATE, 2 * SOURCE_RATE, now) &&
            sc_budget_spend(&e->intake.strangers, cost, STRANGERS_RATE, 2 * STRANGERS_RATE, now);
 }
 
@@ -297,26 +301,29 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
 }
 
 /* Is a datagram that the secret of the file sealed worth opening? Who has no key can send any number of them, and
- * repeat recorded ones: that spends the budget of its address, and without budget none is tried. The addresses of
- * members have no budget, as others can send in their name. */
-static int is_worth_opening(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
+ * repeat recorded ones. That is no reason to drop those of an address unopened before much time is lost, as a stranger
+ * can send in the name of a joiner; and those of members' addresses are always opened. */
+static int is_worth_opening(sc_engine *e, const uint8_t *p, const sc_address *from) {
     if (!fits_outside(p, sc_find_peer(e, sc_get_sender(p)))) return drop(&e->counters->drop_field);
     sc_source *source = place_of_source(e, from);
     if (!sc_same_address(&source->address, from) || sc_peer_at(e, from)) return 1;
-    sc_budget_refill(&source->budget, SOURCE_RATE, 2 * SOURCE_RATE, e->now);
-    return source->budget.left >= (int64_t)len + FRAME_COST ? 1 : drop(&e->counters->drop_rate);
+    sc_budget_refill(&e->intake.vain, VAIN_RATE, VAIN_RATE, e->now);
+    sc_budget_refill(&source->vain, VAIN_RATE_OF_ONE, VAIN_RATE_OF_ONE, e->now);
+    return e->intake.vain.left > 0 || source->vain.left > 0 ? 1 : drop(&e->counters->drop_rate);
 }
 
-static void opened_in_vain(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from) {
-    if (!sc_sealed_inside(p)) source_spends(e, from, (int64_t)len + FRAME_COST, e->now);
+static void opened_in_vain(sc_engine *e, const uint8_t *p, const sc_address *from) {
+    if (sc_sealed_inside(p)) return;
+    sc_budget_spend(&e->intake.vain, 1, VAIN_RATE, VAIN_RATE, e->now);
+    sc_budget_spend(&source_of(e, from)->vain, 1, VAIN_RATE_OF_ONE, VAIN_RATE_OF_ONE, e->now);
 }
 
 /* Could this be the datagram of another one with our key? Our own, looped back, are not opened. */
-static int may_open(sc_engine *e, const uint8_t *p, size_t len, const sc_address *from, uint64_t *by) {
+static int may_open(sc_engine *e, const uint8_t *p, const sc_address *from, uint64_t *by) {
     if (sc_get_sender(p) == e->config.member) return drop(&e->counters->drop_own);
     if (!sc_get_key_id(p)) return 1; /* the refusal says so */
     if (!(*by = sealer_of(e, p))) return drop(&e->counters->drop_view);
-    return sc_sealed_inside(p) || is_worth_opening(e, p, len, from);
+    return sc_sealed_inside(p) || is_worth_opening(e, p, from);
 }
 
 /* Is the datagram whole, valid, and from its stated sender? Sealed datagrams count once. */
@@ -324,9 +331,9 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
     uint64_t number = 0;
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
-    if (e->seal && !may_open(e, p, *len, from, by)) return 0;
+    if (e->seal && !may_open(e, p, from, by)) return 0;
     result = sc_seal_check(e->seal, p, len, *by, &number);
-    if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, *len, from);
+    if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, from);
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, *by) : NULL;
@@ -336,7 +343,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
      * numbers inside the view. */
     sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
     if (sc_numbers_take(numbers, number)) return 1;
-    opened_in_vain(e, p, *len, from);
+    opened_in_vain(e, p, from);
     return drop(&e->counters->drop_replay);
 }
 

@@ -9,7 +9,8 @@
 /* A source outside the view, by its address. */
 typedef struct {
     sc_address address;
-    sc_budget budget;
+    sc_budget budget; /* of frames, in bytes */
+    sc_budget vain; /* of datagrams that do not open, or came before */
 } sc_source;
 
 #define SC_SOURCES 64
@@ -22,7 +23,7 @@ typedef struct {
 } sc_odd_source;
 
 typedef struct {
-    sc_budget strangers; /* all of them together */
+    sc_budget strangers, vain; /* all of them together */
     sc_source sources[SC_SOURCES]; /* by address */
     sc_odd_source odd[SC_ODD_SOURCES];
     uint32_t n_odd;

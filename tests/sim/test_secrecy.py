@@ -25,9 +25,11 @@ def violations(**changes: object) -> list[str]:
     return simulate(replace(TURNOVER, **changes)).violations
 
 
-@pytest.mark.parametrize("partition", ["merge", "primary"])
-def test_members_come_leave_and_are_excluded_and_nobody_reads_a_view_in_which_it_is_not(partition):
-    results = [simulate(replace(TURNOVER, seed=seed, partition=partition)) for seed in (1, 2)]
+@pytest.mark.parametrize(
+    ("partition", "order"), [("merge", "records"), ("primary", "records"), ("primary", "sequencer")]
+)
+def test_members_come_leave_and_are_excluded_and_nobody_reads_a_view_in_which_it_is_not(partition, order):
+    results = [simulate(replace(TURNOVER, seed=seed, partition=partition, order=order)) for seed in (1, 2)]
     assert [result.violations for result in results] == [[], []]
     assert max(result.views for result in results) > 3
 

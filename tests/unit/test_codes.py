@@ -120,6 +120,7 @@ PASSED_ON = {
     "net/interface.py": "what the core warns of",
     "net/runner.py": "what the core warns of",
     "core/holdups.py": "its own lines, which have codes",
+    "blocks/replica.py": "an error of a disk, whose text has the code",
 }
 """Modules with functions that get a text with its code."""
 

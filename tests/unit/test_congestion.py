@@ -74,6 +74,28 @@ def test_time_in_which_nothing_was_sent_widens_no_window():
     assert before < net.width() < 1.3 * before
 
 
+def test_a_burst_after_a_rest_that_finds_a_queue_does_not_end_growth():
+    net, late = Paths(unicast=True), list[bytes]()
+    net.engines[0].send(b"the first round trip")
+    net.run(60, 1000 * MS)
+    net.drop = lambda _src, dst, _lane, datagram: dst == 0 and kind(datagram) == 4 and not late.append(datagram)
+
+    def busy(trips):
+        for _ in range(trips):
+            net.fill()
+            net.run(60)
+            for datagram in late:
+                net.engines[0].receive(datagram, bytes([2]), net.now)
+            net.stirred.add(0)
+            late.clear()
+
+    busy(3)
+    before = net.width()
+    assert 0 < before < 40 * PACKET, "the queue ended the slow start"
+    busy(50)
+    assert net.width() > 1.2 * before
+
+
 def test_a_window_grows_on_in_the_next_view():
     def busy(ms):
         for _ in range(ms):

@@ -38,7 +38,7 @@ from seqcast.core.frames.ring import Confirm, Confirmed, RingFrame, Token, Token
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
 from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, ViewWanted
 from seqcast.core.log import LogLines
-from seqcast.core.machines.lifecycle import HISTORY, LifecycleEvent
+from seqcast.core.machines.lifecycle import HEARS_MAX, HISTORY, LifecycleEvent
 from seqcast.core.rules.cookies import NO_COOKIE, cookie
 from seqcast.core.rules.merged import COUNTER_STEP_MAX
 from seqcast.core.rules.quorum import Allowance
@@ -385,7 +385,7 @@ class Router:
         """Joiners that its sender hears, and we do not, are told of us."""
         self.machines.lifecycle.heard_peer(frame)
         heard = {peer.address for peer in self.machines.lifecycle.peers.values()}
-        self.machines.book.named([each for each in frame.hears if each not in heard], self.context.now)
+        self.machines.book.named([each for each in frame.hears[:HEARS_MAX] if each not in heard], self.context.now)
 
     def repeat_view(self, _frame: Join, sender: int, _address: bytes) -> None:
         assert self.context.entered is not None

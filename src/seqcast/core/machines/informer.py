@@ -68,7 +68,9 @@ class Informer(Machine):
         if self.context.view is None:  # excluded, or left, meanwhile: there is nobody to tell
             self.stop()
             return
-        self.context.multicast(InfoTold(self.context.tag, self.context.me.about, self.context.me.signature))
+        shown = self.context.infos[self.context.me.id]  # with its cookie: a later JOIN of ours may have had another
+        info = self.context.identities.signed(replace(shown, about=self.context.me.about))
+        self.context.multicast(InfoTold(self.context.tag, info.about, info.signature))
 
     def stop(self) -> None:
         self.repeats.stop()

@@ -393,6 +393,7 @@ class Participant(Machine):
         if context.me.id in proposal.survivors:  # otherwise complete: another member accepted it before
             assert context.view is not None
             proposal = with_table(proposal, context.view, context.plane.received_table())
+            proposal = context.secrets.proven(proposal)
         self.accepted = self.promise, proposal
 
     def say_done(self, *_: object) -> None:
