@@ -24,8 +24,8 @@ static void count_drop(sc_engine *e, sc_wire_result result) {
 #define MEMBER_RATE 4000000
 #define SOURCE_RATE 256000
 #define STRANGERS_RATE 1000000
-/* With a key: openings in vain per second, and burst, of all strangers, which take a hundredth of a core; and, once these
- * are used up, of each address. */
+/* With a key: openings in vain per second, and burst, of all strangers, which take a hundredth of a core; and, once
+ * these are used up, of each address. */
 #define VAIN_RATE 10000
 #define VAIN_RATE_OF_ONE 400
 

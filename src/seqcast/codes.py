@@ -449,6 +449,14 @@ STABLE_WRITE = _code(
     "Free or replace the disk, and start the member again. The file has all that was synced, and others were told of "
     "no more.",
 )
+STATE_OLDER = _code(
+    3112,
+    "A replica took over a state older than its own",
+    "The group goes on without operations that this replica has on disk: most disks of the last view were lost, or "
+    "replaced by older ones.",
+    "The file that is named has the state of before. To go on from there, stop all, remove the files of the others, "
+    "move that file to PATH.log, remove PATH, and start this member alone with `found=1`.",
+)
 MEMBER_EXCLUDED = _code(
     3105,
     "A member was excluded",

@@ -1,6 +1,7 @@
 """The log of a replica on disk (``replicate(stable=)``): whole up to the last sync, whatever happens."""
 
 import errno
+import io
 import os
 import threading
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import seqcast
 from seqcast.blocks import disk as disks
-from seqcast.blocks.disk import NEW, SUFFIX, DiskLog
+from seqcast.blocks.disk import ASIDE, NEW, SUFFIX, DiskLog
 from seqcast.blocks.durable import Durable, position_of_majority
 from seqcast.blocks.log import Entry, Log, Mark
 from seqcast.blocks.outbox import READ, READ_AGAIN, Call
@@ -288,6 +289,30 @@ def test_a_read_waits_until_the_state_it_has_seen_is_on_the_disks_of_a_majority(
     durable.parted()
     assert answered == [first, second] and second.answer is READ_AGAIN
     durable.close()
+
+
+def test_a_state_on_disk_that_goes_further_than_the_one_taken_over_is_kept_aside(tmp_path, caplog):
+    written(tmp_path / "a", [b"1", b"20"], [b"300"])
+    log, disk = Log(Counting()), DiskLog(str(tmp_path / "a"), "k", "a")
+    durable = Durable(disk, log, lambda: durable.take(), lambda _: None)
+    durable.load()
+    assert durable.mark == log.mark == Mark(3, 5)
+    older = io.BytesIO()
+    other = Log(Counting())
+    other.enter([MEMBER], 3)
+    other.write(older.write)
+    older.seek(0)
+    durable.replaces(lambda: log.restore(older.read))
+    assert log.mark.position < durable.mark.position == 5, "the file is as it was"
+    member = Member("a", MEMBER)
+    log.enter([MEMBER], 4)
+    group = SimpleNamespace(member=member, send=None)
+    durable.entered(group, SimpleNamespace(members=[member]))
+    durable.work()
+    durable.close()
+    assert "SC3112" in caplog.text and total_of(tmp_path / "a") == 0
+    os.replace(tmp_path / f"a{SUFFIX}{ASIDE}", tmp_path / f"a{SUFFIX}")
+    assert total_of(tmp_path / "a") == 321
 
 
 def test_a_replica_with_a_disk_needs_a_name(tmp_path):

@@ -19,6 +19,7 @@ import errno
 import io
 import json
 import os
+import shutil
 import struct
 import threading
 import zlib
@@ -33,6 +34,7 @@ from seqcast.files import open_file
 from seqcast.net.stable import LOCK, NEW, locked, sync_directory, unwritten
 
 SUFFIX = ".log"
+ASIDE = ".kept"
 VERSION = 1
 MAGIC = b"SqLg"
 _FRAME = struct.Struct("<4sIIQB")
@@ -166,6 +168,7 @@ class DiskLog:
             with open_file(self._path) as raw:
                 size = os.fstat(raw.fileno()).st_size
                 self._read(io.BufferedReader(raw, PIECE_BYTES), size, restore, replay)
+            self._sync_all()  # others may rely on what was read, and a killed process may not have synced that
         except FileNotFoundError:
             if self._votes.exists():
                 self._refuse("no such file beside that of the votes: remove the votes")
@@ -175,6 +178,14 @@ class DiskLog:
         except Damaged as error:
             self._refuse(str(error), error)
         return True
+
+    def _sync_all(self) -> None:
+        number = os.open(self._path, os.O_RDWR)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+        sync_directory(self._path)
 
     def _read(
         self, file: IO[bytes], size: int, restore: Callable[[Callable[..., bytes]], object],
@@ -211,6 +222,8 @@ class DiskLog:
             StableFailed: the disk is full, or reports an error.
         """
         with self._writing:
+            if self._over:  # another process may have the files by now
+                raise unwritten(self._path, OSError(errno.EBADF, "closed"))
             self._close_file()
             with self._changed:
                 self._pending, self._pending_bytes = [], 0
@@ -229,6 +242,21 @@ class DiskLog:
                     raise unwritten(self._path, error) from error
                 raise
             self._snapshot, self._since = self._size, 0
+
+    def keep_aside(self) -> Path:
+        """Keeps the present file under another name, in place of an earlier one that was kept, and returns its path.
+
+        Raises:
+            StableFailed: the disk is full, or reports an error.
+        """
+        aside, made = Path(f"{self._path}{ASIDE}"), Path(f"{self._path}{ASIDE}{NEW}")
+        try:
+            shutil.copyfile(self._path, made)
+            os.replace(made, aside)
+            sync_directory(aside)
+        except OSError as error:
+            raise unwritten(aside, error) from error
+        return aside
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None

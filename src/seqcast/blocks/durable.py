@@ -13,12 +13,14 @@ could undo a value that somebody has read. The query may see later operations th
 
 from __future__ import annotations
 
+import logging
 import struct
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import seqcast.codes as codes
 from seqcast.blocks.disk import DiskLog
 from seqcast.blocks.log import Applied, Entered, Log, Mark, Told
 from seqcast.blocks.outbox import READ, READ_AGAIN, Call
@@ -27,6 +29,8 @@ from seqcast.errors import NotInView, NotMember, SendTimeout, SeqcastError, Stab
 if TYPE_CHECKING:
     from seqcast.api.group import Group
     from seqcast.types import Member, View
+
+log = logging.getLogger("seqcast")
 
 _ACK = struct.Struct("<Q")
 AGAIN_S = 0.01
@@ -81,7 +85,7 @@ class Durable:
         if not self._disk.read(self._log.restore, self._log.replay):
             self._disk.begin(self._log.mark, self._log.write)
             self._disk.sync()
-        self._whole = True
+        self._whole, self._synced = True, self._log.mark
 
     def replaces(self, restore: Callable[[], object]) -> None:
         """Takes over a state in place of the one in memory."""
@@ -91,13 +95,22 @@ class Durable:
 
     @property
     def mark(self) -> Mark:
-        return self._log.mark
+        """How far the file goes, to which the state in memory may be far ahead."""
+        return self._synced
 
     # ---- the thread that applies
 
     def entered(self, group: Group, view: View) -> None:
         """The log has entered this view."""
         if self._log.record is None:  # the first view of this membership
+            if self._log.mark.position < self._synced.position:  # not while the disks of a majority last
+                kept = self._disk.keep_aside()
+                log.warning(
+                    codes.STATE_OLDER(
+                        f"the state that was taken over has {self._log.mark.position:,} operations and views, and the "
+                        f"one on disk had {self._synced.position:,}: it is kept in {kept}"
+                    )
+                )
             self._disk.begin(self._log.mark, self._log.write)
             self._log.record = self._record
         with self._changed:
@@ -112,6 +125,8 @@ class Durable:
 
     def _record(self, what: Entered | Told) -> None:
         self._disk.append(what, self._log.mark)
+        with self._changed:  # at once, as the next record may wait for the disk
+            self._changed.notify_all()
 
     def applied(self, sender: Member) -> None:
         """A message of this member was applied."""

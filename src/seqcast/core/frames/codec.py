@@ -134,7 +134,8 @@ def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
     that are missing at the end have their defaults."""
     names = f"[{', '.join(fields)}]"
     wanted, loads = f"{names} expected", [schema.load for schema in fields.values()]
-    least = len(needed(make)) if dataclasses.is_dataclass(make) else len(fields) - len(getattr(make, "_field_defaults", ()))
+    defaults = getattr(make, "_field_defaults", ())  # of a NamedTuple
+    least = len(needed(make)) if dataclasses.is_dataclass(make) else len(fields) - len(defaults)
 
     def load(value: Any) -> Any:
         need(isinstance(value, list) and least <= len(value) <= len(loads) + ADDED_MAX, wanted)

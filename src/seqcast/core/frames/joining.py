@@ -47,11 +47,6 @@ class Was(NamedTuple):
     def goes_to(self) -> tuple[int, int]:
         return self.reached, self.position
 
-    @property
-    def is_current(self) -> bool:
-        """Does the state on disk go beyond the beginning of the view?"""
-        return self.position > 0 and self.reached == self.counter
-
 
 @control("join", outside=True)
 @dataclass(frozen=True, slots=True)

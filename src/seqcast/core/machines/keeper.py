@@ -219,20 +219,27 @@ class Keeper(Machine):
         return Returned(self.context.me.id, self.context.me.name, b"", self.was)
 
     def _why_no_state(self, asked: dict[int, Returned]) -> str:
-        """Why nobody here may have the whole state, with all voters of the last view back; "": somebody has.
+        """Why nobody here may have the whole state, with a quorum of the last view back; "": somebody has.
 
         Timeline without this: a, alone in view 4, answers calls, and b and c join. In view 5, before they have the
-        state on disk, all lose their power, and a its disk. b and c are a majority of view 5, without that state.
+        state on disk, all lose their power, and a its disk. b and c are a majority of view 5, without that state. Or a
+        crashes alone, and b and c give up in a view 6, which only they were in.
+
+        Whoever has the beginning of the last view on disk has all that was decided before. If nobody has, nothing was
+        answered in that view, and a majority of the view before it that has the beginning of that one will do.
         """
         known, ours, kept = {self._me: self._own(), **asked}, self.was, self.kept
         assert ours is not None and kept is not None
-        current = [member for member, each in known.items() if each.was is not None and each.was.is_current]
-        lost = [info.name for info in kept.view.members if not info.observer and info.id not in known]
-        if not ours.position or not lost or kept.view.founding or is_quorum(self._voters, current):
+        reached = [each.was.reached for each in known.values() if each.was is not None]
+        before = kept.view.closes.counter if kept.view.closes is not None else 0
+        enough = 2 * reached.count(before) > len(kept.view.cut)  # which has an entry for each member of the view before
+        if not ours.position or kept.view.founding or ours.counter in reached or enough:
             return ""
+        lost = [info.name for info in kept.view.members if not info.observer and info.id not in known]
+        whose = f"{', '.join(lost)} came back without the files (stable=), and the others" if lost else "the members"
         return (
-            f"{', '.join(lost)} came back without the files (stable=), and too few others have all on disk that was "
-            f"decided before view {ours.counter} of this group: find the files, or see docs/guide.md (durable groups)"
+            f"{whose} do not have all on disk that was decided before view {ours.counter} of this group: start those "
+            "of earlier views, find the files, or see docs/guide.md (durable groups)"
         )
 
     def _asked(self, others: Iterable[Returned]) -> dict[int, Returned]:
