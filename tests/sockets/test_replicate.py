@@ -22,6 +22,7 @@ import seqcast
 import seqcast.blocks.aio
 import seqcast.blocks.disk
 from seqcast.config import keys
+from seqcast.errors import NotReady
 
 pytestmark = pytest.mark.filterwarnings("ignore:partition=:RuntimeWarning")
 
@@ -67,6 +68,22 @@ def test_reads_and_calls_under_load_share_messages() -> None:
         assert kv.group.counters()["messages_sent"] - before < 16 * 50 / 2
         kv.read(lambda machine: machine.total, guarantee="read-your-writes")
         kv.read(lambda machine: machine.total, guarantee="local")
+
+
+def test_a_read_of_a_machine_that_is_not_free_keeps_its_timeout_and_no_loop_stands_still() -> None:
+    async def main() -> None:
+        start = seqcast.blocks.aio.replicate(cluster(), Counting(), name="a", interface=LOOPBACK)
+        async with start as replica:
+            with replica.sync._applying:  # as while a snapshot is written to a slow disk
+                with pytest.raises(NotReady, match="was not free in time"):
+                    replica.sync.read(lambda machine: machine.total, guarantee="local", timeout=0.01)
+                reading = asyncio.create_task(replica.read(lambda machine: machine.total, guarantee="local"))
+                with pytest.raises(NotReady, match="was not free in time"):
+                    await replica.read(lambda machine: machine.total, guarantee="local", timeout=0.01)
+                assert not reading.done()
+            assert await reading == 0
+
+    asyncio.run(main())
 
 
 def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:

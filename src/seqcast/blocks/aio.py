@@ -30,7 +30,7 @@ from seqcast.blocks.dictionary import ABSENT, Change
 from seqcast.blocks.lock import RELEASE_S
 from seqcast.blocks.log import Counters, Machine
 from seqcast.blocks.outbox import READ, Call
-from seqcast.blocks.replica import Guarantee
+from seqcast.blocks.replica import GUARANTEES, Guarantee
 from seqcast.blocks.rpc import Reply
 from seqcast.config import Config
 from seqcast.errors import NotReady, SeqcastError, Undecided, UsageError
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Machine)
 B = TypeVar("B", bound=Block)
 T = TypeVar("T")
+
+BUSY_S = 0.001
+"""Pause before a look whether the machine of a replica is free."""
 
 
 class Closing(ABC):
@@ -165,12 +168,18 @@ class Replica(Closing, Generic[M]):
         self, query: Callable[[M], T], *, guarantee: Guarantee = "linearizable", timeout: float | None = 5.0
     ) -> T:
         """Reads the machine, as ``seqcast.Replica.read``."""
-        if guarantee not in ("linearizable", "read-your-writes"):
-            return self.sync.read(query, guarantee=guarantee)
+        if guarantee not in GUARANTEES:
+            return self.sync.read(query, guarantee=guarantee)  # which refuses it
         end = deadline_of(timeout)
         while True:
-            self.sync._check_read(await self._wait_for(None, guarantee == "read-your-writes", left_until(end)))
-            value, seen = self.sync._read_now(query)
+            if guarantee != "local":
+                self.sync._check_read(await self._wait_for(None, guarantee == "read-your-writes", left_until(end)))
+            while (found := self.sync._read_now(query, 0.0)) is None:  # the loop goes on meanwhile
+                left = left_until(end)
+                if left is not None and left <= 0:
+                    raise self.sync._is_busy()
+                await asyncio.sleep(BUSY_S)
+            value, seen = found
             if guarantee != "linearizable" or not seen:
                 return value
             call = await self._wait_for(None, False, left_until(end), seen)

@@ -299,7 +299,10 @@ class Replica(Closing, Generic[M]):
         while True:
             if guarantee != "local":
                 self._check_read(self._wait_for(None, guarantee == "read-your-writes", left_until(end)))
-            value, seen = self._read_now(query)
+            found = self._read_now(query, left_until(end))
+            if found is None:
+                raise self._is_busy()
+            value, seen = found
             if guarantee != "linearizable" or not seen:
                 return value
             call = self._wait_for(None, False, left_until(end), seen)
@@ -307,12 +310,20 @@ class Replica(Closing, Generic[M]):
             if call.answer is READ:
                 return value
 
-    def _read_now(self, query: Callable[[M], T]) -> tuple[T, int]:
-        """The value, and with ``stable=`` the position that was seen, else 0."""
+    def _read_now(self, query: Callable[[M], T], wait_s: float | None) -> tuple[T, int] | None:
+        """The value, and with ``stable=`` the position that was seen, else 0; None: the machine was not free within
+        ``wait_s``, as it applies an operation, or a snapshot is written to a slow disk."""
         if not self._was_member:
             raise NotReady(f"this replica has no state yet: {self.why}")
-        with self._applying:
+        if not self._applying.acquire(timeout=-1.0 if wait_s is None else min(max(wait_s, 0.0), threading.TIMEOUT_MAX)):
+            return None
+        try:
             return query(self.machine), self._log.mark.position if self._durable is not None else 0
+        finally:
+            self._applying.release()
+
+    def _is_busy(self) -> NotReady:
+        return NotReady(f"the machine of {self.cluster} was not free in time: an operation, or its disk, takes long")
 
     def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits any more."""
