@@ -87,6 +87,7 @@ def test_a_member_whose_line_goes_is_put_out_and_joins_again_when_the_line_is_ba
     assert payloads(b, 2) == [b"my last words", b"without c"]
     assert a.counters()["list_reads"] == 1
     machines.write("c", line)
+    wait_until(lambda: a.counters()["list_reads"] == 2)  # b may have seen neither change
     again = machines.join("c")
     wait_until(lambda: len(a.view.members) == 3)
     for group in (again, b, a):

@@ -39,7 +39,7 @@ def said(talker, text):
 
 def no_harm(made):
     """Nobody was excluded, and no send timed out."""
-    assert not [each for each in made for kind in ("Excluded", "SendTimeout", "SendError") if each.of(kind)]
+    assert not [said for each in made for kind in ("Excluded", "SendTimeout", "SendError") for said in each.of(kind)]
 
 
 def resize(places, most):
