@@ -1058,7 +1058,7 @@ BREAKS = (
     _one("in a primary partition members deliver on after their OK", MACHINES + "participant.py",
          "plane.freeze([context.members[rank].id for rank in lost], context.primary)",
          "plane.freeze([context.members[rank].id for rank in lost])",
-         family="majorities"),
+         tests="tests/protocol/test_primary.py", family="majorities"),
     _one("the smaller of two groups stays", MACHINES + "beacons.py", "(not frame.primary or theirs < ours)",
          "(not frame.primary or theirs > ours)",
          tests="tests/protocol/test_primary.py", family="majorities"),

@@ -604,3 +604,15 @@ def test_a_member_that_is_cut_off_is_blocked_and_excluded_and_joins_again_and_th
     (excluded,) = (name for name, said in seen if said["event"] == "excluded")
     assert blocked == excluded and run.kinds["joined"] == 4
     assert not judge(spark, run.journals)
+
+
+def test_members_deliver_nothing_between_their_ok_and_the_next_view():
+    """Else one could deliver a message that the majority, which goes on without that member, never has."""
+    stage = Stage(partition="primary", found=2)
+    stage.group("a", "b", "c")
+    context = stage.nodes[0].endpoint.context
+    context.plane = mock.Mock(wraps=context.plane)
+    stage.nodes[2].crash()
+    stage.until(4000)
+    assert len(stage.nodes[0].endpoint.view.members) == 2
+    assert context.plane.freeze.call_args_list == [mock.call([stage.nodes[2].id], True)]

@@ -409,7 +409,8 @@ class World:
         joined = {joiner.name: self._time(lambda: self._shows(joiner, joiner), 20 * SECOND)}
         again_s = settings.join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
         found = [*rest.check_delays(joined, most_s + again_s, "the join of")]
-        if len(nodes) < 3 or found:
+        view = joiner.view
+        if len(nodes) < 3 or found or view is None or sum(not member.observer for member in view.members) < 3:
             return found
         leaver = rng.choice(nodes)
         crashes = rng.random() < 0.5
