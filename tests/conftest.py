@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config, items):
     unicast = config.getoption("transport") == "unicast"
     for item in items:
         if unicast and item.get_closest_marker("multicast"):
-            item.add_marker(pytest.mark.skip(reason="about multicast"))
+            item.add_marker(pytest.mark.skip(reason="about multicast, which --transport unicast leaves out"))
         if " at 0x" in item.nodeid:  # tests that run beside each other must have the same names in each process
             raise pytest.UsageError(f"{item.nodeid}: give this parameter an id without an address")
         if reason and item.get_closest_marker("netns"):

@@ -300,9 +300,9 @@ static int refuse(sc_engine *e, const uint8_t *p, sc_wire_result result, const s
     return 0;
 }
 
-/* Is a datagram that the secret of the file sealed worth opening? Who has no key can send any number of them, and
- * repeat recorded ones. That is no reason to drop those of an address unopened before much time is lost, as a stranger
- * can send in the name of a joiner; and those of members' addresses are always opened. */
+/* Is a datagram that the secret of the file sealed worth opening? A process without the key can send any number of
+ * them, and repeat recorded ones. Those of an address are dropped unopened only once they have cost much time, as a
+ * stranger can send in the name of a joiner; those of members' addresses are always opened. */
 static int is_worth_opening(sc_engine *e, const uint8_t *p, const sc_address *from) {
     if (!fits_outside(p, sc_find_peer(e, sc_get_sender(p)))) return drop(&e->counters->drop_field);
     sc_source *source = place_of_source(e, from);

@@ -7,10 +7,9 @@
  * size that our interface carries; if that does not arrive, for all smaller ones at once. Each is asked TRIES times, as
  * chance loses datagrams, too.
  *
- * Heartbeats say which size arrives at all members. If that is below the view's packets for FEWER heartbeats, or above
- * them by a fifth for LARGER_NS, it is reported to the core, where the first member makes a view with packets of that
- * size. In the meantime packets that do not pass are repeated in pieces
- * (streams/pieces.c). */
+ * Heartbeats carry the size that arrives at every member. If that is below the view's packets for FEWER heartbeats, or
+ * above them by a fifth for LARGER_NS, it is reported to the core, where the first member makes a view with packets of
+ * that size. In the meantime packets that do not pass are repeated in pieces (streams/pieces.c). */
 #include "engine/internal.h"
 
 #define TRIES 3

@@ -92,27 +92,27 @@ def test_a_lone_member_is_in_a_view_of_its_own_in_less_than_300_ms_and_leaves_it
     assert told(endpoint, now, LeaveGroup(0)) == told(endpoint, now, CloseGroup()) == []
 
 
-@pytest.mark.parametrize("join_ms", [20, 45])
-def test_a_joiner_that_discovers_asks_as_often_as_its_setting_says(join_ms):
-    config = Config(join_s_min=join_ms / 1000, discovery_s=0.2)
+def joins_of(config, until):
+    """When a lone joiner asks."""
     endpoint, now, asked = lone(**core_settings(config, mtu=1500, rcvbuf=1 << 20)), 0, []
     effects = endpoint.step((JoinGroup(),), now)
-    while now < 200 * MS:
+    while now < until:
         asked += [now for each in effects if isinstance(each, Send) and b'"kind":"join"' in each.payload]
         now = endpoint.deadline()
         effects = endpoint.step((), now)
+    return asked
+
+
+@pytest.mark.parametrize("join_ms", [20, 45])
+def test_a_joiner_that_discovers_asks_as_often_as_its_setting_says(join_ms):
+    asked = joins_of(Config(join_s_min=join_ms / 1000, discovery_s=0.2), 200 * MS)
     assert asked == [at * MS for at in range(0, 200, join_ms)]
 
 
 @pytest.mark.parametrize("most_ms", [400, 1000])
 def test_a_joiner_that_may_not_found_a_group_asks_ever_more_rarely_up_to_its_setting(most_ms):
     config = Config(join_s_max=most_ms / 1000, discovery_s=0.1, partition="primary", found=2)
-    endpoint, now, asked = lone(**core_settings(config, mtu=1500, rcvbuf=1 << 20)), 0, []
-    effects = endpoint.step((JoinGroup(),), now)
-    while now < 8 * SECOND:
-        asked += [now for each in effects if isinstance(each, Send) and b'"kind":"join"' in each.payload]
-        now = endpoint.deadline()
-        effects = endpoint.step((), now)
+    asked = joins_of(config, 8 * SECOND)
     gaps = [later - earlier for earlier, later in itertools.pairwise(asked)]
     assert gaps == sorted(gaps) and gaps[-3:] == [most_ms * MS] * 3
 

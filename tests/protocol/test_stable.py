@@ -310,7 +310,7 @@ def with_disks(on_disk, lost=()):
 @pytest.mark.parametrize("longest", "abc")
 @pytest.mark.parametrize("reached", [True, False])
 def test_the_member_with_the_longest_state_on_disk_founds_the_next_view(longest, reached):
-    """A later view counts more than a higher position: what is decided is in the view's order."""
+    """A later view counts more than a higher position: decisions follow the order of views."""
     on_disk = dict.fromkeys("abc", (-1, 90) if reached else (0, 50))
     on_disk[longest] = (0, 70)
     stage, nodes = with_disks(on_disk)

@@ -55,7 +55,7 @@ def test_a_stranger_changes_nothing(name):
 
 
 class SealingSocket:
-    """Seals what an attacker sends: who has the key file, and nothing else."""
+    """Seals the datagrams of an attacker that has the key file and nothing else."""
 
     def __init__(self, socket, cluster, path):
         (key,) = keys.read(path)

@@ -14,20 +14,21 @@ PACKET, TRIP_MS = 1472, 4
 
 
 class Paths(Net):
-    """A sender and its receivers. ``lost``: how many of the next packets of the group, and of the repeats of them, are
-    lost; the last packet of the window is not."""
+    """A sender and its receivers. ``lost``: the numbers of the group's packets that are lost; a repeat has a number
+    of its own. ``deaf``: the second member hears no multicasts of the first."""
 
     def __init__(self, n: int = 2, **settings: object) -> None:
         super().__init__(n, **{"congestion": 2, "ack_delay_ns": TRIP_MS * MS, **settings})
-        self.lost, self.deaf, self.first_at = range(0), False, 0
+        self.lost, self.deaf = range(0), False
         self.drop = self.carry
         self.packets = 0
 
     def carry(self, src: int, dst: int, lane: int, datagram: bytes) -> bool:
+        unheard = self.deaf and src == 0 and dst == 1 and lane != LANE_UNICAST
         if src or kind(datagram) not in MESSAGES:
-            return self.deaf and src == 0 and dst == 1 and lane != LANE_UNICAST
+            return unheard
         self.packets += kind(datagram) == 1
-        return self.packets in self.lost or (self.deaf and dst == 1 and lane != LANE_UNICAST)
+        return self.packets in self.lost or unheard
 
     def fill(self, payload: bytes = bytes(1000)) -> int:
         """How many messages the engine takes."""
@@ -35,6 +36,12 @@ class Paths(Net):
         while self.engines[0].send(payload) == SENT:
             n += 1
         return n
+
+    def busy(self, ms: int) -> None:
+        """The first member sends as much as it may."""
+        for _ in range(ms):
+            self.fill()
+            self.step()
 
     def width(self) -> int:
         return self.engines[0].counters()["congestion_bytes"]
@@ -58,19 +65,13 @@ def test_packets_wait_for_repeats_no_longer_than_a_round_trip_and_not_for_a_hear
 
 def test_time_in_which_nothing_was_sent_widens_no_window():
     net = Paths(unicast=True)
-    for _ in range(40):
-        net.fill()
-        net.step()
+    net.busy(40)
     net.lost = range(net.packets + 5, net.packets + 105)
-    for _ in range(20):
-        net.fill()
-        net.step()
+    net.busy(20)
     assert net.engines[0].counters()["congestion_events"] > 0
     net.run(20, 1000 * MS)
     before = net.width()
-    for _ in range(10):
-        net.fill()
-        net.step()
+    net.busy(10)
     assert before < net.width() < 1.3 * before
 
 
@@ -80,8 +81,8 @@ def test_a_burst_after_a_rest_that_finds_a_queue_does_not_end_growth():
     net.run(60, 1000 * MS)
     net.drop = lambda _src, dst, _lane, datagram: dst == 0 and kind(datagram) == 4 and not late.append(datagram)
 
-    def busy(trips):
-        for _ in range(trips):
+    def trips(n):
+        for _ in range(n):
             net.fill()
             net.run(60)
             for datagram in late:
@@ -89,35 +90,28 @@ def test_a_burst_after_a_rest_that_finds_a_queue_does_not_end_growth():
             net.stirred.add(0)
             late.clear()
 
-    busy(3)
+    trips(3)
     before = net.width()
     assert 0 < before < 40 * PACKET, "the queue ended the slow start"
-    busy(50)
+    trips(50)
     assert net.width() > 1.2 * before
 
 
 def test_a_window_grows_on_in_the_next_view():
-    def busy(ms):
-        for _ in range(ms):
-            net.fill()
-            net.step()
-
     net = Paths(unicast=True)
-    busy(40)
+    net.busy(40)
     net.lost = range(net.packets + 5, net.packets + 105)
-    busy(20)
+    net.busy(20)
     assert net.engines[0].counters()["congestion_events"] > 0
     change_view(net, [0, 1], [0, 1], sequencer=-1, tag=2)
     before = net.width()
-    busy(100)
+    net.busy(100)
     assert net.width() > before or not net.width(), "0: as wide as credit"
 
 
 def test_windows_that_begin_to_bound_know_how_much_is_on_the_way():
     net = Paths(3, mixed=True, congestion=1)
-    for _ in range(40):
-        net.fill()
-        net.step()
+    net.busy(40)
     assert net.packets > 300 and net.width() == 0
     net.deaf = True
     net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)

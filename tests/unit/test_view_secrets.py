@@ -338,7 +338,7 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
 
 
 def test_nobody_on_the_way_changes_a_member_of_a_view():
-    """By one that has the key file: what goes to the joiner d is sealed with that alone."""
+    """By an attacker with the key file, which alone seals the datagrams to the joiner d."""
     party = Party()
     second = party.made(2, (1, 3, 4))
     c, d = party.secrets[3], party.secrets[4]

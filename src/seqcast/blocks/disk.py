@@ -27,11 +27,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
-import seqcast.codes as codes
 from seqcast.blocks.log import Entered, Mark, Told
-from seqcast.errors import ConfigError
 from seqcast.files import open_file
-from seqcast.net.stable import LOCK, NEW, locked, sync_directory, unwritten
+from seqcast.net.stable import LOCK, NEW, locked, sync, sync_directory, unusable, unwritten
 
 SUFFIX = ".log"
 ASIDE = ".kept"
@@ -138,14 +136,10 @@ class DiskLog:
             self._refuse(str(error), error)
 
     def _refuse(self, why: str, cause: BaseException | None = None) -> NoReturn:
-        error = ConfigError(
-            codes.STABLE_FILE(
-                f"stable={str(self._votes)!r}: {self._path}: {why}. Without this file and that of the votes a member "
-                "is a new one, and takes over the state of the others"
-            )
-        )
-        error.code = codes.STABLE_FILE.number
-        raise error from cause
+        raise unusable(
+            f"stable={str(self._votes)!r}: {self._path}: {why}. Without this file and that of the votes a member is a "
+            "new one, and takes over the state of the others"
+        ) from cause
 
     # ---- reading, once
 
@@ -168,7 +162,8 @@ class DiskLog:
             with open_file(self._path) as raw:
                 size = os.fstat(raw.fileno()).st_size
                 self._read(io.BufferedReader(raw, PIECE_BYTES), size, restore, replay)
-            self._sync_all()  # others may rely on what was read, and a killed process may not have synced that
+            sync(self._path)  # others may rely on the state that was read, and a killed process may not have synced it
+            sync_directory(self._path)
         except FileNotFoundError:
             if self._votes.exists():
                 self._refuse("no such file beside that of the votes: remove the votes")
@@ -178,14 +173,6 @@ class DiskLog:
         except Damaged as error:
             self._refuse(str(error), error)
         return True
-
-    def _sync_all(self) -> None:
-        number = os.open(self._path, os.O_RDWR)
-        try:
-            os.fsync(number)
-        finally:
-            os.close(number)
-        sync_directory(self._path)
 
     def _read(
         self, file: IO[bytes], size: int, restore: Callable[[Callable[..., bytes]], object],
@@ -252,6 +239,7 @@ class DiskLog:
         aside, made = Path(f"{self._path}{ASIDE}"), Path(f"{self._path}{ASIDE}{NEW}")
         try:
             shutil.copyfile(self._path, made)
+            sync(made)
             os.replace(made, aside)
             sync_directory(aside)
         except OSError as error:

@@ -65,7 +65,7 @@ class Durable:
         self._voters: list[int] = []  # of the view
         self._positions: dict[int, int] = {}  # by id: how far the disks of the members go
         self._told: dict[int, int] = {}  # by id: the position that we told the member
-        self._owed: dict[int, tuple[Member, int]] = {}  # who waits to be told, and that we have which position
+        self._owed: dict[int, tuple[Member, int]] = {}  # by id: members to tell that our disk has this position
         self._held: deque[tuple[int, Applied]] = deque()  # own messages that are not on enough disks
         self._readers: list[Call] = []  # that have a value, and wait for the disks
         self._closing = False

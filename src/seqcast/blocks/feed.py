@@ -163,8 +163,8 @@ class Feed(Closing):
     def snapshot(self) -> Snapshot:
         """All values now."""
         with self._lock:
-            number, values = self._number, self._values.copy()
-        return self._snapshot(number, values, 0)
+            now = self._now()
+        return self._snapshot(*now, 0)
 
     def subscribe(self, *, behind_s: float | None = 1.0) -> Subscriber:
         """All values now, and each change from now on.
@@ -226,6 +226,10 @@ class Feed(Closing):
                 subscriber._add(self._number, key, value)
             if self._subscribers:
                 self._lock.notify_all()
+
+    def _now(self) -> tuple[int, dict[str, tuple[int, bytes]]]:
+        """For `_snapshot`. Under the lock."""
+        return self._number, self._values.copy()
 
     def _snapshot(self, number: int, values: dict[str, tuple[int, bytes]], skipped: int) -> Snapshot:
         """Not under the lock: many values take long, and the thread that receives would wait."""
@@ -323,8 +327,8 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
             if skipped:
                 feed.counters.snapshots += 1
                 feed.counters.skipped += skipped
-            at, values = feed._number, feed._values.copy()
-        return feed._snapshot(at, values, skipped)
+            now = feed._now()
+        return feed._snapshot(*now, skipped)
 
     def resync(self) -> None:
         """The next item is a snapshot, in place of all updates that wait."""

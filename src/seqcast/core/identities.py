@@ -12,13 +12,12 @@ nothing there.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
-from seqcast.core.frames.codec import Schema, dump_fields, fields_of
+from seqcast.core.frames.codec import canonical, dump_fields, fields_of
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES, MemberInfo
 from seqcast.core.frames.unblocking import Unblock
 from seqcast.core.frames.view import NewView
@@ -223,15 +222,11 @@ def taken_apart(payload: bytes) -> Signed:
 
 
 def _said_of(info: MemberInfo, cluster: str) -> bytes:
-    return _digest(b"member", _said(info, _MEMBER_FIELDS, cluster))
+    return _digest(b"member", canonical([cluster, dump_fields(info, _MEMBER_FIELDS)]))
 
 
 def _said_by(frame: NewView, cluster: str) -> bytes:
-    return _digest(b"view", _said(frame, _VIEW_FIELDS, cluster))
-
-
-def _said(value: object, fields: dict[str, Schema], cluster: str) -> bytes:
-    return json.dumps([cluster, dump_fields(value, fields)], sort_keys=True).encode("utf-8", "replace")
+    return _digest(b"view", canonical([cluster, dump_fields(frame, _VIEW_FIELDS)]))
 
 
 def _said_in(sender: int, payload: bytes) -> bytes:

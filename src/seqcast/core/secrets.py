@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from seqcast.core.frames.codec import Schema, dump_fields, fields_of
+from seqcast.core.frames.codec import canonical, dump_fields, fields_of
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import PROOF_BYTES, NewView
 from seqcast.core.identities import CLOSING, Identities
@@ -123,19 +122,14 @@ class Secrets:
 
 def about(frame: NewView) -> bytes:
     """The context of a secret: all that the maker of a view says of it."""
-    return hashlib.blake2b(_said(frame, _MADE), digest_size=32, person=b"seqcast members").digest()
+    return hashlib.blake2b(canonical(dump_fields(frame, _MADE)), digest_size=32, person=b"seqcast members").digest()
 
 
 def _proof(secret: bytes, frame: NewView) -> bytes:
-    return hashlib.blake2b(
-        _said(frame, _SERVED), digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes"
-    ).digest()
-
-
-def _said(frame: NewView, fields: dict[str, Schema]) -> bytes:
-    return json.dumps(dump_fields(frame, fields), sort_keys=True).encode("utf-8", "replace")
+    said = canonical(dump_fields(frame, _SERVED))
+    return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes").digest()
 
 
 _MADE = {name: field for name, field in fields_of(NewView).items() if name not in {*CLOSING, "wraps", "maker_identity"}}
 _SERVED = {name: field for name, field in fields_of(NewView).items() if name not in {"attempt", "answers", "proof"}}
-"""(Who has entered a view answers a member that has not with the VIEW as it came, for another attempt.)"""
+"""(A member that has entered a view passes the VIEW on as it came, as an answer to another attempt.)"""

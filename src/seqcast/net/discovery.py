@@ -67,7 +67,7 @@ class Discovery:
     def stop(self) -> None:
         """Ends the thread, which may be at a look; from now on nobody is told."""
         self._stopped.set()
-        self.tell = bool  # who is told has us: a cycle, which only the cyclic collector would free
+        self.tell = bool  # the runner that was told refers to us: only the cyclic collector would free both
 
     def look(self) -> None:
         """Looks all seeds up once. A host that cannot be resolved now is at its earlier address."""

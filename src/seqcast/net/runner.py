@@ -92,8 +92,8 @@ log = logging.getLogger("seqcast")
 _JOIN_ERRORS = {"name": NameTaken, "address": JoinTimeout, "key": JoinTimeout}
 """``JoinFailed.cause`` -> exception; ``JoinRefused`` for all others."""
 SLICE_S = 0.2
-LONG_S = 1.0  # a wait that takes longer is told
 """A wait of the application is cut into slices of this length."""
+LONG_S = 1.0  # a wait that takes longer is told
 VOTES_MAX = 256
 _votes: dict[tuple[str, str], Vote] = {}
 """By cluster and name: for whom a join of this process voted that gave up. The next one is bound by that."""

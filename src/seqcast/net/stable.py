@@ -76,14 +76,30 @@ def locked(path: str) -> IO[bytes]:
     return file
 
 
+def sync(path: Path, flags: int = os.O_RDWR) -> None:
+    """Has a file outlast the machine.
+
+    Args:
+        flags: to open it with.
+    """
+    opened = os.open(path, flags)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
 def sync_directory(path: Path) -> None:
     """Has the name of a file outlast the machine."""
     if hasattr(os, "O_DIRECTORY"):
-        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def unusable(text: str) -> ConfigError:
+    """The error for a file that this member cannot use."""
+    error = ConfigError(codes.STABLE_FILE(text))
+    error.code = codes.STABLE_FILE.number
+    return error
 
 
 def unwritten(path: Path, error: OSError) -> StableFailed:
@@ -123,13 +139,10 @@ class StableFile:
             raise self._refused(str(error)) from error
 
     def _refused(self, why: str) -> ConfigError:
-        text = (
+        return unusable(
             f"stable={str(self._path)!r}: {why}. Give each member a file of its own; without its file a member is a "
             "new one, and has no vote"
         )
-        error = ConfigError(codes.STABLE_FILE(text))
-        error.code = codes.STABLE_FILE.number
-        return error
 
     def write(self, kept: Kept) -> None:
         """

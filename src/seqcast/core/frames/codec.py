@@ -195,6 +195,11 @@ def needed(make: Any) -> frozenset[str]:
     return frozenset(each.name for each in dataclasses.fields(make) if each.default is dataclasses.MISSING)
 
 
+def canonical(value: Any) -> bytes:
+    """What digests and signatures are of: the same bytes for the same value, whichever member writes them."""
+    return json.dumps(value, sort_keys=True).encode("utf-8", "replace")
+
+
 def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Schema], name: str) -> Any:
     """A frame, or one within another. Fields that are not known are of a later release, and passed over."""
     if not value.keys() >= needed(make):

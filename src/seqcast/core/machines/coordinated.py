@@ -135,7 +135,7 @@ class CoordinatedMembership(Machine):
         self.spared: set[int] = set()  # those of them that stay, as the others are too few, and were warned of
         self.unlisted: dict[int, int] = {}  # members that are no longer on the list: since when
         self.wanting: set[int] = set()  # members that need a VIEW, with another provider or secret
-        self.told_infos: dict[int, MemberInfo] = {}  # what members say of themselves now, by id
+        self.told_infos: dict[int, MemberInfo] = {}  # by id: how members describe themselves now
         self.bundle_due_ns = NEVER
 
     # ---- knowledge

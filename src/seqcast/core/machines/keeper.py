@@ -67,8 +67,8 @@ class Returned:
 
 
 def _precedence(each: Returned) -> tuple[tuple[int, int], int]:
-    """Who has the longest state on disk goes first, as the others take over the state of the first member; then who
-    has the lowest id."""
+    """The member with the longest state on disk goes first, as the others take over the state of the first one; of
+    several, the one with the lowest id."""
     assert each.was is not None
     return each.was.goes_to, -each.id
 
@@ -165,9 +165,8 @@ class Keeper(Machine):
     def recalled(self, frame: Recalled, sender: int) -> NewView | None:
         """A vote of one that was asked for it; returns our first view after the decision."""
         kept, asked = self.kept, self.asked.get(frame.member)
-        if kept is None or frame.view != kept.view.view_id.tag or frame.attempt != self.attempt:
-            return self._take()
-        if asked is not None and asked.id == sender:
+        ours = kept is not None and frame.view == kept.view.view_id.tag and frame.attempt == self.attempt
+        if ours and asked is not None and asked.id == sender:
             self.fire(E.RECALLED, frame)
         return self._take()
 
@@ -225,8 +224,8 @@ class Keeper(Machine):
         state on disk, all lose their power, and a its disk. b and c are a majority of view 5, without that state. Or a
         crashes alone, and b and c give up in a view 6, which only they were in.
 
-        Whoever has the beginning of the last view on disk has all that was decided before. If nobody has, nothing was
-        answered in that view, and a majority of the view before it that has the beginning of that one will do.
+        A member with the beginning of the last view on disk has all that was decided before. If there is none, nothing
+        was answered in that view, and a majority of the view before it that has the beginning of that one will do.
         """
         known, ours, kept = {self._me: self._own(), **asked}, self.was, self.kept
         assert ours is not None and kept is not None
