@@ -457,6 +457,13 @@ STATE_OLDER = _code(
     "The file that is named has the state of before. To go on from there, stop all, remove the files of the others, "
     "move that file to PATH.log, remove PATH, and start this member alone with `found=1`.",
 )
+DISK_HANGS = _code(
+    3113,
+    "The disk of a replica does not answer",
+    "A write or a sync of the file of `stable=` has not returned, so the replica was closed without it.",
+    "Look at the disk. The file stays in use until this process ends; it has all that was synced, and others were told "
+    "of no more.",
+)
 MEMBER_EXCLUDED = _code(
     3105,
     "A member was excluded",

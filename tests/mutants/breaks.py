@@ -1894,4 +1894,13 @@ BREAKS = (
     _one("a replica calls on disk what it has in memory", "src/seqcast/blocks/durable.py",
          "        return self._synced\n", "        return self._log.mark\n",
          tests="tests/unit/test_replica_disk.py", why=DISK),
+    _one("what no majority has on disk has no bound", "src/seqcast/blocks/outbox.py",
+         "if len(self._settling) >= SETTLING_MAX:", "if False:", tests="tests/unit/test_replica_core.py", why=DISK),
+    _one("room on the disks of others sends nothing", "src/seqcast/blocks/replica.py",
+         "message = self._outbox.compose() if group is not None else None", "message = None",
+         tests="tests/sockets/test_replicate.py", why=DISK),
+    _one("a file that a hung write may still change is free for others", "src/seqcast/blocks/disk.py",
+         "            return\n        try:\n            self._close_file()",
+         "            self._lock.close()\n            return\n        try:\n            self._close_file()",
+         tests="tests/unit/test_replica_disk.py", why=DISK),
 )  # fmt: skip

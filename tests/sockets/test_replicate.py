@@ -21,6 +21,7 @@ from replicas import processes
 import seqcast
 import seqcast.blocks.aio
 import seqcast.blocks.disk
+import seqcast.blocks.outbox
 from seqcast.config import keys
 from seqcast.errors import NotReady
 
@@ -270,6 +271,27 @@ def test_a_replica_that_only_reads_sees_the_calls_of_others_once_they_are_on_dis
             over.set()
             thread.join()
     assert found == sorted(found)
+
+
+def test_calls_that_wait_for_room_on_the_disks_of_others_are_sent_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seqcast.blocks.outbox, "SETTLING_MAX", 1)
+    name = cluster()
+    with replicate(name, "a", stable=str(tmp_path / "a")) as a, replicate(name, "b", stable=str(tmp_path / "b")):
+        a.call(b"1")
+        free, sync = threading.Event(), os.fdatasync
+        monkeypatch.setattr(os, "fdatasync", lambda number: free.wait() and sync(number))
+        answers: list[bytes] = []
+        threads = [threading.Thread(target=lambda: answers.append(a.call(b"1", timeout=10))) for _ in "12"]
+        threads[0].start()
+        wait_until(lambda: a.counters.applied == 2)
+        threads[1].start()
+        wait_until(lambda: a.counters.held_back)
+        free.set()
+        for thread in threads:
+            thread.join()
+        assert answers == [b"2", b"3"]
 
 
 def test_a_replica_whose_disk_fails_ends_with_an_error_by_name(

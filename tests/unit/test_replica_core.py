@@ -1,6 +1,7 @@
 """The pure parts of a replicated state machine: its log and its outbox."""
 
 import io
+from collections import deque
 
 import pytest
 from counting import Counting
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqcast.blocks import log as logs
+from seqcast.blocks import outbox as outboxes
 from seqcast.blocks.log import FORGOTTEN, RETRIED, Entry, Log
 from seqcast.blocks.outbox import MESSAGE_BYTES, Call, Outbox
 from seqcast.errors import UsageError
@@ -62,6 +64,24 @@ def test_calls_that_come_while_a_message_is_on_its_way_share_the_next_one():
     outbox.applied(take(log, message))
     assert [call.answer.data for call in waiting] == [b"11", b"111"]
     assert outbox.rest() == []
+
+
+def test_messages_that_no_majority_has_on_disk_are_bounded_and_room_lets_the_next_ones_go(monkeypatch):
+    monkeypatch.setattr(outboxes, "SETTLING_MAX", 3)
+    log, held = Log(Counting()), deque()
+    outbox = Outbox(1, log.counters)
+    for _ in range(3):
+        calls(outbox, b"1")
+        applied = take(log, outbox.compose())
+        outbox.back(applied.entry.number)
+        held.append(applied)
+    assert log.counters.held_back == 0
+    (last,) = calls(outbox, b"10")
+    assert outbox.compose() is None and outbox.compose(empty=True) is None and not last.sent
+    assert log.counters.held_back == 2
+    outbox.applied(held.popleft())
+    outbox.applied(take(log, outbox.compose()))
+    assert last.answer.data == b"13"
 
 
 def test_a_full_message_does_not_wait_for_the_one_on_its_way():

@@ -233,6 +233,30 @@ def test_a_slow_disk_holds_up_the_replica_before_memory_fills(tmp_path, monkeypa
     assert total_of(tmp_path / "a") == 3
 
 
+def test_a_disk_that_hangs_does_not_hang_close_and_its_file_stays_in_use(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(disks, "CLOSE_S", 0.01)
+    _, disk = opened(tmp_path / "a")
+    entered, returns = threading.Event(), threading.Event()
+
+    def hang(number):
+        entered.set()
+        returns.wait()
+
+    monkeypatch.setattr(os, "fdatasync" if hasattr(os, "fdatasync") else "fsync", hang)
+    thread = threading.Thread(target=disk.sync)
+    thread.start()
+    try:
+        entered.wait()
+        disk.close()
+        assert "SC3113" in caplog.text
+        with pytest.raises(ConfigError, match="another process uses it"):
+            DiskLog(str(tmp_path / "a"), "k", "a")
+    finally:
+        returns.set()
+        thread.join()
+    disk.close()
+
+
 def test_a_large_snapshot_is_read_in_pieces_of_any_size(tmp_path):
     class Large(Counting):
         data = bytes(range(256)) * 10_000

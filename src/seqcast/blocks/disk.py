@@ -18,6 +18,7 @@ import contextlib
 import errno
 import io
 import json
+import logging
 import os
 import shutil
 import struct
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, NoReturn
 
+import seqcast.codes as codes
 from seqcast.blocks.log import Entered, Mark, Told
 from seqcast.files import open_file
 from seqcast.net.stable import LOCK, NEW, locked, sync, sync_directory, unusable, unwritten
@@ -49,6 +51,10 @@ CUT_BYTES_MIN = 16 << 20
 """Records after a snapshot are kept up to this size, however small the snapshot is."""
 PENDING_BYTES_MAX = 64 << 20
 """The most bytes that wait for the disk; after that the replica waits, and so do the group's senders."""
+CLOSE_S = 1.0
+"""Patience of ``close`` with a write or a sync that does not return."""
+
+log = logging.getLogger("seqcast")
 
 
 class Damaged(ValueError):
@@ -315,8 +321,18 @@ class DiskLog:
         self._file = None
 
     def close(self) -> None:
-        with self._writing:
-            self._give_up()
+        """After the last call of the others, unless one of these hangs as its disk does. Then the file stays locked
+        until the process ends, and others are told so."""
+        with self._changed:
+            self._over = True
+            self._changed.notify_all()
+        if not self._writing.acquire(timeout=CLOSE_S):
+            log.warning(codes.DISK_HANGS(f"{self._path}: a write or a sync has not returned for {CLOSE_S:g} s"))
+            return
+        try:
+            self._close_file()
+        finally:
+            self._writing.release()
         self._lock.close()
 
 

@@ -110,6 +110,8 @@ class Counters:
     """Replicas whose answers were dropped, as there were more than `ORIGINS_MAX`."""
     malformed: int = 0
     """Messages that are none of a replica."""
+    held_back: int = 0
+    """With ``stable=``: times that this replica sent nothing, as too much of its own waited for the disks of others."""
 
 
 class _Origin:

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from seqcast.blocks.log import RETRIED, Answer, Applied, Entry, Log
+from seqcast.blocks.log import RETRIED, Answer, Applied, Counters, Entry, Log
 
 IN_FLIGHT_MAX = 2
 """The most messages of one replica that are on their way; those behind the first are full ones."""
 MESSAGE_BYTES = 128 << 10
 """A message gathers operations up to this size; a single larger operation has one of its own."""
+SETTLING_MAX = 256
+"""The most messages of one replica that were applied, and are not on the disks of a majority."""
 
 
 class Call:
@@ -53,10 +55,12 @@ class Outbox:
 
     Args:
         origin: id of the replica, the same in each of its incarnations.
+        counters: of the replica.
     """
 
-    def __init__(self, origin: int) -> None:
+    def __init__(self, origin: int, counters: Counters | None = None) -> None:
         self.origin = origin
+        self._counters = counters or Counters()
         self.pending: dict[int, Call] = {}  # operations without an answer, in their order
         self._next = 1
         self._number = 0
@@ -117,6 +121,9 @@ class Outbox:
         if self._in_flight and (self._queued < MESSAGE_BYTES or len(self._in_flight) >= IN_FLIGHT_MAX):
             return None
         if not (self._queue or self._again or self._readers or empty):
+            return None
+        if len(self._settling) >= SETTLING_MAX:
+            self._counters.held_back += 1
             return None
         calls = self._gathered()
         self._number += 1

@@ -159,7 +159,7 @@ class Replica(Closing, Generic[M]):
         self._lock = threading.Condition(_thread.allocate_lock())
         # Under `_lock`:
         self._info = info
-        self._outbox = Outbox(secrets.randbits(64))
+        self._outbox = Outbox(secrets.randbits(64), self._log.counters)
         self._disk_error: SeqcastError | None = None
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
@@ -415,9 +415,10 @@ class Replica(Closing, Generic[M]):
         self._unsent.put(None)
         if self._durable is not None:
             self._durable.stop()
+        end = time.monotonic() + self._config.leave_timeout_s
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join(self._config.leave_timeout_s)
+                thread.join(max(0.0, end - time.monotonic()))
         if self._durable is not None:
             self._durable.close()
 
@@ -574,10 +575,14 @@ class Replica(Closing, Generic[M]):
     # ---- with `stable=`
 
     def _settle(self) -> None:
-        """Answers the calls that are on enough disks now."""
+        """Answers the calls that are on enough disks now, and sends what waited for that."""
         assert self._durable is not None
         with self._lock:
             answered = [call for each in self._durable.take() for call in self._outbox.applied(each)]
+            group = self._group
+            message = self._outbox.compose() if group is not None else None
+        if group is not None and message is not None:
+            self._transmit(group, message)
         for call in answered:
             call.done()
 
