@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import pickle
 import random
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from counting import Counting
 
-from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict
+from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict, aio
 from seqcast.blocks.codec import codec_of
-from seqcast.errors import ConfigError, UsageError
+from seqcast.blocks.leader import Leader
+from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION
+from seqcast.errors import ConfigError, Undecided, UsageError
+from seqcast.events import Unblocked
 
 SECOND = 10**9
+VIEW: Any = SimpleNamespace(fence=9, coordinator=SimpleNamespace(id=1))
 
 
 class Direct:
@@ -210,3 +217,64 @@ def test_parts_are_called_by_their_index_and_keep_their_states_apart() -> None:
         Direct(one)
     with pytest.raises(UsageError, match="has no replica"):
         ReplicatedDict()["a"] = 1
+
+
+def test_a_release_that_the_group_did_not_answer_is_sent_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = Lock()
+    group = Direct(lock)
+    lock.entered([1])
+    (fence,) = _ANSWER.unpack(group.call(_OPERATION.pack(_ACQUIRE, 1, 42), timeout=None))
+    answers, apply = [Undecided("not sent")], group.call
+
+    def call(operation: bytes, *, timeout: float | None) -> bytes:
+        if answers:
+            raise answers.pop()
+        return apply(operation, timeout=timeout)
+
+    monkeypatch.setattr(group, "call", call)
+    with pytest.raises(Undecided):
+        lock.release(fence)
+    for thread in threading.enumerate():
+        if thread.name == "seqcast-lock":
+            thread.join()
+    assert lock._queue == [] and not lock.holds(fence)
+
+
+def test_who_was_closed_leads_no_more_and_watches_no_more() -> None:
+    watchers: list[Any] = []
+    replica: Any = SimpleNamespace(_me=1, watch=watchers.append, unwatch=watchers.remove)
+    started: list[int] = []
+    leader = Leader(replica, started.append, lambda: None)
+    (watcher,) = watchers
+    leader.close()
+    assert watchers == []
+    leader._view = VIEW
+    watcher(Unblocked.__new__(Unblocked))  # a call that was under way
+    assert leader.fence == 0 and started == []
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_replica_whose_start_is_cancelled_is_closed(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    begun, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+
+    def start(*_: Any, **__: Any) -> Any:
+        begun.set()
+        go_on.wait()
+        return SimpleNamespace(close=closed.set)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(aio.replicate("k", Counting())._run())
+        await asyncio.to_thread(begun.wait)
+        if not late:
+            go_on.set()
+            threads = [thread for thread in threading.enumerate() if thread.name == "seqcast-aio"]
+            for thread in threads:
+                thread.join()  # the result waits for the loop
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go_on.set()
+        assert await asyncio.to_thread(closed.wait, 5)
+
+    monkeypatch.setattr("seqcast.blocks.replica.replicate", start)
+    asyncio.run(asyncio.wait_for(main(), 10))

@@ -122,3 +122,15 @@ def test_a_closed_subscriber_ends_and_one_of_a_closed_feed_gets_the_rest_first(m
     assert list(two) == [Snapshot(1, {"tea": 1}, 1)]
     with pytest.raises(seqcast.NotReady):
         two.recv(0)
+
+
+def test_a_value_that_the_codec_cannot_read_is_counted_and_is_absent(make):
+    made = make()
+    made.publish("milk", 1)
+    made._take(feed._HEAD.pack(1, True, 3) + b"tea" + b"{no json")
+    subscriber = made.subscribe()
+    assert subscriber.recv(0) == Snapshot(2, {"milk": 1}, 0)
+    made._take(feed._HEAD.pack(1, True, 4) + b"milk" + b"{no json")
+    made.publish("tea", 2)
+    assert [subscriber.recv(0), subscriber.recv(0)] == [Update(3, "milk", ABSENT), Update(4, "tea", 2)]
+    assert made.counters.malformed == 2

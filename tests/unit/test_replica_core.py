@@ -213,3 +213,23 @@ def test_a_call_that_nobody_waits_for_is_not_sent_and_holds_up_nobody():
     assert not one.sent and list(Entry.decode(message).operations) == [b"2"]
     outbox.applied(take(log, message))
     assert two.answer.data == b"2"
+
+
+def test_a_read_of_own_writes_waits_for_a_call_that_was_sent_and_given_up():
+    log, outbox = Log(Counting()), Outbox(1)
+    (write,) = calls(outbox, b"1")
+    message = outbox.compose()
+    assert outbox.give_up(write) == []
+    read = Call(None, lambda: None, own=True)
+    assert not outbox.add(read)
+    assert outbox.applied(take(log, message)) == [write, read] and outbox.pending == {}
+
+
+def test_at_the_end_of_a_replica_each_call_is_told_once_and_a_read_of_own_writes_is_not_answered():
+    outbox, told = Outbox(1), []
+    (write,) = calls(outbox, b"1")
+    outbox.compose()
+    read = Call(None, lambda: told.append(read), own=True)
+    outbox.add(read)
+    assert outbox.rest() == [write, read]
+    assert outbox.give_up(write) == [] and outbox.give_up(read) == [] and read.answer is None

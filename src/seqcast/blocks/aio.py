@@ -104,7 +104,27 @@ class Starting(Generic[M]):
         return self._run().__await__()
 
     async def _run(self) -> Replica[M]:
-        return Replica(await on_own_thread(self._start))
+        made: list[seqcast.blocks.replica.Replica[M]] = []
+        lock, cancelled = threading.Lock(), False
+
+        def start() -> seqcast.blocks.replica.Replica[M]:
+            replica = self._start()
+            with lock:
+                made.append(replica)
+                late = cancelled
+            if late:
+                replica.close()
+            return replica
+
+        try:
+            return Replica(await on_own_thread(start))
+        except BaseException:
+            with lock:
+                cancelled = True
+                unwanted = made.copy()
+            for each in unwanted:
+                threading.Thread(target=each.close, name="seqcast-close", daemon=True).start()
+            raise
 
     async def __aenter__(self) -> Replica[M]:
         self._replica = await self._run()

@@ -83,7 +83,7 @@ class Counters:
     lost: int = 0
     """Messages of this member that some members did not get (``Lost``)."""
     malformed: int = 0
-    """Messages that are no updates."""
+    """Messages that are no updates, and reads of a value that the codec cannot read, which is absent then."""
 
 
 class Feed(Closing):
@@ -233,7 +233,16 @@ class Feed(Closing):
 
     def _snapshot(self, number: int, values: dict[str, tuple[int, bytes]], skipped: int) -> Snapshot:
         """Not under the lock: many values take long, and the thread that receives would wait."""
-        return Snapshot(number, {key: self._codec.loads(value) for key, (_, value) in values.items()}, skipped)
+        read = {key: self._read(value) for key, (_, value) in values.items()}
+        return Snapshot(number, {key: value for key, value in read.items() if value is not ABSENT}, skipped)
+
+    def _read(self, value: bytes | None) -> Any:
+        """A value; ABSENT: there is none, or none that the codec can read."""
+        try:
+            return ABSENT if value is None else self._codec.loads(value)
+        except Exception:  # any may come from a codec
+            self.counters.malformed += 1
+            return ABSENT
 
     # ---- for ``join(state=)``
 
@@ -322,7 +331,7 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
                 self._drop()
             if not self._fresh:
                 _, number, key, value = self._waiting.popleft()
-                return Update(number, key, ABSENT if value is None else feed._codec.loads(value))
+                return Update(number, key, feed._read(value))
             skipped, self._skipped, self._fresh = self._skipped, 0, False
             if skipped:
                 feed.counters.snapshots += 1

@@ -47,7 +47,7 @@ class Leader(Closing):
     def __init__(self, replica: Replica[Any], start: Callable[[int], object], stop: Callable[[], object]) -> None:
         self._replica, self._start, self._stop = replica, start, stop
         self._view: View | None = None
-        self._blocked = False
+        self._blocked = self._closed = False
         self._fence = 0  # 0: not leading
         self._news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="seqcast-leader", daemon=True)
@@ -57,10 +57,12 @@ class Leader(Closing):
     @property
     def fence(self) -> int:
         """The fence of this leader; 0 if this member does not lead, to its knowledge."""
-        return self._fence
+        return 0 if self._closed else self._fence
 
     def close(self) -> None:
         """Leads no more; returns when ``stop`` has returned."""
+        self._closed = True
+        self._replica.unwatch(self._take)
         self._news.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join()

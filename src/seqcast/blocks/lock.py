@@ -95,17 +95,19 @@ class Lock(Block):
             False: lost before, since this member was excluded.
 
         Raises:
-            Undecided: the group did not answer within ``timeout``.
+            Undecided: the group did not answer within ``timeout``. The lock is given back as soon as possible.
         """
         with self._changed:
             request = next((number for number, held in self._own.items() if held == fence), None)
-            self._own.pop(request or 0, None)
-        if request is None:
-            return False
-        holder = self._read(lambda: self._queue[0] if self._queue else (0, 0), "local", timeout)
-        if holder[1] != request:
-            return False
-        (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_RELEASE, *holder), timeout))
+            if request is None:
+                return False
+            del self._own[request]
+            holder = self._queue[0]
+        try:
+            (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_RELEASE, *holder), timeout))
+        except BaseException:
+            self._withdraw(holder)
+            raise
         return bool(answer != _GONE)
 
     @contextlib.contextmanager

@@ -89,8 +89,9 @@ class Outbox:
         return False
 
     def give_up(self, call: Call) -> list[Call]:
-        """Nobody waits for this any more. If unsent, it stays so. Returns the waiting reads."""
-        if call.operation is not None:
+        """Nobody waits for this any more. If unsent, it stays so; otherwise reads of own writes still wait for it.
+        Returns the reads that are answered."""
+        if not call.sent:
             self.pending.pop(call.seq, None)
         for waiting in (self._readers, self._followers, self._queue, *self._served()):
             if call in waiting:
@@ -194,8 +195,11 @@ class Outbox:
         return answered + self._followed()
 
     def rest(self) -> list[Call]:
-        """All that wait, for the end of the replica."""
+        """Takes out all that wait, for the end of the replica."""
         waiting = [*self.pending.values(), *self._readers, *self._followers]
         for readers in self._served():
             waiting += readers
+        for emptied in (self.pending, self._queue, self._again, self._in_flight, self._settling):
+            emptied.clear()
+        self._queued, self._readers, self._followers = 0, [], []
         return waiting

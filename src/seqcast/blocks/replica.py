@@ -443,6 +443,11 @@ class Replica(Closing, Generic[M]):
             if self._view is not None:
                 watcher(self._view)
 
+    def unwatch(self, watcher: Callable[[Event | None], object]) -> None:
+        """Calls this function no more, but for a call that is under way."""
+        with contextlib.suppress(ValueError):
+            self._watchers.remove(watcher)
+
     # ---- the thread that follows the group
 
     def _run(self) -> None:
@@ -541,7 +546,7 @@ class Replica(Closing, Generic[M]):
             if self._durable is not None:
                 self._durable.parted()
             self._view = None
-            for watcher in self._watchers:
+            for watcher in tuple(self._watchers):
                 watcher(None)
         group.leave(0)
         group.close_journal()
@@ -603,7 +608,7 @@ class Replica(Closing, Generic[M]):
                 if self._durable is not None:
                     self._durable.entered(group, event)
             if isinstance(event, View | Blocked | Unblocked):
-                for watcher in self._watchers:
+                for watcher in tuple(self._watchers):
                     watcher(event)
         if isinstance(event, Excluded):
             self._note(event.reason)
