@@ -58,6 +58,7 @@ class Replica:
             raise NotMember("it has crashed, or was excluded")
         if self.node.engine.send(payload, to=to.id, wall_ns=self.node.wall) == AGAIN:
             raise SendTimeout("the window is full")
+        self.node.poke()
         self.node.service()
 
     @property
@@ -133,6 +134,7 @@ class Replica:
             if self.node.engine.send(message, wall_ns=self.node.wall) != SENT:
                 self.unsent.insert(0, message)
                 break
+        self.node.poke()
         self.node.service()
 
     def work(self) -> None:

@@ -82,6 +82,7 @@ class Replica:
             if node.engine.send(message, wall_ns=node.wall) != SENT:
                 self.unsent.insert(0, message)
                 break
+        node.poke()
         node.service()
 
 

@@ -32,7 +32,7 @@ def test_if_each_side_keeps_its_own_state_members_end_with_different_ones(monkey
         return {member: WHOLE if label else NONE for member, label in labels.items()}
 
     monkeypatch.setattr(providers, "_chosen", keep)
-    assert any("end with 2 states" in each for each in simulate(sides(3, "fifo")).violations)
+    assert any("end with 2 states" in each for each in simulate(sides(6, "fifo")).violations)
 
 
 def apart(stage: Stage, sender: int) -> MergeView:

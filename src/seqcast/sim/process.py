@@ -345,6 +345,10 @@ class Process:
             if self.clock.now >= self.paused_until:
                 self.service()
 
+    def poke(self) -> None:
+        """At the end of the event everything leaves, as after ``Driver.poke``."""
+        self.sockets.all = True
+
     def service(self) -> None:
         """The I/O loop of a process: timers, the control plane, the application, and transmission."""
         now, busy, application = self.now, self.clock.now < self.stalled_until, self.application
@@ -360,7 +364,10 @@ class Process:
                 self.world.held(self)
             if self.options.guard:
                 self.lines.step()
+            unsent = engine.unsent()
             application.work_on()
+            if engine.unsent() > unsent:
+                self.sockets.packed()
             # A time of 0, such as bundle_s=0, is due in the step after.
             due = self.endpoint.deadline()
             self.restless = self.restless + 1 if due <= now else 0
@@ -395,6 +402,7 @@ class Process:
         self.questions.answered()
         in_time = self.engine.decide(batch, ranks, self.now)
         self.record.paths["batches that an order policy ordered" if in_time else "late order policies"] += 1
+        self.poke()
         self.service()
 
     def leave_for(self, lane: int, to: bytes, datagram: bytes) -> None:
@@ -417,6 +425,8 @@ class Process:
             elif isinstance(report, SendersHeld) and report.how != "over":
                 self.record.named.append((report.member, report.how))
                 self.trace(f"names {self.name_of(report.member)} as {report.how}")
+        if inputs or came or self.endpoint.deadline() <= self.now:
+            self.poke()  # else the control thread would not have run
         self._carry_out(self.endpoint.step([*inputs, *came], self.now))
         while self.endpoint.pending and self.up:
             self._carry_out(self.endpoint.step((), self.now))

@@ -79,6 +79,7 @@ class Sockets:
         self.lent: list[Datagram] | None = None  # how the engine's memory looked, when the kernel first had no room
         self.all = False  # open packets are to be transmitted, too
         self.flush_asked = False
+        self.unsent = 0  # bytes, at the end of the last event
 
     @property
     def _paused(self) -> bool:
@@ -126,15 +127,23 @@ class Sockets:
 
     # ---- out
 
-    def transmit(self) -> None:
-        """As after a round of the driver: complete packets leave; the rest leaves later if the driver waits for
+    def packed(self) -> None:
+        """The application has sent: open packets leave at the end of the event, or later if the driver waits for
         more."""
-        options, machine = self.options, self.machine
-        self.all |= not options.corked_ns
-        self._transmit()
-        if options.corked_ns and not self.flush_asked and machine.engine.unsent():
+        options, clock = self.options, self.machine.clock
+        if not options.corked_ns:
+            self.all = True
+        elif not self.flush_asked:
             self.flush_asked = True
-            machine.clock.at(machine.clock.now + options.corked_ns, self._flush)
+            clock.at(clock.now + options.corked_ns, self._flush)
+
+    def transmit(self) -> None:
+        """As at the end of an event of the driver: it transmits only if the event made something urgent, left more
+        unsent bytes, or was a call that flushes. Nothing else would notice a wake-up that the engine forgot."""
+        engine = self.machine.engine
+        if self.all or engine.urgent() or engine.unsent() > self.unsent:
+            self._transmit()
+        self.unsent = engine.unsent()
 
     def _flush(self) -> None:
         """Nothing more is waited for."""

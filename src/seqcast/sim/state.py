@@ -57,6 +57,7 @@ class TransferringProcess(Protocol):
 
     @property
     def now(self) -> int: ...
+    def poke(self) -> None: ...
     def step(self, *inputs: Input) -> None: ...
     def name_of(self, member_id: int) -> str: ...
 
@@ -206,6 +207,12 @@ class StateKeeper:
 
         def send(rest: memoryview) -> int:
             result, taken = engine.state_send(bytes(rest), giver.joiner, self.machine.now)
+            if result == AGAIN:
+                self.machine.poke()
             return taken if result in (SENT, AGAIN) else -1
 
-        return giver.go_on(send, lambda: engine.state_end(giver.joiner), self.machine.endpoint.joiners_of)
+        def end() -> None:
+            engine.state_end(giver.joiner)
+            self.machine.poke()
+
+        return giver.go_on(send, end, self.machine.endpoint.joiners_of)

@@ -21,6 +21,7 @@ class WaitingProcess(Protocol):
 
     @property
     def now(self) -> int: ...
+    def poke(self) -> None: ...
     def taken(self, numbers: Sequence[int], since: Sequence[Together]) -> None: ...
 
 
@@ -44,6 +45,7 @@ class Waits:
         sent, counter = self.record.sent, self.record.counter
         numbers = [number for number in range(max(counter - NUMBERS_MAX, 0), counter) if number in sent]
         self.record.waits.append((TakenWait(self.machine.engine, self.machine.now), numbers))
+        self.machine.poke()
 
     def look(self, inside: bool) -> None:
         """Ends waits, and may begin one if the application is ``inside`` a view."""

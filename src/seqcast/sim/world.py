@@ -16,6 +16,7 @@ from seqcast.core.frames.merging import MergeReady
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
+from seqcast.core.machines.merge import MergerState
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
 from seqcast.sim.checkers import infos, liveness, observers, pauses, primary, rest, safety, secrecy, taken
@@ -401,6 +402,8 @@ class World:
         nodes = [node for node in self.nodes if node.inside]
         if self.network.deaf or not nodes:  # a change waits until deaf members are noticed, after a time of suspicion
             return []
+        if any(node.endpoint.machines.merger.state is not MergerState.APART for node in nodes):
+            return []  # nor is a group quiet that waits for a merge whose leader has crashed just now
         rng, settings = random.Random(f"changes {self.options.seed}"), config(self.options)
         most_s = most_change(self.options)
         by_unicast = self.options.keyed or self.options.transport != "multicast"
