@@ -54,6 +54,10 @@ static uint64_t charged_to(const sc_tx_stream *tx, uint64_t seqno) {
     return sc_tx_has(tx, seqno) ? sc_tx_at(tx, seqno)->charged : tx->charged_consumed;
 }
 
+/* How far a stream to one member has arrived there, but for gaps. Not `stable`, which stands still at a gap: each further
+ * ack would count the packets behind it again. */
+static uint64_t arrived(const sc_tx_stream *tx) { return sc_most(tx->arrived, tx->stable); }
+
 /* Nothing was counted while windows bounded nothing. */
 void sc_congestion_turned(sc_engine *e) {
     wider(e);
@@ -83,7 +87,7 @@ static uint64_t on_the_way(sc_engine *e, const sc_peer *peer, int64_t now) {
                                     (int32_t)peer->rank == e->order.forward_to ? &e->forward : NULL};
     uint64_t bytes = of_stream(&e->group, at->passed);
     for (int i = 0; i < 3; i++)
-        if (singly[i] && singly[i]->packets) bytes += of_stream(singly[i], charged_to(singly[i], singly[i]->stable));
+        if (singly[i] && singly[i]->packets) bytes += of_stream(singly[i], charged_to(singly[i], arrived(singly[i])));
     return bytes + repeats(at, now);
 }
 
@@ -265,11 +269,12 @@ static void reached(sc_engine *e, sc_peer *peer, const sc_tx_stream *tx, uint64_
     came(e, peer, packets, bytes, before, now);
 }
 
-void sc_congestion_acked(sc_engine *e, sc_peer *peer, const sc_tx_stream *tx, uint64_t received, int64_t now) {
+void sc_congestion_acked(sc_engine *e, sc_peer *peer, sc_tx_stream *tx, uint64_t received, int64_t now) {
     if (!sc_congestion_on(e)) return;
     int group = tx == &e->group;
-    uint64_t known = group ? peer->congestion.arrived : tx->stable;
+    uint64_t known = group ? peer->congestion.arrived : arrived(tx);
     if (received <= known) return;
+    if (!group) tx->arrived = received;
     if (sc_tx_has(tx, received) && !sc_tx_at(tx, received)->retransmitted_to)
         measure(&peer->congestion, now - sc_tx_at(tx, received)->sent_at);
     if (group)

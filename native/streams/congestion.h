@@ -40,7 +40,7 @@ void sc_congestion_turned(sc_engine *e);
 /* Does a sender need to know at once which of its packets have come, even behind a gap? */
 int sc_congestion_tells(const sc_engine *e, const struct sc_peer *peer);
 /* The member has received a stream up to `received`. */
-void sc_congestion_acked(sc_engine *e, struct sc_peer *peer, const sc_tx_stream *tx, uint64_t received, int64_t now);
+void sc_congestion_acked(sc_engine *e, struct sc_peer *peer, sc_tx_stream *tx, uint64_t received, int64_t now);
 /* The member asks for packet `seqno` of a stream, for the first time or not. */
 void sc_congestion_asked(sc_engine *e, struct sc_peer *peer, const sc_tx_stream *tx, uint64_t seqno, int64_t now);
 /* A packet was sent to the member again. */

@@ -84,7 +84,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
     if (needed > tx->ring_bytes) tx->ring_bytes = needed;
     tx->head = tx->tail = 0;
     tx->first = tx->next = tx->unsent = base + 1;
-    tx->stable = tx->consumed = base;
+    tx->stable = tx->consumed = tx->arrived = base;
     tx->charged = tx->charged_consumed = tx->own_charged = tx->own_consumed = 0;
     tx->window = window;
     tx->starved_until = 0;

@@ -44,6 +44,7 @@ typedef struct sc_tx_stream {
     uint64_t unsent_bytes; /* of the packets from there on, and of the messages in the open one */
     uint64_t stable; /* streams/credit.c: delivered by all receivers */
     uint64_t consumed; /* consumed by all receivers: gives credit */
+    uint64_t arrived; /* streams/congestion.c: of a stream to one member: it has received up to here, but for gaps */
     uint64_t charged, charged_consumed, own_charged, own_consumed;
     uint64_t window;
     int64_t starved_until; /* own messages wait for credit, or did so very recently */

@@ -1919,4 +1919,6 @@ BREAKS = (
          "                late = cancelled\n", "                late = False\n", tests="tests/unit/test_blocks.py", why=DISK),
     _one("what the engine has to send wakes no driver", "native/streams/tx.c",
          "return e->out.first != NULL || (open", "return (open"),
+    _one("each ack behind a gap counts the packets there again", "native/streams/congestion.c",
+         "return sc_most(tx->arrived, tx->stable);", "return tx->stable;", tests="tests/unit/test_congestion.py", why=RATE),
 )  # fmt: skip

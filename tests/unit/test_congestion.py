@@ -132,3 +132,26 @@ def test_a_thread_that_is_late_with_its_time_is_no_harm(back):
     net.engines[0].transmit(net.now - back)
     net.run(100)
     assert len(net.got[1]) > 10
+
+
+def test_packets_behind_a_gap_widen_the_window_of_a_stream_to_one_member_once():
+    net = Paths(unicast=True)
+
+    def say() -> None:
+        net.engines[0].send(bytes(1400), to=net.ids[1])
+
+    say()
+    net.run(5 * TRIP_MS)
+    before, gap = net.width(), []
+
+    def first_is_lost(src: int, _dst: int, _lane: int, datagram: bytes) -> bool:
+        if src or kind(datagram) not in MESSAGES:
+            return False
+        gap[:] = gap or [datagram[32:40]]
+        return datagram[32:40] == gap[0]
+
+    net.drop = first_is_lost
+    for _ in range(100):
+        say()
+        net.step()
+    assert gap and net.width() <= before
