@@ -54,8 +54,8 @@ static uint64_t charged_to(const sc_tx_stream *tx, uint64_t seqno) {
     return sc_tx_has(tx, seqno) ? sc_tx_at(tx, seqno)->charged : tx->charged_consumed;
 }
 
-/* How far a stream to one member has arrived there, but for gaps. Not `stable`, which stands still at a gap: each further
- * ack would count the packets behind it again. */
+/* How far a stream to one member has arrived there, but for gaps. Not `stable`, which stands still at a gap: each
+ * further ack would count the packets behind it again. */
 static uint64_t arrived(const sc_tx_stream *tx) { return sc_most(tx->arrived, tx->stable); }
 
 /* Nothing was counted while windows bounded nothing. */
