@@ -207,6 +207,7 @@ def test_own_messages_are_counted_by_packets_over_a_ring_and_more(sequencer: int
 def sends(node, n: int, to=None) -> None:
     node.record.pending += [(to.id if to else 0, 100)] * n
     node.application.sender.send_pending()
+    node.poke()  # as a call that sends does
 
 
 def named(node) -> list[tuple[int, int, str]]:
