@@ -13,7 +13,7 @@ from seqcast.sim.record import Delivered
 from seqcast.types import View
 
 SLOW = (("slow", "exclude"), ("slow_s", 0.4), ("window_bytes", 64 << 10))
-SKIPS = (2, 4)
+SKIPS = (3, 8, 17)
 FAST = Options(members=4, order="total", spread_ns=0, duration_ns=3 * SECOND, rate=400, bytes_max=5000, unicasts=0.0)
 
 
