@@ -59,8 +59,8 @@ def watch() -> None:
 
 
 def tell_used(process: Process) -> None:
-    """Tells now and then the sizes in this process that must not grow, until no more is sent: closing a journal takes
-    memory."""
+    """Tells now and then the sizes in this process that must not grow, until no more is sent (closing a journal takes
+    memory); after that, whether it is still delivering."""
     begin = time.monotonic()
     while not process.quiet.wait(USED_S):
         if (life := process.life) is None:
@@ -75,6 +75,12 @@ def tell_used(process: Process) -> None:
             threads=threading.active_count(),
             slabs=counters["slabs_in_use"],
         )
+    told = -1
+    while True:
+        time.sleep(USED_S)
+        if (life := process.life) is not None and life.delivered != told:
+            told = life.delivered
+            say("delivering", delivered=told)
 
 
 class Life:

@@ -34,6 +34,10 @@ START_S = 20.0
 """Processes are up and in one view within this, on a busy machine."""
 SETTLE_S = 20.0
 """And so is everything after the last fault: suspicion, a flush deadline and a back-off, with room."""
+STUCK_S = 20.0
+"""Members that leave make some progress within this."""
+LEAVE_S = 300.0
+"""And are gone within this, however slow the machine."""
 CALM_S = 1.0
 """The views are those at the end when none came for this long."""
 TOLD_S = 0.5
@@ -402,12 +406,25 @@ class Run:
 
     # ---- waiting and judging
 
-    def wait(self, done: Callable[[], bool], timeout_s: float, what: str) -> float:
-        """Waits until the condition holds; returns how long, in seconds."""
-        begin = time.monotonic()
+    def wait(
+        self, done: Callable[[], bool], timeout_s: float, what: str, progress: Callable[[], object] | None = None
+    ) -> float:
+        """Waits until the condition holds; returns how long, in seconds.
+
+        Args:
+            progress: the timeout begins anew whenever this value changes, but not after ``LEAVE_S``.
+        """
+        begin = moved_at = time.monotonic()
+        before = progress and progress()
         while not done():
-            if time.monotonic() - begin > timeout_s:
-                raise Failed(f"{what}: not within {timeout_s:g} s; {self.where()}")
+            now = time.monotonic()
+            if progress and now - begin > LEAVE_S:
+                raise Failed(f"{what}: not within {LEAVE_S:g} s; {self.where()}")
+            if progress and (after := progress()) != before:
+                before, moved_at = after, now
+            if now - moved_at > timeout_s:
+                stuck = " of the last progress" if progress else ""
+                raise Failed(f"{what}: not within {timeout_s:g} s{stuck}; {self.where()}")
             self.pump(0.05)
         return time.monotonic() - begin
 
@@ -473,18 +490,32 @@ class Run:
 
     def leave_all(self) -> None:
         """One member leaves first: those that stay close the view together, so that the audit can compare them whole,
-        whatever the order promises of members that left."""
+        whatever the order promises of members that left. What a busy machine leaves for the end (deliveries, the
+        rest of the journals) may take long; a member that does none of it for a while is stuck."""
         living = self.living()
         for leaving in living[:1], living[1:]:
             for process in leaving:
                 process.leaving = True
                 process.tell("leave")
-            self.wait(lambda leaving=leaving: all("gone" in each.told for each in leaving), START_S, "all to leave")
+            self.wait(
+                lambda leaving=leaving: all("gone" in each.told for each in leaving),
+                STUCK_S,
+                "all to leave",
+                progress=self.worked_off,
+            )
         for process in living:
             if status := process.told["gone"]["status"]:
                 raise Failed(f"{process.name} ended with status {status}: {self.error(process)}")
             if not process.told["ended"]["graceful"]:
                 raise Failed(f"{process.name} left, and was not sure that all have its messages")
+
+    def worked_off(self) -> tuple[int, int]:
+        """Grows while processes deliver, end, and write to their journals: their reports, and the journals' bytes."""
+        sizes = []
+        for file in self.journals.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # renamed meanwhile
+                sizes.append(file.stat().st_size)
+        return self.kinds.total(), sum(sizes)
 
     def summary(self) -> str:
         delivered = sum(process.told.get("ended", {}).get("delivered", 0) for process in self.processes)

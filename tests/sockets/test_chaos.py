@@ -1,6 +1,8 @@
 """Groups of real processes under loss, cuts, SIGKILL and SIGSTOP; their journals audited. Longer: ``make chaos``."""
 
 import contextlib
+import io
+import math
 import time
 from types import SimpleNamespace
 
@@ -10,7 +12,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from chaos.member import watch
-from chaos.runner import RECENT_S, Failed, Process, Run, Stalled, completed, judge, place_for
+from chaos.runner import LEAVE_S, RECENT_S, STUCK_S, Failed, Process, Run, Stalled, completed, judge, place_for
 from chaos.scenarios import DIRECTED, NEWER, ORDERS, Scenario, Step, draw
 from chaos.soak import grown_in
 
@@ -116,6 +118,56 @@ def test_a_scenario_is_run_again_if_the_machine_stalled_but_not_for_ever(ends, r
     calm = Scenario("calm", ())
     with pytest.raises(raised) if raised else contextlib.nullcontext():
         completed(calm, tmp_path / "run", lambda line: None)
+
+
+class Slow(Run):
+    """Two members that leave at their own pace, in virtual time: each later than the time in which a member must get
+    on, some reporting or writing to their journals meanwhile."""
+
+    def __init__(self, directory, monkeypatch, writes=0.0, reports=0.0, gone=math.inf):
+        super().__init__(Scenario("slow", (), members=2), directory, lambda line: None)
+        self.now, self.begun, self.gone, self.paces = 0.0, 0.0, gone, {"write": writes, "report": reports}
+        self.journals.mkdir()
+        self.processes = [Process(name, None, SimpleNamespace(stdin=io.StringIO()), None) for name in "ab"]
+        monkeypatch.setattr("chaos.runner.time", SimpleNamespace(monotonic=lambda: self.now))
+
+    def pump(self, timeout_s):
+        before, self.now = self.now, self.now + 1.0
+        leaving = [process for process in self.processes if process.leaving and "gone" not in process.told]
+        for what, pace in self.paces.items():
+            if pace and int(self.now / pace) > int(before / pace):
+                if what == "write":
+                    with open(self.journals / "a", "ab") as file:
+                        file.write(b"row")
+                else:
+                    self.take(leaving[0], {"event": "delivering", "delivered": 1})
+        if self.now - self.begun >= self.gone:
+            self.begun = self.now
+            for process in leaving:
+                self.take(process, {"event": "ended", "graceful": True, "at_ns": 0})
+                self.take(process, {"event": "gone", "status": 0})
+
+
+@pytest.mark.parametrize("how", ["writes", "reports"])
+def test_members_that_get_on_with_leaving_may_take_long(how, tmp_path, monkeypatch):
+    run = Slow(tmp_path, monkeypatch, gone=5 * STUCK_S, **{how: STUCK_S / 2})
+    run.leave_all()
+    assert run.now >= 10 * STUCK_S
+
+
+@pytest.mark.parametrize(
+    ("slow", "told", "at_s"),
+    [
+        ({"reports": 2 * STUCK_S}, f"not within {STUCK_S:g} s of the last progress; b in", STUCK_S),
+        ({"reports": 1.0, "writes": 1.0}, f"not within {LEAVE_S:g} s; b in", LEAVE_S),
+    ],
+    ids=["stuck", "endless"],
+)
+def test_members_that_do_not_get_on_with_leaving_or_never_end_fail(slow, told, at_s, tmp_path, monkeypatch):
+    run = Slow(tmp_path, monkeypatch, **slow)
+    with pytest.raises(Failed, match=f"all to leave: {told}"):
+        run.leave_all()
+    assert at_s < run.now <= at_s + 2
 
 
 def test_a_process_tells_when_it_was_not_run_and_not_when_it_computed(monkeypatch):
