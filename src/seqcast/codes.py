@@ -280,6 +280,12 @@ UNANSWERED = _code(
     "Its Python does not run, it has left or is about to be excluded, or datagrams to or from it are lost.",
     "Run `seqcast probe` on its machine, and `seqcast doctor --with HOST` between the two.",
 )
+OTHER_LAYOUT = _code(
+    2216,
+    "A board that this release of the command cannot read",
+    "The member runs with another release of seqcast, whose boards have another layout.",
+    "Run the command of the release that the member runs with, for example from its virtual environment.",
+)
 MUTE = _code(
     2212,
     "A member's unicasts do not reach another one",

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import seqcast.codes as codes
 from seqcast.api.counters import COUNTERS
 from seqcast.board.judge import way
-from seqcast.board.read import CUT_NS, Board, Cuts, read
+from seqcast.board.read import CUT_NS, Board, Cuts, of_other_releases, read
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +64,14 @@ def families(boards: Iterable[Board]) -> list[Family]:
         cuts = _cuts(board, labels)
         found.setdefault(cuts.name, cuts._replace(samples=[])).samples.extend(cuts.samples)
     return list(found.values())
+
+
+def unreadable() -> Family:
+    """The members on this machine whose metrics are missing, as their boards are another release's."""
+    text = f"{codes.OTHER_LAYOUT.title}: {codes.OTHER_LAYOUT.remedy}"
+    found = of_other_releases().items()
+    samples = [Sample({"board": str(path), "layout": str(version)}, 1.0) for path, version in found]
+    return Family("seqcast_board_unreadable", "gauge", text, samples)
 
 
 def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float]]:

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import re
+import struct
 import sys
 import tarfile
 import urllib.error
@@ -19,8 +20,10 @@ from netns import network
 from project import ROOT
 
 import seqcast
-from seqcast import cli
-from seqcast.board.read import Event, boards, read
+from seqcast import cli, codes
+from seqcast.board.judge import unreadable
+from seqcast.board.place import BYTES
+from seqcast.board.read import MAGIC, VERSION, Event, OtherLayout, boards, of_other_releases, read
 from seqcast.cli.seen import letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
@@ -141,6 +144,54 @@ def test_top_shows_a_killed_member_and_its_last_event(capsys):
         other.communicate()
 
 
+@pytest.mark.parametrize("cut", [0, 4096, -4096])
+def test_the_board_of_another_release_is_named_with_the_remedy(capsys, tmp_path, cut):
+    """Layout 2, also in a file of another size, beside a member whose board is read."""
+    rich = pytest.importorskip("rich.console")
+    from seqcast.cli.top_live import drawn
+
+    name = cluster()
+    with join(name, "a") as a:
+        wait_until(seen(a, 1))
+        data = bytearray(a.board.read_bytes())
+        struct.pack_into("=I", data, 8, VERSION + 1)
+        process = a.board.name.removesuffix(".board").rpartition(".")[2]
+        newer = a.board.with_name(f"{name}.newer.{process[:-8]}00000000.board")
+        gone = a.board.with_name(f"{name}.gone.{2**22 + 7}-{process.split('-')[1]}-00000000.board")
+        other = a.board.with_name(f"{cluster()}.newer.{process[:-8]}00000001.board")
+        whole = bytes(data) + bytes(max(0, cut))
+        try:
+            for path in (newer, gone, other):
+                path.write_bytes(whole[: len(data) + cut])
+            with pytest.raises(OtherLayout, match="layout 2, and this release reads 1"):
+                read(newer)
+            assert set(of_other_releases(name)) == {newer} and of_other_releases().keys() >= {newer, other}
+            status, out, _ = run(capsys, "probe", name)
+            assert status == 1 and f"SC2216  the board {newer} has layout 2" in out and str(gone) not in out
+            assert f"  {codes.OTHER_LAYOUT.remedy}".strip() in out and f"{name}  view 1" in out
+            said = json.loads(run(capsys, "probe", name, "--json")[1])
+            assert [each["code"] for each in said["findings"]] == ["SC2216"]
+            status, out, err = run(capsys, "probe", name, "--ready")
+            assert (status, out) == (0, "ready\n") and "SC2216" in err  # the member that can be judged is
+            assert "SC2216" in run(capsys, "probe", name, "--all")[1]
+            assert str(newer) in run(capsys, "top", name, "--plain", "--count", "1", "--every", "0.1")[1]
+            text = io.StringIO()
+            rich.Console(file=text, width=900).print(drawn([], [], "", 0, unreadable(name)))
+            assert str(newer) in text.getvalue()
+            named = f'seqcast_board_unreadable{{board="{newer}",layout="2"}} 1'
+            assert named in run(capsys, "metrics")[1] and str(gone) not in run(capsys, "metrics")[1]
+            status, out, _ = run(capsys, "debug", name, str(tmp_path / "out.tar.gz"))
+            assert status == 0 and str(newer) in out
+            a.board.rename(a.board.with_suffix(".aside"))
+            for command in (["probe", name], ["debug", name, str(tmp_path / "none.tar.gz")]):
+                status, _, err = run(capsys, *command)
+                assert status == 1 and err.count("\n") == 1 and str(newer) in err and "SC2216" in err
+            a.board.with_suffix(".aside").rename(a.board)
+        finally:
+            for path in (newer, gone, other):
+                path.unlink(missing_ok=True)
+
+
 def test_the_live_table_is_drawn():
     rich = pytest.importorskip("rich.console")
     from seqcast.cli.top_live import drawn
@@ -150,7 +201,7 @@ def test_the_live_table_is_drawn():
         found = boards(a.cluster)
         for page, expected in (("", "127.0.0.1"), ("events", "joined"), ("member", "Heartbeats sent.")):
             text = io.StringIO()
-            rich.Console(file=text, width=160, height=300).print(drawn(found, found, page, 0))
+            rich.Console(file=text, width=160, height=300).print(drawn(found, found, page, 0, []))
             assert expected in text.getvalue() and "q quit" in text.getvalue()
 
 
@@ -287,6 +338,18 @@ def test_views_order_events_and_clocks_those_of_one_view():
     assert told == [
         (1, "a", "joined:"), (1, "a", "x"), (2, "b", "joined:"), (2, "b", "z"), (2, "a", "view"), (2, "a", "y"),
     ]  # fmt: skip
+
+
+def test_boards_of_other_releases_in_an_archive_are_named(capsys, tmp_path):
+    archive = tmp_path / "out.tar.gz"
+    with tarfile.open(archive, "w:gz") as made:
+        for number, size in enumerate((64, BYTES, 2 * BYTES)):
+            entry = tarfile.TarInfo(f"boards/{number}.board")
+            entry.size = size
+            made.addfile(entry, io.BytesIO(struct.pack("=8sI", MAGIC, VERSION + 1).ljust(size, b"\0")))
+    status, _, err = run(capsys, "timeline", str(archive))
+    told = [line for line in err.splitlines() if "a board of layout 2, and this release reads 1" in line]
+    assert status == 1 and [line.split(": ")[1].split()[-1] for line in told] == [f"boards/{i}.board" for i in range(3)]
 
 
 def test_a_damaged_archive_is_one_line(capsys, tmp_path):

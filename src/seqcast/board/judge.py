@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import seqcast.codes as codes
-from seqcast.board.read import Board
+from seqcast.board.read import VERSION, Board, of_other_releases
 from seqcast.codes import Finding, finding
 
 LATE_NS = 3 * 10**9
@@ -74,6 +74,14 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
         took = (now - gauges["awaited_since"]) / 1e9
         found.append(finding(codes.AWAITED, f"senders have waited for {name} for {took:.1f} s"))
     return found + _cut_links(board)
+
+
+def unreadable(cluster: str = "") -> list[Finding]:
+    """The members on this machine that run with a release whose boards this one cannot read."""
+    return [
+        finding(codes.OTHER_LAYOUT, f"the board {path} has layout {version}, and this release reads {VERSION}")
+        for path, version in of_other_releases(cluster).items()
+    ]
 
 
 def _cut_links(board: Board) -> list[Finding]:

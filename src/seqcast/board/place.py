@@ -30,6 +30,7 @@ TOUCH_NS = 600 * 10**9
 """How often a member touches its file: stores into mapped memory do not change its time."""
 KEPT_S = 3600.0
 NAME_MAX = 80  # characters of a cluster's or a member's name in a file's name
+FILE_MAX = 240  # characters of both there, as some take several
 _SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -66,7 +67,7 @@ def make(cluster: str, name: str, member_id: int) -> Made:
         raise OSError("Windows keeps mapped files for ever")
     folder = _own_folder()
     remove_old(folder)
-    named = f"{quote(cluster[:NAME_MAX], safe='')}.{quote(name[:NAME_MAX], safe='')}"[: 3 * NAME_MAX]
+    named = f"{_quoted(cluster)}.{_quoted(name)}"[:FILE_MAX]
     path = folder / f"{named}.{os.getpid()}-{_pids()}-{member_id & 0xFFFFFFFF:08x}{ENDING}"
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -81,9 +82,31 @@ def make(cluster: str, name: str, member_id: int) -> Made:
         os.close(number)
 
 
+def _quoted(name: str) -> str:
+    return quote(name[:NAME_MAX], safe="")
+
+
+def of_cluster(path: Path, cluster: str) -> bool:
+    """By its name, the file may be a board of this cluster; "": of any. Names with a dot may be taken for others."""
+    return not cluster or path.name.startswith(f"{_quoted(cluster)}."[:FILE_MAX])
+
+
+def ended(board: Path) -> bool:
+    """By its name, the process of a board has ended, or its file is gone."""
+    try:
+        return _ended(board, _process(board))
+    except OSError:
+        return True
+
+
+def _process(board: Path) -> str:
+    """The part of a board's name that says which member's it is."""
+    return board.name.removesuffix(ENDING).rpartition(".")[2]
+
+
 def socket_of(board: Path) -> Path:
     """The socket beside a board; its name is short, as a socket's path has at most 107 bytes."""
-    return board.with_name(board.name.removesuffix(ENDING).rpartition(".")[2] + SOCKET)
+    return board.with_name(_process(board) + SOCKET)
 
 
 def folders() -> Iterator[Path]:
@@ -108,17 +131,17 @@ def files() -> list[Path]:
 
 def remove_old(folder: Path) -> None:
     """Removes boards of processes that have ended: those older than ``KEPT_S``, and the oldest beyond ``KEPT``."""
-    ended = []
+    old = []
     for path in folder.glob(f"*{ENDING}"):
         with contextlib.suppress(OSError):
-            if _ended(path, path.name.removesuffix(ENDING).rpartition(".")[2]):
-                ended.append((path.lstat().st_mtime, path))
+            if _ended(path, _process(path)):
+                old.append((path.lstat().st_mtime, path))
     for path in folder.glob(f"*{SOCKET}"):
         with contextlib.suppress(OSError):
             if _ended(path, path.name.removesuffix(SOCKET)):
                 path.unlink()
-    ended.sort(reverse=True)
-    for at, (changed, path) in enumerate(ended):
+    old.sort(reverse=True)
+    for at, (changed, path) in enumerate(old):
         if at >= KEPT - 1 or time.time() - changed > KEPT_S:
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -13,11 +13,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.place import BYTES, files, runs
+from seqcast.board.place import BYTES, ended, files, of_cluster, runs
 from seqcast.files import open_file
 
 MAGIC = b"seqcast\n"
 VERSION = 1
+_LAYOUT = struct.Struct("=8sI")
 _HEAD = struct.Struct("=8sIIII")
 _PART = struct.Struct("=16sIIIIIIqQ")
 PARTS_MAX = 8
@@ -34,6 +35,18 @@ COUNTED = ("counters", "sockets", "threads")
 
 class BoardError(ValueError):
     """A file that is no board, or one that this release cannot read."""
+
+
+class OtherLayout(BoardError):
+    """A board of a release that lays boards out differently.
+
+    Args:
+        version: of its layout.
+    """
+
+    def __init__(self, version: int) -> None:
+        super().__init__(f"a board of layout {version}, and this release reads {VERSION}")
+        self.version = version
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +115,8 @@ class Board:
 
 
 def boards(cluster: str = "") -> list[Board]:
-    """The boards on this machine, of this cluster or of all; files that are none are left out."""
+    """The boards on this machine, of this cluster or of all; files that are none are left out, and those that
+    ``of_other_releases`` names."""
     found = []
     for path in files():
         try:
@@ -112,6 +126,22 @@ def boards(cluster: str = "") -> list[Board]:
         if cluster in ("", board.cluster):
             found.append(board)
     return sorted(found, key=lambda board: (board.cluster, board.name, board.path))
+
+
+def of_other_releases(cluster: str = "") -> dict[Path, int]:
+    """The layouts of the boards on this machine that this release cannot read, of processes that run."""
+    found = {}
+    for path in files():
+        if not of_cluster(path, cluster) or ended(path):
+            continue
+        try:
+            with open_file(path) as file:
+                _version(os.pread(file.fileno(), _HEAD.size, 0))
+        except OtherLayout as other:
+            found[path] = other.version
+        except (OSError, BoardError):
+            continue
+    return found
 
 
 def read(path: Path) -> Board:
@@ -195,14 +225,29 @@ def _copy(number: int) -> tuple[bytes, frozenset[str]]:
     return data, torn
 
 
-def _parts(data: bytes, *, fields: bool = True) -> dict[str, _Part]:
-    if len(data) != BYTES:
-        raise BoardError(f"a board has {BYTES:,} bytes, and this file has {len(data):,}")
-    magic, version, size, n, _ = _HEAD.unpack_from(data)
-    if magic != MAGIC or size != BYTES or n > PARTS_MAX:
+def _version(head: bytes) -> None:
+    """Every layout begins with the magic and its version; all else, also the size, may differ.
+
+    Raises:
+        OtherLayout: this release does not know the layout.
+        BoardError: no board.
+    """
+    if len(head) < _LAYOUT.size:
+        raise BoardError("this is no board of seqcast")
+    magic, version = _LAYOUT.unpack_from(head)
+    if magic != MAGIC:
         raise BoardError("this is no board of seqcast")
     if version != VERSION:
-        raise BoardError(f"a board of layout {version}, and this release reads {VERSION}")
+        raise OtherLayout(version)
+
+
+def _parts(data: bytes, *, fields: bool = True) -> dict[str, _Part]:
+    _version(data)
+    if len(data) != BYTES:
+        raise BoardError(f"a board has {BYTES:,} bytes, and this file has {len(data):,}")
+    _, _, size, n, _ = _HEAD.unpack_from(data)
+    if size != BYTES or n > PARTS_MAX:
+        raise BoardError("this is no board of seqcast")
     parts = {}
     for i in range(n):
         part = _PART.unpack_from(data, _HEAD.size + i * _PART.size)

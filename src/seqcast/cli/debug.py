@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.judge import STALL_S, troubles
+from seqcast.board.judge import STALL_S, troubles, unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import Board, BoardError, boards, kept
 from seqcast.cli import complain
@@ -28,9 +28,12 @@ NEEDS = ("seqcast.doctor.local",)
 def main(arguments: argparse.Namespace) -> int:
     """Writes the archive."""
     found = boards(arguments.cluster)
+    missing = [each.line() for each in unreadable(arguments.cluster)]
     if not found:
-        return complain(f"no board of {arguments.cluster!r} on this machine: there is nothing to collect", 1)
+        none = f"no board of {arguments.cluster!r} on this machine: there is nothing to collect"
+        return complain("; ".join([none, *missing]), 1)
     others, silent = _of_others(found)
+    silent += missing
     path = Path(arguments.archive)
     try:
         with tarfile.open(path, "x:gz") as archive:

@@ -13,7 +13,7 @@ from seqcast.board.read import boards
 from seqcast.cli import complain
 from seqcast.commandline import Parser, seconds
 from seqcast.errors import UsageError
-from seqcast.metrics import CONTENT_TYPE, families, text_of
+from seqcast.metrics import CONTENT_TYPE, families, text_of, unreadable
 
 NEEDS = ()
 REQUEST_S = 5.0
@@ -31,7 +31,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _page() -> str:
-    return text_of(families(boards()))
+    return text_of([*families(boards()), unreadable()])
 
 
 def _serve(host: str, port: int) -> int:

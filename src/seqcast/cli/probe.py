@@ -7,11 +7,12 @@ import json
 import time
 from collections.abc import Sequence
 
-from seqcast.board.judge import readiness, troubles
+from seqcast.board.judge import readiness, troubles, unreadable
 from seqcast.board.read import Board, BoardError, boards, read
 from seqcast.cli import complain
 from seqcast.cli.seen import history, sketch, table
-from seqcast.commandline import Parser, positive, seconds
+from seqcast.codes import Finding
+from seqcast.commandline import Parser, positive, say, seconds
 
 NEEDS = ()
 BETWEEN_S = 0.25
@@ -21,27 +22,30 @@ BETWEEN_S = 0.25
 def main(arguments: argparse.Namespace) -> int:
     """Prints the group by a member on this machine."""
     found = [board for board in boards(arguments.cluster) if arguments.member in ("", board.name)]
+    others = unreadable(arguments.cluster)
     if arguments.ready:
         why = readiness(found, arguments.members, arguments.stall)
         if arguments.json:
             print(json.dumps({"ready": not why, "why": why}))
         else:
             print(f"not ready: {why}" if why else "ready")
+        for each in others:
+            say(each.line())
         return 1 if why else 0
     if not found:
         whom = f"member {arguments.member} of " if arguments.member else ""
         return complain(
             f"no board of {whom}{arguments.cluster!r} on this machine: no member of it runs here as this user, or it "
-            "has board=False",
+            f"has board=False{''.join(f'; {each.line()}' for each in others)}",
             1,
         )
     if arguments.all:
-        return _of_all(next((board for board in found if board.alive), found[0]), arguments)
+        return _of_all(next((board for board in found if board.alive), found[0]), others, arguments)
     before = {board.path: board for board in found}
     time.sleep(BETWEEN_S)
     found = [board for board in boards(arguments.cluster) if board.path in before] or found
     seen_by = next((board for board in found if board.alive), found[0])
-    wrong = troubles(seen_by, arguments.stall)
+    wrong = troubles(seen_by, arguments.stall) + others
     if arguments.json:
         print(json.dumps(sketch(seen_by, found, before, wrong)))
     else:
@@ -50,7 +54,7 @@ def main(arguments: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _of_all(board: Board, arguments: argparse.Namespace) -> int:
+def _of_all(board: Board, others: Sequence[Finding], arguments: argparse.Namespace) -> int:
     """Prints the reports of all members."""
     from seqcast.cli import seen_all
 
@@ -59,7 +63,7 @@ def _of_all(board: Board, arguments: argparse.Namespace) -> int:
         seen = seen_all.ask(read(board.path))
     except (seen_all.NotAsked, OSError, BoardError) as error:
         return complain(str(error), 1)
-    wrong = seen_all.findings(board, seen, arguments.stall)
+    wrong = [*seen_all.findings(board, seen, arguments.stall), *others]
     if arguments.json:
         print(json.dumps(seen_all.sketch(board, seen, wrong)))
     else:

@@ -75,14 +75,14 @@ def _boards(path: Path) -> Iterator[Board]:
         with tarfile.open(path, "r:gz") as archive:
             seen = 0
             for entry in archive:
-                if not entry.isreg() or not entry.name.endswith(".board") or entry.size != BYTES:
+                if not entry.isreg() or not entry.name.endswith(".board"):
                     continue
                 seen += 1
                 file = archive.extractfile(entry)
                 if file is None or seen > BOARDS_MAX:
                     break
                 try:
-                    yield kept(Path(entry.name), file.read(BYTES))
+                    yield kept(Path(entry.name), file.read(BYTES + 1))
                 except BoardError as error:
                     complain(f"{path}, {entry.name}: {error}")
     except (OSError, EOFError, tarfile.TarError, zlib.error) as error:

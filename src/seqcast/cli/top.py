@@ -7,9 +7,10 @@ import sys
 import time
 from collections.abc import Sequence
 
-from seqcast.board.judge import STALL_S, troubles
+from seqcast.board.judge import STALL_S, troubles, unreadable
 from seqcast.board.read import Board, boards
 from seqcast.cli.seen import history, of_groups, table
+from seqcast.codes import Finding
 from seqcast.commandline import Parser, positive, seconds
 
 NEEDS = ()
@@ -30,19 +31,20 @@ def main(arguments: argparse.Namespace) -> int:
             found = boards(arguments.cluster)
             if sys.stdout.isatty():
                 print(CLEAR, end="")
-            print("\n".join(page(found, before)), flush=True)
+            print("\n".join(page(found, before, unreadable(arguments.cluster))), flush=True)
             before, left = found, left - 1
     except KeyboardInterrupt:
         return 0
     return 0
 
 
-def page(found: Sequence[Board], before: Sequence[Board]) -> list[str]:
-    """The lines of one look: a table for each group on this machine."""
+def page(found: Sequence[Board], before: Sequence[Board], others: Sequence[Finding]) -> list[str]:
+    """The lines of one look: a table for each group on this machine, and the members that cannot be shown."""
     old = {board.path: board for board in before}
     lines = []
     for board in of_groups(found):
         lines += [*table(board, found, old, troubles(board, STALL_S)), *history(board), ""]
+    lines += [each.line() for each in others]
     return lines or ["no member of a group runs here as this user, or all have board=False"]
 
 

@@ -16,9 +16,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seqcast.api.counters import COUNTERS
-from seqcast.board.judge import STALL_S, troubles
+from seqcast.board.judge import STALL_S, troubles, unreadable
 from seqcast.board.read import Board, boards
 from seqcast.cli.seen import headings, history, of_groups, rows, summary
+from seqcast.codes import Finding
 
 EVENTS = 40
 HELP = "q quit   e events   m counters of the next member"
@@ -30,7 +31,7 @@ def live(cluster: str, every_s: float) -> int:
     with _keys() as pressed, Live(screen=True, auto_refresh=False) as screen, contextlib.suppress(KeyboardInterrupt):
         while True:
             found = boards(cluster)
-            screen.update(drawn(found, before, page, shown), refresh=True)
+            screen.update(drawn(found, before, page, shown, unreadable(cluster)), refresh=True)
             before, end = found, time.monotonic() + every_s
             key = ""
             while not key and (left := end - time.monotonic()) > 0:
@@ -44,12 +45,15 @@ def live(cluster: str, every_s: float) -> int:
     return 0
 
 
-def drawn(found: Sequence[Board], before: Sequence[Board], page: str, shown: int) -> Group:
+def drawn(
+    found: Sequence[Board], before: Sequence[Board], page: str, shown: int, others: Sequence[Finding]
+) -> Group:
     """One look.
 
     Args:
         page: "events": the flight recorders; "member": the counters of the board number ``shown``, with their meanings;
             "": a table for each group.
+        others: the members that cannot be shown.
     """
     if page == "member" and found:
         board = found[shown % len(found)]
@@ -68,6 +72,7 @@ def drawn(found: Sequence[Board], before: Sequence[Board], page: str, shown: int
         parts.append(table)
         parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in troubles(board, STALL_S)]
         parts.append(Text(""))
+    parts += [Text(each.line(), style="red") for each in others]
     return Group(*parts, Text(HELP, style="dim"))
 
 
