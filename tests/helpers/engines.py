@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 from hostile.forge import Forger
 
 from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SENT, Batch, Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings
+from seqcast.reports import FrameReceived, MemberSuspected, Report
 
+R = TypeVar("R", bound=Report)
 CIPHER = 1
 """Number of the cipher of a `Net` whose members have a key: native/seal/seal.h."""
 MS = 1_000_000
@@ -288,9 +291,15 @@ def of_sender(net: Net, i: int, sender: int) -> list[bytes]:
     return [payload for who, payload in net.got[i] if who == net.ids[sender]]
 
 
-def kinds(net: Net, i: int) -> Counter[tuple[object, ...]]:
-    """The events of member i that are not frames, without the evidence of a suspicion."""
-    return Counter(event[:2] for event in net.engines[i].events() if event[0] != "control")
+def reports_of(engine: Engine, kind: type[R]) -> list[R]:
+    """The reports of this kind; those of other kinds are taken, too."""
+    return [report for report in engine.reports() if isinstance(report, kind)]
+
+
+def count_reports(net: Net, i: int) -> Counter[Report]:
+    """The reports of member i that are not frames. Suspicions have no evidence here."""
+    reports = [each for each in net.engines[i].reports() if not isinstance(each, FrameReceived)]
+    return Counter(MemberSuspected(each.member) if isinstance(each, MemberSuspected) else each for each in reports)
 
 
 def deaf(source: int, target: int):

@@ -8,7 +8,8 @@ from sim_stage import Stage
 from seqcast.core.frames.asking import Ask, Told
 from seqcast.core.frames.kinds import dump
 from seqcast.core.machines.asking import ANSWER_NS
-from seqcast.core.vocabulary import AskMembers, FrameReceived
+from seqcast.core.vocabulary import AskMembers
+from seqcast.reports import FrameReceived
 from seqcast.sim import Options, World, families
 from seqcast.sim.options import MS, SECOND
 

@@ -31,7 +31,6 @@ from seqcast.core.vocabulary import (
     LeaveGroup,
     Left,
     Log,
-    MemberAlive,
     Send,
     Stand,
     StateArrived,
@@ -43,6 +42,7 @@ from seqcast.core.vocabulary import (
     Warn,
 )
 from seqcast.events import Excluded
+from seqcast.reports import MemberAlive
 from seqcast.sim.options import MS, SECOND
 from seqcast.types import Member, MergeView
 

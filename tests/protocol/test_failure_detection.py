@@ -6,10 +6,11 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from engines import HEARTBEAT_MS, SUSPECT_MS, Net, deaf, forged, kinds, make_engine
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports, deaf, forged, make_engine, reports_of
 from sim_worlds import after_formation, quiet
 
 from seqcast.core.machines.coordinated import severed
+from seqcast.reports import LinksChanged, MemberAlive, MemberSuspected
 from seqcast.sim import World
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.process import Process
@@ -37,7 +38,7 @@ def test_a_member_that_lost_a_heartbeat_is_pinged_and_its_answer_ends_the_doubt(
     counters = net.engines[0].counters()
     assert counters["doubts"] >= 10 and counters["suspicions"] == 0
     # It lives; but an answer by unicast does not vouch for the link by which it multicasts.
-    assert kinds(net, 0) == {("links",): 1} and net.engines[0].links() == [(100, 101)]
+    assert count_reports(net, 0) == {LinksChanged(): 1} and net.engines[0].links() == [(100, 101)]
 
 
 def test_a_silent_member_is_suspected_after_the_suspicion_time_and_not_before():
@@ -45,12 +46,12 @@ def test_a_silent_member_is_suspected_after_the_suspicion_time_and_not_before():
     net.run(10 * HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: src == 1
     net.run(SUSPECT_MS - HEARTBEAT_MS)
-    assert ("suspect", 101) not in kinds(net, 0)
+    assert MemberSuspected(101) not in count_reports(net, 0)
     net.run(2 * HEARTBEAT_MS)
-    assert kinds(net, 0) == {("suspect", 101): 1, ("links",): 1} and net.engines[0].links() == []
+    assert count_reports(net, 0) == {MemberSuspected(101): 1, LinksChanged(): 1} and net.engines[0].links() == []
     net.drop = lambda src, dst, lane, datagram: False
     net.run(2 * HEARTBEAT_MS)
-    assert kinds(net, 0)["alive", 101] == 1
+    assert count_reports(net, 0)[MemberAlive(101)] == 1
     assert net.engines[0].links() == [] and net.engines[0].doubted() == []
 
 
@@ -59,7 +60,7 @@ def test_another_member_vouches_for_one_that_is_not_heard():
     net.drop = deaf(1, 0)
     net.run(5 * SUSPECT_MS)
     assert net.engines[0].counters()["vouched"] > 10
-    assert ("suspect", 101) not in kinds(net, 0)
+    assert MemberSuspected(101) not in count_reports(net, 0)
     assert net.engines[0].links() == [(100, 101)]
     assert net.engines[2].links() == [(100, 101)], "the heartbeats of the one tell everyone whom it does not hear"
     net.drop = lambda src, dst, lane, datagram: False
@@ -73,8 +74,8 @@ def test_a_member_that_vouched_and_falls_silent_too_vouches_no_more():
     net.run(2 * SUSPECT_MS)
     net.drop = lambda src, dst, lane, datagram: dst == 0
     net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
-    events = kinds(net, 0)
-    assert events["suspect", 101] == events["suspect", 102] == 1
+    told = count_reports(net, 0)
+    assert told[MemberSuspected(101)] == told[MemberSuspected(102)] == 1
 
 
 def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
@@ -83,9 +84,9 @@ def test_a_refused_port_and_silence_for_two_heartbeats_are_enough():
     net.drop = lambda src, dst, lane, datagram: 1 in (src, dst)
     net.engines[0].refused(bytes([2]), net.now)
     net.run(HEARTBEAT_MS - 2)  # others may vouch for it
-    assert ("suspect", 101) not in kinds(net, 0)
+    assert MemberSuspected(101) not in count_reports(net, 0)
     net.run(HEARTBEAT_MS + HEARTBEAT_MS // 2 + 4)
-    assert kinds(net, 0)["suspect", 101] == 1
+    assert count_reports(net, 0)[MemberSuspected(101)] == 1
 
 
 @pytest.mark.parametrize("evidence", [("silence",), ("port",), ("guard",), ("guard", "port"), ("port", "guard")])
@@ -99,9 +100,9 @@ def test_a_suspicion_names_its_evidence(evidence):
     for each in evidence:
         if each != "silence":
             net.engines[0].refused(bytes([2]), net.now, guard=each == "guard")
-    net.engines[0].events()
+    net.engines[0].reports()
     net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
-    assert [event for event in net.engines[0].events() if event[0] == "suspect"] == [("suspect", 101, evidence[0])]
+    assert reports_of(net.engines[0], MemberSuspected) == [MemberSuspected(101, evidence[0])]
 
 
 @pytest.mark.parametrize("others_reach_it", [True, False])
@@ -115,7 +116,7 @@ def test_a_refused_port_of_a_member_that_is_heard_or_vouched_for_is_no_evidence(
     for _ in range(40):
         net.engines[0].refused(bytes([2]), net.now)
         net.run(HEARTBEAT_MS // 2)
-    assert ("suspect", 101) not in kinds(net, 0)
+    assert MemberSuspected(101) not in count_reports(net, 0)
 
 
 def test_a_refusal_by_an_address_of_nobody_is_ignored():
@@ -131,9 +132,9 @@ def test_a_member_that_slept_has_no_evidence_for_that_time():
     net.run(10 * HEARTBEAT_MS)
     net.now += 10 * SUSPECT_MS * MS
     net.engines[0].tick(net.now)  # before it reads the datagrams in its sockets
-    assert kinds(net, 0) == {} and net.engines[0].counters()["late"] == 1
+    assert count_reports(net, 0) == {} and net.engines[0].counters()["late"] == 1
     net.run(2 * SUSPECT_MS)
-    assert ("suspect", 101) not in kinds(net, 0)
+    assert MemberSuspected(101) not in count_reports(net, 0)
 
 
 @pytest.mark.parametrize(("limit", "factor"), [(1600, 2), (400, 1)])
@@ -144,9 +145,9 @@ def test_a_member_that_finds_itself_late_suspects_later_within_bounds(limit, fac
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 1
     net.run(factor * SUSPECT_MS - 2 * HEARTBEAT_MS)
-    assert ("suspect", 101) not in kinds(net, 0)
+    assert MemberSuspected(101) not in count_reports(net, 0)
     net.run(4 * HEARTBEAT_MS)
-    assert kinds(net, 0)["suspect", 101] == 1
+    assert count_reports(net, 0)[MemberSuspected(101)] == 1
 
 
 def test_local_health_recovers():
@@ -158,7 +159,7 @@ def test_local_health_recovers():
     net.run(3 * 8 * SUSPECT_MS + HEARTBEAT_MS)
     net.drop = lambda src, dst, lane, datagram: src == 1
     net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
-    assert kinds(net, 0)["suspect", 101] == 1
+    assert count_reports(net, 0)[MemberSuspected(101)] == 1
 
 
 def test_a_member_that_reads_that_it_is_not_heard_trusts_its_suspicions_less():
@@ -169,9 +170,9 @@ def test_a_member_that_reads_that_it_is_not_heard_trusts_its_suspicions_less():
     assert net.engines[0].counters()["unheard_by_others"] == 1
     net.drop = lambda src, dst, lane, datagram: src != 0
     net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
-    assert ("suspect", 102) not in kinds(net, 0)
+    assert MemberSuspected(102) not in count_reports(net, 0)
     net.run(SUSPECT_MS)
-    assert kinds(net, 0)["suspect", 102] == 1
+    assert count_reports(net, 0)[MemberSuspected(102)] == 1
 
 
 def test_a_member_under_verification_is_known_as_such_until_it_is_suspected():
@@ -200,12 +201,12 @@ def test_a_member_still_in_the_view_before_is_alive_and_one_that_left_for_good_i
     for rank in (0, 1):
         enter(net, rank, cut=[0] * 3)
     net.run(2 * SECOND // MS - HEARTBEAT_MS)
-    assert ("suspect", 102) not in kinds(net, 0)
+    assert MemberSuspected(102) not in count_reports(net, 0)
     net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
-    assert kinds(net, 0)["suspect", 102] == 1
+    assert count_reports(net, 0)[MemberSuspected(102)] == 1
     net.engines[1].close_view(None, 3)
     net.run(SUSPECT_MS + 3 * HEARTBEAT_MS)
-    assert kinds(net, 0)["suspect", 101] == 1
+    assert count_reports(net, 0)[MemberSuspected(101)] == 1
 
 
 def test_a_joiner_that_has_not_installed_the_view_answers_for_itself():
@@ -217,7 +218,7 @@ def test_a_joiner_that_has_not_installed_the_view_answers_for_itself():
     for rank in (0, 1):
         enter(net, rank, cut=[0] * 2)
     net.run(5 * SUSPECT_MS)
-    assert ("suspect", 103) not in kinds(net, 0)
+    assert MemberSuspected(103) not in count_reports(net, 0)
 
 
 def test_only_the_origin_is_answered_by_a_relay():

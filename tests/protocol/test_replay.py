@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from recording import Recorder, replay
 
-from seqcast.core.vocabulary import FrameReceived, Send
+from seqcast.core.vocabulary import Send
+from seqcast.reports import FrameReceived
 from seqcast.sim import Options, World
 
 FAMILIES = ("storm", "turnover", *(pytest.param(each, marks=pytest.mark.long) for each in ("overlapping", "pauses")))

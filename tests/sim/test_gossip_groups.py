@@ -15,7 +15,7 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.gossip import Alive
 from seqcast.core.gossip.tally import Tally
 from seqcast.core.machines.gossip import Gossiping
-from seqcast.core.vocabulary import FrameReceived
+from seqcast.reports import FrameReceived
 from seqcast.sim import Options, World, simulate
 from seqcast.sim.options import SECOND
 

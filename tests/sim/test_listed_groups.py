@@ -11,7 +11,8 @@ from seqcast.core.frames.joining import Refused, Wait
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.merging import Beacon, MergeAsk
 from seqcast.core.identities import LISTED_MAX, Allowed, Identities
-from seqcast.core.vocabulary import ExcludedBy, FrameReceived, JoinFailed, ListRead, Warn
+from seqcast.core.vocabulary import ExcludedBy, JoinFailed, ListRead, Warn
+from seqcast.reports import FrameReceived
 from seqcast.sim.families import calm
 from seqcast.sim.options import Options
 from seqcast.sim.process import Process

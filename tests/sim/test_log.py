@@ -8,7 +8,8 @@ from sim_stage import Stage
 from seqcast.core import log
 from seqcast.core.frames.closing import Start
 from seqcast.core.frames.ring import Token
-from seqcast.core.vocabulary import Log, MemberSuspected
+from seqcast.core.vocabulary import Log
+from seqcast.reports import MemberSuspected
 from seqcast.sim.options import MS, SECOND
 
 

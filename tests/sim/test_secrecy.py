@@ -10,7 +10,7 @@ from sim_stage import Stage
 from seqcast.core.frames.closing import Start
 from seqcast.core.frames.kinds import dump
 from seqcast.core.secrets import CIPHERS
-from seqcast.core.vocabulary import FrameReceived, SecretWorn
+from seqcast.reports import FrameReceived, SecretWorn
 from seqcast.sim.families import calm
 from seqcast.sim.options import Options
 from seqcast.sim.seal import SimulatedExchange

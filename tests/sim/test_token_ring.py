@@ -6,7 +6,7 @@ from sim_stage import Stage
 from seqcast.core.frames.joining import Join, Leave
 from seqcast.core.frames.kinds import dump
 from seqcast.core.frames.ring import Confirmed, Token
-from seqcast.core.vocabulary import FrameReceived
+from seqcast.reports import FrameReceived
 from seqcast.sim import Options, simulate
 from seqcast.sim.options import MS
 

@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from engines import make_engine
+from engines import make_engine, reports_of
 from hostile.forge import DATA
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, payloads, wait_until
 
@@ -22,6 +22,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.secrets import about
 from seqcast.net.opening import group_address, group_tag
 from seqcast.net.secure import KeyPair, seal_of
+from seqcast.reports import FrameReceived
 
 pytest.importorskip("nacl")
 
@@ -128,7 +129,7 @@ class Reader:
         """The VIEWs in the recording, which the key file opens."""
         for number, datagram in enumerate(datagrams):
             self.engine.receive(datagram, b"\1", number * 10**9)
-        frames = [load(event[4]) for event in self.engine.events() if event[0] == "outside"]
+        frames = [load(each.payload) for each in reports_of(self.engine, FrameReceived) if each.outside]
         return [each for each in frames if isinstance(each, NewView)]
 
     def has_secret(self, frame):

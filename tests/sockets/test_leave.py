@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from engines import Net, change_view
+from engines import Net, change_view, reports_of
 from members import LIMIT_S, LOOPBACK, PATIENT, cluster, group_of, join, payloads, wait_until
 from sim_stage import Stage
 
@@ -15,14 +15,11 @@ import seqcast
 from seqcast import Lost, View
 from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending, SendingArray
 from seqcast.events import Excluded
+from seqcast.reports import SendsDrained
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.record import Delivered
 
 # ---- the engine ----------------------------------------------------------------------------------------------------
-
-
-def events(engine: Engine) -> list[str]:
-    return [kind for kind, *_ in engine.events()]
 
 
 def of(net: Net, i: int, sender: int) -> list[bytes]:
@@ -152,16 +149,16 @@ def test_accepted_messages_drain_by_order_and_by_acknowledgement() -> None:
         one.send(b"to one", to=net.ids[2])
     one.end_sends()
     net.run(20)
-    assert not one.drained() and "drained" not in events(one)
+    assert not one.drained() and not reports_of(one, SendsDrained)
     assert one.unacknowledged() == [0, 0, 2]
     own = one.own()
     assert (own.first, own.last, own.all, own.any) == (0, 1, 0, 0) and one.own_messages(1, 1) == [3]
     deaf = False
     net.run(40)
-    assert one.drained() and events(one).count("drained") == 1 and one.unacknowledged() == [0, 0, 0]
+    assert one.drained() and reports_of(one, SendsDrained) == [SendsDrained()] and one.unacknowledged() == [0, 0, 0]
     assert one.own().any == 1 and sorted(of(net, 2, 1)) == [b"to all"] * 3 + [b"to one"] * 2
     net.run(40)
-    assert "drained" not in events(one)  # said once
+    assert not reports_of(one, SendsDrained)  # said once
 
 
 def test_queued_messages_are_drained_in_the_view_that_comes() -> None:
@@ -173,7 +170,7 @@ def test_queued_messages_are_drained_in_the_view_that_comes() -> None:
     one.end_sends()
     assert not one.drained()
     change_view(net, [0, 1, 2], [0, 1, 2], sequencer=-1, tag=2)
-    assert one.drained() and "drained" in events(one)
+    assert one.drained() and reports_of(one, SendsDrained)
     net.run(20)
     assert of(net, 0, 1) == [b"queued"]
 

@@ -10,7 +10,7 @@ from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_unt
 
 import seqcast
 from seqcast.config import MEMBERSHIPS
-from seqcast.core.vocabulary import EVIDENCE
+from seqcast.reports import EVIDENCE
 
 
 def lines(caplog, member, part=None):

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from engines import HEARTBEAT_MS, SUSPECT_MS, Net, kinds
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports
 from halves import quick
 from netns import network  # noqa: F401
 from sim_worlds import after_formation, quiet
@@ -14,6 +14,7 @@ from talkers import await_, talkers
 
 from seqcast._native.engine import LANE_UNICAST
 from seqcast.core.machines.coordinated import severed
+from seqcast.reports import MemberSuspected
 from seqcast.sim import World
 from seqcast.sim.checkers.primary import check_filtered
 from seqcast.sim.checkers.safety import check_safety
@@ -33,7 +34,7 @@ def test_an_answer_by_unicast_vouches_for_life_and_not_for_the_link():
     net.drop = multicast_of(1)
     net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
     assert net.engines[0].links() == net.engines[1].links() == [(100, 101), (102, 101)], "all know, itself too"
-    assert net.engines[0].doubted() == [] and ("suspect", 101) not in kinds(net, 0)
+    assert net.engines[0].doubted() == [] and MemberSuspected(101) not in count_reports(net, 0)
     assert net.engines[1].counters()["unheard_by_others"] == 2
     net.drop = lambda src, dst, lane, datagram: False
     net.run(4 * HEARTBEAT_MS)
@@ -46,7 +47,7 @@ def test_a_member_that_hears_no_multicast_says_so_though_it_is_answered():
     net.drop = lambda src, dst, lane, datagram: dst == 1 and lane != LANE_UNICAST
     net.run(SUSPECT_MS + 2 * HEARTBEAT_MS)
     assert all(engine.links() == [(101, 100), (101, 102)] for engine in net.engines)
-    assert all(kinds(net, i)["suspect", 100 + j] == 0 for i in range(3) for j in range(3))
+    assert all(count_reports(net, i)[MemberSuspected(100 + j)] == 0 for i in range(3) for j in range(3))
 
 
 def test_missing_packets_reach_a_member_without_multicast_by_unicast():

@@ -7,13 +7,14 @@ import contextlib
 import random
 
 import pytest
-from engines import HEARTBEAT_MS, SUSPECT_MS, Net, kinds
+from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports
 from halves import quick
 from netns import network  # noqa: F401
 from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
 
 from seqcast._native.engine import LANE_UNICAST
+from seqcast.reports import MemberSuspected
 from seqcast.sim import World
 from seqcast.sim.checkers.safety import check_safety
 from seqcast.sim.options import SECOND
@@ -46,7 +47,7 @@ def test_all_members_know_whose_unicasts_do_not_arrive_where(when, mute_ms):
     net.run(6 * HEARTBEAT_MS)
     assert all(engine.links(True) == [(100, 101)] for engine in net.engines), "both ends and the third member"
     assert all(not engine.links() and not engine.doubted() for engine in net.engines), "it is heard"
-    assert all(("suspect", 100 + j) not in kinds(net, i) for i in range(3) for j in range(3))
+    assert all(MemberSuspected(100 + j) not in count_reports(net, i) for i in range(3) for j in range(3))
     net.drop = lambda src, dst, lane, datagram: False
     net.run(4 * HEARTBEAT_MS)
     assert all(not engine.links(True) for engine in net.engines)

@@ -9,6 +9,7 @@ from engines import MS, Net
 
 from seqcast._native.engine import LANE_UNICAST, SENT
 from seqcast.core import orders
+from seqcast.reports import MemberStarved
 
 DATA, TOTAL, WANT = 1, 15, 20
 ORDERS = ["records", "sequencer", "grant", "total-1999", "causal", "fifo"]
@@ -28,9 +29,9 @@ class Early(Net):
             while more := super().move():  # datagrams that the application has caused
                 moved += more
             for engine in self.engines:
-                engine.events()
+                engine.reports()
                 engine.tick(self.now)
-                assert not engine.transmit(self.now) and not engine.events(), "it acts before its deadline"
+                assert not engine.transmit(self.now) and not engine.reports(), "it acts before its deadline"
         self.now = self.then = due
         return moved + super().move()
 
@@ -83,9 +84,9 @@ def test_a_member_that_keeps_a_place_is_reported_on_time() -> None:
     net.drop = lambda src, dst, lane, datagram: src == 1 and datagram[2] == DATA
     net.engines[1].send(b"x")
     net.step(1110 * MS, take=False)
-    net.engines[0].events()
+    net.engines[0].reports()
     net.step(MS, take=False)
-    assert [event[0] for event in net.engines[0].events()] == ["slow"]
+    assert net.engines[0].reports() == [MemberStarved(net.ids[1])]
 
 
 def test_a_packet_behind_a_gap_is_acknowledged_after_one_delay() -> None:

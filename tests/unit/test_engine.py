@@ -13,6 +13,7 @@ import pytest
 from engines import MS, Net, feed, forged, messages
 
 from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Message, Sending, SendingArray
+from seqcast.reports import MemberSuspected
 from seqcast.types import Member, ViewId
 
 
@@ -45,7 +46,7 @@ gc.set_threshold(1)
 kept = []  # each object needs memory of its own
 for _ in range(100):
     kept += engine.gossip_marks(), engine.gossip_lacks(1, 1, 5, 5), engine.held(1), engine.received_table()
-    kept += engine.events(), engine.offers(), engine.own(), engine.own_messages(1, 5), engine.stream(1), engine.links()
+    kept += engine.reports(), engine.offers(), engine.own(), engine.own_messages(1, 5), engine.stream(1), engine.links()
     kept += engine.unacknowledged(), engine.doubted(), engine.transmit(1), engine.deliver()
 print("ok")
 """
@@ -278,13 +279,13 @@ def test_a_nak_for_impossible_seqnos_is_answered_at_once(hi: int) -> None:
 def test_a_suspicion_is_raised_though_the_queue_of_frames_is_full() -> None:
     net = Net(2, control_bytes_max=1 << 16)
     net.run(10)
-    net.engines[0].events()
+    net.engines[0].reports()
     net.drop = lambda src, dst, lane, datagram: True
     for _ in range(60):
         net.engines[0].receive(forged(8, 999, bytes(1400)), bytes([9]), net.now)
     net.run(500)
     assert net.engines[0].counters()["drop_control_full"] > 0
-    assert ("suspect", 101, "silence") in net.engines[0].events()
+    assert MemberSuspected(101, "silence") in net.engines[0].reports()
 
 
 def test_a_forward_waits_for_a_descriptor_beside_the_own_open_packet() -> None:

@@ -7,11 +7,12 @@ import random
 from collections import Counter
 
 import pytest
-from engines import MS, Net, make_engine, of_sender
+from engines import MS, Net, make_engine, of_sender, reports_of
 from hostile import forge
 from hostile.forge import Forger, sealed
 
 from seqcast._native.engine import AGAIN, LANE_CONTROL, SENT, Sending
+from seqcast.reports import FrameReceived, OtherKey
 
 F = Forger(7)
 B = bytes([2])  # the address of member 101
@@ -53,7 +54,7 @@ def test_acknowledgements_that_find_no_room_are_sent_later() -> None:
 def reported(net: Net, rank: int) -> list[bytes]:
     """The control frames that a member's engine has reported since the last time."""
     net.step()
-    return [event[4] for event in net.engines[rank].events() if event[0] == "control"]
+    return [each.payload for each in reports_of(net.engines[rank], FrameReceived)]
 
 
 def test_a_standing_frame_is_reported_once_until_its_sender_says_something_else() -> None:
@@ -199,8 +200,8 @@ def test_misfits_are_counted_and_do_nothing(counter: str, datagram: bytes) -> No
     net.engines[0].transmit(net.now)
     net.engines[0].receive(datagram, B, net.now)
     assert counted(net, 0, counter) >= 1
-    told = [("key", B, "has", False)] if counter == "drop_key" else []
-    assert net.engines[0].transmit(net.now) == [] and net.engines[0].events() == told
+    told = [OtherKey(B, "has", False)] if counter == "drop_key" else []
+    assert net.engines[0].transmit(net.now) == [] and net.engines[0].reports() == told
 
 
 @pytest.mark.parametrize("hold_ms", [2, 6])

@@ -3,9 +3,10 @@
 import random
 
 import pytest
-from engines import MS, Net, make_engine
+from engines import MS, Net, make_engine, reports_of
 
 from seqcast._native.engine import AGAIN, NO_MEMBER, NO_VIEW, SENT, crc32c
+from seqcast.reports import FrameReceived
 
 
 def transfer(net, data, sender=0, to=1, steps=4000, read=1 << 20):
@@ -65,7 +66,7 @@ def test_state_and_control_frames_pass_a_full_window_and_a_closed_gate():
     assert net.engines[0].control_send(b"{}", b"")
     assert net.engines[0].state_send(b"state", net.ids[1]) == (SENT, 5)
     net.step(take=False)
-    assert [event[4] for event in net.engines[1].events() if event[0] == "control"] == [b"{}"]
+    assert [each.payload for each in reports_of(net.engines[1], FrameReceived)] == [b"{}"]
     assert net.engines[1].state_read(net.ids[0], 100, net.now) == b"state"
 
 

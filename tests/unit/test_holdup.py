@@ -8,13 +8,14 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
+from engines import reports_of
 from helpers.engines import HEARTBEAT_MS, MS, Net
 
 from seqcast.board.place import BYTES
 from seqcast.board.read import Cuts, kept
 from seqcast.core.holdups import Holdups
 from seqcast.core.log import LogLines
-from seqcast.core.vocabulary import SendersHeld
+from seqcast.reports import SendersHeld
 
 SECOND_MS = 1000
 
@@ -38,11 +39,9 @@ class Stream:
                 elif every_ms[i] and net.now // MS % every_ms[i] == 0:
                     engine.deliver(8192)
                     engine.taken()
-                for kind, *details in engine.events():
-                    if kind == "holdup":
-                        member, how, rate, _ = details
-                        self.reports[i].append((how, net.ids.index(member)))
-                        self.rates[i].append(rate)
+                for report in reports_of(engine, SendersHeld):
+                    self.reports[i].append((report.how, net.ids.index(report.member)))
+                    self.rates[i].append(report.rate)
 
 
 def test_a_receiver_that_is_slower_than_the_others_is_named_and_learns_it():

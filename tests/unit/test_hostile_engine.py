@@ -4,12 +4,13 @@ hand."""
 import struct
 
 import pytest
-from engines import MS, Net, make_engine
+from engines import MS, Net, make_engine, reports_of
 from hostile import forge
 from hostile.forge import SEQNO_MAX, Forger
 
 from seqcast._native.engine import SENT
 from seqcast.core.orders import by_name
+from seqcast.reports import FrameReceived, MemberStarved, SlabsExhausted
 
 F = Forger(7)
 STRANGER = b"\x63"
@@ -42,7 +43,7 @@ def test_a_member_is_believed_only_from_its_own_address(datagram):
     net.engines[0].transmit(net.now)
     assert net.engines[0].receive(datagram, STRANGER, net.now) == 0
     assert counters(net)["drop_address"] == 1
-    assert net.engines[0].events() == [] and net.engines[0].transmit(net.now) == []
+    assert net.engines[0].reports() == [] and net.engines[0].transmit(net.now) == []
     net.engines[0].receive(datagram, B, net.now)
     assert counters(net)["drop_address"] == 1
 
@@ -249,10 +250,6 @@ def test_retransmissions_to_a_member_are_bounded_by_the_volume_sent_to_it():
     assert sum(to == C for _, to, _ in net.engines[0].transmit(net.now)) == 3, "another has its own share"
 
 
-def control_events(engine):
-    return [event for event in engine.events() if event[0] == "control"]
-
-
 def test_a_flood_of_frames_costs_its_source_its_share_and_nobody_else():
     net = Net(3)
     engine = net.engines[0]
@@ -263,7 +260,7 @@ def test_a_flood_of_frames_costs_its_source_its_share_and_nobody_else():
         for _ in range(50):
             engine.receive(flood, STRANGER, net.now)
         engine.receive(F.control(101, b"{}", 1), B, net.now)
-        heard = [event[1] for event in control_events(engine)]
+        heard = [each.sender for each in reports_of(engine, FrameReceived)]
         assert 101 in heard
         taken += heard.count(999)
     assert 100 < taken < 800
@@ -278,7 +275,7 @@ def test_strangers_fill_at_most_half_of_the_queue_of_frames():
         engine.receive(F.control(999, bytes(1000)), bytes([200, number]), net.now)
     for _ in range(20):
         assert engine.receive(F.control(101, bytes(1000), 1), B, net.now) == 1
-    heard = [event[1] for event in control_events(engine)]
+    heard = [each.sender for each in reports_of(engine, FrameReceived)]
     assert heard.count(101) == 20 and 0 < heard.count(999) < 60
 
 
@@ -295,17 +292,17 @@ def test_a_member_without_slabs_says_so_and_if_it_lasts_the_others_are_told():
     net = Net(3, **times)
     net.engines[0] = make_engine(100, slabs_max=8, **times)
     net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
-    kinds = [set() for _ in range(3)]
+    told = [set() for _ in range(3)]
     for number in range(1500):
         net.engines[1].send(bytes(1300))
         net.step(take=False)
         net.take(1)
         net.take(2)  # the application of 100 takes nothing: it is the receiver of both, and its pool is full
         for rank, engine in enumerate(net.engines):
-            kinds[rank] |= {event[:2] for event in engine.events() if event[0] in ("starved", "slow")}
+            told[rank] |= {each for each in engine.reports() if isinstance(each, SlabsExhausted | MemberStarved)}
         if number == 500:
-            assert ("slow", 100) not in kinds[2], "not before it lasts"
-    assert kinds[0] == {("starved",)} and kinds[2] == {("slow", 100)}
+            assert MemberStarved(100) not in told[2], "not before it lasts"
+    assert told[0] == {SlabsExhausted()} and told[2] == {MemberStarved(100)}
     assert counters(net)["drop_slabs"] > 0
 
 
@@ -412,9 +409,9 @@ def test_a_member_that_keeps_its_places_without_using_them_is_reported_by_name()
     assert net.engines[0].counters()["drop_field"] == 0
     net.engines[1].send(b"waits")
     net.run(700)
-    assert not any(event[0] == "slow" for event in net.engines[0].events())
+    assert not reports_of(net.engines[0], MemberStarved)
     net.run(200)
-    assert [event[:2] for event in net.engines[0].events() if event[0] == "slow"] == [("slow", net.ids[2])]
+    assert reports_of(net.engines[0], MemberStarved) == [MemberStarved(net.ids[2])]
     assert not net.got[0]
 
 
@@ -439,4 +436,4 @@ def test_a_member_gives_back_its_places_though_its_window_is_full(ring_packets, 
     assert sent >= least
     net.engines[2].send(b"another")
     net.run(2000)
-    assert not any(event[0] == "slow" for event in net.engines[0].events())
+    assert not reports_of(net.engines[0], MemberStarved)

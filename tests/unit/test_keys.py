@@ -205,7 +205,7 @@ def test_datagrams_of_any_length_are_opened_in_place(made):
         ((_, _, datagram),) = one.transmit(0)
         assert payload not in datagram or length < 4
         assert other.receive(datagram, b"\1", now * 10**9) == 1
-        assert [event[-1] for event in other.events()] == [payload]
+        assert [each.payload for each in other.reports()] == [payload]
 
 
 def test_a_key_file_is_for_its_owner_alone_and_is_never_overwritten(made):

@@ -8,7 +8,7 @@ import random
 import typing
 
 import pytest
-from engines import Net, feed, messages, of_sender
+from engines import Net, feed, messages, of_sender, reports_of
 from hostile.forge import Forger, sealed
 
 from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Sending, SendingArray
@@ -16,6 +16,7 @@ from seqcast.config import Config
 from seqcast.config.check import NOT_MORE_THAN, field_value
 from seqcast.core import orders
 from seqcast.errors import ConfigError
+from seqcast.reports import FrameReceived
 
 F = Forger(7)
 DATA, ACK, NAK, RECORD = 1, 4, 5, 14
@@ -155,7 +156,7 @@ def test_reports_of_frames_are_kept_up_to_the_last_byte() -> None:
             net.install([0, 1], sequencer=-1, tag=2, marker=2)
             for _ in range(n):
                 net.engines[1].receive(F.control(net.ids[0], bytes(1000), 2), b"\1", net.now)
-            return [event[0] for event in net.engines[1].events()].count("control") == n
+            return len(reports_of(net.engines[1], FrameReceived)) == n
 
         return accepts
 

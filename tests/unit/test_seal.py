@@ -8,12 +8,13 @@ import re
 from collections import Counter
 
 import pytest
-from engines import MS, Net, make_engine
+from engines import MS, Net, make_engine, reports_of
 from hostile import forge
 from project import ROOT
 
 from seqcast._native.engine import LANE_CONTROL, SEAL_ROOM, SENT, crc32c
 from seqcast.config import keys
+from seqcast.reports import FrameReceived, OtherKey
 from seqcast.sim.seal import SECRETS, Sealings, simulated_seal
 from seqcast.sim.wire import CONTROL, HEARTBEAT, MESSAGES, header, kind
 
@@ -104,10 +105,10 @@ def test_another_secret_and_no_secret_open_nothing_and_of_the_first_sources_it_i
             for _ in range(5):
                 assert other.engines[1].receive(datagram, bytes([source]), other.now) == 0
         assert other.engines[1].counters()["drop_key"] == 1 + 5 * 40
-        told = [event for event in other.engines[1].events() if event[0] == "key"]
-        assert {event[2] for event in told} == {how}
-        assert Counter(event[1] for event in told) == {bytes([source]): 2 for source in range(16)}
-        assert Counter(event[3] for event in told) == {False: 16, True: 16}
+        told = reports_of(other.engines[1], OtherKey)
+        assert {each.how for each in told} == {how}
+        assert Counter(each.address for each in told) == {bytes([source]): 2 for source in range(16)}
+        assert Counter(each.sure for each in told) == {False: 16, True: 16}
 
 
 def test_a_secret_is_replaced_in_three_steps_and_members_understand_each_other_at_each():
@@ -190,7 +191,7 @@ def test_damaged_datagrams_between_sound_ones_are_no_other_key():
             assert net.engines[1].receive(datagram[:50] + bytes([damaged]) + datagram[51:], bytes([1]), net.now) == 0
         assert net.engines[1].receive(datagram, bytes([1]), net.now) == 1
         net.now += MS
-    assert not [event for event in net.engines[1].events() if event[0] == "key" and event[3]]
+    assert not any(each.sure for each in reports_of(net.engines[1], OtherKey))
 
 
 def test_a_datagram_without_a_seal_is_no_datagram_of_a_group_with_one():
@@ -203,7 +204,7 @@ def test_a_datagram_without_a_seal_is_no_datagram_of_a_group_with_one():
     ):
         assert net.engines[1].receive(datagram, bytes([1]), net.now) == 0
     assert net.engines[1].counters()["drop_key"] == 3
-    assert net.engines[1].events() == [("key", bytes([1]), "lacks", False), ("key", bytes([1]), "lacks", True)]
+    assert net.engines[1].reports() == [OtherKey(bytes([1]), "lacks", sure) for sure in (False, True)]
 
 
 def test_datagrams_without_a_packet_count_once():
@@ -295,7 +296,7 @@ def test_a_datagram_for_one_member_opens_at_no_other():
     net.step()
     (packet,) = {datagram for _, target, datagram in net.sent if header(datagram).kind == 2}
     assert net.engines[2].receive(packet, bytes([1]), net.now) == 0
-    assert net.engines[2].counters()["drop_key"] == 1 and not net.engines[2].events()
+    assert net.engines[2].counters()["drop_key"] == 1 and not net.engines[2].reports()
     assert net.engines[1].receive(packet, bytes([1]), net.now) == 1
 
 
@@ -318,5 +319,5 @@ def test_a_standing_frame_is_known_by_its_content():
     net.run(100)
     frames = [datagram for source, _, datagram in net.sent if source == 0 and kind(datagram) == CONTROL]
     assert len(frames) == 5
-    assert [event[0] for event in net.engines[1].events() if event[0] == "outside"] == ["outside"]
+    assert [each.outside for each in reports_of(net.engines[1], FrameReceived)] == [True]
     assert net.engines[1].counters()["drop_repeated"] == 4

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages
+from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages, reports_of
 from hostile.forge import Forger
+
+from seqcast.reports import FrameReceived, PathsMeasured
 
 F = Forger(7)
 SIZE, SIZED, PIECE = 16, 17, 18
@@ -27,7 +29,7 @@ class Paths(Net):
         return len(datagram) > self.most.get((src, dst), 65_000)
 
     def sizes(self, i: int) -> list[tuple[int, int]]:
-        return [tuple(event[1:]) for event in self.engines[i].events() if event[0] == "size"]
+        return [(each.member, each.size) for each in reports_of(self.engines[i], PathsMeasured)]
 
 
 def test_a_path_that_carries_full_packets_is_asked_once_and_again_each_minute():
@@ -140,8 +142,8 @@ def test_large_control_frames_leave_in_pieces_to_all_and_to_strangers():
     net.engines[0].control_send(frame)
     net.engines[0].control_send(frame, b"\2")
     net.run(3)
-    assert [event[4] for event in net.engines[1].events() if event[0] == "control"] == [frame, frame]
-    assert [event[4] for event in net.engines[2].events() if event[0] == "control"] == [frame]
+    assert [each.payload for each in reports_of(net.engines[1], FrameReceived)] == [frame, frame]
+    assert [each.payload for each in reports_of(net.engines[2], FrameReceived)] == [frame]
 
 
 def test_a_datagram_whose_pieces_are_mixed_with_others_arrives_and_old_ones_are_forgotten():
@@ -158,6 +160,6 @@ def test_a_datagram_whose_pieces_are_mixed_with_others_arrives_and_old_ones_are_
             net.engines[1].receive(piece, b"\1", net.now)
     for piece in (*third[2], *held):
         net.engines[1].receive(piece, b"\1", net.now)
-    got = [event[4] for event in net.engines[1].events() if event[0] == "control"]
+    got = [each.payload for each in reports_of(net.engines[1], FrameReceived)]
     assert sorted(set(got)) == frames, "the first four had to make room, and come when they are sent again"
     assert net.engines[1].counters()["pieces_dropped"] >= 4

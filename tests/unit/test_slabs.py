@@ -9,6 +9,7 @@ from seqcast.config.derive import capacity
 from seqcast.core import orders
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.rules.windows import windows
+from seqcast.reports import MemberStarved, SlabsExhausted
 
 SLAB = 64 << 10
 
@@ -39,7 +40,7 @@ def starving(taking):
     net = Net(3, **times)
     net.engines[0] = make_engine(100, slabs_max=8, **times)
     net.install([0, 1, 2], sequencer=-1, tag=2, marker=2)
-    kinds = [set() for _ in range(3)]
+    told = [set() for _ in range(3)]
     for step in range(3000):
         net.engines[1].send(bytes(1300))
         net.step(take=False)
@@ -48,20 +49,20 @@ def starving(taking):
         if taking(step):
             net.engines[0].deliver(bytes_max=100_000)
         for rank, engine in enumerate(net.engines):
-            kinds[rank] |= {event[:2] for event in engine.events() if event[0] in ("starved", "slow")}
+            told[rank] |= {each for each in engine.reports() if isinstance(each, SlabsExhausted | MemberStarved)}
     assert counters(net)["drop_slabs"] > 100
-    return kinds
+    return told
 
 
 def test_a_member_that_goes_on_taking_is_not_slow_though_it_wants_slabs():
     """Packets beyond its gaps do not take the slabs that would fill them, and it gets everything in the end."""
-    kinds = starving(lambda step: step % 200 == 0)
-    assert kinds[0] == {("starved",)}, "it warns"
-    assert kinds[2] == set(), "and nobody excludes it"
+    told = starving(lambda step: step % 200 == 0)
+    assert told[0] == {SlabsExhausted()}, "it warns"
+    assert told[2] == set(), "and nobody excludes it"
 
 
 def test_a_member_that_wants_slabs_and_takes_nothing_is_slow():
-    assert starving(lambda step: False)[2] == {("slow", 100)}
+    assert starving(lambda step: False)[2] == {MemberStarved(100)}
 
 
 @pytest.mark.parametrize("slabs_max", [256, 1024, 4096])

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from engines import reports_of
 from helpers.engines import MS, Net
 
 from seqcast._native.engine import Batch
+from seqcast.reports import SlowChanged
 
 SECOND_MS = 1000
 SLOW_NS = 2 * 10**9
@@ -38,10 +40,9 @@ class Group:
                         debts[i] -= item.nbytes if isinstance(item, Batch) else 0
                     debts[i] = min(debts[i], rate)
                     engine.taken()
-                for kind, *_ in engine.events():
-                    if kind == "too_slow":
-                        slow = [net.ids.index(member) for member in engine.too_slow()]
-                        self.told[i].append((net.now // MS, slow))
+                for _ in reports_of(engine, SlowChanged):
+                    slow = [net.ids.index(member) for member in engine.too_slow()]
+                    self.told[i].append((net.now // MS, slow))
 
     def slow(self) -> list[list[int]]:
         return [[self.net.ids.index(member) for member in engine.too_slow()] for engine in self.net.engines]

@@ -8,7 +8,7 @@ import random
 from dataclasses import fields, replace
 
 import pytest
-from engines import MS, Net, make_engine, secret_of
+from engines import MS, Net, make_engine, reports_of, secret_of
 from hostile import forge
 
 from seqcast._native.engine import Engine
@@ -18,6 +18,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Identities
 from seqcast.core.rules.cut import first_view
 from seqcast.core.secrets import Exchange, Secrets
+from seqcast.reports import FrameReceived, MemberSuspected, SecretWorn
 from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
 from seqcast.sim.wire import CONTROL, is_sealed_inside, kind
 from seqcast.types import ViewId
@@ -80,7 +81,7 @@ def test_after_so_many_datagrams_in_a_view_another_is_asked_for_now_and_again():
         for _ in range(n):
             engine.control_send(b"x")
             engine.transmit(0)
-        return [event[1] for event in engine.events() if event[0] == "worn"]
+        return [each.tag for each in reports_of(engine, SecretWorn)]
 
     engine = make_engine(100, sealings_max=2048, **seal(1))
     assert worn(3000) == [], "outside a view"
@@ -117,7 +118,7 @@ def test_who_has_the_file_alone_opens_nothing_of_a_view_and_is_not_told_of_anoth
     for other in (stranger, former):
         assert other.receive(packet, b"\1", 0) == 0
         assert other.counters()["drop_view"] == 1 and not other.counters()["drop_key"]
-        assert other.events() == []
+        assert other.reports() == []
 
 
 def test_a_secret_opens_in_its_own_view_only():
@@ -136,7 +137,7 @@ def test_datagrams_queued_in_a_view_are_sealed_with_its_secret_when_the_next_one
     enter(ahead, 100, 2, secret_of(2))
     datagrams = [each for each in sent_by(ahead, 0) if kind(each) == CONTROL]
     assert [behind.receive(each, b"\1", 0) for each in datagrams] == [1]
-    assert [event[4] for event in behind.events()] == [b"my answer"]
+    assert behind.reports() == [FrameReceived(100, b"\1", b"my answer")]
 
 
 def test_the_secret_of_the_view_before_opens_until_all_are_in_the_next_one():
@@ -169,11 +170,11 @@ def test_who_has_the_file_alone_can_send_only_frames_outside_views():
     assert not member.counters()["drop_key"]
     frame = forged.control(101, b"{}")
     assert member.receive(forge.sealed_outside(frame, next(numbers)), b"\2", 60 * MS) == 1
-    assert member.events() == [("outside", 101, b"\2", 0, b"{}")]
+    assert member.reports() == [FrameReceived(101, b"\2", b"{}", outside=True)]
     other = alone(101, 1, bytes(32))  # which believes itself in the view, with another secret
     other.send(MESSAGE)
     assert [member.receive(each, b"\2", 60 * MS) for each in sent_by(other, 0)] == [0]
-    assert member.counters()["drop_key"] == 1 and not member.events()
+    assert member.counters()["drop_key"] == 1 and not member.reports()
 
 
 def test_numbers_that_somebody_with_the_file_has_used_leave_those_of_the_view_alone():
@@ -200,7 +201,7 @@ def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_its_datagrams_
         answers = [each for each in sent_by(net.engines[0], net.now) if kind(each) == 10]
         for each in answers:  # pings, which a process outside can answer
             ghost.receive(each, b"\1", net.now)
-    assert ("suspect", net.ids[1], "silence") in net.engines[0].events()
+    assert MemberSuspected(net.ids[1], "silence") in net.engines[0].reports()
 
 
 def test_secrets_of_views_that_nobody_enters_do_not_push_out_the_one_that_seals():

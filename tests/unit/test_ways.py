@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, feed, kinds, messages
+from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, count_reports, feed, messages, reports_of
 
 from seqcast._native.engine import LANE_UNICAST
+from seqcast.reports import MemberSuspected, PacketsLost, WayChanged
 
 DEAF_MS = SUSPECT_MS + 3 * HEARTBEAT_MS
 """By then a member has reported that no multicast comes, and is heard."""
@@ -27,7 +28,7 @@ class Mixed(Net):
 
     def ways(self, src: int) -> list[tuple[int, bool]]:
         """The changes of the ways of one member since the last call."""
-        return [tuple(event[1:]) for event in self.engines[src].events() if event[0] == "way"]
+        return [(each.member, each.multicast) for each in reports_of(self.engines[src], WayChanged)]
 
 
 def test_who_hears_no_multicast_of_a_member_gets_copies_and_no_link_counts_as_cut():
@@ -37,7 +38,7 @@ def test_who_hears_no_multicast_of_a_member_gets_copies_and_no_link_counts_as_cu
     assert net.ways(0) == [(101, False)] and not net.ways(1) and not net.ways(2)
     assert net.engines[0].targets() == ([b"\2"], True)
     assert all(engine.links() == engine.links(True) == [] for engine in net.engines)
-    assert not any(kinds(net, i)["suspect", 100 + j] for i in range(3) for j in range(3))
+    assert not any(count_reports(net, i)[MemberSuspected(100 + j)] for i in range(3) for j in range(3))
     net.deaf = {(0, 1), (0, 2)}
     net.run(DEAF_MS)
     assert net.engines[0].targets() == ([b"\2", b"\3"], False), "a multicast would reach nobody"
@@ -124,9 +125,9 @@ def test_a_packet_that_is_repeated_in_vain_is_told_with_its_size():
     net.drop = lambda src, dst, lane, datagram: dst == 2 and len(datagram) > 1400
     net.engines[0].send(bytes(5000))
     net.run(1500)
-    (told,) = [event for event in net.engines[0].events() if event[0] == "lost"]
-    assert told[1:3] == (102, 1472) and 1000 * MS <= told[3] < 1400 * MS
-    assert not [event for event in net.engines[1].events() if event[0] == "lost"]
+    (told,) = reports_of(net.engines[0], PacketsLost)
+    assert (told.member, told.size) == (102, 1472) and 1000 * MS <= told.took_ns < 1400 * MS
+    assert not reports_of(net.engines[1], PacketsLost)
     net.drop = lambda src, dst, lane, datagram: False
     net.run(200)
     assert len(net.got[2]) == 1

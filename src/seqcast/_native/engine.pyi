@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seqcast.config.keys import Seal
+from seqcast.reports import Report
 from seqcast.types import Member, OwnPackets, View, ViewId
 
 SENT: int
@@ -224,16 +225,8 @@ class Engine:
             every_ns: the engine repeats the frame after each such time, within the view and until another one.
             times: how often in all; 0: only the last one ends.
         """
-    def events(self) -> list[tuple[Any, ...]]:
-        """Takes all waiting events: ("control", sender_id, address, view_tag, payload), or
-        "outside" instead where there is a seal, and the key file alone sealed it, ("suspect", id, evidence)
-        with the evidence as in ``vocabulary.Evidence``, ("alive", id), ("cut_reached",),
-        ("links",): ``links()`` has changed, ("starved",): received packets are dropped for lack of slabs, ("slow", id):
-        for ``suspect_ns_max`` that member was starved, or kept places unused, ("holdup", id, how, rate, took_ns): as
-        ``vocabulary.SendersHeld``, ("key", address, how, sure): datagrams from there are not sealed as ours are, see
-        ``vocabulary.OtherKey``, ("size", id, bytes): as ``vocabulary.PathsMeasured``,
-        ("too_slow",): ``too_slow()`` has changed, ("foreign",): a datagram of another wire
-        version was dropped, for the first time, ("drained",): see ``end_sends``."""
+    def reports(self) -> list[Report]:
+        """Takes all reports that wait, in order. See ``seqcast/reports.py``."""
     # The application's order policy.
     def offers(self) -> tuple[int, list[tuple[int, int, int, int, int, bytes]]] | None:
         """The packets that wait for the policy, at most 128: number of the batch, and for each packet the sender's
@@ -365,8 +358,8 @@ class Engine:
     def unordered(self) -> int:
         """Packets with own messages that the sequencer has not ordered yet (SEQ-24)."""
     def end_sends(self) -> None:
-        """The application sends nothing more: later sends return ENDED. ("drained",) follows in ``events`` when every
-        accepted message is ordered (SEQ-24), or, for a unicast, acknowledged."""
+        """The application sends nothing more: later sends return ENDED. ``SendsDrained`` follows in ``reports`` when
+        every accepted message is ordered (SEQ-24), or, for a unicast, acknowledged."""
     def drained(self) -> bool:
         """Is everything ordered or acknowledged now, as ``end_sends`` says?"""
     def own(self) -> OwnPackets: ...

@@ -12,6 +12,25 @@ from libc.stdint cimport uintptr_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
+from seqcast.reports import (
+    CutReached,
+    ForeignVersion,
+    FrameReceived,
+    LinksChanged,
+    MemberAlive,
+    MemberStarved,
+    MemberSuspected,
+    OtherKey,
+    PacketsLost,
+    PathsMeasured,
+    SecretWorn,
+    SendersHeld,
+    SendsDrained,
+    SlabsExhausted,
+    SlowChanged,
+    StrangerHeard,
+    WayChanged,
+)
 from seqcast.types import Member, OwnPackets
 
 SENT = SC_SENT
@@ -77,6 +96,46 @@ cdef int copy_run(list out, const sc_tx *run) except -1:
     for k in range(run.n):
         out.append((run.lane, address, PyBytes_FromStringAndSize(<const char *>run.p[k], run.len[k])))
     return 0
+
+
+cdef report_of(sc_event *event):
+    """Takes over the payload of a frame."""
+    cdef uint8_t kind = event.kind
+    if kind == SC_EVENT_CONTROL:
+        payload = PyBytes_FromStringAndSize(<const char *>event.payload, event.len)
+        free(event.payload)
+        return FrameReceived(event.sender, get_address(&event.from_), payload, event.evidence != 0)
+    if kind == SC_EVENT_SUSPECT:
+        return MemberSuspected(event.sender, ("silence", "port", "guard")[event.evidence])
+    if kind == SC_EVENT_ALIVE:
+        return MemberAlive(event.sender)
+    if kind == SC_EVENT_STARVED:
+        return SlabsExhausted()
+    if kind == SC_EVENT_SLOW:
+        return MemberStarved(event.sender)
+    if kind == SC_EVENT_HOLDUP:
+        return SendersHeld(event.sender, ("slow", "stuck", "over")[event.evidence], event.rate, event.took)
+    if kind == SC_EVENT_TOO_SLOW:
+        return SlowChanged()
+    if kind == SC_EVENT_LINKS:
+        return LinksChanged()
+    if kind == SC_EVENT_WAY:
+        return WayChanged(event.sender, event.evidence == SC_WAY_MULTICAST)
+    if kind == SC_EVENT_LOST:
+        return PacketsLost(event.sender, event.rate, event.took)
+    if kind == SC_EVENT_SIZE:
+        return PathsMeasured(event.sender, event.rate)
+    if kind == SC_EVENT_STRANGER:
+        return StrangerHeard(event.view_tag, get_address(&event.from_))
+    if kind == SC_EVENT_DRAINED:
+        return SendsDrained()
+    if kind == SC_EVENT_FOREIGN:
+        return ForeignVersion()
+    if kind == SC_EVENT_KEY:
+        return OtherKey(get_address(&event.from_), ("other", "lacks", "has")[event.evidence], event.rate > 1)
+    if kind == SC_EVENT_WORN:
+        return SecretWorn(event.view_tag)
+    return CutReached()
 
 
 cdef list listed(values, what, Py_ssize_t n, bint exactly):
@@ -319,7 +378,7 @@ cdef class Engine:
         sc_mutex_unlock(&self.lock)
         return result == 0
 
-    def events(self):
+    def reports(self):
         cdef sc_event event
         cdef list out = []
         cdef int found
@@ -329,47 +388,8 @@ cdef class Engine:
             sc_mutex_unlock(&self.lock)
             if not found:
                 return out
-            if event.kind == SC_EVENT_CONTROL:
-                payload = PyBytes_FromStringAndSize(<const char *>event.payload, event.len)
-                free(event.payload)
-                kind = "outside" if event.evidence else "control"
-                out.append((kind, event.sender, get_address(&event.from_), event.view_tag, payload))
-            elif event.kind == SC_EVENT_SUSPECT:
-                out.append(("suspect", event.sender, ("silence", "port", "guard")[event.evidence]))
-            elif event.kind == SC_EVENT_ALIVE:
-                out.append(("alive", event.sender))
-            elif event.kind == SC_EVENT_STARVED:
-                out.append(("starved",))
-            elif event.kind == SC_EVENT_SLOW:
-                out.append(("slow", event.sender))
-            elif event.kind == SC_EVENT_HOLDUP:
-                how = ("slow", "stuck", "over")[event.evidence]
-                out.append(("holdup", event.sender, how, event.rate, event.took))
-            elif event.kind == SC_EVENT_TOO_SLOW:
-                out.append(("too_slow",))
-            elif event.kind == SC_EVENT_LINKS:
-                out.append(("links",))
-            elif event.kind == SC_EVENT_WAY:
-                out.append(("way", event.sender, event.evidence == SC_WAY_MULTICAST))
-            elif event.kind == SC_EVENT_LOST:
-                out.append(("lost", event.sender, event.rate, event.took))
-            elif event.kind == SC_EVENT_SIZE:
-                out.append(("size", event.sender, event.rate))
-            elif event.kind == SC_EVENT_STRANGER:
-                out.append(("stranger", event.view_tag, get_address(&event.from_)))
-            elif event.kind == SC_EVENT_DRAINED:
-                out.append(("drained",))
-            elif event.kind == SC_EVENT_FOREIGN:
-                out.append(("foreign",))
-            elif event.kind == SC_EVENT_KEY:
-                how = ("other", "lacks", "has")[event.evidence]
-                out.append(("key", get_address(&event.from_), how, event.rate > 1))
-            elif event.kind == SC_EVENT_WORN:
-                out.append(("worn", event.view_tag))
-            elif event.kind == SC_EVENT_OFFERS:
-                pass  # `offers` says which
-            else:
-                out.append(("cut_reached",))
+            if event.kind != SC_EVENT_OFFERS:  # `offers` says which
+                out.append(report_of(&event))
 
     def offers(self):
         cdef sc_offer found[SC_OFFERS_MAX]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import seqcast.codes as codes
 from seqcast.core.context import Context
 from seqcast.core.log import LogLines
-from seqcast.core.vocabulary import SendersHeld
+from seqcast.reports import SendersHeld
 
 QUIET_NS, QUIET_NS_MAX = 10 * 10**9, 600 * 10**9
 """How long nothing more is said of a member after the first warning, and at most."""

@@ -1,4 +1,4 @@
-"""The core's interface to the engine: its reports as inputs, and the methods that a step calls.
+"""The core's interface to the engine: the methods that a step calls.
 
 The core learns only from inputs and from return values of the port, so a recording of both replays to the same effects
 without an engine.
@@ -6,64 +6,11 @@ without an engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
-from seqcast.core.vocabulary import (
-    CutReached,
-    ForeignVersion,
-    FrameReceived,
-    LinksChanged,
-    MemberAlive,
-    MemberStarved,
-    MemberSuspected,
-    OtherKey,
-    PacketsLost,
-    PathsMeasured,
-    Report,
-    SecretWorn,
-    Send,
-    SendersHeld,
-    SendsDrained,
-    SlabsExhausted,
-    SlowChanged,
-    Stand,
-    StrangerHeard,
-    WayChanged,
-)
+from seqcast.core.vocabulary import Send, Stand
 from seqcast.types import OwnPackets
-
-_REPORTS: dict[str, Callable[..., Report]] = {
-    "control": lambda sender, address, _view, payload: FrameReceived(sender, address, payload),
-    "outside": lambda sender, address, _view, payload: FrameReceived(sender, address, payload, outside=True),
-    "suspect": MemberSuspected,
-    "alive": MemberAlive,
-    "links": LinksChanged,
-    "way": WayChanged,
-    "stranger": StrangerHeard,
-    "lost": PacketsLost,
-    "size": PathsMeasured,
-    "starved": SlabsExhausted,
-    "slow": MemberStarved,
-    "too_slow": SlowChanged,
-    "holdup": SendersHeld,
-    "foreign": ForeignVersion,
-    "cut_reached": CutReached,
-    "drained": SendsDrained,
-    "worn": SecretWorn,
-}
-
-
-def reports(events: Sequence[tuple[Any, ...]], words: Callable[[bytes], str] = bytes.hex) -> list[Report]:
-    """The events of ``Engine.events`` as inputs of a step.
-
-    Args:
-        words: an address in words.
-    """
-    return [
-        OtherKey(words(details[0]), *details[1:]) if kind == "key" else _REPORTS[kind](*details)
-        for kind, *details in events
-    ]
 
 
 def transmit(engine: Transmitter, what: Send | Stand, counters: dict[str, int], now_ns: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 
-from seqcast._native.driver import Driver, describe_address, now_ns
+from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings, to_ns
@@ -13,12 +13,12 @@ from seqcast.core.frames.kinds import dump
 from seqcast.core.identities import Identities, taken_apart
 from seqcast.core.machines.lifecycle import KEYS
 from seqcast.core.machines.operator import Operator
-from seqcast.core.port import reports
-from seqcast.core.vocabulary import FrameReceived, OtherKey
+from seqcast.core.rules.hosts import place_of
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.discovery import Discovery
 from seqcast.net.opening import group_tag, open_driver, warn_of
 from seqcast.net.secure import identity_of, seal_of
+from seqcast.reports import FrameReceived, OtherKey
 
 SLICE_NS = 100_000_000
 """The longest single wait, ns: the machine may have no timer any more, and Python handles signals between waits."""
@@ -91,8 +91,8 @@ class OperatorRunner:
                 self.engine.control_send(self._identities.with_signature(self._id, dump(frame)), address)
             self.driver.poke()
         self.driver.wait_control(min(self.operator.due(), now_ns() + SLICE_NS))
-        for report in reports(self.engine.events(), describe_address):
+        for report in self.engine.reports():
             if isinstance(report, FrameReceived):
                 self._heard(report)
             elif isinstance(report, OtherKey) and report.sure:
-                self.operator.strange = KEYS[report.how].format(report.where)
+                self.operator.strange = KEYS[report.how].format(place_of(report.address))

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import seqcast.codes as codes
-from seqcast._native.driver import describe_address, now_ns
+from seqcast._native.driver import now_ns
 from seqcast._native.engine import Engine
 from seqcast.abandoned import still_wanted
 from seqcast.config import Config
@@ -29,7 +29,7 @@ from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
 from seqcast.core.machines.pause_request import PauseRequest
-from seqcast.core.port import reports, transmit
+from seqcast.core.port import transmit
 from seqcast.core.secrets import CIPHERS
 from seqcast.core.vocabulary import (
     AskMembers,
@@ -497,7 +497,7 @@ class Runner:
                 lines.told = PARTS if self.posting.on else parts_read(logging.INFO)
                 lines.debugged = parts_read(logging.DEBUG)
                 asked = [self._requests.popleft()] if self._requests else []
-                effects = self.endpoint.step([*asked, *reports(self.engine.events(), describe_address)], now_ns())
+                effects = self.endpoint.step([*asked, *self.engine.reports()], now_ns())
                 for effect in effects:
                     self._carry_out(effect)
                 if self.ordering is not None:

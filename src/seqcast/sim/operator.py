@@ -11,9 +11,8 @@ from seqcast.config.derive import engine_settings
 from seqcast.core.frames.kinds import dump
 from seqcast.core.identities import Identities, taken_apart
 from seqcast.core.machines.operator import Operator
-from seqcast.core.port import reports
-from seqcast.core.vocabulary import FrameReceived
 from seqcast.errors import SeqcastError
+from seqcast.reports import FrameReceived
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS, Options
 from seqcast.sim.seal import FIRST_DESK, Sealings, SimulatedSigner, simulated_list, simulated_seal
@@ -107,7 +106,7 @@ class OperatorProcess:
 
     def receive(self, datagram: bytes, address: bytes) -> None:
         self.engine.receive(datagram, address, self.world.clock.now)
-        for report in reports(self.engine.events()):
+        for report in self.engine.reports():
             if isinstance(report, FrameReceived):
                 came = taken_apart(report.payload)
                 if not self.identities.doubt(None, report.sender, came, {}):

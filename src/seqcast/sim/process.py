@@ -17,27 +17,24 @@ from seqcast.core.frames.kinds import load
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.orders.policy import Questions, next_batch
-from seqcast.core.port import reports, transmit
+from seqcast.core.port import transmit
 from seqcast.core.secrets import about
 from seqcast.core.state.providers import STATE_MERGES
 from seqcast.core.vocabulary import (
     AskMembers,
     Effect,
     ExcludedBy,
-    FrameReceived,
     Input,
     JoinFailed,
     JoinGroup,
     Keep,
     Left,
-    MemberSuspected,
     MemberTold,
     MendSockets,
     Minority,
     PauseOver,
     SeedsFound,
     Send,
-    SendersHeld,
     Stand,
     StateHeld,
     StatePlan,
@@ -47,6 +44,7 @@ from seqcast.core.vocabulary import (
     Warn,
 )
 from seqcast.errors import RemoteProtocolError
+from seqcast.reports import FrameReceived, MemberSuspected, SendersHeld
 from seqcast.sim.application import Application
 from seqcast.sim.guard import GuardedProcess, Lines
 from seqcast.sim.interface import Interface
@@ -418,7 +416,7 @@ class Process:
 
     def step(self, *inputs: Input) -> None:
         """Hands the control plane these inputs and the engine's reports, and takes its effects."""
-        came = reports(self.engine.events())
+        came = self.engine.reports()
         for report in came:
             if isinstance(report, FrameReceived):
                 self._note_view(report.payload)

@@ -38,7 +38,8 @@ from seqcast.core.rules.cookies import NO_COOKIE
 from seqcast.core.rules.cut import first_view
 from seqcast.core.rules.hosts import host_of, on_one_port, place_of
 from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
-from seqcast.core.vocabulary import CloseView, Install, OtherKey, Over, Waiting, Warn
+from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
+from seqcast.reports import OtherKey
 from seqcast.types import MEMBERS_MAX
 
 
@@ -473,14 +474,14 @@ class Lifecycle(Machine):
 
     def warn_of_key(self, report: OtherKey) -> None:
         if report.sure:
-            said = KEYS[report.how].format(report.where)
+            said = KEYS[report.how].format(place_of(report.address))
             text = f"members of this cluster use different keys, and will not meet: {said}"
             self.context.emit(Warn(codes.OTHER_KEY(text)))
 
     def note_key(self, report: OtherKey) -> None:
         self.doubtful = True
         if report.sure:
-            self.strange = KEYS[report.how].format(report.where)
+            self.strange = KEYS[report.how].format(place_of(report.address))
             self.warn_of_key(report)
 
     def form(self) -> None:
