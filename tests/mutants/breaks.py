@@ -1924,4 +1924,7 @@ BREAKS = (
     _one("a board of another release is left out without a word", "src/seqcast/board/read.py",
          "            found[path] = other.version", "            continue", tests="tests/cli/test_cli_seen.py",
          why="seeds have no boards"),
+    _one("the plan of a merge of states stays though one of its providers has crashed", STATE + "providers.py",
+         "if merger not in here or not whole_plan or passed or not here.issuperset(providers):", "if merger not in here or passed:",
+         tests="tests/sim/test_states.py", family="merges"),
 )  # fmt: skip

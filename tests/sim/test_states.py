@@ -8,6 +8,8 @@ from sim_stage import Stage
 from seqcast.core.frames.view import NONE, WHOLE
 from seqcast.core.state import providers
 from seqcast.sim import Options, simulate
+from seqcast.sim.checkers.safety import check_safety
+from seqcast.sim.options import MS
 from seqcast.types import MergeView
 
 ORDERS = ("fifo", "causal", "records", "sequencer", "total-1999", "grant")
@@ -97,3 +99,47 @@ def test_a_joiner_is_told_whether_the_group_had_a_state(state, words):
     stage.until(2050)
     assert all(member.name != "a" for member in b.endpoint.view.members)
     assert any(f"c gives up: no state: {words}" in line for line in stage.lines)
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["the first", "the second"])
+def test_the_merger_of_three_states_that_loses_a_provider_merges_the_other_and_no_part_of_the_lost_one(lost):
+    """The provider crashes in the middle of its state; the first one's is whole when the second crashes."""
+    stage = Stage(state=True, merges=True, state_bytes=1_000_000)
+    stage.group("a", "b", "c")
+    one, two, three = ({node.index} for node in stage.nodes)
+    stage.network.partition(one, two | three)
+    stage.network.partition(two, three)
+    stage.until(3000)
+    for node in stage.nodes:
+        node.application.sender.say_last()
+    stage.until(3200)
+    apart = {node.name: node.application.chain.digest() for node in stage.nodes}
+    assert len(set(apart.values())) == 3
+    stage.network.heal()
+    merger = merging(stage, 3200)
+    keeper, merge = merger.application.keeper, merger.application.keeper.merge
+    providers = [stage.node(stage.name(member)) for member in merge.plan.providers]
+    assert len(providers) == 2
+    gone, stays = providers[lost], providers[1 - lost]
+    while len(keeper.parts.get(gone.id, b"")) < 100_000:
+        stage.until(stage.clock.now // MS + 1)
+    assert merge.receiving and merge.provider == gone.id and len(keeper.parts[gone.id]) < 900_000
+    assert len(keeper.parts.get(stays.id, b"")) == (lost and 1_000_000)
+    gone.crash()
+    stage.until(stage.clock.now // MS + 1500)
+    assert not merger.record.passed_over, "the other provider began anew with the plan, and was not refused"
+    ((_, _, _, parts),) = merger.record.merges
+    assert list(parts) == [stays.id] and not merge.stopped
+    assert len(states(stage)) == 1 and not states(stage) & set(apart.values())
+    assert names(merger.endpoint.view) == names(stays.endpoint.view) and len(merger.endpoint.view.members) == 2
+    assert not list(check_safety(stage.records))
+
+
+def merging(stage: Stage, ms: int):
+    """The member that merges others' states into its own, as soon as it begins."""
+    while True:
+        for node in stage.nodes:
+            if node.application.keeper.merge.plan.merges:
+                return node
+        ms += 1
+        stage.until(ms)
