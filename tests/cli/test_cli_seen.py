@@ -235,6 +235,20 @@ def test_metrics_have_the_format_of_prometheus():
     assert list(collector.collect()) == []  # the group was left
 
 
+def test_view_changes_are_counted_by_reason():
+    name = cluster()
+    with join(name, "a") as a:
+        with join(name, "b"):
+            wait_until(lambda: len(a.view) == 2)
+        wait_until(lambda: len(a.view) == 1)
+
+        def counted():
+            text = text_of(families([read(a.board)]))
+            return {why: int(n) for why, n in re.findall(r'view_changes_total{[^}]*why="(\w+)"} (\d+)', text)}
+
+        wait_until(lambda: counted() == {"join": 1, "leave": 1, "loss": 0, "merge": 0, "other": 0})
+
+
 def test_names_with_odd_characters_stay_one_label():
     parser = pytest.importorskip("prometheus_client.parser")
     name = cluster() + " = {}, ü"

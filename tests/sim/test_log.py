@@ -8,7 +8,7 @@ from sim_stage import Stage
 from seqcast.core import log
 from seqcast.core.frames.closing import Start
 from seqcast.core.frames.ring import Token
-from seqcast.core.vocabulary import Log
+from seqcast.core.vocabulary import Log, ViewInstalled
 from seqcast.reports import MemberSuspected
 from seqcast.sim.options import MS, SECOND
 
@@ -86,6 +86,62 @@ def test_a_suspicion_and_the_exclusion_that_follows_say_why(evidence, why):
     stage.until(1300)
     assert lines[0] == f"a: suspects c: {why}"
     assert [line for line in lines if f"[a, b]: c was excluded ({why}); took" in line], lines
+
+
+def changed(stage, name):
+    """The words for why the member of this name changes views, from now on."""
+    node, words = stage.node(name), []
+    step = node.endpoint.step
+
+    def stepped(*arguments):
+        effects = step(*arguments)
+        words.extend(effect.change for effect in effects if isinstance(effect, ViewInstalled))
+        return effects
+
+    node.endpoint.step = stepped
+    return words
+
+
+def leaves_as_another_joins(stage):
+    """Both in one view."""
+    stage.node("a").stall(stage.clock.now + 300 * MS)
+    stage.named("d", 1000)
+    stage.node("c").leave()
+
+
+def falls_apart_and_heals(stage):
+    stage.network.partition({0, 1}, {2})
+    stage.clock.at(2500 * MS, stage.network.heal)
+
+
+def gets_a_narrow_path(stage):
+    """Which shows with packets that fill it."""
+    stage.network.narrow = {(0, 2): 1372}
+    a = stage.node("a")
+    for ms in range(1000, 2000, 50):
+        stage.clock.at(ms * MS, a.record.pending.append, (0, 5000))
+        stage.clock.at(ms * MS, a.service)
+
+
+@pytest.mark.parametrize(
+    ("happens", "words", "members"),
+    [
+        (lambda stage: stage.node("c").leave(), ["leave"], "ab"),
+        (lambda stage: stage.named("d", 1000), ["join"], "abcd"),
+        (lambda stage: stage.node("c").crash(), ["loss"], "ab"),
+        (leaves_as_another_joins, ["leave"], "abd"),
+        (falls_apart_and_heals, ["loss", "merge"], "abc"),
+        (gets_a_narrow_path, ["other"], "abc"),
+    ],
+)
+def test_a_view_change_has_one_word_for_the_gravest_reason(happens, words, members):
+    """The board counts them, and `seqcast metrics` shows them as view_changes_total{why}."""
+    stage = Stage(packet_bytes=1472, narrows=1)
+    stage.group("a", "b", "c")
+    told = changed(stage, "a")
+    happens(stage)
+    stage.until(5000)
+    assert told == words and sorted(member.name for member in stage.node("a").endpoint.view.members) == [*members]
 
 
 def test_sends_that_wait_for_long_for_a_view_change_are_told_once_with_who_is_awaited():

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -95,7 +96,8 @@ def test_the_command_prints_the_matrix_and_rates_and_names_who_does_not_answer()
     assert shown.returncode == 1 and "all asked" in lines[0], shown.stderr
     assert [line.split()[0] for line in lines[1:5]] == ["member", *names]
     (row,) = (line for line in lines if line.startswith("a "))
-    assert " to " in row and row.split()[2:5].count("m") == 2
+    assert row.split()[2:5].count("m") == 2 and lines[1].split("rtt ms")[1].split()[:4] == ["path", "lag", "lag", "ms"]
+    assert re.search(r"  \d+\.\d\d( to \d+\.\d\d)?  ", row), row
     assert "stopped has not answered a, which heard it" in shown.stdout and shown.stdout.count("SC2215") == 2
     assert "b has no board to show" in shown.stdout
     assert {each["name"]: each["told"] is None for each in value["members"]} == {"a": False, "b": True, "stopped": True}
@@ -154,13 +156,63 @@ def test_a_members_frames_are_checked():
         text = said(read(a.board))
         assert text.isprintable() and heard(text).status == "member"
         value = json.loads(text)
+        board = read(a.board)
+        board.members[1].update(path_bytes=1422, lag_ns=5)
+        (peer,) = heard(said(board)).peers.values()
+        assert (peer.path, peer.late) == (1422, 5)
         for name in value:
             for wrong in (None, -1, [1], {"x": 1}, "\x1b[2J", 1 << 70, True):
                 with pytest.raises(BoardError):
                     heard(json.dumps({**value, name: wrong if type(wrong) is not type(value[name]) else None}))
-        for wrong in ("", "[]", "[" * 100_000, "{}", "nan"):
+        for wrong in ("", "[]", "[" * 100_000, "nan", '{"peers": [7]}', '{"counters": []}', '{"peers": [[1, "x"]]}'):
             with pytest.raises(BoardError):
                 heard(wrong)
+
+
+def test_fields_that_another_release_lacks_are_shown_as_unknown_and_more_ones_are_left_out():
+    with group_of(3) as groups:
+        settled(groups)
+        a, b, _ = groups
+        board = read(a.board)
+        whole = json.loads(said(board))
+        more = {**whole, "new": {"x": 1}, "peers": [[*row, 1, "new"] for row in whole["peers"]]}
+        assert heard(json.dumps(more)) == heard(json.dumps(whole))
+        for name in whole:
+            heard(json.dumps({other: value for other, value in whole.items() if other != name}))
+        few = {"at": whole["at"], "peers": [row[:2] for row in whole["peers"]]}
+        told = {each["id"]: seen_all.Seen(0, heard(json.dumps(few))) for each in board.about["view"]["members"]}
+        assert seen_all.findings(board, told, 1.0) == []
+        later = heard(json.dumps({**few, "at": few["at"] + 10**9}))
+        lines = seen_all.table(board, {each: seen_all.Seen(0, later) for each in told}, told, [])
+        assert len(lines) == 5
+        for line in lines[2:]:  # hears, path, lag, its ms, untaken, three rates, and the state; the round trip is known
+            assert line.split().count("unknown") == 9, line
+        parts = seen_all.sketch(board, told, [])["members"][0]["told"]
+        assert parts["held_by"] is None and parts["peers"][b.member.id]["lag"] is None and parts["counters"] == {}
+
+
+def test_a_table_names_the_least_path_and_whose_packets_come_late():
+    with group_of(3) as groups:
+        settled(groups)
+        a, b, c = (group.member.id for group in groups)
+        board, name = read(groups[0].board), dict(zip("abc", (group.member.id for group in groups), strict=True))
+
+        def told(**peers):
+            rows = [[name[of], *numbers] for of, numbers in peers.items()]
+            return seen_all.Seen(0, heard(json.dumps({**json.loads(said(board)), "peers": rows})))
+
+        ms = 10**6
+        seen = {
+            a: told(b=(ms, 0, 0, 0, 1472, 0), c=(2 * ms, 7, 9, 0, 1422, 41 * ms)),
+            b: told(a=(ms, 0, 0, 0, 1472, 0), c=(0, 3, 3, 0, 0, 60 * ms)),
+            c: seen_all.Seen(0, None),
+        }
+        rows = {line[0]: re.split("  +", line) for line in seen_all.table(board, seen, {}, [])[2:]}
+        assert [row[3:8] for row in (rows["a"], rows["b"])] == [
+            ["1.00 to 2.00", "1422 to 1472", "0", "0", "0"],
+            ["1.00", "1472", "0", "0", "0"],
+        ]
+        assert rows["c"][3:6] == ["7 of a", "60 of b", "9 of a"]
 
 
 @pytest.mark.parametrize("question", [b"{}\n", b"[]\n", b'{"page": 17}\n', b'{"page": true}\n', b"x" * 200, b"\xff\n"])

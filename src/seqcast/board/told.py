@@ -16,29 +16,37 @@ from seqcast.board.read import Board, BoardError
 
 COUNTED = ("messages_sent", "messages_delivered", "packets_retransmitted")
 REASON_MAX = 200
+UNKNOWN = "unknown"
+PEER = 7
+"""Numbers about a peer: its id, and the fields of ``Peer``. Later releases add theirs at the end."""
 PAGE_BYTES = 24_000
 KNOWN_BYTES_MAX = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One member's knowledge of another.
+    """One member's knowledge of another. None: its release does not tell this.
 
     Args:
         rtt: ns of a round trip; 0: not known.
         lag, untaken: packets of the member that the other one has not put in order, and has not taken.
         silent: ns since the other one was heard; 0: never.
+        path: bytes of the largest packet that reaches the other one whole; 0: not known.
+        late: ns since the first of the packets that count as ``lag`` was sent.
     """
 
-    rtt: int
-    lag: int
-    untaken: int
-    silent: int
+    rtt: int | None = None
+    lag: int | None = None
+    untaken: int | None = None
+    silent: int | None = None
+    path: int | None = None
+    late: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A member's report of itself.
+    """A member's report of itself. Another release may tell more than this one knows, or less: what it does not tell is
+    None, the status "unknown", and a counter or a peer is not there.
 
     Args:
         at: ns, by its clock, when its engine wrote this; ``age``: how long before the answer that was.
@@ -49,12 +57,12 @@ class Told:
         peers: by id.
     """
 
-    at: int
-    age: int
+    at: int | None
+    age: int | None
     status: str
     reason: str
-    held_by: int
-    held: int
+    held_by: int | None
+    held: int | None
     counters: dict[str, int]
     hears: str
     peers: dict[int, Peer]
@@ -83,13 +91,13 @@ def _peer(board: Board, rank: int) -> list[int]:
     row, last = board.members[rank], board.gauges["last"]
     silent = max(0, board.read_ns - row["heard"]) if row["heard"] else 0
     behind = (max(0, last - row["delivered"]), max(0, last - row["consumed"]))
-    return [row["id"], row["rtt"], *behind, silent]
+    return [row["id"], row["rtt"], *behind, silent, row["path_bytes"], row["lag_ns"]]
 
 
 def heard(text: str) -> Told:
     """
     Raises:
-        BoardError: no member of this release said this.
+        BoardError: no member said this, of any release.
     """
     try:
         value = json.loads(text)
@@ -97,14 +105,21 @@ def heard(text: str) -> Told:
         value = None
     if not isinstance(value, dict):
         raise BoardError("the answer is no object of JSON")
-    counters, peers = value.get("counters"), value.get("peers")
+    counters, peers = value.get("counters", {}), value.get("peers", [])
     if not isinstance(counters, dict) or not isinstance(peers, list):
-        raise BoardError("the answer has no counters, or no peers")
+        raise BoardError("the counters of the answer, or its peers, are none")
     status, reason, hears = (_text(value, name) for name in ("status", "reason", "hears"))
     at, age, held_by, held = (_number(value, name) for name in ("at", "age", "held_by", "held"))
-    rows = [[_number(dict(enumerate(row)), i) for i in range(5)] for row in peers if isinstance(row, list)]
-    counted = {name: _number(counters, name) for name in COUNTED}
-    return Told(at, age, status, reason, held_by, held, counted, hears, {row[0]: Peer(*row[1:]) for row in rows})
+    rows = [[_number(row, i) for i in range(PEER)] for row in map(_row, peers) if row]
+    known = {name: n for name in COUNTED if (n := _number(counters, name)) is not None}
+    told_of = {row[0]: Peer(*row[1:]) for row in rows if row[0] is not None}
+    return Told(at, age, status or UNKNOWN, reason, held_by, held, known, hears, told_of)
+
+
+def _row(values: object) -> dict[int, object]:
+    if not isinstance(values, list):
+        raise BoardError("a peer of the answer is none")
+    return dict(enumerate(values))
 
 
 def cut(known: Mapping[str, Any], board: bytes) -> list[str]:
@@ -137,14 +152,18 @@ def joined(pages: Sequence[str]) -> tuple[dict[str, Any], bytes]:
 
 
 def _text(value: Mapping[str, Any], name: str) -> str:
-    found = value.get(name)
+    """ "": there is none."""
+    found = value.get(name, "")
     if not isinstance(found, str) or not found.isprintable():
-        raise BoardError(f"the answer has no text {name}")
+        raise BoardError(f"in the answer, {name} is no text")
     return found
 
 
-def _number(value: Mapping[Any, Any], name: object) -> int:
-    found = value.get(name)
+def _number(value: Mapping[Any, Any], name: object) -> int | None:
+    """None: there is none."""
+    if name not in value:
+        return None
+    found = value[name]
     if type(found) is not int or not 0 <= found < 1 << 64:
-        raise BoardError(f"the answer has no number {name}")
+        raise BoardError(f"in the answer, {name} is no number")
     return found

@@ -12,7 +12,7 @@ import seqcast.codes as codes
 from seqcast.board.judge import way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError
-from seqcast.board.told import Told, heard, joined
+from seqcast.board.told import UNKNOWN, Peer, Told, heard, joined
 from seqcast.cli.seen import MATRIX_MAX, RATES, letters, short, summary
 from seqcast.codes import Finding, finding
 from seqcast.core.frames.asking import NO_BOARD, PAGES_MAX
@@ -116,7 +116,7 @@ def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Fin
         told, name = known.told, each["name"]
         if told.status == "blocked":
             found.append(finding(codes.BLOCKED, f"{name} is blocked: {told.reason}"))
-        if told.held_by and told.held > stall_s * 1e9:
+        if told.held_by and told.held is not None and told.held > stall_s * 1e9:
             text = f"senders of {name} have waited for {board.name_of(told.held_by)} for {told.held / 1e9:.1f} s"
             found.append(finding(codes.SLOW_RECEIVER, text))
         for other, how in zip(members, told.hears, strict=False):
@@ -140,7 +140,8 @@ def table(board: Board, seen: Mapping[int, Seen], before: Mapping[int, Seen], wr
     members = board.about["view"]["members"]
     matrix = len(members) <= MATRIX_MAX
     initials = " ".join(letters([each["name"] for each in members]))
-    head = ["member", "address", f"hears {initials}" if matrix else "hears all", "rtt ms", "lag", "untaken"]
+    head = ["member", "address", f"hears {initials}" if matrix else "hears all"]
+    head += ["rtt ms", "path", "lag", "lag ms", "untaken"]
     cells = [[*head, *(name for name, _ in RATES), "state"]]
     for rank, each in enumerate(members):
         cells.append([each["name"], each["address"], *_row(board, rank, each["id"], seen, before, matrix)])
@@ -155,34 +156,55 @@ def _row(
 ) -> list[str]:
     told = seen[member].told
     others = {of: each.told for of, each in seen.items() if each.told is not None and of != member}
-    lags = {of: other.peers[member].lag for of, other in others.items() if member in other.peers}
-    untaken = {of: other.peers[member].untaken for of, other in others.items() if member in other.peers}
+    by = {of: other.peers.get(member, Peer()) for of, other in others.items()}
+    lag = _worst(board, {of: peer.lag for of, peer in by.items()})
+    late = _worst(board, {of: peer.late if peer.late is None else peer.late // 10**6 for of, peer in by.items()})
+    behind = [lag, late, _worst(board, {of: peer.untaken for of, peer in by.items()})]
     if told is None:
         state = "has no board" if seen[member].boardless else "does not answer"
         if rank < len(board.members) and way(board, board.gauges["rank"], rank) in "mu":
             state += f", heard by {board.name}"
-        return ["      ?" if matrix else "?", "", _worst(board, lags), _worst(board, untaken), "", "", "", state]
+        return ["      ?" if matrix else "?", "", "", *behind, "", "", "", state]
     hears = "      " + " ".join(told.hears) if matrix else "no" if "." in told.hears else "yes"
-    rtts = {of: peer.rtt for of, peer in told.peers.items() if peer.rtt}
-    rtt = f"{min(rtts.values()) / 1e6:.2f} to {max(rtts.values()) / 1e6:.2f}" if rtts else ""
+    hears = hears if told.hears else UNKNOWN
+    peers = told.peers.values()
+    rtt = _range([peer.rtt if peer.rtt is None else peer.rtt / 1e6 for peer in peers], "{:.2f}", len(others))
+    path = _range([peer.path for peer in peers], "{}", len(others))
     rates = _rates(told, before[member].told if member in before else None)
     holds = [board.name_of(of) for of, other in others.items() if other.held_by == member]
     words = [told.status] * (told.status != "member") + [f"holds up {', '.join(holds)}"] * bool(holds)
-    return [hears, rtt, _worst(board, lags), _worst(board, untaken), *rates, ", ".join(words)]
+    return [hears, rtt, path, *behind, *rates, ", ".join(words)]
 
 
-def _worst(board: Board, behind: Mapping[int, int]) -> str:
+def _range(values: Sequence[float | None], shown: str, others: int) -> str:
+    """The least and the most that a member knows of the others, of which so many have answered; 0: not known yet."""
+    told = [value for value in values if value is not None]
+    if not told:
+        return UNKNOWN if others else ""
+    known = [value for value in told if value]
+    return " to ".join(dict.fromkeys(shown.format(end(known)) for end in (min, max) if known))
+
+
+def _worst(board: Board, behind: Mapping[int, int | None]) -> str:
     """The most that a member is behind one other's packets, and whose those are."""
     if not behind:
         return ""
-    of, most = max(behind.items(), key=lambda each: each[1])
+    told = {of: value for of, value in behind.items() if value is not None}
+    if not told:
+        return UNKNOWN
+    of, most = max(told.items(), key=lambda each: each[1])
     return f"{most} of {board.name_of(of)}" if most else "0"
 
 
 def _rates(told: Told, old: Told | None) -> list[str]:
-    if old is None or told.at <= old.at:
+    if old is None or told.at is None or old.at is None:
+        return ["" if old is None else UNKNOWN] * len(RATES)
+    if told.at <= old.at:
         return [""] * len(RATES)
-    return [short((told.counters[name] - old.counters[name]) * 1e9 / (told.at - old.at)) for _, name in RATES]
+    passed_s, both = (told.at - old.at) / 1e9, told.counters.keys() & old.counters.keys()
+    return [
+        short((told.counters[name] - old.counters[name]) / passed_s) if name in both else UNKNOWN for _, name in RATES
+    ]
 
 
 def sketch(board: Board, seen: Mapping[int, Seen], wrong: Sequence[Finding]) -> dict[str, Any]:
