@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from members import LIMIT_S, LOOPBACK, cluster, join, wait_until
 from project import ROOT
 
 import seqcast
+from seqcast.config import identities, keys
 from seqcast.core.frames.fields import PROTOCOL_VERSION
 
 LAST = {"joining": "oldest: Version", "fields": "speaks: Speaks", "view": "stateful: Flag", "merging": "speaks: Speaks"}
@@ -26,7 +28,8 @@ one is added."""
 MEMBER = """
 import sys, seqcast
 from seqcast.core.frames.fields import PROTOCOL_VERSION
-with seqcast.join(sys.argv[1], name="next", interface=sys.argv[2], join_timeout_s=60.0) as group:
+settings = dict(each.split("=") for each in sys.argv[3:])
+with seqcast.join(sys.argv[1], name="next", interface=sys.argv[2], join_timeout_s=60.0, **settings) as group:
     print(PROTOCOL_VERSION, seqcast.__file__, flush=True)
     for message in group:
         if message.sender.name != "next":
@@ -54,7 +57,29 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
-def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_group(next_release: Path) -> None:
+@pytest.fixture(params=["plain", "with identities"])
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], dict[str, str]]:
+    """The settings of a member, by name."""
+    if request.param == "plain":
+        return lambda member: {}
+    pytest.importorskip("nacl")
+    from seqcast.net.secure import Ed25519
+
+    keys.make(str(tmp_path / "key"))
+    lines = []
+    for member in ("a", "b", "c", "next"):
+        seed = os.urandom(32)
+        identities.make(str(tmp_path / member), seed)
+        lines.append(f"{identities.described(Ed25519(seed).public)} {member}\n")
+    listed = tmp_path / "members"
+    listed.write_text("".join(lines))
+    listed.chmod(0o600)
+    return lambda member: {"key": f"{tmp_path}/key", "identity": f"{tmp_path}/{member}", "authorized": str(listed)}
+
+
+def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_group(
+    next_release: Path, settings: Callable[[str], dict[str, str]]
+) -> None:
     def answered(group: seqcast.Group, names: list[str]) -> None:
         """The next release delivers a message of this one, and the other way round, and knows who is of which."""
         wait_until(lambda: [member.name for member in group.view] == names)
@@ -64,9 +89,9 @@ def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_grou
         assert told == repr((b"?", said)).encode()
 
     name = cluster()
-    a = join(name, "a")
+    a = join(name, "a", **settings("a"))
     process = subprocess.Popen(
-        [sys.executable, "-c", MEMBER, name, LOOPBACK],
+        [sys.executable, "-c", MEMBER, name, LOOPBACK, *map("=".join, settings("next").items())],
         env={**os.environ, "PYTHONPATH": str(next_release)},
         stdout=subprocess.PIPE,
         text=True,
@@ -76,10 +101,10 @@ def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_grou
         version, path = process.stdout.readline().split()
         assert int(version) == PROTOCOL_VERSION + 1 and Path(path).is_relative_to(next_release)
         answered(a, ["a", "next"])
-        with join(name, "b") as b:
+        with join(name, "b", **settings("b")) as b:
             answered(b, ["a", "next", "b"])
             a.leave()
-            with join(name, "c") as c:  # the next release makes this view
+            with join(name, "c", **settings("c")) as c:  # the next release makes this view
                 answered(c, ["next", "b", "c"])
                 process.kill()
                 wait_until(lambda: [member.name for member in c.view] == ["b", "c"])

@@ -8,17 +8,19 @@ import random
 import subprocess
 import sys
 import time
-from dataclasses import fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 
 import pytest
 
 import seqcast
 from seqcast.config import Config, identities
 from seqcast.core import orders
-from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.codec import defaults
+from seqcast.core.frames.fields import Count, MemberInfo, Name
 from seqcast.core.frames.joining import Wait
 from seqcast.core.frames.kinds import dump, load
 from seqcast.core.frames.unblocking import Unblock
+from seqcast.core.frames.view import NewView, Provision, Shortfall, Subgroup
 from seqcast.core.identities import Allowed, Identities, Signer, taken_apart
 from seqcast.core.rules.cut import first_view
 from seqcast.errors import RemoteProtocolError
@@ -92,6 +94,40 @@ def test_a_member_signs_the_description_of_itself_and_is_on_the_list_under_its_n
         assert "does not show" in b.fault(replace(said, **{field: value})), field
     assert "does not show" in b.fault(replace(said, identity=party.signers["b"].public, name="b"))
     assert "does not show" in Identities(party.signers["b"], party.listed, "other cluster").fault(said)
+
+
+@dataclass(frozen=True, slots=True)
+class LaterInfo(MemberInfo):
+    """As a later release describes its members."""
+
+    added: Count = 7
+    last: Name = "last"
+
+
+def test_a_field_that_a_later_release_adds_changes_no_signature_until_it_has_a_value_of_its_own():
+    party = Party()
+    b, said = party.knows["b"], party.info("a")
+    later = party.knows["a"].signed(LaterInfo(*astuple(said)))
+    assert later.signature == said.signature
+    assert b.fault(said) == b.fault(later) == ""
+    used = party.knows["a"].signed(replace(later, added=8))
+    assert b.fault(used) == ""
+    for taken in (replace(used, added=7), replace(used, added=9), replace(used, last="7"), replace(later, last="7")):
+        assert "does not show" in b.fault(taken)
+    read = MemberInfo(*astuple(used)[: len(fields(MemberInfo))])
+    assert "does not show" in b.fault(read), "a release that does not know the field cannot tell whether it was added"
+
+
+def test_a_default_that_digests_leave_out_is_the_same_in_all_releases():
+    """One that differs is left out by one release and not by another, for which the signatures are then wrong."""
+    constant = {"gro": False, "state": 0, "blocks": False, "key": b"", "about": "", "observer": False, "aes": False}
+    constant |= {"identity": b"", "cookie": 1, "signature": b""}
+    assert constant.items() <= defaults(MemberInfo).items()
+    constant = dict.fromkeys(("labels", "merged_into", "providers", "subgroups", "shortfalls", "departed", "wraps"), ())
+    constant |= dict.fromkeys(("maker_key", "proof", "maker_identity", "signature"), b"")
+    constant |= {"merger": -1, "stateful": False, "founding": 0, "history": 0, "cipher": 0}
+    assert constant.items() <= defaults(NewView).items()
+    assert "speaks" not in defaults(MemberInfo) and not defaults(Subgroup) | defaults(Provision) | defaults(Shortfall)
 
 
 def test_a_line_that_goes_bars_its_member_and_one_that_comes_lets_the_member_in():

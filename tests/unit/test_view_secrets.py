@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import random
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from typing import Annotated
 
 import pytest
 from engines import MS, Net, make_engine, reports_of, secret_of
@@ -13,11 +14,12 @@ from hostile import forge
 
 from seqcast._native.engine import Engine
 from seqcast.core import orders
-from seqcast.core.frames.fields import MemberInfo
+from seqcast.core.frames.codec import list_of, schema_of
+from seqcast.core.frames.fields import Count, MemberInfo
 from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Identities
 from seqcast.core.rules.cut import first_view
-from seqcast.core.secrets import Exchange, Secrets
+from seqcast.core.secrets import Exchange, Secrets, about
 from seqcast.reports import FrameReceived, MemberSuspected, SecretWorn
 from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
 from seqcast.sim.wire import CONTROL, is_sealed_inside, kind
@@ -366,6 +368,39 @@ def test_nobody_on_the_way_changes_ends_of_streams():
         assert "does not show" in c.fault(replace(second, **change), party.known()), change
         assert d.of(replace(second, **change)) is None, change
     assert not c.fault(replace(second, attempt=(5, 2), answers=(5, 2)), party.known()), "served again"
+
+
+@dataclass(frozen=True, slots=True)
+class LaterInfo(MemberInfo):
+    """As a later release describes its members."""
+
+    added: Count = 7
+
+
+@dataclass(frozen=True, slots=True)
+class LaterView(NewView):
+    """The VIEW of a later release."""
+
+    members: Annotated[tuple[MemberInfo, ...], list_of(schema_of(LaterInfo), 9)]
+    added: Count = 7
+
+
+def values(of: object) -> dict[str, object]:
+    return {field.name: getattr(of, field.name) for field in fields(of)}
+
+
+def test_a_later_release_adds_fields_and_members_of_both_have_the_secret_and_find_the_proof():
+    party = Party()
+    second = party.made(2, (1, 3, 4))
+    infos = tuple(LaterInfo(**values(info)) for info in second.members)
+    later = LaterView(**{**values(second), "members": infos})
+    assert about(later) == about(second)
+    c, d = party.secrets[3], party.secrets[4]
+    assert c.fault(later, party.known()) == c.fault(second, party.known()) == ""
+    assert d.of(later) == d.of(second) is not None
+    for change in ({"added": 8}, {"members": (*infos[:2], replace(infos[2], added=8))}):
+        assert "does not show" in c.fault(replace(later, **change), party.known()), change
+        assert d.of(replace(later, **change)) is None, change
 
 
 def test_without_a_key_there_are_no_secrets():

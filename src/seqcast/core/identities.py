@@ -17,7 +17,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
-from seqcast.core.frames.codec import canonical, dump_fields, fields_of
+from seqcast.core.frames.codec import canonical, told
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES, MemberInfo
 from seqcast.core.frames.unblocking import Unblock
 from seqcast.core.frames.view import NewView
@@ -222,11 +222,11 @@ def taken_apart(payload: bytes) -> Signed:
 
 
 def _said_of(info: MemberInfo, cluster: str) -> bytes:
-    return _digest(b"member", canonical([cluster, dump_fields(info, _MEMBER_FIELDS)]))
+    return _digest(b"member", canonical([cluster, told(info, {"signature"})]))
 
 
 def _said_by(frame: NewView, cluster: str) -> bytes:
-    return _digest(b"view", canonical([cluster, dump_fields(frame, _VIEW_FIELDS)]))
+    return _digest(b"view", canonical([cluster, told(frame, CLOSING)]))
 
 
 def _said_in(sender: int, payload: bytes) -> bytes:
@@ -235,7 +235,3 @@ def _said_in(sender: int, payload: bytes) -> bytes:
 
 def _digest(kind: bytes, said: bytes) -> bytes:
     return hashlib.blake2b(said, digest_size=32, person=b"seqcast " + kind).digest()
-
-
-_MEMBER_FIELDS = {name: field for name, field in fields_of(MemberInfo).items() if name != "signature"}
-_VIEW_FIELDS = {name: field for name, field in fields_of(NewView).items() if name not in CLOSING}

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from seqcast.core.frames.codec import canonical, dump_fields, fields_of
+from seqcast.core.frames.codec import canonical, told
 from seqcast.core.frames.fields import MemberInfo
 from seqcast.core.frames.view import PROOF_BYTES, NewView
 from seqcast.core.identities import CLOSING, Identities
@@ -122,14 +122,14 @@ class Secrets:
 
 def about(frame: NewView) -> bytes:
     """The context of a secret: all that the maker of a view says of it."""
-    return hashlib.blake2b(canonical(dump_fields(frame, _MADE)), digest_size=32, person=b"seqcast members").digest()
+    return hashlib.blake2b(canonical(told(frame, _NOT_MADE)), digest_size=32, person=b"seqcast members").digest()
 
 
 def _proof(secret: bytes, frame: NewView) -> bytes:
-    said = canonical(dump_fields(frame, _SERVED))
+    said = canonical(told(frame, _NOT_SERVED))
     return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes").digest()
 
 
-_MADE = {name: field for name, field in fields_of(NewView).items() if name not in {*CLOSING, "wraps", "maker_identity"}}
-_SERVED = {name: field for name, field in fields_of(NewView).items() if name not in {"attempt", "answers", "proof"}}
+_NOT_MADE = {*CLOSING, "wraps", "maker_identity"}
+_NOT_SERVED = {"attempt", "answers", "proof"}
 """(A member that has entered a view passes the VIEW on as it came, as an answer to another attempt.)"""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from types import UnionType
 from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
@@ -131,18 +131,22 @@ def list_of(item: Schema, most: int) -> Schema:
 
 def record(make: Callable[..., Any], fields: dict[str, Schema]) -> Schema:
     """An object, written as the list of its fields. Entries behind them are of a later release, and passed over; fields
-    that are missing at the end have their defaults."""
+    that are missing at the end have their defaults, and those that have them are left out there."""
     names = f"[{', '.join(fields)}]"
     wanted, loads = f"{names} expected", [schema.load for schema in fields.values()]
-    defaults = getattr(make, "_field_defaults", ())  # of a NamedTuple
-    least = len(needed(make)) if dataclasses.is_dataclass(make) else len(fields) - len(defaults)
+    constant = defaults(make)
+    least = max(place for place, name in enumerate(fields, 1) if name not in constant)
+    ends = [constant[name] for name in list(fields)[least:]]
 
     def load(value: Any) -> Any:
         need(isinstance(value, list) and least <= len(value) <= len(loads) + ADDED_MAX, wanted)
         return make(*[load_one(entry) for load_one, entry in zip(loads, value, strict=False)])
 
     def dump(value: Any) -> list[Any]:
-        return [schema.dump(getattr(value, name)) for name, schema in fields.items()]
+        values = [getattr(value, name) for name in fields]
+        while len(values) > least and values[-1] == ends[len(values) - 1 - least]:
+            values.pop()
+        return [schema.dump(each) for schema, each in zip(fields.values(), values, strict=False)]
 
     return Schema(names, dump, load)
 
@@ -185,23 +189,44 @@ def fields_of(kind: type[Any]) -> dict[str, Schema]:
     return {name: schema_of(hint) for name, hint in get_type_hints(kind, include_extras=True).items()}
 
 
+_fields_once = functools.cache(fields_of)
+
+
 def dump_fields(value: object, fields: dict[str, Schema]) -> dict[str, Any]:
     return {name: schema.dump(getattr(value, name)) for name, schema in fields.items()}
 
 
 @functools.cache
-def needed(make: Any) -> frozenset[str]:
-    """The fields of a frame, or of a record, that have no default."""
-    return frozenset(each.name for each in dataclasses.fields(make) if each.default is dataclasses.MISSING)
+def defaults(make: Any) -> dict[str, Any]:
+    """By field of a frame, or of a record: its default, if that is the same in all releases."""
+    if not dataclasses.is_dataclass(make):
+        return dict(make._field_defaults)  # of a NamedTuple
+    return {each.name: each.default for each in dataclasses.fields(make) if each.default is not dataclasses.MISSING}
 
 
 def canonical(value: Any) -> bytes:
-    """What digests and signatures are of: the same bytes for the same value, whichever member writes them."""
+    """The same bytes for the same value, whichever member writes them."""
     return json.dumps(value, sort_keys=True).encode("utf-8", "replace")
+
+
+def told(value: object, but: Container[str] = ()) -> dict[str, Any]:
+    """What digests and signatures of a frame, or of a record, are of: its fields, except for those in ``but``.
+
+    A field with its default is left out, and so one that a later release adds changes nothing until somebody uses it.
+    A reader that misses the field takes the default, so the two mean the same; whoever removes another value, or adds
+    one, changes the digest.
+    """
+    make: Any = type(value)
+    constant, fields = defaults(make), _fields_once(make)
+    return {
+        name: schema.dump(getattr(value, name))
+        for name, schema in fields.items()
+        if name not in but and (name not in constant or getattr(value, name) != constant[name])
+    }
 
 
 def load_fields(make: Callable[..., Any], value: dict[str, Any], fields: dict[str, Schema], name: str) -> Any:
     """A frame, or one within another. Fields that are not known are of a later release, and passed over."""
-    if not value.keys() >= needed(make):
+    if not value.keys() >= fields.keys() - defaults(make).keys():
         raise RemoteProtocolError(f"control frame: {name}: fields {', '.join(fields)} expected")
     return make(**{name: schema.load(value[name]) for name, schema in fields.items() if name in value})

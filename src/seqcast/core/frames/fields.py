@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from seqcast.arguments import INFO_BYTES_MAX, NAME_BYTES_MAX
@@ -28,9 +28,9 @@ from seqcast.types import MEMBERS_MAX, Member, ViewId
 SEQNO_MAX = 1 << 62
 """As on the wire (SC_SEQNO_MAX), so that sums of seqnos do not wrap in the engine."""
 SHARED_MAX = 32
-PROTOCOL_VERSION = 15
+PROTOCOL_VERSION = 16
 """Version of the frames and of the rules behind them."""
-PROTOCOL_OLDEST = 15
+PROTOCOL_OLDEST = 16
 """The oldest version that this release speaks too. It never becomes a lower one."""
 
 COUNT = integer("count", 0, (1 << 53) - 1)
@@ -112,7 +112,8 @@ class MemberInfo:
         aes: with a key file: its processor has AES instructions.
         identity: with identities: its own. ``cookie``: of the JOIN that was taken in. ``signature``: of all this; see
             ``core/identities.py``.
-        speaks: versions of the protocol: the oldest and the newest one that its release speaks.
+        speaks: versions of the protocol: the oldest and the newest one that its release speaks. Each description has
+            them, since the default differs by release.
     """
 
     name: Name
@@ -131,7 +132,7 @@ class MemberInfo:
     identity: PublicKey = b""
     cookie: Id = 1
     signature: Signature = b""
-    speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
+    speaks: Speaks = field(default_factory=lambda: (PROTOCOL_OLDEST, PROTOCOL_VERSION))
 
     @property
     def member(self) -> Member:
