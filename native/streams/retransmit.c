@@ -25,10 +25,19 @@ static int share_of(sc_engine *e, sc_peer *requester, uint32_t bytes, int64_t no
     return 1;
 }
 
-/* Is its last retransmission still waiting to be sent? */
-static sc_again *waiting(sc_engine *e, const sc_tx_packet *packet) {
-    uint64_t place = packet->again - 1 - e->again.gone;
-    return packet->again > e->again.gone && place < e->again.n ? &e->again.queue[place] : NULL;
+/* The newest repeat of a packet that has not left yet; `last` is where its slot says that it was queued, perhaps of
+ * another packet. */
+static sc_again *waiting(sc_engine *e, uint32_t last, uint64_t owner, int stream, uint64_t seqno) {
+    uint32_t place = last - 1 - (uint32_t)e->again.gone;
+    sc_again *at = place < e->again.n ? &e->again.queue[place] : NULL;
+    return at && at->owner == owner && at->stream == stream && at->seqno == seqno ? at : NULL;
+}
+
+/* Does one of them go to this member? */
+static int will_come(const sc_engine *e, const sc_again *at, const sc_peer *requester) {
+    for (; at; at = at->back && at - e->again.queue >= at->back ? at - at->back : NULL)
+        if (at->multicast || at->requester == requester->rank) return 1;
+    return 0;
 }
 
 /* Does a multicast reach all that may lack a packet of this stream? */
@@ -45,13 +54,14 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
     }
     sc_tx_packet *packet = sc_tx_at(tx, seqno);
     int fresh = packet->retransmitted_to && now - packet->retransmitted_at < e->config.retransmit_hold_ns;
-    if (fresh && (packet->retransmitted_to == requester->rank + 1 || packet->retransmitted_to == UINT32_MAX)) {
+    int sent = fresh && (packet->retransmitted_to == requester->rank + 1 || packet->retransmitted_to == UINT32_MAX);
+    sc_again *first = waiting(e, packet->again, e->config.member, stream, seqno);
+    if (sent || will_come(e, first, requester)) {
         e->counters->retransmit_held++;
         return NULL;
     }
     /* A second member lacks the same, and the first answer has not left yet: one multicast serves both. */
-    sc_again *first = fresh && is_shared(e, stream) ? waiting(e, packet) : NULL;
-    if (first && first->owner == e->config.member && first->stream == stream && first->seqno == seqno) {
+    if (first && is_shared(e, stream)) {
         first->multicast = 1;
         packet->retransmitted_to = UINT32_MAX;
         return NULL;
@@ -60,12 +70,16 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
 }
 
 /* A packet that is held here for a sender that is gone or does not answer. */
-static const sc_rx_packet *held_packet(sc_engine *e, uint64_t owner, int stream, uint64_t seqno) {
+static sc_rx_packet *held_packet(sc_engine *e, const sc_peer *requester, uint64_t owner, int stream, uint64_t seqno) {
     sc_peer *peer = stream == SC_STREAM_GROUP ? sc_find_peer(e, owner) : NULL;
     const sc_rx_stream *rx = peer ? &peer->group : NULL;
-    if (rx && rx->packets && seqno >= rx->first && seqno <= rx->highest && sc_rx_at(e, rx, seqno)->p)
-        return sc_rx_at(e, rx, seqno);
-    e->counters->retransmit_missing++;
+    if (!rx || !rx->packets || seqno < rx->first || seqno > rx->highest || !sc_rx_at(e, rx, seqno)->p) {
+        e->counters->retransmit_missing++;
+        return NULL;
+    }
+    sc_rx_packet *packet = sc_rx_at(e, rx, seqno);
+    if (!will_come(e, waiting(e, packet->again, owner, stream, seqno), requester)) return packet;
+    e->counters->retransmit_held++;
     return NULL;
 }
 
@@ -88,11 +102,20 @@ static void note_repeat(sc_engine *e, sc_peer *requester, uint64_t seqno, uint32
     event->took = took;
 }
 
+/* `last` is in the packet's slot. */
+static void enqueue(sc_engine *e, const sc_again *entry, uint32_t *last) {
+    const sc_again *before = waiting(e, *last, entry->owner, entry->stream, entry->seqno);
+    sc_again *at = &e->again.queue[e->again.n++];
+    *at = *entry;
+    at->back = before ? (uint32_t)(at - before) : 0;
+    *last = (uint32_t)(e->again.gone + e->again.n);
+}
+
 /* Queues one retransmission. 0 if a bound was reached: the rest of the NAK would reach that too. */
 static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, uint64_t seqno, int64_t now) {
     int own = owner == e->config.member;
     sc_tx_packet *sent = own ? own_packet(e, requester, stream, seqno, now) : NULL;
-    const sc_rx_packet *held = own ? NULL : held_packet(e, owner, stream, seqno);
+    sc_rx_packet *held = own ? NULL : held_packet(e, requester, owner, stream, seqno);
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
     if (sent) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
@@ -104,11 +127,10 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     if (sent) {
         sent->retransmitted_at = now;
         sent->retransmitted_to = requester->rank + 1;
-        sent->again = e->again.gone + e->again.n + 1;
         if (stream == SC_STREAM_GROUP) note_repeat(e, requester, seqno, len, now);
     }
-    e->again.queue[e->again.n++] =
-        (sc_again){.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank, .multicast = 0};
+    sc_again entry = {.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank};
+    enqueue(e, &entry, sent ? &sent->again : &held->again);
     return 1;
 }
 

@@ -8,6 +8,7 @@
 typedef struct {
     uint8_t *p;
     uint32_t len;
+    uint32_t again; /* as in sc_tx_packet; or of an earlier packet in this slot */
     sc_slab *slab;
 } sc_rx_packet;
 

@@ -14,7 +14,6 @@ typedef struct sc_tx_packet {
     uint32_t charge; /* charge against a receiver's socket buffer */
     uint64_t charged; /* sum of `charge` of this stream, this packet included */
     uint64_t own_charged; /* the same of the packets that were packed here, not inserted */
-    uint64_t again; /* position of its last retransmission in the queue, counted since the start, + 1; 0: none */
     uint64_t ring_end; /* the next position of the byte ring (monotonic) */
     uint64_t
         message_start; /* seqno in which the message that continues after this packet began; else its own seqno + 1 */
@@ -23,6 +22,7 @@ typedef struct sc_tx_packet {
     int64_t sent_at;
     int64_t retransmitted_at;
     uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
+    uint32_t again; /* place of its last repeat in the queue, counted from 1 since the start; 0: none */
     uint32_t messages; /* that end here */
     uint64_t sealed; /* of a restamped forward, by sc_seal_crc_before; else 0 */
 } sc_tx_packet;

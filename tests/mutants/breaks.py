@@ -1942,4 +1942,12 @@ BREAKS = (
     _one("a record has also the fields that a later release adds", "src/seqcast/core/frames/codec.py",
          "        while len(values) > least and", "        while False and",
          tests="tests/unit/test_identities.py tests/unit/test_view_secrets.py", why="a seed has one release"),
+    _one("a repeat that waits to leave is queued again", "native/streams/retransmit.c",
+         "if (sent || will_come(e, first, requester)) {", "if (sent) {", tests="tests/unit/test_outflow.py", why=RATE),
+    _one("of the repeats that wait only the newest is known", "native/streams/retransmit.c",
+         "at->back && at - e->again.queue >= at->back ? at - at->back : NULL)", "NULL)",
+         tests="tests/unit/test_outflow.py", why=RATE),
+    _one("a holder queues a repeat that waits to leave again", "native/streams/retransmit.c",
+         "if (!will_come(e, waiting(e, packet->again, owner, stream, seqno), requester)) return packet;",
+         "if (packet) return packet;", tests="tests/unit/test_outflow.py", why=RATE),
 )  # fmt: skip

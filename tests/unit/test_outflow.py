@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from engines import Net
+from hostile import forge
+from hostile.forge import Forger
 
 from seqcast._native.engine import SENT
 from seqcast.sim.wire import HEARTBEAT, MESSAGES, kind
@@ -82,3 +85,44 @@ def test_a_congestion_window_never_falls_below_four_packets():
         least = min(least, net.engines[0].counters()["congestion_bytes"])
     assert net.engines[0].counters()["congestion_events"] > 20
     assert 4 * PACKET < least < 5 * PACKET
+
+
+def test_a_repeat_that_waits_for_the_rate_is_not_queued_again():
+    net, n = Bounded(2, send_bytes_per_s=150_000), 30
+    net.drop = lambda _src, _dst, _lane, datagram: kind(datagram) != HEARTBEAT
+    sent = 0
+    while net.engines[0].counters()["packets_sent"] < n:
+        while sent < n and net.engines[0].send(bytes(1300)) == SENT:
+            sent += 1
+        net.step()
+    net.drop = net.carry
+    net.run(400)
+    counters = net.engines[0].counters()
+    assert len(net.got[1]) == n and counters["packets_retransmitted"] == n
+    assert counters["retransmit_held"] > n, "they were asked for while they waited"
+
+
+def test_each_member_gets_one_repeat_of_a_packet_whoever_sent_the_first_and_however_often_they_ask():
+    net, forger = Bounded(4, send_bytes_per_s=400_000, retransmit_hold_ns=0), Forger(7)
+    aimed: Counter[tuple[int, int]] = Counter()
+
+    def two_receive_and_say_nothing(src: int, dst: int, _lane: int, datagram: bytes) -> bool:
+        packet = kind(datagram) in MESSAGES
+        if packet:
+            aimed[src, dst] += 1
+        return (packet and dst > 1) or (src > 1 and kind(datagram) != HEARTBEAT)
+
+    net.drop = two_receive_and_say_nothing
+    for _ in range(10):
+        assert net.engines[0].send(bytes(1300)) == SENT
+        net.run(11)
+    assert len(net.got[1]) == 10 and aimed == {(0, dst): 10 for dst in (1, 2, 3)}
+    aimed.clear()
+    net.stirred.update((0, 1))
+    for _ in range(5):
+        for holder in (0, 1):
+            for asks in (2, 3):
+                nak = forger.nak(net.ids[asks], 1, net.ids[0], forge.GROUP_STREAM, [(1, 10)])
+                net.engines[holder].receive(nak, bytes([asks + 1]), net.now)
+    net.run(100)
+    assert aimed == {(holder, asks): 10 for holder in (0, 1) for asks in (2, 3)}

@@ -31,7 +31,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "acks_received": "Acknowledgements received.",
         "probes_sent": "Questions to receivers that were silent about the last packets.",
         "gaps_full": "Times that a stream had too many gaps to note one more; the last one grew instead.",
-        "retransmit_held": "Requests not answered, because the same packet was just sent again to that member.",
+        "retransmit_held": "Requests not answered, as the packet was just sent again to that member, or waits to be.",
         "congestion_stalls": "Times that packets waited, as a path carries no more (`congestion`).",
         "congestion_events": "Times that a path lost too much, or had a queue, so that this member sent less.",
         "congestion_bytes": "Now: how much the slowest path carries, in bytes of socket memory; 0: no bound.",
