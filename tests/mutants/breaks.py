@@ -64,6 +64,7 @@ DISK = "no application of a seed keeps its state on disk"
 STREAMS = "seeds have no streams of Spark"
 LIMITS = "tests/unit/test_limits.py"
 EXACT = "no seed comes to just the limit"
+WIRE = "seeds send no datagram whose fields are at their limits"
 DRIVEN = "few seeds drive the engine as hard as the test does"
 
 
@@ -1950,4 +1951,13 @@ BREAKS = (
     _one("a holder queues a repeat that waits to leave again", "native/streams/retransmit.c",
          "if (!will_come(e, waiting(e, packet->again, owner, stream, seqno), requester)) return packet;",
          "if (packet) return packet;", tests="tests/unit/test_outflow.py", why=RATE),
+    _one("the highest seqno of the wire is refused", "native/wire/wire.c",
+         "return seqno <= SC_SEQNO_MAX;", "return seqno < SC_SEQNO_MAX;", tests="tests/unit/test_wire_limits.py", why=WIRE),
+    _one("a heartbeat may name the rank after its view's last", "native/wire/wire.c",
+         "for (uint32_t r = n; r < SC_MEMBERS_MAX; r++)", "for (uint32_t r = n + 1; r < SC_MEMBERS_MAX; r++)",
+         tests="tests/unit/test_wire_limits.py", why=WIRE),
+    _one("a size larger than any packet is confirmed", "native/wire/wire.c",
+         "bytes <= SC_PACKET_MAX;", "bytes <= SC_PACKET_MAX + 1;", tests="tests/unit/test_wire_limits.py", why=WIRE),
+    _one("a request of as many ranges as it may have is refused", "native/wire/wire.c",
+         "n == 0 || n > SC_NAK_RANGES_MAX", "n == 0 || n >= SC_NAK_RANGES_MAX", tests="tests/unit/test_wire_limits.py", why=WIRE),
 )  # fmt: skip

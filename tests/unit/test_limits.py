@@ -8,21 +8,24 @@ import random
 import typing
 
 import pytest
-from engines import Net, feed, messages, of_sender, reports_of
+from engines import MS, Net, feed, messages, of_sender, reports_of
 from hostile.forge import Forger, sealed
 
 from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Sending, SendingArray
 from seqcast.config import Config
 from seqcast.config.check import NOT_MORE_THAN, field_value
 from seqcast.core import orders
+from seqcast.core.state.backlog import BATCH_OVERHEAD, Backlog
 from seqcast.errors import ConfigError
 from seqcast.reports import FrameReceived
+from seqcast.types import Member, View, ViewId
 
 F = Forger(7)
 DATA, ACK, NAK, RECORD = 1, 4, 5, 14
-HEADER, PACKET_MAX = 40, 65_000
-FILLS = 1384
-"""Bytes of a message that fills a packet of 1,472 bytes."""
+HEADER, PACKET_MAX, AGAIN_MAX, ADDRESS_MAX = 40, 65_000, 1024, 28
+PACKET, FILLS = 1472, 1384
+"""Bytes of a packet, and of a message that fills it."""
+FIRST = View(ViewId(2, 100, (1, 100)), (Member("a", 100, b"1"),))
 ORDERS = ["records", "sequencer", "grant", "total-1999", "causal", "fifo"]
 
 
@@ -177,6 +180,88 @@ def test_a_frame_may_fill_the_largest_datagram() -> None:
     assert [engine.control_send(bytes(size)) for size in sizes] == [True, True, False]
 
 
+def test_a_batch_is_no_larger_than_was_asked_for_but_has_one_packet_at_least() -> None:
+    """With messages of which each fills a packet. The packet that comes next counts with its headers."""
+    for limit, each in ((1, 1), (FILLS + PACKET - 1, 1), (FILLS + PACKET, 2), (FILLS + PACKET + 1, 2)):
+        net = Net(2, packet=PACKET)
+        for _ in range(4):
+            assert net.engines[0].send(bytes(FILLS)) == SENT
+        net.run(5, take=False)
+        assert len(batches_of(net, limit)[0]) == each, limit
+
+
+def test_a_message_that_just_fits_into_a_packet_travels_in_one_and_a_larger_one_in_two() -> None:
+    for size, packets in ((FILLS, 1), (FILLS + 1, 1), (FILLS + 2, 2)):
+        net = Net(2, packet=PACKET)
+        assert net.engines[0].send(bytes(size)) == SENT
+        net.run(5)
+        assert net.engines[0].last_sent() == packets, size
+        assert [len(text) for _, text in net.got[1]] == [size]
+
+
+@pytest.mark.parametrize("ring", [64, 128])
+def test_as_many_packets_as_the_ring_has_places_are_in_flight_and_no_more(ring: int) -> None:
+    """Their receiver's answers are lost; when one comes, there is place for all again."""
+    net = Net(2, ring_packets=ring, window=1 << 24)
+    net.drop = lambda src, dst, lane, datagram: src == 1
+    sent = 0
+    while net.engines[0].send(bytes(FILLS)) == SENT:
+        sent += 1
+        net.step(1000)
+    assert sent == ring == net.engines[0].last_sent()
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(100)
+    assert net.engines[0].send(bytes(FILLS)) == SENT
+    net.run(5)
+    assert [len(text) for _, text in net.got[1]] == [FILLS] * (ring + 1)
+
+
+def test_the_messages_that_a_joiner_holds_are_bounded_to_the_byte() -> None:
+    net = Net(2)
+    net.engines[0].send(bytes(1000))
+    net.run(5, take=False)
+    (one,) = batches_of(net, 1 << 20)
+    cost = one.data.nbytes + 4 * len(one) + BATCH_OVERHEAD
+    for limit, full_at in ((2 * cost - 1, 2), (2 * cost, 2), (2 * cost + 1, 3)):
+        backlog = Backlog(limit, set())
+        backlog.restart(FIRST.view_id.tag)
+        backlog.add(FIRST)
+        held = 0
+        while not backlog.full:
+            backlog.add(one)
+            held += 1
+        assert held == full_at, limit
+
+
+def test_as_many_packets_as_the_queue_holds_are_repeated_at_once() -> None:
+    net = Net(2, window=1 << 24, ring_packets=2048, retransmit_bytes_per_s=1 << 40, retransmit_hold_ns=0)
+    for _ in range(AGAIN_MAX + 1):
+        assert net.engines[0].send(bytes(FILLS)) == SENT
+    net.engines[0].transmit(net.now)
+    for asked in (AGAIN_MAX - 1, AGAIN_MAX, AGAIN_MAX + 1):
+        net.now += 100 * MS
+        limited = net.engines[0].counters()["retransmit_limited"]
+        net.engines[0].receive(F.nak(net.ids[1], 1, net.ids[0], 0, [(1, asked)]), b"\2", net.now)
+        repeats = [each for _, _, each in net.engines[0].transmit(net.now) if each[2] == DATA]
+        assert len(repeats) == min(asked, AGAIN_MAX)
+        assert net.engines[0].counters()["retransmit_limited"] - limited == (asked > AGAIN_MAX)
+
+
+def test_an_address_may_be_as_long_as_its_room_and_no_longer() -> None:
+    frame = F.control(101, b"{}")
+    for length in (ADDRESS_MAX - 1, ADDRESS_MAX):
+        engine = Net(1).engines[0]
+        engine.receive(frame, bytes(length), 0)
+        assert [len(each.address) for each in reports_of(engine, FrameReceived)] == [length]
+    with pytest.raises(ValueError, match="at most 28 bytes, this one 29"):
+        Net(1).engines[0].receive(frame, bytes(ADDRESS_MAX + 1), 0)
+
+
+def batches_of(net: Net, limit: int) -> list[Batch]:
+    """What the second member takes, so many bytes at a time."""
+    return [item for item in iter(lambda: net.engines[1].deliver(limit), None) if isinstance(item, Batch)]
+
+
 # ---- tables on the wire
 
 
@@ -232,6 +317,11 @@ def test_a_view_may_have_as_many_members_as_a_heartbeat_has_bits(n: int) -> None
     assert net.engines[n - 1].send(b"last") == SENT
     net.run(3)
     assert net.got == [[(net.ids[n - 1], b"last")]] * n
+
+
+def test_a_view_has_no_more_members_than_a_heartbeat_has_bits() -> None:
+    with pytest.raises(ValueError, match="129 entries, and may have 128"):
+        Net(129)
 
 
 @pytest.mark.parametrize("array", [False, True])

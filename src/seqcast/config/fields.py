@@ -243,8 +243,8 @@ class Config:
     batch_bytes: int = _knob(
         256 << 10,
         "bytes",
-        "Largest size of a delivered batch; a batch with a single message may be larger. Larger batches mean fewer "
-        "calls; smaller ones stay in the processor's cache.",
+        "Largest size of a delivered batch; the messages of one packet, and a message of several, stay together even "
+        "if they are more. Larger batches mean fewer calls; smaller ones stay in the processor's cache.",
         low=1024,
         high=1 << 30,
     )
