@@ -235,6 +235,36 @@ def test_metrics_have_the_format_of_prometheus():
     assert list(collector.collect()) == []  # the group was left
 
 
+def test_the_process_tells_its_settings_views_warnings_states_and_journal(capsys, tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    name = cluster()
+    monkeypatch.setenv("SEQCAST_SUSPECT_S", "45")
+    with join(name, "a", journal=tmp_path / "a") as a:
+        other = script(KILLED, name, LOOPBACK)
+        other.stdout.readline()
+        wait_until(lambda: len(a.view) == 2)
+        a.send(b"x")
+        a.recv(10)
+        other.communicate("\n")
+        wait_until(lambda: len(a.view) == 1)
+        wait_until(seen(a, 1))
+        status, out, _ = run(capsys, "probe", name, "--known", "--member", "a", "--json")
+        known = json.loads(out)["known"]
+        assert status == 0 and known["settings"]["suspect_s"] == 45.0
+        assert known["origins"]["suspect_s"] == "SEQCAST_SUSPECT_S" and known["origins"]["journal"] == "call"
+        assert "slow" not in known["origins"] and known["settings"]["slow"] == "block"
+        views = [(each["change"], each["members"], each["came"], each["gone"]) for each in known["views"]]
+        assert views == [("", 1, ["a"], []), ("join", 2, ["killed"], []), ("loss", 1, [], ["killed"])]
+        (warning,) = [each["text"] for each in known["warnings"] if "SC3105" in each["text"]]
+        assert "killed was excluded" in warning
+        assert known["states"]["Lifecycle"] == "IN" and known["states"]["Merger"] and len(known["states"]) > 5
+        assert known["journal"]["path"].startswith(str(tmp_path / "a")) and known["journal"]["rows"] == 1
+        status, out, _ = run(capsys, "probe", name, "--known", "--member", "a")
+        assert status == 0 and "  suspect_s=45.0  (SEQCAST_SUSPECT_S)" in out and "rows 1" in out
+        assert re.search(r"  \d\d:\d\d:\d\d  view \d+, 1 member, loss: gone killed; took \d+ ms\n", out), out
+    assert run(capsys, "probe", name, "--known", "--ready")[0] == 2
+
+
 def test_view_changes_are_counted_by_reason():
     name = cluster()
     with join(name, "a") as a:
@@ -327,6 +357,7 @@ def test_an_archive_has_all_that_a_report_needs_and_its_events_in_one_order(caps
         here = json.loads(made.extractfile("boards/0.json").read())
         settings = here["settings"]
     assert here["changed"] == ["interface", "join_timeout_s"] and "slow" not in said["changed"]
+    assert [each["change"] for each in here["process"]["views"]] == ["", "join", "join"]
     assert said["about"]["name"] == "b" and said["findings"] == [] and said["settings"].keys() == settings.keys()
     assert settings["slow"] == "block" and settings["interface"] == said["settings"]["interface"] == LOOPBACK
     status, out, err = run(capsys, "timeline", str(archive))

@@ -1960,4 +1960,10 @@ BREAKS = (
          "bytes <= SC_PACKET_MAX;", "bytes <= SC_PACKET_MAX + 1;", tests="tests/unit/test_wire_limits.py", why=WIRE),
     _one("a request of as many ranges as it may have is refused", "native/wire/wire.c",
          "n == 0 || n > SC_NAK_RANGES_MAX", "n == 0 || n >= SC_NAK_RANGES_MAX", tests="tests/unit/test_wire_limits.py", why=WIRE),
+    _one("a setting that replaces that of a file still counts as the file's", "src/seqcast/config/fields.py",
+         "self._marked().items() if name not in settings}", "self._marked().items()}",
+         tests="tests/unit/test_config.py", why="seeds have no files of settings"),
+    _one("a process that is asked for its knowledge asks the others first", "src/seqcast/net/questions.py",
+         "        if page == KNOWN:\n", "        if page == KNOWN and self._page:\n", tests="tests/sockets/test_probe_all.py",
+         why="seeds have no boards"),
 )  # fmt: skip

@@ -223,11 +223,24 @@ def test_a_question_that_is_none_has_no_answer(question):
     ours.setblocking(False)
     served._client, served._question, served._until = ours, b"", 10**9
     theirs.sendall(question)
-    served.look(0, set)
+    served.look(0, set, dict)
     theirs.settimeout(5)
     with contextlib.suppress(ConnectionResetError):  # it did not read all
         assert theirs.recv(1) == b""
     assert not asks
+    theirs.close()
+
+
+def test_a_process_that_is_asked_for_its_own_knowledge_asks_nobody():
+    asks, posting = [], SimpleNamespace(path=None)
+    ours, theirs = socket.socketpair()
+    served = Questions(1, posting, lambda *asked: asks.append(asked))
+    ours.setblocking(False)
+    served._client, served._question, served._until = ours, b"", 10**9
+    theirs.sendall(b'{"page": -1}\n')
+    served.look(0, lambda: {2}, lambda: {"settings": {}})
+    theirs.settimeout(5)
+    assert json.loads(theirs.makefile().readline()) == {"known": {"settings": {}}} and not asks
     theirs.close()
 
 

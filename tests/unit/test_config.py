@@ -23,6 +23,18 @@ def test_settings_come_from_the_file_then_the_environment_then_keywords(tmp_path
     assert (config.ttl, config.interface) == (5, "lo")
 
 
+def test_each_setting_says_where_it_is_from(tmp_path):
+    path = tmp_path / "seqcast.toml"
+    path.write_text("ttl = 3\ndscp = 0\nheartbeat_s = 0.02\n")
+    config = Config.from_environment({"SEQCAST_CONFIG": str(path), "SEQCAST_TTL": "4"})
+    assert config.origins() == {"ttl": "SEQCAST_TTL", "dscp": str(path), "heartbeat_s": str(path)}
+    changed = config.replace(ttl=5, gso=False)
+    assert changed.origins() == {"ttl": "call", "gso": "call", "dscp": str(path), "heartbeat_s": str(path)}
+    assert config.origins()["ttl"] == "SEQCAST_TTL" and changed == Config(ttl=5, heartbeat_s=0.02, gso=False)
+    assert Config().origins() == {} == Config(preset="lan").origins() and Config(ttl=9).origins() == {"ttl": "call"}
+    assert "suspect_s" not in Config(preset="wan").origins()  # its formula's value
+
+
 def test_a_file_without_the_table_holds_the_settings_at_its_top(tmp_path):
     path = tmp_path / "seqcast.toml"
     path.write_text("dscp = 46\n")

@@ -322,7 +322,7 @@ class Receiving(driver.Receiver, GroupBase):
         from seqcast.journal.writer import JournalWriter
 
         config = self.config
-        return JournalWriter(
+        journal = JournalWriter(
             config.journal,
             cluster=self.cluster,
             member=self.member,
@@ -338,6 +338,8 @@ class Receiving(driver.Receiver, GroupBase):
             sample=_sampler(self._runner),
             previous=previous,
         )
+        self._runner.journal = journal.state
+        return journal
 
 
 def _sampler(runner: Runner) -> Callable[[], dict[str, int] | None]:

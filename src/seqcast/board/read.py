@@ -287,11 +287,11 @@ def _events(data: bytes, parts: dict[str, _Part]) -> list[Event]:
         room = part.entry - 8 * len(part.fields)
         text = data[at : at + min(row.get("length", 0), room)].decode("utf-8", "replace")
         if row.get("number"):
-            found.append(Event(row["number"], row.get("at", 0), row.get("member", 0), _plain(text)))
+            found.append(Event(row["number"], row.get("at", 0), row.get("member", 0), plain(text)))
     return sorted(found, key=lambda event: event.number)
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Without characters that would move a terminal's cursor."""
     return "".join(c if c.isprintable() else " " for c in text)
 
@@ -362,7 +362,7 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     about |= {name: _number(said, name) for name in _NUMBERS}
     status, view, counters = (_object(said, name) for name in ("status", "view", "counters"))
     about["status"] = {"name": _text(status, "name"), "reason": _text(status, "reason")}
-    about["counters"] = {_plain(name): value for name, value in counters.items() if type(value) is int}
+    about["counters"] = {plain(name): value for name, value in counters.items() if type(value) is int}
     members = view.get("members")
     members = [each for each in members if isinstance(each, dict)] if isinstance(members, list) else []
     seeds = _object(said, "seeds")
@@ -394,12 +394,12 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
 
 def _text(of: dict[str, Any], name: str) -> str:
     value = of.get(name)
-    return _plain(value) if isinstance(value, str) else ""
+    return plain(value) if isinstance(value, str) else ""
 
 
 def _texts(of: dict[str, Any], name: str) -> list[str]:
     value = of.get(name)
-    return [_plain(each) for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    return [plain(each) for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
 def _number(of: dict[Any, Any], name: Any) -> int:

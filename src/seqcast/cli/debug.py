@@ -81,7 +81,7 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
     for number, board in enumerate(found):
         known, _ = others.get(board.about["id"], ({}, b""))
         said = sketch(board, found, {}, troubles(board, STALL_S))
-        yield from _pair(number, read_file(board.path, BYTES), {**said, **_of_settings(known)})
+        yield from _pair(number, read_file(board.path, BYTES), {**said, **_of_settings(known), **_of_process(board)})
     for number, (known, data) in enumerate((others[each] for each in others if each not in here), len(found)):
         try:
             said = sketch(kept(Path(f"{number}.board"), data), (), {}, ())
@@ -105,6 +105,16 @@ def _files(found: Sequence[Board], others: Mapping[int, Whole], silent: Sequence
 def _of_settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """The settings, and the names of those that are not the usual ones."""
     return {name: known.get(name) for name in ("settings", "changed")}
+
+
+def _of_process(board: Board) -> dict[str, Any]:
+    """The knowledge of a process on this machine, if it answers."""
+    from seqcast.cli import seen_all
+
+    try:
+        return {"process": seen_all.known(board)} if board.alive else {}
+    except seen_all.NotAsked as error:
+        return {"process": str(error)}
 
 
 def _pair(number: int, data: bytes, said: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:

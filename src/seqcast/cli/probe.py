@@ -46,10 +46,19 @@ def main(arguments: argparse.Namespace) -> int:
     found = [board for board in boards(arguments.cluster) if board.path in before] or found
     seen_by = next((board for board in found if board.alive), found[0])
     wrong = troubles(seen_by, arguments.stall) + others
+    more, lines = {}, history(seen_by)
+    if arguments.known:
+        from seqcast.cli import seen_all
+
+        try:
+            more = {"known": seen_all.known(seen_by)}
+        except seen_all.NotAsked as error:
+            return complain(str(error), 1)
+        lines = seen_all.known_lines(more["known"])
     if arguments.json:
-        print(json.dumps(sketch(seen_by, found, before, wrong)))
+        print(json.dumps(sketch(seen_by, found, before, wrong) | more))
     else:
-        for line in [*table(seen_by, found, before, wrong), *history(seen_by)]:
+        for line in [*table(seen_by, found, before, wrong), *lines]:
             print(line)
     return 1 if wrong else 0
 
@@ -85,12 +94,18 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
     result.add_argument("--member", default="", metavar="NAME", help="as this member on this machine sees it")
-    result.add_argument(
+    one = result.add_mutually_exclusive_group()
+    one.add_argument(
         "--all",
         action="store_true",
         help="ask the members on other machines, too: the one here asks them, and they answer members only",
     )
-    result.add_argument(
+    one.add_argument(
+        "--known",
+        action="store_true",
+        help="ask the member's process, too: settings and where they come from, views, warnings, states, journal",
+    )
+    one.add_argument(
         "--ready", action="store_true", help="only say in one line whether all members on this machine are ready"
     )
     result.add_argument(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -11,11 +12,12 @@ from typing import Any
 import seqcast.codes as codes
 from seqcast.board.judge import way
 from seqcast.board.place import socket_of
-from seqcast.board.read import Board, BoardError
+from seqcast.board.read import Board, BoardError, plain
 from seqcast.board.told import UNKNOWN, Peer, Told, heard, joined
 from seqcast.cli.seen import MATRIX_MAX, RATES, letters, short, summary
 from seqcast.codes import Finding, finding
-from seqcast.core.frames.asking import NO_BOARD, PAGES_MAX
+from seqcast.commandline import count
+from seqcast.core.frames.asking import KNOWN, NO_BOARD, PAGES_MAX
 
 WAIT_S = 5.0
 ANSWER_MAX = 16 << 20
@@ -88,20 +90,77 @@ def _asked(board: Board, page: int) -> dict[int, tuple[int, int, str]]:
     Raises:
         NotAsked: this member itself did not answer.
     """
-    path = socket_of(board.path)
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
-            asked.settimeout(WAIT_S)
-            asked.connect(str(path))
-            asked.sendall(json.dumps({"page": page}).encode() + b"\n")
-            with asked.makefile("rb") as answer:
-                told = json.loads(answer.readline(ANSWER_MAX))["told"]
-                return {int(member): (int(age), int(pages), str(text)) for member, (age, pages, text) in told.items()}
+        told = _answer(board, page)["told"]
+        return {int(member): (int(age), int(pages), str(text)) for member, (age, pages, text) in told.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotAsked(
-            f"{board.name} (process {board.about['pid']}) does not answer on {path}: {error}. `seqcast probe "
-            f"{board.cluster}` without --all shows its board"
-        ) from None
+        raise _silent(board, error) from None
+
+
+def _answer(board: Board, page: int) -> Any:
+    """The answer of the board's owner to a question."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
+        asked.settimeout(WAIT_S)
+        asked.connect(str(socket_of(board.path)))
+        asked.sendall(json.dumps({"page": page}).encode() + b"\n")
+        with asked.makefile("rb") as answer:
+            return json.loads(answer.readline(ANSWER_MAX))
+
+
+def _silent(board: Board, error: Exception) -> NotAsked:
+    return NotAsked(
+        f"{board.name} (process {board.about['pid']}) does not answer on {socket_of(board.path)}: {error}. `seqcast "
+        f"probe {board.cluster}` without --all and --known shows its board"
+    )
+
+
+def known(board: Board) -> dict[str, Any]:
+    """The knowledge of the member's process: its settings and their origins, its last views and warnings, the states of
+    its protocol machines, and its journal.
+
+    Raises:
+        NotAsked: it did not answer.
+    """
+    try:
+        said = _answer(board, KNOWN)["known"]
+        for name, kind in (("settings", dict), ("origins", dict), ("views", list), ("warnings", list),
+                           ("states", dict), ("journal", dict)):  # fmt: skip
+            if not isinstance(said[name], kind):
+                raise ValueError(f"in the answer, {name} is of another kind")
+        return dict(said)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _silent(board, error) from None
+
+
+def known_lines(said: Mapping[str, Any]) -> list[str]:
+    """The lines that ``probe --known`` prints."""
+    lines = ["settings that are not the usual ones:"]
+    lines += [f"  {name}={said['settings'].get(name)!r}  ({origin})" for name, origin in said["origins"].items()]
+    lines.append("views:")
+    lines += [f"  {_at(each)}  {_of_view(each)}" for each in said["views"] if isinstance(each, dict)]
+    lines.append("warnings:" if said["warnings"] else "warnings: none")
+    lines += [f"  {_at(each)}  {each.get('text')}" for each in said["warnings"] if isinstance(each, dict)]
+    lines.append("states: " + ", ".join(f"{name} {state}" for name, state in said["states"].items()))
+    journal = [f"{name} {value}" for name, value in said["journal"].items() if value not in (0, "")]
+    lines.append(f"journal: {', '.join(journal) or 'none'}")
+    return [plain(line) for line in lines]
+
+
+def _at(moment: Mapping[str, Any]) -> str:
+    at = moment.get("at")
+    return time.strftime("%H:%M:%S", time.localtime(at / 1e9)) if type(at) is int and 0 <= at < 1 << 63 else "?"
+
+
+def _of_view(each: Mapping[str, Any]) -> str:
+    """A view, and the reason for it."""
+    changes = [f"{word} {', '.join(map(str, names))}" for word in ("came", "gone")
+               if isinstance(names := each.get(word), list) and names]  # fmt: skip
+    if isinstance(took := each.get("took_ns"), int) and took:
+        changes.append(f"took {took / 1e6:.0f} ms")
+    members = each.get("members")
+    counted = count(members, "member") if isinstance(members, int) else "?"
+    why = each.get("change") or "the first"
+    return f"view {each.get('view')}, {counted}, {why}: {'; '.join(changes) or 'the same members'}"
 
 
 def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Finding]:

@@ -45,9 +45,7 @@ def live(cluster: str, every_s: float) -> int:
     return 0
 
 
-def drawn(
-    found: Sequence[Board], before: Sequence[Board], page: str, shown: int, others: Sequence[Finding]
-) -> Group:
+def drawn(found: Sequence[Board], before: Sequence[Board], page: str, shown: int, others: Sequence[Finding]) -> Group:
     """One look.
 
     Args:

@@ -78,8 +78,15 @@ def _by_preset(unit: str, text: str, *, lan: float, wan: float, fast: float = 0.
     return field
 
 
+class _Marked:
+    """Beside the settings: which of them are from a file or a variable, by name."""
+
+    __slots__ = ("_marks",)
+    _marks: dict[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(_Marked):
     """The settings of one member. Times are seconds (``*_s``), sizes bytes.
 
     Raises:
@@ -744,7 +751,7 @@ class Config:
         "Whether this member sends no more than the paths to the others carry, as TCP does: packets that are lost in "
         "numbers, or that wait in queues on the way, make it send less, and more again later. auto: with the preset "
         "wan, and as long as messages go to any member by unicast; a group that is reached by multicast alone is "
-        "bounded by its receivers only. on: always. off: never. Not with `reliability=\"gossip\"`. A group without it "
+        'bounded by its receivers only. on: always. off: never. Not with `reliability="gossip"`. A group without it '
         "may crowd out others on a network that it shares, and itself.",
         among=CONGESTIONS,
     )
@@ -993,7 +1000,8 @@ class Config:
             for field in dataclasses.fields(self)
             if (value := getattr(self, field.name)) != _computed(field, self)
         }
-        return type(self)(**{**kept, **settings})
+        changed = type(self)(**{**kept, **settings})
+        return changed._mark({name: mark for name, mark in self._marked().items() if name not in settings})
 
     def for_guest(self, **settings: Unpack[Settings]) -> Self:
         """``replace``, for a process that is none of the intended members, such as a command. Cut off from them, the
@@ -1014,7 +1022,7 @@ class Config:
         """
         table = sources.toml_table(path)
         check.names(table, _hints(), str(path))
-        return cls(**table)
+        return cls(**table)._mark(dict.fromkeys(table, str(path)))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
@@ -1029,7 +1037,26 @@ class Config:
             ConfigError: a value that is not allowed, or a variable that names no setting.
         """
         path, settings = sources.variables(os.environ if environment is None else environment, _hints())
-        return cls.from_toml(path).replace(**settings) if path else cls(**settings)
+        chosen = cls.from_toml(path).replace(**settings) if path else cls(**settings)
+        variables = {name: f"{sources.ENVIRONMENT_PREFIX}{name.upper()}" for name in settings}
+        return chosen._mark({**chosen._marked(), **variables})
+
+    def origins(self) -> dict[str, str]:
+        """By name: which file, or which variable, a setting is from; "call": a keyword. Those that have their default,
+        or the value of their formula, are left out, unless a file or a variable names them."""
+        marks = self._marked()
+        return {
+            field.name: marks.get(field.name, "call")
+            for field in dataclasses.fields(self)
+            if field.name in marks or getattr(self, field.name) != _usual(field, self)
+        }
+
+    def _mark(self, marks: dict[str, str]) -> Self:
+        object.__setattr__(self, "_marks", marks)
+        return self
+
+    def _marked(self) -> dict[str, str]:
+        return getattr(self, "_marks", {})
 
 
 def _explained() -> str:
@@ -1050,6 +1077,10 @@ if Config.__doc__:  # there is none under -OO
 def _hints() -> dict[str, Any]:
     """The settings' types, cached: evaluating the annotations takes half a millisecond, which would slow each join."""
     return get_type_hints(Config)
+
+
+def _usual(field: dataclasses.Field[Any], config: Config) -> object:
+    return field.default if field.default is not _DERIVED else _computed(field, config)
 
 
 def _computed(field: dataclasses.Field[Any], config: Config) -> float | None:

@@ -29,7 +29,7 @@ from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
 from seqcast.core.secrets import Secrets
-from seqcast.core.table import Edge
+from seqcast.core.table import Edge, Machine
 from seqcast.core.vocabulary import (
     Abandon,
     Announce,
@@ -168,6 +168,11 @@ class Endpoint:
     def edges(self) -> set[Edge]:
         """The rows of the machines' tables that were taken so far."""
         return self.context.edges
+
+    def states(self) -> dict[str, str]:
+        """The state of each machine, by its name."""
+        machines = [each for each in self.machines.timed() if isinstance(each, Machine)]
+        return {type(machine).__name__: machine.state.name for machine in machines}
 
     def marker(self, marker_id: int) -> tuple[Meaning, ...]:
         """The meaning of a marker of ``engine.deliver``, in order. Call once for each marker, from any thread."""

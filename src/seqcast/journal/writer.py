@@ -291,6 +291,10 @@ class JournalWriter:
         if self._error is not None and self._required:
             raise JournalWriteError(self._error)
 
+    def state(self) -> dict[str, Any]:
+        """Where it is, what is wrong with it, and its counters."""
+        return {"path": str(self.path), "error": self._error or "", **self.counters()}
+
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), skipped (unicasts, and messages
         beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, gaps (behind

@@ -7,7 +7,8 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,13 @@ from seqcast.types import Member, View
 log = logging.getLogger("seqcast")
 EVERY_NS = 10**9
 """How often the text is written if nothing but counters changes."""
+VIEWS_MAX = 64
+WARNINGS_MAX = 128
+"""The last views and warnings, of which `seqcast probe --known` tells."""
+WARNING_MAX = 300
+NAMED_MAX = 8
+NAME_MAX = 40
+"""Characters of a warning or a setting; members named of those that came or went with a view; characters of a name."""
 PAGES_NS = 2 * 10**9
 """How long the pages of a whole board stay those of one moment, for all that ask."""
 
@@ -44,6 +52,8 @@ class Posting:
         self._config, self._pages, self._paged = config, list[str](), 0
         self._touch_due = 0
         self._cuts = Cuts()
+        self._views: deque[dict[str, Any]] = deque(maxlen=VIEWS_MAX)
+        self._warnings: deque[dict[str, Any]] = deque(maxlen=WARNINGS_MAX)
         self._since = 0  # of the view: wall clock, ns
         self.due = 2**63 - 1  # monotonic ns, when the text is written again
         if not config.board:
@@ -103,11 +113,35 @@ class Posting:
             "rcvbuf": driver.rcvbuf_granted,
         }  # fmt: skip
 
-    def view(self, change: str, took_ns: int) -> None:
-        """A view was entered: see ``ViewInstalled``."""
+    def view(self, old: View | None, view: View, change: str, took_ns: int) -> None:
+        """A view was entered after ``old``, if there was one: see ``ViewInstalled``."""
         self._since = time.time_ns()
+        before, after = (each.members if each is not None else () for each in (old, view))
+        self._views.append(
+            {
+                "at": self._since, "view": view.view_id.counter, "members": len(after),
+                "coordinator": view.coordinator.name, "change": change, "took_ns": took_ns,
+                "came": _some(each.name for each in after if each not in before),
+                "gone": _some(each.name for each in before if each not in after),
+            }
+        )  # fmt: skip
         if change:
             self._cuts.add(change, took_ns)
+
+    def warned(self, text: str) -> None:
+        """A warning was logged."""
+        self._warnings.append({"at": time.time_ns(), "text": text[:WARNING_MAX]})
+
+    def known(self) -> dict[str, Any]:
+        """The settings in use, where those come from that are not the usual ones, the last views, and the last
+        warnings; at most 100 KB."""
+        return {
+            "settings": {name: value if isinstance(value, (int, float)) else value[:WARNING_MAX]
+                         for name, value in _settings(self._config).items()},
+            "origins": self._config.origins(),
+            "views": list(self._views),
+            "warnings": list(self._warnings),
+        }  # fmt: skip
 
     def note(self, text: str, member: int = 0) -> None:
         """An event for the flight recorder."""
@@ -163,6 +197,13 @@ def _settings(config: Config) -> dict[str, Any]:
     """The settings in use; of keys they have the paths only."""
     values = {each.name: getattr(config, each.name) for each in fields(config)}
     return {name: value if isinstance(value, (str, int, float)) else repr(value) for name, value in values.items()}
+
+
+def _some(names: Iterable[str]) -> list[str]:
+    """The first ones, and how many more there are."""
+    found = list(names)
+    more = [f"{len(found) - NAMED_MAX} more"] * (len(found) > NAMED_MAX)
+    return [name[:NAME_MAX] for name in found[:NAMED_MAX]] + more
 
 
 def _text(about: dict[str, Any]) -> bytes:

@@ -1,9 +1,10 @@
 """Answers ``seqcast probe --all`` and ``seqcast debug``: asks the other members of the view for their boards, and gives
-those to a process of the same user on this machine.
+those to a process of the same user on this machine. Such a process also gets the knowledge that this member alone has
+(``seqcast probe --known``).
 
-The question, a page of the whole boards or 0 for the boards in short, and the answer are a line of JSON each, on the
-socket beside the board. All this runs on the control thread, which looks here each time: once a second if nothing else
-happens. One process is served at a time; others wait in the socket's queue.
+The question (a page of the whole boards, 0 for the boards in short, ``KNOWN`` for this member's own knowledge) and the
+answer are a line of JSON each, on the socket beside the board. All this runs on the control thread, which looks here
+each time: once a second if nothing else happens. One process is served at a time; others wait in the socket's queue.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from seqcast.board.place import socket_of
 from seqcast.core.context import NEVER
-from seqcast.core.frames.asking import PAGES_MAX
+from seqcast.core.frames.asking import KNOWN, PAGES_MAX
 from seqcast.core.vocabulary import MemberTold
 from seqcast.net.posting import Posting
 
@@ -75,8 +77,13 @@ class Questions:
         """When to look next."""
         return now + LOOK_NS if self._client is not None or now < self._next + SOON_NS else NEVER
 
-    def look(self, now: int, others: Callable[[], set[int]]) -> None:
-        """Serves whoever asks. ``others`` gives the ids of the other members of the view."""
+    def look(self, now: int, others: Callable[[], set[int]], known: Callable[[], Mapping[str, Any]]) -> None:
+        """Serves whoever asks.
+
+        Args:
+            others: gives the ids of the other members of the view.
+            known: gives this member's own knowledge.
+        """
         if self._client is None and self._listener is not None and now >= self._next:
             self._accept(now)
         if self._question is not None:
@@ -84,12 +91,14 @@ class Questions:
         if self._client is None or self._question is not None:
             return
         if not self._answer and (not self._awaited or now >= self._until):
-            known = others()
-            told = {str(each): [now - at, *what] for each, (at, *what) in self._told.items() if each in known}
-            told[str(self._member)] = [0, *self._posting.sees(self._page)]
-            self._answer, self._until = json.dumps({"told": told}).encode() + b"\n", now + SERVED_NS
+            answer = {"known": known()} if self._page == KNOWN else {"told": self._reports(now, others())}
+            self._answer, self._until = json.dumps(answer).encode() + b"\n", now + SERVED_NS
         if self._answer:
             self._write(now)
+
+    def _reports(self, now: int, others: set[int]) -> dict[str, list[object]]:
+        told = {str(each): [now - at, *what] for each, (at, *what) in self._told.items() if each in others}
+        return {**told, str(self._member): [0, *self._posting.sees(self._page)]}
 
     def told(self, answer: MemberTold, now: int) -> None:
         """A member has answered."""
@@ -134,10 +143,13 @@ class Questions:
             return
         except (OSError, ValueError, KeyError, TypeError):
             page = None
-        if type(page) is not int or not 0 <= page <= PAGES_MAX:
+        if type(page) is not int or not KNOWN <= page <= PAGES_MAX:
             self._hang_up()
             return
         self._question = None
+        if page == KNOWN:
+            self._awaited, self._page, self._next = set(), page, now + REST_NS
+            return
         self._request += 1
         self._awaited, self._until = others(), now + ANSWERS_NS
         kept = self._awaited if page == self._page == 0 else set()

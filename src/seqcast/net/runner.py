@@ -209,6 +209,7 @@ class Runner:
         self.guard: GuardThread | None = None
         if listener is not None:
             self.guard = GuardThread(self.member, self._tag, listener, self._gone, self.endpoint.edges)
+        self.journal: Callable[[], dict[str, Any]] = dict  # how it fares; see ``JournalWriter.state``
         self._requests.append(JoinGroup())
         requests = self._requests  # and not this member: a circle would keep its board open after its end
         self.questions = Questions(
@@ -504,7 +505,7 @@ class Runner:
                     self.ordering.look(self.endpoint.view_tagged)
                 self.driver.poke()
                 self._post()
-                self.questions.look(now_ns(), self._others)
+                self.questions.look(now_ns(), self._others, self._known)
                 self._requests.extend(self.files.look(now_ns(), self._warn))
                 if self._segments and not self.driver.gso:
                     self._segments = False
@@ -559,7 +560,16 @@ class Runner:
 
     def _warn(self, text: str, level: int = logging.WARNING) -> None:
         log.log(level, "%s: %s", self.member.name, text)
+        self._noted(text, warning=level >= logging.WARNING)
+
+    def _noted(self, text: str, warning: bool) -> None:
         self.posting.note(text)
+        if warning:
+            self.posting.warned(text)
+
+    def _known(self) -> dict[str, Any]:
+        """The knowledge of this process alone, for `seqcast probe --known`."""
+        return {**self.posting.known(), "states": self.endpoint.states(), "journal": self.journal()}
 
     def _keep_vote(self) -> None:
         """Side by side, two primary groups would each believe that they alone go on; others merge."""
@@ -577,7 +587,7 @@ class Runner:
             case Log(debug=debug):
                 write(effect)
                 if self.posting.on and not debug:
-                    self.posting.note((effect.text % effect.args).removeprefix(f"{self.member.name}: "))
+                    self._noted((effect.text % effect.args).removeprefix(f"{self.member.name}: "), effect.warning)
             case MemberTold():
                 self.questions.told(effect, now_ns())
             case Keep(kept):
@@ -592,12 +602,12 @@ class Runner:
         with self.changed:
             match effect:
                 case ViewInstalled(view, founding, change, took_ns):
-                    self.founding = founding
+                    self.founding, before = founding, self.view
                     if self.view is None and len(view.members) == 1:
                         self._tell_alone()
                     self.enter(view)
                     self._view_ns = now_ns()
-                    self.posting.view(change, took_ns)
+                    self.posting.view(before, view, change, took_ns)
                     self.minority = ""
                     if self.guard is not None:
                         self.guard.view(view.members)

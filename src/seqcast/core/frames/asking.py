@@ -12,6 +12,8 @@ from seqcast.core.frames.traits import control
 SEES_BYTES_MAX = 50_000
 PAGES_MAX = 16
 """Of a whole board."""
+KNOWN = -1
+"""In place of a page: the knowledge of a member's process, which only processes of its machine ask for."""
 NO_BOARD = "-"
 """In place of the board of a member that has none."""
 
