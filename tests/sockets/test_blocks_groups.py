@@ -138,6 +138,21 @@ def test_asyncio_dictionary_lock_and_leader_of_one_group() -> None:
     asyncio.run(main())
 
 
+def test_the_loop_does_not_wait_for_a_busy_machine_to_have_a_leader() -> None:
+    async def main() -> None:
+        async with aio.replicate(cluster(), Lock(), name="a", interface=LOOPBACK) as replica:
+            fences = asyncio.Queue[int]()
+            busy = replica.sync._applying  # as while it applies a slow operation
+            busy.acquire()
+            threading.Timer(0.5, busy.release).start()
+            leader = aio.on_leader(replica, fences.put_nowait)
+            assert busy.locked() and leader.fence == 0
+            assert await asyncio.wait_for(fences.get(), LIMIT_S) == leader.fence == replica.group.fence
+            await leader.close()
+
+    asyncio.run(main())
+
+
 def test_a_task_that_is_cancelled_as_it_gets_the_lock_gives_it_back() -> None:
     async def main() -> None:
         async with aio.Lock(cluster(), name="a", **SETTINGS) as lock:

@@ -203,6 +203,40 @@ def test_calls_that_wait_are_told_when_the_replica_is_closed() -> None:
     assert [type(error) for error in errors] == [seqcast.Undecided]
 
 
+def test_a_call_that_a_signal_interrupts_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Signal(BaseException):
+        pass
+
+    with replicate(cluster(), "a") as kv:
+        group, errors = kv.group, [Signal()]
+        send = group.send
+
+        def interrupted(*arguments: Any, **settings: Any) -> None:
+            if errors:
+                raise errors.pop()
+            send(*arguments, **settings)
+
+        monkeypatch.setattr(group, "send", interrupted)
+        with pytest.raises(Signal):
+            kv.call(b"1")
+        assert kv.call(b"1") == b"2"
+        monkeypatch.undo()
+
+
+def test_a_replica_that_cannot_send_joins_again_and_answers_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = cluster()
+    with replicate(name, "a"), replicate(name, "b") as kv:
+        group, errors = kv.group, [MemoryError("none left"), seqcast.SendTimeout("no credit")]
+
+        def fails(*_: Any, **__: Any) -> None:
+            if errors:
+                raise errors.pop()
+
+        monkeypatch.setattr(group, "send", fails)
+        assert kv.call(b"1", timeout=LIMIT_S) == b"1"
+        assert errors == [] and kv.group is not group
+
+
 @pytest.mark.parametrize("disk", [False, True])
 def test_asyncio_calls_and_reads(disk: bool, tmp_path: Path) -> None:
     async def main() -> None:

@@ -304,7 +304,7 @@ def test_a_transitional_question_waits_for_the_next_view_and_later_ones_behind_i
 def test_a_member_is_not_gone_by_a_view_older_than_that_in_which_it_was_asked() -> None:
     a, b = seqcast.Member("a", 1), seqcast.Member("b", 2)
     old, of, new = (seqcast.ViewId(counter, 1) for counter in (4, 5, 6))
-    ask = rpc._Ask((b,), None, None, of)
+    ask = rpc._Ask((b,), None, None, of, threading.Event())
     ask.enter(seqcast.View(old, (a,)))
     assert not ask.done.is_set()
     ask.enter(seqcast.View(new, (a,)))
@@ -342,6 +342,21 @@ def test_wrong_uses_are_refused() -> None:
         wait_until(lambda: bool(made._why))
         with pytest.raises(seqcast.NotReady):
             made.ask(1)
+
+
+def test_a_cancelled_task_leaves_no_thread_that_asks() -> None:
+    async def main() -> None:
+        held = Held()
+        async with aio.Rpc(cluster(), lambda question: asyncio.to_thread(held, question), name="a", **SETTINGS) as asks:
+            asking = asyncio.create_task(asks.ask(1, timeout=None))
+            await asyncio.to_thread(held.asked.acquire)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            await asyncio.to_thread(wait_until, lambda: not asks.sync._asks)
+            held.may.set()
+
+    asyncio.run(main())
 
 
 def test_asyncio_asks_and_answers_on_the_loop() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from counting import Counting
+from members import wait_until
 
 from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict, aio
 from seqcast.blocks.codec import codec_of
@@ -140,6 +141,25 @@ def test_changes_are_told_in_order_and_after_a_restore_the_differences() -> None
     assert told == [("x", ABSENT, 1), ("y", 2, 1), ("z", 2, ABSENT)]
 
 
+def test_a_value_that_the_codec_cannot_read_changes_the_state_though_somebody_watches(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched, told = a_dict(), list[Change]()
+    watched.on_change(told.append)
+    machines = watched, a_dict()
+    foreign = a_dict(codec=SimpleNamespace(dumps=lambda _: b"\xff", loads=bytes))
+    operations = [foreign._operation("a", 1, 1.0), foreign._operation("b", 1, None), watched._operation("b", 2, None)]
+    assert [[each.apply(operation) for operation in operations] for each in machines] == [
+        [b"\1\0", b"\1\0", b"\1\1\xff"]
+    ] * 2
+    for each in machines:
+        each.heard(2 * SECOND)
+    assert [each._data for each in machines] == [{"b": b"2"}] * 2 and told == []
+    assert caplog.text.count("(SC4002)") == 4
+    moved(a_dict(), watched)
+    assert [change[:2] for change in told] == [("b", ABSENT)]
+
+
 def test_wrong_keys_and_times_are_refused() -> None:
     for wrong in (1, None, b"a"):
         with pytest.raises(UsageError, match="a key is text"):
@@ -245,6 +265,7 @@ def test_who_was_closed_leads_no_more_and_watches_no_more() -> None:
     replica: Any = SimpleNamespace(_me=1, watch=watchers.append, unwatch=watchers.remove)
     started: list[int] = []
     leader = Leader(replica, started.append, lambda: None)
+    wait_until(lambda: bool(watchers))
     (watcher,) = watchers
     leader.close()
     assert watchers == []

@@ -163,6 +163,18 @@ def test_a_message_that_comes_twice_is_applied_once_and_its_second_answer_is_the
     assert log.counters.repeated == 1 and log.machine.applied == 3
 
 
+def test_a_message_that_comes_twice_ahead_of_the_disks_answers_a_read_once():
+    log, outbox = Log(Counting()), Outbox(1)
+    (write,) = calls(outbox, b"1")
+    outbox.add(read := Call(None, lambda: None))
+    message = outbox.compose()
+    held = []
+    for _ in range(2):
+        held.append(take(log, message))
+        outbox.back(held[-1].entry.number)
+    assert [outbox.applied(each) for each in held] == [[write, read], []] and write.answer.data == b"1"
+
+
 def test_answers_are_kept_until_the_caller_has_them_and_no_longer():
     log = Log(Counting())
     for seq in range(1, 1000):

@@ -168,7 +168,7 @@ def test_a_disk_that_is_full_or_fails_is_an_error_by_name_and_stays_one(tmp_path
 
     call(log, b"5", 1)
     if what == "write":
-        monkeypatch.setattr(DiskLog, "_write", fails)
+        disk._file = SimpleNamespace(write=fails, close=disk._file.close)
     else:
         monkeypatch.setattr(disks.os, what, fails, raising=False)
         disk.begin(log.mark, log.write)
@@ -180,6 +180,42 @@ def test_a_disk_that_is_full_or_fails_is_an_error_by_name_and_stays_one(tmp_path
         disk.sync()
     disk.close()
     assert total_of(tmp_path / "a") == 0
+
+
+@pytest.mark.parametrize("error", [PermissionError, FileNotFoundError])
+def test_an_error_of_the_machine_is_none_of_the_disk_and_leaves_the_file(tmp_path, error):
+    def fails(part):
+        raise error("of the machine")
+
+    written(tmp_path / "a", [b"5"])
+    machine = Counting()
+    machine.restore = fails
+    with pytest.raises(error, match="of the machine"):
+        opened(tmp_path / "a", machine)
+    log, disk = opened(tmp_path / "a")
+    log.machine.snapshot = fails
+    with pytest.raises(error, match="of the machine"):
+        disk.begin(log.mark, log.write)
+    with pytest.raises(StableFailed):
+        disk.sync()
+    disk.close()
+    assert total_of(tmp_path / "a") == 5
+
+
+@pytest.mark.parametrize("where", [0, 60, -1])
+def test_a_file_that_the_disk_cannot_read_is_refused(tmp_path, monkeypatch, where):
+    class Failing(io.BufferedReader):
+        def read(self, size=-1):
+            if (self.tell() >= where >= 0) or size == -1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return super().read(size)
+
+    _, ends = written(tmp_path / "a", [b"5"])
+    with open(f"{tmp_path / 'a'}{SUFFIX}", "r+b") as file:
+        file.truncate(ends[-1] - 1)  # so that the end is looked at
+    monkeypatch.setattr(disks.io, "BufferedReader", Failing)
+    with pytest.raises(ConfigError, match=os.strerror(errno.EIO)):
+        opened(tmp_path / "a")
 
 
 @pytest.mark.parametrize(

@@ -500,7 +500,11 @@ class Rpc(Closing):
         """Asks members, and waits for their replies, as ``seqcast.blocks.Rpc.ask``."""
         if asyncio.current_task() is self._answering:
             raise UsageError("a handler cannot ask, as answers would wait behind it: ask in another task")
-        return await on_own_thread(functools.partial(self.sync.ask, payload, to=to, first=first, timeout=timeout))
+        done = threading.Event()
+        try:
+            return await on_own_thread(functools.partial(self.sync._ask, payload, to, first, timeout, done))
+        finally:
+            done.set()  # if cancelled, the thread ends, too
 
     async def close(self) -> None:
         """Leaves the group."""

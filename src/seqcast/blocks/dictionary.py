@@ -166,7 +166,11 @@ class ReplicatedDict(Block):
         if not self._watchers or old == new:
             return
         loads = self._codec.loads
-        change = Change(key, ABSENT if new is None else loads(new), ABSENT if old is None else loads(old))
+        try:
+            change = Change(key, ABSENT if new is None else loads(new), ABSENT if old is None else loads(old))
+        except Exception:  # another member's codec, or a faulty one: the state is the same with and without watchers
+            log.exception(codes.BAD_PEER("a value of %r cannot be read, so that on_change tells nothing of it"), key)
+            return
         for watcher in self._watchers:
             try:
                 watcher(change)

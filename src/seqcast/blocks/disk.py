@@ -58,7 +58,16 @@ log = logging.getLogger("seqcast")
 
 
 class Damaged(ValueError):
-    """A file that is no log, or has damage that no loss of power explains."""
+    """A file that is no log, cannot be read, or has damage that no loss of power explains."""
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """Of the file alone: a machine that reads its state from here may have errors of its own."""
+    try:
+        yield
+    except OSError as error:
+        raise Damaged(error.strerror or str(error)) from error
 
 
 def framed(kind: int, body: bytes, synced: int) -> bytes:
@@ -73,16 +82,21 @@ class _Record(NamedTuple):
 
 
 def _record(file: IO[bytes], size: int) -> _Record | None:
-    """The next one of a file of ``size`` bytes; None: none is whole here."""
-    begin = file.tell()
-    head = file.read(_FRAME.size)
-    if len(head) == _FRAME.size:
-        magic, crc, length, synced, kind = _FRAME.unpack(head)
-        if magic == MAGIC and length <= min(RECORD_BYTES_MAX, size - begin - _FRAME.size):
-            body = file.read(length)
-            if zlib.crc32(body, zlib.crc32(head[_CHECKED:])) == crc:
-                return _Record(kind, body, synced)
-    file.seek(begin)
+    """The next one of a file of ``size`` bytes; None: none is whole here.
+
+    Raises:
+        Damaged: the disk fails.
+    """
+    with _reading():
+        begin = file.tell()
+        head = file.read(_FRAME.size)
+        if len(head) == _FRAME.size:
+            magic, crc, length, synced, kind = _FRAME.unpack(head)
+            if magic == MAGIC and length <= min(RECORD_BYTES_MAX, size - begin - _FRAME.size):
+                body = file.read(length)
+                if zlib.crc32(body, zlib.crc32(head[_CHECKED:])) == crc:
+                    return _Record(kind, body, synced)
+        file.seek(begin)
     return None
 
 
@@ -92,8 +106,9 @@ def _check_end(file: IO[bytes]) -> None:
     Raises:
         Damaged: something was.
     """
-    begin = file.tell()
-    rest = file.read()
+    with _reading():
+        begin = file.tell()
+        rest = file.read()
     records = io.BytesIO(rest)
     at = rest.find(MAGIC)
     while at >= 0:
@@ -134,8 +149,13 @@ class DiskLog:
         self._fresh = False  # not in its place yet
         self._size = self._synced = 0  # of the file
         self._snapshot = self._since = 0  # bytes of the snapshot, and later ones
-        try:
+        with self._refusing():
             self._lock = locked(f"{self._path}{LOCK}")
+
+    @contextlib.contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             self._refuse(error.strerror or str(error), error)
         except ValueError as error:
@@ -164,19 +184,20 @@ class DiskLog:
         Raises:
             ConfigError: the file cannot be read, or is missing beside the votes.
         """
+        with self._refusing():
+            try:
+                raw = open_file(self._path)
+            except FileNotFoundError:
+                if self._votes.exists():
+                    self._refuse("no such file beside that of the votes: remove the votes")
+                return False
+            sync(self._path)  # others may rely on the state that is read, and a killed process may not have synced it
+            sync_directory(self._path)
         try:
-            with open_file(self._path) as raw:
+            with raw:
                 size = os.fstat(raw.fileno()).st_size
                 self._read(io.BufferedReader(raw, PIECE_BYTES), size, restore, replay)
-            sync(self._path)  # others may rely on the state that was read, and a killed process may not have synced it
-            sync_directory(self._path)
-        except FileNotFoundError:
-            if self._votes.exists():
-                self._refuse("no such file beside that of the votes: remove the votes")
-            return False
-        except OSError as error:
-            self._refuse(error.strerror or str(error), error)
-        except Damaged as error:
+        except Damaged as error:  # errors of the machine are its own
             self._refuse(str(error), error)
         return True
 
@@ -222,17 +243,18 @@ class DiskLog:
                 self._pending, self._pending_bytes = [], 0
                 self.mark = mark
             try:
-                number = os.open(f"{self._path}{NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                try:
+                    number = os.open(f"{self._path}{NEW}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+                except OSError as error:
+                    raise unwritten(self._path, error) from error
                 self._file, self._fresh, self._size, self._synced = open(number, "wb"), True, 0, 0
                 self._write(framed(HEAD, json.dumps(self._whose).encode(), 0))
                 pieces = _Pieces(lambda piece: self._write(framed(PIECE, piece, 0)))
                 snapshot(pieces.write)
                 pieces.end()
                 self._write(framed(END, b"", 0))
-            except BaseException as error:
+            except BaseException:  # an error of the machine's snapshot is no error of the disk
                 self._give_up()
-                if isinstance(error, OSError):
-                    raise unwritten(self._path, error) from error
                 raise
             self._snapshot, self._since = self._size, 0
 
@@ -253,8 +275,13 @@ class DiskLog:
         return aside
 
     def _write(self, data: bytes) -> None:
-        assert self._file is not None
-        self._file.write(data)
+        if self._file is None:
+            raise unwritten(self._path, OSError(errno.EBADF, "closed after an error"))
+        try:
+            self._file.write(data)
+        except OSError as error:
+            self._give_up()
+            raise unwritten(self._path, error) from error
         self._size += len(data)
 
     def append(self, what: Entered | Told, mark: Mark) -> None:

@@ -52,7 +52,6 @@ class Leader(Closing):
         self._news: queue.SimpleQueue[int | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="seqcast-leader", daemon=True)
         self._thread.start()
-        replica.watch(self._take)
 
     @property
     def fence(self) -> int:
@@ -62,7 +61,6 @@ class Leader(Closing):
     def close(self) -> None:
         """Leads no more; returns when ``stop`` has returned."""
         self._closed = True
-        self._replica.unwatch(self._take)
         self._news.put(None)
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -87,9 +85,11 @@ class Leader(Closing):
         return view.fence if view is not None and not self._blocked and view.coordinator.id == me else 0
 
     def _run(self) -> None:
+        self._replica.watch(self._take)  # waits while the machine is busy, for which no loop of asyncio has time
         leads = False
         while (fence := self._news.get()) is not None:
             leads = self._turn(leads, fence)
+        self._replica.unwatch(self._take)
         self._turn(leads, 0)
         self._fence = 0
 

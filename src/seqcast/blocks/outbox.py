@@ -157,7 +157,8 @@ class Outbox:
 
     def back(self, number: int) -> None:
         """This message is back, and leaves room for another one; ``applied`` follows."""
-        self._settling[number] = self._in_flight.pop(number, [])
+        if number in self._in_flight:  # otherwise it comes a second time
+            self._settling[number] = self._in_flight.pop(number)
 
     def applied(self, applied: Applied) -> list[Call]:
         """An own message was applied. Returns the calls that are answered."""

@@ -667,6 +667,9 @@ class Replica(Closing, Generic[M]):
             self._unsent.put((group, message))
         except NotMember:
             pass  # its operations are sent again when this replica is back
+        except BaseException:  # as of a signal: perhaps sent, and one that comes twice is applied once
+            self._unsent.put((group, message))
+            raise
 
     def _pump(self) -> None:
         while (unsent := self._unsent.get()) is not None:
@@ -675,6 +678,9 @@ class Replica(Closing, Generic[M]):
                 group.send(message)
             except NotMember:
                 pass
+            except Exception:  # this replica joins again, and then sends all that had no answer
+                log.exception(codes.CALLBACK_FAILED("the replica of %s cannot send"), self.cluster)
+                group.leave(0)
 
 
 class _Part:

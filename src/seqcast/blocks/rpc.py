@@ -101,15 +101,16 @@ class _Ask:
         limit: how many of the view are asked, by rank; None: all.
         first: this many answers suffice; None: all are wanted.
         since: the view in which they were asked; None: the question has no place in the stream yet.
+        done: set when there is nothing more to wait for.
     """
 
     members: Sequence[Member]
     limit: int | None
     first: int | None
     since: ViewId | None
+    done: threading.Event
     replies: dict[int, Reply] = field(default_factory=dict)  # by the member's id
     why: str = ""  # no more replies can come
-    done: threading.Event = field(default_factory=threading.Event)
 
     def place(self, view: View) -> None:
         """The question was delivered in this view."""
@@ -259,14 +260,20 @@ class Rpc(Closing):
                 own answer would wait behind that question.
             Exception: raised by the codec.
         """
-        deadline = deadline_of(timeout)
         if threading.current_thread() is self._answering:
             raise UsageError("a handler cannot ask, as answers would wait behind it: ask on another thread")
+        return self._ask(payload, to, first, timeout, threading.Event())
+
+    def _ask(
+        self, payload: Any, to: Member | str | int, first: int | None, timeout: float | None, done: threading.Event
+    ) -> dict[Member, Reply]:
+        """``ask``, whose wait ends, too, when somebody sets ``done``."""
+        deadline = deadline_of(timeout)
         if first is not None:
             _check_number("first", first)
         data = self._codec.dumps(payload)
         self._refuse_over()
-        ask, receiver = self._asked(to, first)
+        ask, receiver = self._asked(to, first, done)
         with self._lock:
             self._refuse_over()
             if len(self._asks) >= ASKS_MAX:
@@ -288,15 +295,15 @@ class Rpc(Closing):
             raise error
         return ask.result()
 
-    def _asked(self, to: Member | str | int, first: int | None) -> tuple[_Ask, Member | None]:
+    def _asked(self, to: Member | str | int, first: int | None, done: threading.Event) -> tuple[_Ask, Member | None]:
         """The question, and the single receiver of its message; None: the group."""
         view = self.group.sending_view
         if isinstance(to, int):
             _check_number("to", to)
             limit = min(to, MEMBERS_MAX)
-            return _Ask(view.members[:limit], limit, first, None), None
+            return _Ask(view.members[:limit], limit, first, None, done), None
         if to == "all":
-            return _Ask(view.members, None, first, None), None
+            return _Ask(view.members, None, first, None, done), None
         if isinstance(to, str):
             found = [member for member in view if member.name == to]
             if len(found) != 1:
@@ -304,7 +311,7 @@ class Rpc(Closing):
             to = found[0]
         if not isinstance(to, Member):
             raise UsageError(f"to={to!r} must be 'all', a number of members, a Member of group.view, or its name")
-        return _Ask((to,), None, first, view.view_id), to
+        return _Ask((to,), None, first, view.view_id, done), to
 
     def _refuse_over(self) -> None:
         if self._why:
