@@ -74,7 +74,7 @@ class GroupBase(Uncopied):
         members no two views have the same number, and a later one has a higher number, as long as the group lives: one
         that is founded again after all its members have ended begins again at a low number. With ``partition="merge"``
         both sides of a partition count on, so two views may have the same number, and the merged view has a higher one
-        than both.
+        than both. After ``seqcast unblock`` the numbers go on from those that the blocked side knows.
 
         Raises:
             NotMember: in a child process after ``fork``.
