@@ -139,6 +139,28 @@ def test_most_files_lost_are_no_majority_and_the_one_left_says_so():
     assert "most of them without their files" in stage.nodes[-1 - "cba".index(third)].endpoint.lacks
 
 
+def test_the_others_wait_for_the_one_whose_disk_is_lost_after_they_accepted_its_first_view_and_name_it():
+    """Alone in that view, it may have answered calls, which nobody else has on disk."""
+    stage, nodes = three()
+    for node in nodes:
+        node.crash()
+    nodes = again(stage, "a", "b", "c", at_ms=2000)
+    while not any(map(fence, nodes)):
+        stage.clock.run(stage.clock.now + 10_000)
+    (first,) = filter(fence, nodes)
+    assert names(first)[-1] == [first.name]
+    for node in nodes:
+        node.crash()
+    del stage.disks[first.name]
+    at_ms = stage.clock.now // 1_000_000 + 1000
+    nodes = again(stage, "a", "b", "c", at_ms=at_ms)
+    stage.until(at_ms + 3000)
+    assert not any(map(fence, nodes))
+    for node in nodes:
+        if node.name != first.name:
+            assert f"{first.name} may have gone on in view" in node.endpoint.lacks, node.endpoint.lacks
+
+
 def test_one_with_its_file_does_not_enter_a_group_that_others_founded_anew():
     stage, nodes = three()
     for node in nodes:

@@ -191,10 +191,15 @@ class Keeper(Machine):
     def _why_not(self, others: list[Returned]) -> str:
         ours = self.was
         newest = max(each.was for each in (*others, self._own()) if each.was is not None)
-        if ours is None or newest[:2] > ours[:2] or not self._me:
-            return f"a view of this cluster is known (number {newest.counter}), and its members have not closed it yet"
         kept = self.kept
-        assert kept is not None
+        if ours is None or newest[:2] > ours[:2] or kept is None:
+            return f"a view of this cluster is known (number {newest.counter}), and its members have not closed it yet"
+        if not self._me:
+            names = ", ".join(info.name for info in kept.view.members)
+            return (
+                f"{names} may have gone on in view {ours.counter} of this cluster without the others: start {names} "
+                "with the files (stable=); if these are lost, see docs/guide.md (durable groups)"
+            )
         back = {each.name for each in others} | {self.context.me.name}
         missing = [info.name for info in kept.view.members if not info.observer and info.name not in back]
         if missing and not kept.view.founding:  # no application is in a group that is not founded
