@@ -2,6 +2,8 @@
  * out does not change until the next transmit. */
 #include "engine/internal.h"
 
+#define KEPT 2 /* runs of a transmission for packets: a slow kernel is always behind with control */
+
 /* A packet is handed out: its memory, in the ring or in a slab, must not change until the next transmit. With a key the
  * sealed copy is handed out. */
 static void lend(sc_engine *e, sc_tx_stream *tx, const sc_tx_packet *packet) {
@@ -255,13 +257,13 @@ static int collect(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     all = sc_outflow_begin(e, all);
     sc_congestion_begin(e);
     if (e->in_view) prepare(e, now, all);
-    int k = transmit_out(e, out, max);
+    int k = transmit_out(e, out, e->in_view && max > KEPT ? max - KEPT : max);
     if (!e->in_view) return k;
-    k += transmit_again(e, out + k, max - k, now);
-    k += transmit_out(e, out + k, max - k); /* packets in pieces */
+    k += transmit_again(e, out + k, max > KEPT ? max - k - 1 : max - k, now);
     if (k < max && sc_outflow_yields(e)) k += transmit_singly(e, out + k, 1, now, all);
     k += transmit_stream(e, &e->group, NULL, out + k, max - k, now);
     k += transmit_singly(e, out + k, max - k, now, all);
+    k += transmit_out(e, out + k, max - k);
     return k;
 }
 

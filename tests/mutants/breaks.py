@@ -1985,4 +1985,8 @@ BREAKS = (
          tests="tests/unit/test_replica_core.py", why=DISK),
     _one("who is in a minority leads on", "src/seqcast/blocks/leader.py",
          'self._blocked |= event.kind == "minority"', "self._blocked = False", tests="tests/sim/test_leader.py", why=DISK),
+    _one("frames of control leave packets no run", "native/streams/transmit.c",
+         "#define KEPT 2 ", "#define KEPT 0 ", tests="tests/unit/test_outflow.py", why=RATE),
+    _one("repeats leave packets no run", "native/streams/transmit.c",
+         "max > KEPT ? max - k - 1 : max - k", "max - k", tests="tests/unit/test_outflow.py", why=RATE),
 )  # fmt: skip

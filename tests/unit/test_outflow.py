@@ -6,11 +6,12 @@ import random
 from collections import Counter
 
 import pytest
-from engines import Net
+from engines import MS, Net
 from hostile import forge
 from hostile.forge import Forger
 
-from seqcast._native.engine import SENT
+from seqcast._native.engine import LANE_CONTROL, LANE_DATA, LANE_UNICAST, SENT
+from seqcast.sim.sockets import RUNS
 from seqcast.sim.wire import HEARTBEAT, MESSAGES, kind
 
 RATE = 2_000_000
@@ -75,6 +76,29 @@ def test_without_a_bound_on_the_rate_no_packet_waits():
     assert sum(net.engines[0].send(bytes(500)) == SENT for _ in range(1000)) == 1000
     net.step()
     assert net.bytes > 2 * 500 * 1000 and not net.engines[0].counters()["sends_paced"]
+
+
+def test_packets_and_repeats_leave_while_frames_of_control_wait_in_number():
+    """A kernel that takes little is always behind with heartbeats, pings and frames."""
+    net = Net(3)
+    sender = net.engines[0]
+    for _ in range(3):
+        assert sender.send(bytes(1000)) == SENT
+    packets = [datagram for _, _, datagram in sender.transmit(net.now) if kind(datagram) in MESSAGES]
+    for i, lacking in enumerate(net.engines[1:], 1):
+        for datagram in packets[:i - 1] + packets[i:]:
+            lacking.receive(datagram, bytes([1]), net.now)
+    net.now += 20 * MS
+    for i, lacking in enumerate(net.engines[1:], 1):
+        lacking.tick(net.now)
+        for _, _, datagram in lacking.transmit(net.now):
+            sender.receive(datagram, bytes([i + 1]), net.now)
+    assert sender.send(b"for the first time") == SENT
+    for _ in range(20):
+        assert sender.control_send(b"a frame")
+    left = Counter((lane, kind(datagram) in MESSAGES) for lane, _, datagram in sender.transmit(net.now, True, RUNS))
+    assert left[LANE_DATA, True] == left[LANE_UNICAST, True] == 1, left
+    assert left[LANE_CONTROL, False] + left[LANE_UNICAST, False] == RUNS - 2, left
 
 
 def test_a_congestion_window_never_falls_below_four_packets():

@@ -255,9 +255,10 @@ class Options:
 
     @property
     def none_is_slow(self) -> bool:
-        """No application, disk or link keeps a living receiver behind the others."""
+        """No application, disk or link keeps a living receiver behind the others; nor does a receiver become deaf to
+        a sender, which takes a time of suspicion to notice."""
         return self.calm and not (
-            self.slow_disks or self.state or self.full or self.crashes or self.hasty or self.narrows
+            self.slow_disks or self.state or self.full or self.crashes or self.hasty or self.narrows or self.islands
         )
 
     @property
@@ -368,6 +369,8 @@ def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
     }
     if rng.random() < 0.1 and drawn["capacity"] >= 1 << 20:  # each fills a receive buffer, which the engine keeps
         driven["packet_bytes"] = 65_000
+    if drawn.get("islands"):  # a kernel that is full more often has no room for a copy to each
+        driven["full"] = min(driven["full"], 0.02)
     if drawn.get("family") == "repair" and rng.random() < 0.4:  # nothing is lost: nothing may be asked for
         driven |= {"loss": 0.0, "flips": 0.0, "bytes_max": 20_000, "together": 1.0}
     return driven
