@@ -97,7 +97,7 @@ def routes_tables() -> str:
     routes = []
     for route in ROUTES:
         handler = route.handler
-        by = f"see {handler.name} below" if isinstance(handler, DecisionTable) else prose(handler.__doc__ or "")
+        by = f"see {handler.name} below" if isinstance(handler, DecisionTable) else prose(route.does)
         routes.append([kinds[route.frame], route.of.value, route.by.value, by])
     parts = [table(["kind", "of which view", "sent by", "handled by"], routes)]
     parts.append("For some frames a table decides: the first row whose condition holds applies.")

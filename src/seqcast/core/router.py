@@ -25,7 +25,6 @@ from seqcast.core.frames.merging import (
     Beacon,
     MergeAsk,
     MergeCancel,
-    MergeFrame,
     MergeGo,
     MergeReady,
     MergeRefused,
@@ -80,7 +79,8 @@ class Route(NamedTuple):
     frame: type[Frame]
     of: Of
     by: By
-    handler: Callable[[Router, Any, int, bytes], None] | DecisionTable
+    handler: Callable[[Machines, Any, int, bytes], None] | DecisionTable
+    does: str = ""  # the machine, and its part; a table says it itself
 
 
 class Router:
@@ -99,7 +99,7 @@ class Router:
                 if isinstance(route.handler, DecisionTable):
                     route.handler.take(self, self.context.edges, frame, sender, address)
                 else:
-                    route.handler(self, frame, sender, address)
+                    route.handler(self.machines, frame, sender, address)
                 return
 
     def _is_of(self, of: Of, frame: Any, sender: int, address: bytes) -> bool:
@@ -131,148 +131,6 @@ class Router:
             case By.AWAITED:
                 return self.machines.initiator.awaits_joiner(sender)
         return True
-
-    # ---- joining and leaving
-
-    def refuse_version(self, frame: OtherVersion, sender: int, address: bytes) -> None:
-        """membership: refuses the joiner"""
-        reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release, or two "
-        reason += "that follow each other"
-        self.context.send(Refused(reason, "version", frame.nonce), sender, address)
-
-    def note_joiner(self, _: OtherVersion, sender: int, __: bytes) -> None:
-        """lifecycle: the joiner with the lower id forms the group, and refuses the other"""
-        self.machines.lifecycle.heard_joiner(sender)
-
-    def note_rival(self, frame: Join, _refused: object) -> None:
-        self.machines.lifecycle.heard_joiner(frame.info.id)
-
-    def wait(self, frame: Wait, _: int, __: bytes) -> None:
-        """lifecycle: a group exists, so none is formed"""
-        self.machines.book.named(frame.members, self.context.now)
-        self.machines.lifecycle.heard_group(frame.blocked)
-        self.machines.lifecycle.heard_cookie(frame.cookie)
-        self.machines.lifecycle.heard_place(frame.seen)
-
-    def seen(self, frame: Seen, _: int, __: bytes) -> None:
-        """lifecycle: others see us at another address than ours, which we may take"""
-        self.machines.lifecycle.heard_place(frame.seen)
-
-    def refused(self, frame: Refused, _: int, __: bytes) -> None:
-        """lifecycle: the join fails, unless a VIEW takes us in soon"""
-        self.machines.lifecycle.fire(LifecycleEvent.REFUSED, frame)
-
-    def leave(self, _: Leave, sender: int, __: bytes) -> None:
-        """membership: notes the leaver"""
-        self.machines.membership.leave(sender)
-
-    # ---- closing a view
-
-    def block(self, frame: Block, sender: int, _: bytes) -> None:
-        """participant: runs the block callback; pauses end"""
-        self.machines.participant.block(frame, sender)
-        self.machines.end_pauses()
-
-    def block_ok(self, frame: BlockOk, sender: int, _: bytes) -> None:
-        """initiator: counts the answer"""
-        self.machines.initiator.block_ok(frame, sender)
-
-    def answer_with_view(self, frame: Block | Start, sender: int, address: bytes) -> None:
-        """lineage: answers with the VIEW that closed it (the cut, step 1)"""
-        closed = self.machines.lineage.closed[frame.view]
-        self.context.send(replace(closed, answers=frame.attempt), sender, address)
-
-    def ok(self, frame: Ok, sender: int, _: bytes) -> None:
-        """initiator: counts the answer"""
-        self.machines.initiator.ok(frame, sender)
-
-    def accepted(self, frame: Accepted, sender: int, _: bytes) -> None:
-        """initiator: notes the VIEW that its sender accepted before"""
-        self.machines.initiator.note_accepted(frame, sender)
-
-    def recall(self, frame: Recall, sender: int, address: bytes) -> None:
-        """keeper: votes as the member that we were before we started again"""
-        self.machines.keeper.recall(frame, sender, address)
-
-    def count_recalled(self, frame: Recalled, sender: int, address: bytes) -> None:
-        """initiator: counts the vote of a member that started again"""
-        self.machines.initiator.recalled(frame, sender, address)
-
-    def keep_recalled(self, frame: Recalled, sender: int, _: bytes) -> None:
-        """keeper: counts the vote of one that started again, as we did"""
-        self.machines.lifecycle.begin_with(self.machines.keeper.recalled(frame, sender))
-
-    def promised(self, frame: Promised, sender: int, _: bytes) -> None:
-        """initiator: backs off if a survivor promised a higher attempt"""
-        self.machines.initiator.promised(frame, sender)
-
-    def cut(self, frame: Cut, sender: int, _: bytes) -> None:
-        """participant: fetches missing packets up to the cut"""
-        self.machines.participant.cut(frame, sender)
-
-    def propose(self, frame: Propose, sender: int, _: bytes) -> None:
-        """participant: accepts the proposal with its DONE"""
-        self.machines.participant.propose(frame, sender)
-
-    def done(self, frame: Done, sender: int, _: bytes) -> None:
-        """initiator: counts the answer"""
-        self.machines.initiator.done(frame, sender)
-
-    def installed(self, frame: Installed, sender: int, _: bytes) -> None:
-        """initiator: counts the answer; a leaver that waited for INSTALLED is done"""
-        self.machines.initiator.installed(frame, sender)
-        self.machines.end_lingering()
-
-    def declined(self, _: Declined, sender: int, __: bytes) -> None:
-        """membership: excludes the joiner, which entered another view"""
-        self.machines.membership.decline(sender)
-
-    # ---- pauses, state
-
-    def suspend(self, frame: Suspend, sender: int, _: bytes) -> None:
-        """pause member: stops sending"""
-        self.machines.pause_member.suspend(frame, sender)
-
-    def suspended(self, frame: Suspended, sender: int, _: bytes) -> None:
-        """pause owner: counts the answer"""
-        self.machines.pause_owner.suspended(frame, sender)
-
-    def resume(self, frame: Resume, sender: int, _: bytes) -> None:
-        """pause member: continues"""
-        self.machines.pause_member.resume(frame, sender)
-
-    def resumed(self, frame: Resumed, sender: int, _: bytes) -> None:
-        """pause owner: counts the answer"""
-        self.machines.pause_owner.resumed(frame, sender)
-
-    def view_wanted(self, _: ViewWanted, sender: int, __: bytes) -> None:
-        """membership: a VIEW is needed, for another provider of the state or a new secret"""
-        self.machines.membership.want(sender)
-
-    def info_told(self, frame: InfoTold, sender: int, _: bytes) -> None:
-        """membership: a VIEW is needed with this info"""
-        self.machines.membership.inform(sender, frame.about, frame.signature)
-
-    def gossip(self, frame: Gossip, sender: int, _: bytes) -> None:
-        """gossip: asks its sender for missing packets, and passes it on"""
-        self.machines.gossip.received(frame, sender)
-
-    def asked(self, frame: Ask, sender: int, _: bytes) -> None:
-        """asking: answers with the board, unless the last answer was a moment ago"""
-        self.machines.asking.asked(frame, sender)
-
-    def told(self, frame: Told, sender: int, _: bytes) -> None:
-        """asking: reports an answer to the last question"""
-        self.machines.asking.told(frame, sender)
-
-    # ---- other groups, operators
-
-    def merge(self, frame: MergeFrame, sender: int, address: bytes) -> None:
-        """merge: see its table"""
-        self.machines.merger.receive(frame, sender, address)
-
-    def pass_over(self, _frame: BlockedSide, _sender: int, _address: bytes) -> None:
-        """nobody: the answer is for an operator"""
 
     # ---- JOIN: guards
 
@@ -402,6 +260,9 @@ class Router:
     def ask_back(self, frame: Join, _sender: int, _address: bytes) -> None:
         ANSWER.take(self, self.context.edges, frame, None)
 
+    def note_rival(self, frame: Join, _refused: object) -> None:
+        self.machines.lifecycle.heard_joiner(frame.info.id)
+
     def say_refused(self, frame: Join, refusal: Refused) -> None:
         self.context.send(refusal, frame.info.id, frame.info.address)
 
@@ -488,10 +349,6 @@ class Router:
 
     def tell_successor(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.context.send(self.machines.lineage.closed[frame.view_id.tag], sender, address)
-
-    def meet(self, frame: Met, sender: int, address: bytes) -> None:
-        """book: we, or the acting member, try the addresses in the frame"""
-        self.machines.merger.beacons.met(frame, sender, address)
 
     def find_other(self, frame: Beacon, sender: int, address: bytes) -> None:
         self.machines.merger.beacon(frame, sender, address)
@@ -810,48 +667,103 @@ UNBLOCK: DecisionTable = decision(
 DECISIONS = (JOIN, PEER, ANSWER, START, DONE, VIEW, BEACON, RING, UNBLOCK)
 """The meaning of a frame to this member, and its effect."""
 
+# ---- routes ------------------------------------------------------------------------------------------------------
+
+
+def _refuse_version(machines: Machines, frame: OtherVersion, sender: int, address: bytes) -> None:
+    reason = f"the group speaks protocol version {PROTOCOL_VERSION}, not {frame.version}: use one release, or two "
+    reason += "that follow each other"
+    machines.context.send(Refused(reason, "version", frame.nonce), sender, address)
+
+
+def _heed_wait(machines: Machines, frame: Wait, _: int, __: bytes) -> None:
+    machines.book.named(frame.members, machines.context.now)
+    machines.lifecycle.heard_group(frame.blocked)
+    machines.lifecycle.heard_cookie(frame.cookie)
+    machines.lifecycle.heard_place(frame.seen)
+
+
+def _block(machines: Machines, frame: Block, sender: int, _: bytes) -> None:
+    machines.participant.block(frame, sender)
+    machines.end_pauses()
+
+
+def _answer_with_view(machines: Machines, frame: Block | Start, sender: int, address: bytes) -> None:
+    closed = machines.lineage.closed[frame.view]
+    machines.context.send(replace(closed, answers=frame.attempt), sender, address)
+
+
+def _installed(machines: Machines, frame: Installed, sender: int, _: bytes) -> None:
+    machines.initiator.installed(frame, sender)
+    machines.end_lingering()
+
+
 ROUTES = (
     Route(Join, Of.ANY, By.NAMED, JOIN),
-    Route(OtherVersion, Of.ACTING, By.ANYONE, R.refuse_version),
-    Route(OtherVersion, Of.OUTSIDE, By.ANYONE, R.note_joiner),
-    Route(Wait, Of.ANY, By.ASKED, R.wait),
-    Route(Seen, Of.ANY, By.ASKED, R.seen),
-    Route(Refused, Of.ANY, By.ASKED, R.refused),
-    Route(Leave, Of.OURS, By.ANYONE, R.leave),
-    Route(Block, Of.OURS, By.ANYONE, R.block),
-    Route(Block, Of.LEFT, By.ANYONE, R.answer_with_view),
-    Route(BlockOk, Of.OURS, By.ANYONE, R.block_ok),
+    Route(OtherVersion, Of.ACTING, By.ANYONE, _refuse_version, "membership: refuses the joiner"),
+    Route(OtherVersion, Of.OUTSIDE, By.ANYONE, lambda m, _, who, __: m.lifecycle.heard_joiner(who),
+          "lifecycle: the joiner with the lower id forms the group, and refuses the other"),
+    Route(Wait, Of.ANY, By.ASKED, _heed_wait, "lifecycle: a group exists, so none is formed"),
+    Route(Seen, Of.ANY, By.ASKED, lambda m, f, _, __: m.lifecycle.heard_place(f.seen),
+          "lifecycle: others see us at another address than ours, which we may take"),
+    Route(Refused, Of.ANY, By.ASKED, lambda m, f, _, __: m.lifecycle.fire(LifecycleEvent.REFUSED, f),
+          "lifecycle: the join fails, unless a VIEW takes us in soon"),
+    Route(Leave, Of.OURS, By.ANYONE, lambda m, _, who, __: m.membership.leave(who), "membership: notes the leaver"),
+    Route(Block, Of.OURS, By.ANYONE, _block, "participant: runs the block callback; pauses end"),
+    Route(Block, Of.LEFT, By.ANYONE, _answer_with_view,
+          "lineage: answers with the VIEW that closed it (the cut, step 1)"),
+    Route(BlockOk, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.block_ok(f, who),
+          "initiator: counts the answer"),
     Route(Start, Of.OURS, By.ANYONE, START),
-    Route(Start, Of.LEFT, By.ANYONE, R.answer_with_view),
-    Route(Ok, Of.OURS, By.ANYONE, R.ok),
-    Route(Accepted, Of.OURS, By.ANYONE, R.accepted),
-    Route(Promised, Of.OURS, By.ANYONE, R.promised),
-    Route(Cut, Of.OURS, By.ANYONE, R.cut),
-    Route(Propose, Of.OURS, By.ANYONE, R.propose),
-    Route(Recall, Of.SOUGHT, By.OTHERS, R.recall),
-    Route(Recalled, Of.SOUGHT, By.OTHERS, R.keep_recalled),
-    Route(Recalled, Of.OURS, By.OTHERS, R.count_recalled),
-    Route(Done, Of.OURS, By.ANYONE, R.done),
+    Route(Start, Of.LEFT, By.ANYONE, _answer_with_view,
+          "lineage: answers with the VIEW that closed it (the cut, step 1)"),
+    Route(Ok, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.ok(f, who), "initiator: counts the answer"),
+    Route(Accepted, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.note_accepted(f, who),
+          "initiator: notes the VIEW that its sender accepted before"),
+    Route(Promised, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.promised(f, who),
+          "initiator: backs off if a survivor promised a higher attempt"),
+    Route(Cut, Of.OURS, By.ANYONE, lambda m, f, who, _: m.participant.cut(f, who),
+          "participant: fetches missing packets up to the cut"),
+    Route(Propose, Of.OURS, By.ANYONE, lambda m, f, who, _: m.participant.propose(f, who),
+          "participant: accepts the proposal with its DONE"),
+    Route(Recall, Of.SOUGHT, By.OTHERS, lambda m, f, who, at: m.keeper.recall(f, who, at),
+          "keeper: votes as the member that we were before we started again"),
+    Route(Recalled, Of.SOUGHT, By.OTHERS, lambda m, f, who, _: m.lifecycle.begin_with(m.keeper.recalled(f, who)),
+          "keeper: counts the vote of one that started again, as we did"),
+    Route(Recalled, Of.OURS, By.OTHERS, lambda m, f, who, at: m.initiator.recalled(f, who, at),
+          "initiator: counts the vote of a member that started again"),
+    Route(Done, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.done(f, who), "initiator: counts the answer"),
     Route(Done, Of.LEFT, By.ANYONE, DONE),
     Route(NewView, Of.ANY, By.ANYONE, VIEW),
-    Route(Installed, Of.ANY, By.ANYONE, R.installed),
-    Route(Declined, Of.OURS, By.AWAITED, R.declined),
-    Route(Suspend, Of.OURS, By.MEMBERS, R.suspend),
-    Route(Suspended, Of.OURS, By.ANYONE, R.suspended),
-    Route(Resume, Of.OURS, By.MEMBERS, R.resume),
-    Route(Resumed, Of.OURS, By.ANYONE, R.resumed),
-    Route(ViewWanted, Of.OURS, By.ANYONE, R.view_wanted),
-    Route(InfoTold, Of.OURS, By.MEMBERS, R.info_told),
-    Route(Gossip, Of.OURS, By.MEMBERS, R.gossip),
-    Route(Ask, Of.OURS, By.MEMBERS, R.asked),
-    Route(Told, Of.OURS, By.MEMBERS, R.told),
+    Route(Installed, Of.ANY, By.ANYONE, _installed,
+          "initiator: counts the answer; a leaver that waited for INSTALLED is done"),
+    Route(Declined, Of.OURS, By.AWAITED, lambda m, _, who, __: m.membership.decline(who),
+          "membership: excludes the joiner, which entered another view"),
+    Route(Suspend, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.pause_member.suspend(f, who),
+          "pause member: stops sending"),
+    Route(Suspended, Of.OURS, By.ANYONE, lambda m, f, who, _: m.pause_owner.suspended(f, who),
+          "pause owner: counts the answer"),
+    Route(Resume, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.pause_member.resume(f, who), "pause member: continues"),
+    Route(Resumed, Of.OURS, By.ANYONE, lambda m, f, who, _: m.pause_owner.resumed(f, who),
+          "pause owner: counts the answer"),
+    Route(ViewWanted, Of.OURS, By.ANYONE, lambda m, _, who, __: m.membership.want(who),
+          "membership: a VIEW is needed, for another provider of the state or a new secret"),
+    Route(InfoTold, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.membership.inform(who, f.about, f.signature),
+          "membership: a VIEW is needed with this info"),
+    Route(Gossip, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.gossip.received(f, who),
+          "gossip: asks its sender for missing packets, and passes it on"),
+    Route(Ask, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.asking.asked(f, who),
+          "asking: answers with the board, unless the last answer was a moment ago"),
+    Route(Told, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.asking.told(f, who),
+          "asking: reports an answer to the last question"),
     Route(Beacon, Of.ANY, By.OTHERS, BEACON),
-    Route(Met, Of.INSIDE, By.OTHERS, R.meet),
+    Route(Met, Of.INSIDE, By.OTHERS, lambda m, f, who, at: m.merger.beacons.met(f, who, at),
+          "book: we, or the acting member, try the addresses in the frame"),
     Route(Unblock, Of.INSIDE, By.ANYONE, UNBLOCK),
-    Route(BlockedSide, Of.ANY, By.ANYONE, R.pass_over),
+    Route(BlockedSide, Of.ANY, By.ANYONE, lambda *_: None, "nobody: the answer is for an operator"),
     *(Route(frame, Of.OURS, By.MEMBERS, RING) for frame in (Token, TokenHeld, Confirm, Confirmed, Unconfirmed)),
     *(
-        Route(frame, Of.ANY, By.ANYONE, R.merge)
+        Route(frame, Of.ANY, By.ANYONE, lambda m, f, who, at: m.merger.receive(f, who, at), "merge: see its table")
         for frame in (MergeAsk, MergeRefused, MergeReady, MergeGo, MergeTaken, MergeCancel)
     ),
 )

@@ -49,8 +49,8 @@ class Machines:
         self.pause_owner = PauseOwner(context)
         self.asking = Asking(context)
         self._begin(None)
-        self.initiator = Initiator(context, self.participant, self.membership, self.lineage)
-        self.merger = Merger(context, self.initiator, self.lineage, self.book)
+        self.initiator: Initiator = Initiator(context, self.participant, self.membership, self.lineage)
+        self.merger: Merger = Merger(context, self.initiator, self.lineage, self.book)
 
     def timed(self) -> Iterator[Timed]:
         """The machines with timers, in the order in which these run. Each is looked up only at its turn, because the
