@@ -22,7 +22,7 @@ from seqcast.core.vocabulary import Meaning, SetInfo
 from seqcast.errors import NotMember, SeqcastError
 from seqcast.events import Excluded, Lost, Rejoined
 from seqcast.net.runner import Runner
-from seqcast.net.state import StateHandler, take_state
+from seqcast.net.state import StateHandler, StateReceiver
 from seqcast.net.state_merge import StateKeeper
 from seqcast.types import View
 
@@ -47,9 +47,10 @@ def enter(runner: Runner, state: StateHandler | None, config: Config, min_member
         Exception: raised by ``set_state``; the same.
     """
     try:
-        runner.start()
-        runner.join()
-        backlog = take_state(runner, state, config) if state is not None else deque()
+        with StateReceiver(runner, config) as receiver:
+            runner.start()
+            runner.join()
+            backlog = receiver.run(state) if state is not None else deque()
         if min_members > 1:
             runner.wait_members(min_members)
     except BaseException:  # also Ctrl-C; the other members may have this one in their view already

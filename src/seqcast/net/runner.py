@@ -204,7 +204,7 @@ class Runner:
         self.left = False  # gracefully: the remaining members have everything that this member sent
         self.leaves = False  # by request
         self.over = False
-        self.state_news: list[TakeState | StateHeld | StateLost] = []  # for the thread that joins
+        self.tell_state: Callable[[TakeState | StateHeld | StateLost], None] | None = None  # while it joins
         self.pause = PauseRequest(self.endpoint.edges)
         self.guard: GuardThread | None = None
         if listener is not None:
@@ -632,8 +632,8 @@ class Runner:
                 case StateLost(error, inside=True):
                     text = codes.STATE_LOST(f"leaves, as it cannot have the state of the group: {error}")
                     self._warn(text, logging.ERROR)
-                case TakeState() | StateHeld() | StateLost():
-                    self.state_news.append(effect)
+                case TakeState() | StateHeld() | StateLost() if self.tell_state is not None:
+                    self.tell_state(effect)
                 case Warn(text):
                     self._warn(text)
             self.changed.notify_all()

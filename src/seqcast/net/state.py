@@ -234,26 +234,8 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
 # ---- the joiner's side -----------------------------------------------------------------------------------------------
 
 
-def take_state(runner: Runner, handler: StateHandler, config: Config) -> deque[Item]:
-    """Waits for the state, and calls the handler to load the bytes.
-
-    Returns:
-        Items delivered since the state's boundary.
-
-    Raises:
-        JoinTimeout: no member could give the state, or the handler took too long.
-        NotMember: this member was excluded meanwhile.
-        Exception: raised by ``set_state``.
-    """
-    receiver = _Receiver(runner, config)
-    try:
-        return receiver.run(handler)
-    finally:
-        receiver.close()
-
-
-class _Receiver:
-    """The joiner's transfer, its two threads, and its spool."""
+class StateReceiver:
+    """The joiner's transfer, its two threads, and its spool; a context, entered before the member joins."""
 
     def __init__(self, runner: Runner, config: Config) -> None:
         self._runner, self._config = runner, config
@@ -266,9 +248,30 @@ class _Receiver:
         self._error = ""
         self._items: deque[Item] | None = None  # once the application receives deliveries
         self._thread: threading.Thread | None = None
+        self._told: list[TakeState | StateHeld | StateLost] = []  # under the runner's `changed`
+
+    def __enter__(self) -> StateReceiver:
+        self._runner.tell_state = self._told.append
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._runner.tell_state = None
+        self._feed(self._transfer.over)
+        if self._thread is not None:
+            self._thread.join()
+        self._spool.close()
 
     def run(self, handler: StateHandler) -> deque[Item]:
-        """See ``take_state``."""
+        """Waits for the state, and calls the handler to load the bytes.
+
+        Returns:
+            Items delivered since the state's boundary.
+
+        Raises:
+            JoinTimeout: no member could give the state, or the handler took too long.
+            NotMember: this member was excluded meanwhile.
+            Exception: raised by ``set_state``.
+        """
         while not self._loading and self._items is None:
             for news in self._news():
                 self._feed(self._transfer.told, news)
@@ -283,25 +286,20 @@ class _Receiver:
             raise _excluded()
         return self._items
 
-    def close(self) -> None:
-        self._feed(self._transfer.over)
-        if self._thread is not None:
-            self._thread.join()
-        self._spool.close()
-
     # ---- the thread that joins
 
     def _news(self) -> list[TakeState | StateHeld | StateLost]:
         """New effects of the endpoint; waits for them if there is nothing else to do."""
         runner = self._runner
         with runner.changed:
-            if not runner.state_news and not self._transfer.receiving:
+            if not self._told and not self._transfer.receiving:
                 runner.changed.wait(SLICE_NS / 1e9)
             if runner.error is not None:
                 raise runner.error
             if runner.over:
                 raise _excluded()
-            news, runner.state_news = runner.state_news, []
+            news = self._told.copy()
+            self._told.clear()
             return news
 
     def _check(self) -> None:
