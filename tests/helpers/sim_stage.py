@@ -14,7 +14,7 @@ from seqcast.core.frames.merging import Beacon, MergeAsk, MergeCancel, MergeGo, 
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.ring import Confirm, Confirmed, Token, TokenHeld, Unconfirmed
 from seqcast.core.frames.unblocking import BlockedSide, Unblock
-from seqcast.core.frames.view import InfoTold, Installed, NewView, ViewWanted
+from seqcast.core.frames.view import Declined, InfoTold, Installed, NewView, ViewWanted
 from seqcast.core.vocabulary import CallbackReturned
 from seqcast.errors import RemoteProtocolError
 from seqcast.sim import Options, World
@@ -236,6 +236,7 @@ PLAIN = {
     ViewWanted: "VIEW WANTED",
     InfoTold: "INFO TOLD",
     Installed: "INSTALLED",
+    Declined: "DECLINED",
 }
 
 

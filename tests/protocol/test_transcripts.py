@@ -4,6 +4,8 @@ After a wanted change of the protocol: ``SEQCAST_TRANSCRIPTS=write pytest tests/
 review the difference as code.
 """
 
+import re
+
 import pytest
 import transcript
 
@@ -13,6 +15,11 @@ NAMES = sorted(path.stem for path in transcript.FOLDER.glob("*.txt"))
 @pytest.mark.parametrize("name", NAMES)
 def test_the_scenario_goes_as_its_transcript_says(name):
     transcript.check(name)
+
+
+def test_every_frame_is_written_in_words():
+    fields = re.compile(r"^.*: \w+\(\w+=.*$", re.M)  # as dataclasses are printed
+    assert [line for name in NAMES for line in fields.findall(transcript.read(name))] == []
 
 
 def test_there_are_transcripts():
