@@ -1989,4 +1989,7 @@ BREAKS = (
          "#define KEPT 2 ", "#define KEPT 0 ", tests="tests/unit/test_outflow.py", why=RATE),
     _one("repeats leave packets no run", "native/streams/transmit.c",
          "max > KEPT ? max - k - 1 : max - k", "max - k", tests="tests/unit/test_outflow.py", why=RATE),
+    _one("a sender leaves all that gathers to the I/O thread", "native/io/transmit.c",
+         "if (!at_once && unsent < d->config.flush_bytes) return", "if (!at_once) return",
+         tests="tests/sockets/test_io.py", why=SOCKETS),
 )  # fmt: skip

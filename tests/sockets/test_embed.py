@@ -9,6 +9,7 @@ import gc
 import itertools
 import os
 import select
+import sys
 import threading
 import time
 import typing
@@ -40,7 +41,7 @@ from embedding import (
     Message,
     Table,
 )
-from members import LIMIT_S, LOOPBACK, cluster, group_of, join
+from members import LIMIT_S, LOOPBACK, cluster, group_of, join, wait_until
 
 import seqcast
 import seqcast.aio
@@ -429,11 +430,23 @@ def test_a_group_of_asyncio_is_refused_by_its_name():
     asyncio.run(main())
 
 
+def reading(group: seqcast.Group) -> threading.Thread:
+    """A thread that waits for a message of this group."""
+    turns = group.counters()["io_turns"]
+    reader = threading.Thread(target=group.recv, args=(LIMIT_S,))
+    reader.start()
+    wait_until(lambda: group.counters()["io_turns"] > turns)
+    return reader
+
+
+def opens_a_handle(thread: threading.Thread) -> bool:
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is not None and frame.f_code is Handle.__init__.__code__
+
+
 def test_a_handle_is_refused_while_a_thread_receives_and_opens_when_it_has_ended():
     with join(cluster(), "a") as a:
-        reader = threading.Thread(target=a.recv, args=(LIMIT_S,))
-        reader.start()
-        time.sleep(0.1)
+        reader = reading(a)
         with pytest.raises(seqcast.UsageError, match="another thread receives from this group: end its call"):
             Handle(a)
         a.send(b"ends it")
@@ -454,14 +467,12 @@ def test_calls_that_wait_for_the_stream_while_a_handle_opens_are_refused():
             outcomes.append(str(error)[:15])
 
     with join(cluster(), "a") as a:
-        reader = threading.Thread(target=a.recv, args=(LIMIT_S,))
-        reader.start()
-        time.sleep(0.1)
+        reader = reading(a)
         calls = (lambda: Handle(a), lambda: Handle(a), lambda: a.recv(LIMIT_S), lambda: a.next_event(LIMIT_S))
         threads = [threading.Thread(target=attempt, args=(call,)) for call in calls[:2]]
         for thread in threads:
             thread.start()
-        time.sleep(0.2)
+        wait_until(lambda: all(opens_a_handle(thread) for thread in threads))
         a.send(b"ends it")  # before the handles give up
         reader.join(LIMIT_S)
         threads += [threading.Thread(target=attempt, args=(call,)) for call in calls[2:]]
@@ -537,10 +548,10 @@ def test_a_group_that_leaves_while_c_polls_ends_it(spin):
         thread = threading.Thread(target=drain)
         thread.start()
         b.send(b"x")
-        time.sleep(0.2)
+        wait_until(lambda: (OK, MESSAGES) in codes)
         assert a.leave()
         thread.join(LIMIT_S)
-        assert codes[-2:] == [(OK, LEFT), (ENDED, 0)] and (OK, MESSAGES) in codes
+        assert codes[-2:] == [(OK, LEFT), (ENDED, 0)]
         assert handle.send(b"x") == ENDED and handle.poll(timeout_s=1)[0] == ENDED
         assert TABLE.flush(handle.member) == OK
         assert handle.close() == OK

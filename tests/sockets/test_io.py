@@ -281,6 +281,10 @@ def spin(seconds):
         pass
 
 
+FLUSH_S = 1.0
+"""The longest time for which messages may gather."""
+
+
 def test_a_stream_of_single_sends_gathers():
     """Each message leaves at once where there are few, but a stream costs no datagram for each (as Nagle's rule)."""
     with group_of(2, order="fifo", deliver_own=False, flush_s_min=0.002) as (a, b):
@@ -291,6 +295,33 @@ def test_a_stream_of_single_sends_gathers():
         packets = a.counters()["packets_sent"] - before
         assert packets < n / 3, (packets, n)
         assert payloads(b, n) == [b"%d" % i for i in range(n)]
+
+
+def packets_of_gathered_sends(flush_bytes):
+    """How many packets of 30 messages leave with them, and whether nothing but the messages let packets leave: neither
+    time, nor frames, nor the I/O thread, which transmits in the sender's place if it is at work just then."""
+    settings = {"flush_bytes": flush_bytes, "flush_s_min": FLUSH_S, "flush_s_max": FLUSH_S, "packet_bytes": 1472}
+    with group_of(2, order="fifo", deliver_own=False, heartbeat_s=10.0, suspect_s=60.0, **settings) as (a, _):
+        first = a.counters()["packets_sent"]
+        for n in range(1, 10):  # the first one, and 8 more in a row, leave at once
+            a.send(b"lone")
+            wait_until(lambda n=n: a.counters()["packets_sent"] >= first + n)
+        before, begun = a.counters(), time.monotonic()
+        for _ in range(30):
+            a.send(bytes(1000))
+        after, took_s = a.counters(), time.monotonic() - begun
+        others = ("control_frames_sent", "io_flushes_left", "io_flushes_handed")
+        undisturbed = took_s < 0.8 * FLUSH_S and all(after[each] == before[each] for each in others)
+        return after["packets_sent"] - before["packets_sent"], undisturbed
+
+
+@pytest.mark.parametrize(("flush_bytes", "least", "most"), [(4000, 15, 22), (1 << 24, 0, 0)])
+def test_a_sender_transmits_gathered_messages_of_flush_bytes(flush_bytes, least, most):
+    for _ in range(20):
+        packets, undisturbed = packets_of_gathered_sends(flush_bytes)
+        if undisturbed:
+            break
+    assert undisturbed and least <= packets <= most
 
 
 def test_the_rest_of_an_array_waits_for_the_next_one_while_receivers_have_enough():
@@ -386,7 +417,6 @@ def test_which_packets_leave_at_once_and_which_wait():
     assert packets == LEFT, took
 
 
-FLUSH_S = 1.0  # the longest that there is
 LEFT = [*range(1, 10), 9, 9, 10, 11, 11]
 """Packets that are out after each step."""
 
