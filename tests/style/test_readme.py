@@ -143,11 +143,16 @@ def test_figures_are_rendered_from_the_report_of_perf():
     other = {"path": "veth-segmented", "unavailable": "needs root"}
     times = dict.fromkeys(report.PERCENTILES, 12.0)
     ping = {**about, "path": "loopback", "wait": "blocking", "cores": [0, 1], **report.latency([times], [times])}
-    text = render.figures([{**run, "other_paths": [other]}, ping])
+    ping["kind"] = "plain"
+    in_asyncio = {**ping, **report.latency([times], [times], [times]), "kind": "aio"}
+    text = render.figures([{**run, "other_paths": [other]}, ping, in_asyncio])
     assert "| fifo | 1,024 B | loopback | 1,200 | 1,200 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 1200.00 | 1200" in text
     assert "| fifo | 1,024 B | loopback | blocking, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
+    assert "| fifo | 1,024 B | loopback | asyncio, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
     assert "```\nseqcast perf --size 1024\n```" in text
     assert "| fifo, 1,024 B, loopback, of the limit | at least 0.85 | 0.80 |" in text
+    assert "| half a round trip, fifo, blocking, of bare C at p50 | at most 0.4 | 1.00 |" in text
+    assert "| half a round trip, fifo, asyncio, of bare C at p50 | at most 0.6 | 1.00 |" in text
     assert "veth-segmented" not in text
 
 
