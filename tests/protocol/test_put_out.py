@@ -8,6 +8,7 @@ import pytest
 
 from seqcast.events import Excluded
 from seqcast.sim import Options, World
+from seqcast.sim.checkers.slow import check_slow, spells
 from seqcast.sim.options import MS, SECOND
 from seqcast.sim.record import Delivered
 from seqcast.types import View
@@ -48,6 +49,7 @@ def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_wa
     assert any("is put out of the group" in text and "SC2204" in text for text in world.nodes[1].record.warnings)
     assert isinstance(out.log[-1], Excluded) and out.log[-1].cause == "slow"
     others = [node.record for node in world.nodes if node.record is not out]
+    assert [each.put_out_ns for each in others] == [0, 0, 0]
     views = [entry for entry in others[0].log if isinstance(entry, View)]
     assert out.log[-1].view_id in {view.view_id for view in views}
     view = next(view for view in views if view.view_id == out.log[-1].view_id)
@@ -57,6 +59,34 @@ def test_one_that_takes_nothing_is_put_out_by_one_view_and_delivered_all_that_wa
     mine = [(each.sender, each.counter) for each in out.log[last:] if isinstance(each, Delivered)]
     theirs = [(each.sender, each.counter) for each in before if isinstance(each, Delivered)]
     assert mine == theirs[-len(mine) :] and len(mine) > 100, "up to the cut, not only what it had when it stopped"
+
+
+@pytest.mark.parametrize("order", ["fifo", "records", "total-1999", "grant", "sequencer"])
+def test_where_half_of_the_members_take_nothing_the_sender_is_fast_and_nobody_is_put_out(order):
+    def stop(world):
+        for node in world.nodes[1:3]:
+            node.slow_disk(world.clock.now + 2000 * MS)
+
+    world, result = run(replace(FAST, order=order), stop)
+    wrong = [text for text in result.violations if "is told that senders wait" not in text]
+    assert not wrong, wrong[0]
+    assert [node.record.put_out_ns for node in world.nodes] == [0, 0, 0, 0]
+    assert {len(node.record.view) for node in world.nodes} == {4}
+
+
+def test_waits_that_overlap_are_one():
+    """The application takes nothing until the last one ends, and the checker counts no time twice."""
+    world = World(replace(FAST, settings=SLOW))
+    world.plan()
+    world.clock.run(SECOND)
+    node, now = world.nodes[2], world.clock.now
+    for length in (600, 100):
+        node.slow_disk(now + length * MS)
+    world.clock.run(now + 200 * MS)
+    assert not node.takes and spells(node.record) == [(now, now + 600 * MS)]
+    node.record.slow_spells = [(now, now + 200 * MS), (now + MS, now + 200 * MS)]
+    node.record.put_out_ns = now + 300 * MS
+    assert [text.split("nothing for ")[1] for text in check_slow(node.record)] == ["200 ms only"]
 
 
 def test_a_member_without_which_the_others_are_no_majority_is_not_put_out():

@@ -558,7 +558,7 @@ class Process:
         if self.record.runs:
             self.record.runs[-1].late = True  # it cannot see that the gate closes
         self.trace(f"waits for its disk for {(until - self.clock.now) / 1e6:.0f} ms")
-        self.record.slow_until = until
+        self.record.slow_until = max(self.record.slow_until, until)  # two waits may overlap
         self.record.slow_spells.append((self.clock.now, until))
         self.clock.at(until, self.resume)
 

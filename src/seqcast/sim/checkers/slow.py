@@ -35,4 +35,15 @@ def check_slow(record: Record) -> Iterator[str]:
 
 def _idle_ns(record: Record, begin: int, end: int) -> int:
     """For how long its application took nothing, in this time."""
-    return sum(max(0, min(to, end) - max(since, begin)) for since, to in record.slow_spells)
+    return sum(max(0, min(to, end) - max(since, begin)) for since, to in spells(record))
+
+
+def spells(record: Record) -> list[tuple[int, int]]:
+    """The times in which its application took nothing; spells that overlap are one."""
+    found: list[tuple[int, int]] = []
+    for since, to in sorted(record.slow_spells):
+        if found and since <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], to)
+        else:
+            found.append((since, to))
+    return found
