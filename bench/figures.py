@@ -1,6 +1,6 @@
 """Measures every figure of docs/figures.md: ``make bench-figures``.
 
-    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; about 20 minutes
+    python bench/figures.py                    # writes docs/figures.jsonl, a line a command; about 21 minutes
     python bench/figures.py --only latency     # measures these anew, and keeps the other lines
     python docs/render.py                      # makes the tables of docs/figures.md from it
 
@@ -60,6 +60,7 @@ COMMANDS: dict[str, list[str]] = {
     "calls": ["python bench/calls.py --rounds 5"],
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
     "shared_link": ["python bench/shared_link.py --seconds 8"],
+    "board": ["python bench/board_bench.py --pairs 11 --seconds 0.5"],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
 JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")
@@ -85,7 +86,8 @@ def measure(command: str) -> str | None:
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
-    keys = {key: key for key in ("plain", "work", "aeron", "membership", "election", "calls", "journal", "shared_link")}
+    same = ("plain", "work", "aeron", "membership", "election", "calls", "journal", "shared_link", "board")
+    keys = {key: key for key in same}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]
     return found[0] if found else "batches" if run.get("kind", "batches") == "batches" else "members"

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -500,6 +501,13 @@ def figures(printed: list[dict[str, Any]]) -> str:
             link_row,
             [row for run in runs for row in run.get("shared_link", ())],
         ),
+        (
+            "The cost of [boards](operations.md): batches in fifo order on loopback, with `board=True` and "
+            "`board=False` at all members by turns:",
+            ["members", "message", "messages/s", "without boards", "of that", "quartiles"],
+            board_row,
+            [row for run in runs for row in run.get("board", ())],
+        ),
     ):
         if rows:
             parts += [text, table(head, [row(each) for each in rows])]
@@ -551,15 +559,24 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     for row in (row for run in runs for row in run.get("membership", ())):
         if row["target_ms"] is not None:
             expect(f"{row['text']}: p99, ms", row["target_ms"], row["p99_ms"], most=True)
-    for run in (run for run in runs if "calls" in run):
-        ordered, seqcast, other = ({row["kind"]: row for row in run["calls"]}[kind] for kind in CALLS)
-        ratio = seqcast["one_p50_us"] / ordered["one_p50_us"]
-        expect("a call, of an ordered message's round, p50", 1.5, ratio, most=True)
-        expect("calls/s of 8 threads", 50_000, seqcast["threads_per_s"])
-        expect("linearizable reads/s of 8 threads, of local ones", 0.5, seqcast["total_per_s"] / seqcast["local_per_s"])
-        expect("calls/s of one thread, of PySyncObj's", 100, seqcast["one_per_s"] / other["one_per_s"])
-        expect("failover, of PySyncObj's", 0.2, seqcast["failover_ms"] / other["failover_ms"], most=True)
+    for run in runs:
+        more_targets(run, expect)
     return rows
+
+
+def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
+    """Those of boards, and of calls of a replica."""
+    for row in run.get("board", ()):
+        expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
+    if "calls" not in run:
+        return
+    ordered, seqcast, other = ({row["kind"]: row for row in run["calls"]}[kind] for kind in CALLS)
+    ratio = seqcast["one_p50_us"] / ordered["one_p50_us"]
+    expect("a call, of an ordered message's round, p50", 1.5, ratio, most=True)
+    expect("calls/s of 8 threads", 50_000, seqcast["threads_per_s"])
+    expect("linearizable reads/s of 8 threads, of local ones", 0.5, seqcast["total_per_s"] / seqcast["local_per_s"])
+    expect("calls/s of one thread, of PySyncObj's", 100, seqcast["one_per_s"] / other["one_per_s"])
+    expect("failover, of PySyncObj's", 0.2, seqcast["failover_ms"] / other["failover_ms"], most=True)
 
 
 def membership_row(row: dict[str, Any]) -> list[str]:
@@ -587,6 +604,13 @@ def link_row(row: dict[str, Any]) -> list[str]:
         ),
     }[row["case"]]
     return [on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
+
+
+def board_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of boards."""
+    rates = [f"{row[name]:,.0f}" for name in ("msgs_per_s", "without_msgs_per_s")]
+    low, high = row["quartiles"]
+    return [str(row["members"]), f"{row['size']:,} B", *rates, f"{row['ratio']:.3f}", f"{low:.3f}–{high:.3f}"]
 
 
 def election_row(row: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from netns import lonely, network, python, segmented
+from project import ROOT
 
 import seqcast.codes as codes
 from seqcast import cli
@@ -69,6 +70,28 @@ def test_a_healthy_pair_has_no_finding(pair):
     assert found == set(), lines
     words = {line["word"] for line in lines}
     assert {"interface", "buffers", "unicast", "multicast", "path", "burst"} <= words
+
+
+@netns
+def test_runs_on_new_healthy_pairs_raise_no_alarm_and_a_fault_would(network, monkeypatch, capsys):
+    """bench/doctor_alarms.py, which does this 50 times; ``network``: namespaces can be made here."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import doctor_alarms
+
+    monkeypatch.setattr("sys.argv", ["doctor_alarms.py", "--runs", "2"])
+    status = doctor_alarms.main()
+    assert (status, json.loads(capsys.readouterr().out)) == (0, {"doctor_runs": 2, "with_alarms": 0, "alarms": []})
+
+    def plant(place):
+        rule = "add rule inet sick in ip daddr 224.0.0.0/4 udp dport 47321 drop"
+        chain = "add chain inet sick in { type filter hook input priority 0; }"
+        place.run("nft", f"add table inet sick; {chain}; {rule}")
+
+    run = doctor_alarms.run
+    monkeypatch.setattr(doctor_alarms, "run", lambda: run(plant))
+    monkeypatch.setattr("sys.argv", ["doctor_alarms.py", "--runs", "1"])
+    assert doctor_alarms.main() == 1
+    assert [[line["code"] for line in each] for each in json.loads(capsys.readouterr().out)["alarms"]] == [["SC2312"]]
 
 
 FAULTS = {

@@ -1,5 +1,6 @@
 """Boards, in which members show their state in shared memory, read while it runs, hangs, and after it was killed."""
 
+import json
 import os
 import random
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 from engines import make_engine
 from members import LOOPBACK, cluster, group_of, join, script, wait_until
+from project import ROOT
 
 from seqcast.board import place
 from seqcast.board.judge import readiness, troubles, way
@@ -77,6 +79,34 @@ def test_without_a_place_there_is_no_board_and_one_line_says_why(runtime, caplog
     with caplog.at_level("INFO", "seqcast"), group_of(1) as (a,):
         assert a.board is None and a.counters()["datagrams_sent"] > 0
     assert len([r for r in caplog.records if "no board" in r.getMessage()]) == 1
+
+
+def test_the_bench_of_boards_compares_runs_with_and_without(runtime, monkeypatch, capsys):
+    """bench/board_bench.py, its JSON, and each pair's ratio, which the order of the two runs does not turn round."""
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import board_bench
+
+    made, run = [], board_bench.group_throughput
+
+    def counted(path, load, cluster):
+        made.append((load.settings["board"], load.size))
+        if len(made) <= 2:  # as it is
+            return run(path, load, cluster)
+        return {"delivered_msgs_per_s": 990.0 if load.settings["board"] else 1000.0}
+
+    monkeypatch.setattr(board_bench, "group_throughput", counted)
+    monkeypatch.setattr("sys.argv", "board_bench.py --pairs 1 --seconds 0.05 --members 2 --sizes 64".split())
+    assert board_bench.main() == 0
+    (row,) = json.loads(capsys.readouterr().out)["board"]
+    assert made == [(True, 64), (False, 64)] and row["msgs_per_s"] > 0 and row["without_msgs_per_s"] > 0
+    monkeypatch.setattr("sys.argv", "board_bench.py --pairs 4 --members 2 --sizes 8192".split())
+    assert board_bench.main() == 0
+    (row,) = json.loads(capsys.readouterr().out)["board"]
+    assert [board for board, _ in made[2:]] == [True, False, False, True] * 2
+    assert (row["ratio"], row["quartiles"], row["msgs_per_s"]) == (0.99, [0.99, 0.99], 990)
+    monkeypatch.setattr(place, "_SHARED_MEMORY", runtime / "nowhere")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    assert board_bench.main() == 2 and "nothing to compare" in capsys.readouterr().err
 
 
 def test_board_false_makes_none(runtime):

@@ -168,6 +168,17 @@ def test_calls_are_rendered_beside_their_targets():
     assert text.count("at most") + text.count("at least") == 1
 
 
+def test_the_cost_of_boards_is_rendered_beside_its_target():
+    """The figures of bench/board_bench.py; `test_the_bench_of_boards_compares_runs_with_and_without` runs it."""
+    row = {"members": 4, "size": 1024, "msgs_per_s": 970, "without_msgs_per_s": 1000, "ratio": 0.97}
+    row["quartiles"] = [0.96, 0.98]
+    text = render.figures([{"board": [row], "command": "python bench/board_bench.py"}])
+    assert "| 4 | 1,024 B | 970 | 1,000 | 0.970 | 0.960–0.980 |" in text
+    assert "| with boards, 1,024 B, of the rate without | at least 0.99 | 0.97 |" in text
+    row["ratio"] = 0.995
+    assert "at least" not in render.figures([{"board": [row], "command": "python bench/board_bench.py"}])
+
+
 def test_the_figures_cover_every_size_and_order_of_the_page():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
     throughput = [run for run in runs if "ratio_to_limit" in run]
