@@ -246,3 +246,104 @@ def test_calls_that_are_answered_before_the_disks_of_a_majority_have_them_are_lo
     """The base of the guarantee, whose absence the test above would see."""
     monkeypatch.setattr(durable, "position_of_majority", lambda voters, positions: 1 << 60)
     assert run(1, tmp_path).wrong
+
+
+# ---- when the power goes at a bad moment
+
+
+def restarted(power: Power, *names: str, lost: str = "") -> None:
+    """These lose their power, some their disks, and start again."""
+    for name in names:
+        power.strike(name)
+    for name in lost:
+        power.disks.pop(name, None)
+        (power.directory / f"{name}.log").unlink(missing_ok=True)
+    power.read_before = power.seen
+    now = power.clock.now // MS
+    for name in power.dice.sample(names, len(names)):
+        power.named(name, now + power.dice.randrange(1, 300))
+    power.until(now + 4000)
+
+
+def nothing_is_lost(power: Power) -> bool:
+    return power.wrong == [] and power.total() >= max(power.answers, default=0)
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_power_that_goes_within_50_ms_of_the_founding_loses_nothing(seed, tmp_path):
+    power = Power(seed, tmp_path)
+    for name in "abc":
+        power.named(name, power.dice.randrange(100))
+    while len(power.replicas) < 3 or not any(each.node.endpoint.view for each in power.replicas.values()):
+        power.clock.run(power.clock.now + MS)
+    power.use(power.dice.randrange(1, 50))
+    restarted(power, *"abc")
+    power.use(100)
+    assert nothing_is_lost(power) and power.answers
+
+
+def test_a_bare_majority_that_loses_its_power_goes_on_and_the_third_takes_over_its_state(tmp_path):
+    power = Power(1, tmp_path)
+    power.start_all()
+    power.use(100)
+    power.strike("b")
+    power.until(power.clock.now // MS + 2000)
+    late = power.replicas.pop("b")
+    power.use(200)
+    restarted(power, *"ac")
+    assert nothing_is_lost(power) and power.total() > late.log.machine.total
+    power.named("b", power.clock.now // MS + 10)
+    power.until(power.clock.now // MS + 2000)
+    power.use(100)
+    assert nothing_is_lost(power) and len(set(power.answers)) == len(power.answers)
+
+
+@pytest.mark.parametrize("all_lose_power", [False, True])
+@pytest.mark.parametrize(("members", "later_ms"), [(2, 0), (3, 0), (3, 20)])
+def test_two_empty_joiners_never_go_on_without_the_state_of_the_one_that_had_it(
+    members, later_ms, all_lose_power, tmp_path
+):
+    """It was alone, and its power goes as they come in: at once, when these have no votes on disk, or later. If two
+    close its view without the state, their votes are needed, and it has none: all wait."""
+    power = Power(1, tmp_path)
+    power.start_all()
+    power.use(100)
+    (first,) = {each.node.endpoint.view.coordinator.name for each in power.replicas.values()}
+    others = [name for name in "abc" if name != first]
+    for name in others:
+        power.strike(name)
+        power.until(power.clock.now // MS + 1500)
+        power.replicas.pop(name)
+        power.disks.pop(name)
+        (tmp_path / f"{name}.log").unlink()
+    power.use(300)
+    for name in others:
+        power.named(name, power.clock.now // MS + 1)
+    while len(power.replicas) < 3:
+        power.clock.run(power.clock.now + MS // 4)
+    alone = power.replicas[first].node.endpoint
+    deaf = power.deafen(*(power.replicas[name].node for name in others))  # no packet of the state gets through
+    while len(alone.view.members) < members:
+        power.clock.run(power.clock.now + MS // 4)
+    power.until(power.clock.now // MS + later_ms)
+    deaf.clear()
+    if not all_lose_power:
+        power.strike(first)
+        power.until(power.clock.now // MS + 300)
+    restarted(power, *"abc")
+    waits = not any(each.node.endpoint.view for each in power.replicas.values())
+    assert waits == (members == 3 and not (all_lose_power and later_ms))
+    if not waits:
+        power.use(100)
+        assert nothing_is_lost(power)
+
+
+def test_disks_that_take_two_seconds_for_a_sync_lose_nothing(tmp_path):
+    power = Power(1, tmp_path, sync_ms=2000)
+    power.start_all()
+    power.until(power.clock.now // MS + 8000)
+    power.use(5000)
+    restarted(power, *"abc")
+    power.until(power.clock.now // MS + 8000)
+    power.use(3000)
+    assert nothing_is_lost(power) and len(power.answers) > 500
