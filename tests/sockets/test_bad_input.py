@@ -40,6 +40,8 @@ OTHERS = {
 }
 NEEDED = {"partition": {"found": 0}}
 """Further settings of such a joiner."""
+TRANSPORTS = ("multicast auto", "unicast auto", "auto unicast")
+"""Of the group, and of a joiner that reaches it."""
 
 
 SHARED = ["order", *(name for name in derive.SHARED if name not in ("transport", "cipher"))]
@@ -47,12 +49,25 @@ SHARED = ["order", *(name for name in derive.SHARED if name not in ("transport",
 
 @pytest.mark.parametrize(("name",), quick([("order",), ("partition",), ("slow_s",)], SHARED))
 def test_a_joiner_with_another_value_of_a_shared_setting_is_refused_and_the_group_is_unharmed(name):
-    """(One with another transport hardly reaches the group; another cipher needs a key, see test_keyed.py.)"""
+    """(For the transport see below; another cipher needs a key, see test_keyed.py.)"""
     with group_of(2) as groups, unharmed(groups), pytest.raises(seqcast.JoinRefused) as raised:
         join(groups[0].cluster, "x", **{name: OTHERS.get(name, "fifo")}, **NEEDED.get(name, {}))
     ours, theirs = ("'total'", "'fifo'") if name == "order" else (getattr(seqcast.Config(), name), OTHERS[name])
     assert f"the group has {name}={ours}, not {theirs}: join with the same" in str(raised.value)
     assert not isinstance(raised.value, seqcast.NameTaken)
+
+
+@pytest.mark.multicast
+@pytest.mark.parametrize(
+    "transports", ["auto multicast", *(pytest.param(each, marks=pytest.mark.long) for each in TRANSPORTS)]
+)
+def test_a_joiner_with_another_transport_is_refused_by_each_group_that_it_reaches(transports):
+    """(One with multicast alone and one without it do not reach each other.)"""
+    ours, theirs = transports.split()
+    place = {"seeds": "127.0.0.1", "port_range": 8} if "unicast" in transports else {}
+    with group_of(2, transport=ours, **place) as groups, unharmed(groups), pytest.raises(seqcast.JoinRefused) as told:
+        join(groups[0].cluster, "x", transport=theirs, **place)
+    assert f"the group has transport={ours}, not {theirs}: join with the same" in str(told.value)
 
 
 def test_a_joiner_of_a_taken_name_is_refused_once_its_owner_is_seen_to_live():
