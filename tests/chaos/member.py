@@ -74,6 +74,7 @@ def tell_used(process: Process) -> None:
             fds=len(os.listdir("/proc/self/fd")),
             threads=threading.active_count(),
             slabs=counters["slabs_in_use"],
+            segments=counters.get("journal_segments", 0),
         )
     told = -1
     while True:

@@ -2,7 +2,8 @@
 
 Each round is a group of some minutes: the faults of a seed, spread over it, and settings of which each seed draws some.
 It is judged as chaos is, and by its processes' use of resources: of each that lived for most of the round, memory,
-descriptors and slabs in the last third are compared with those in the third before.
+descriptors and slabs in the last third are compared with those in the third before: of the whole life, or of the longer
+part before or after its journal began to be rolled.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 from chaos.runner import Failed, Process, Run, audited
@@ -70,16 +72,23 @@ def grown_in(process: Process, seconds: float) -> list[str]:
     told = process.used
     if not told or told[-1]["age_s"] - told[0]["age_s"] < 0.8 * seconds:
         return []
-    end = told[-1]["age_s"]
-    thirds = [
-        [each for each in told if end * at / 3 <= each["age_s"] < end * (at + 1) / 3 + (at == 2)] for at in (1, 2)
-    ]
+    told = steady(told)
+    begin, end = told[0]["age_s"], told[-1]["age_s"]
+    ages = [begin + (end - begin) * at / 3 for at in (1, 2, 3)]
+    thirds = [[each for each in told if first <= each["age_s"] <= last] for first, last in pairwise(ages)]
     found = []
     for name, (times, more) in GROWTH.items():
         before, after = (statistics.median(each[name] for each in third) for third in thirds)
         if after > before * times + more:
             found.append(f"{process.name}: {name} {before:,.0f}, later {after:,.0f}")
     return found
+
+
+def steady(told: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """The reports before the first file of the journal was finished, or those after it, whichever are more: from then
+    on files are rolled to Parquet, and what that needs is taken once and kept."""
+    rolls = next((at for at, each in enumerate(told) if each["segments"] > 1), len(told))
+    return max(told[:rolls], told[rolls:], key=len)
 
 
 def slope(processes: Sequence[Process], name: str) -> float:

@@ -55,11 +55,27 @@ def test_all_guarantees_hold(scenario, namespaces, in_time, spark):
     ("kind", "later", "grows"), [("memory", 60 << 20, True), ("fds", 12, False), ("fds", 14, True)]
 )
 def test_a_process_that_grows_in_a_soak_is_found(kind, later, grows):
-    flat = {"memory": 40 << 20, "fds": 10, "slabs": 100, "threads": 9}
+    flat = {"memory": 40 << 20, "fds": 10, "slabs": 100, "threads": 9, "segments": 1}
     used = [{**flat, "age_s": float(age), **({kind: later} if age >= 80 else {})} for age in range(121)]
     told = grown_in(SimpleNamespace(name="a", used=used), 120.0)
     assert [text.split(":")[1].split()[0] for text in told] == ([kind] if grows else [])
     assert not grown_in(SimpleNamespace(name="a", used=used[:50]), 120.0), "it did not live for long"
+
+
+@pytest.mark.parametrize("rolled_at", [50, 85, 200], ids=["early", "late", "never"])
+@pytest.mark.parametrize("leaks", [False, True])
+def test_memory_that_rolling_a_journal_takes_once_is_no_growth_and_a_leak_beside_it_is(rolled_at, leaks):
+    flat = {"fds": 10, "slabs": 100, "threads": 9}
+    used = [
+        {
+            **flat,
+            "age_s": float(age),
+            "segments": 1 + (age >= rolled_at),
+            "memory": (40 << 20) + (60 << 20) * (age >= rolled_at) + (age << 20) * leaks,
+        }
+        for age in range(121)
+    ]
+    assert bool(grown_in(SimpleNamespace(name="a", used=used), 120.0)) == leaks
 
 
 @pytest.mark.long
