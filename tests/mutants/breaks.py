@@ -1992,4 +1992,8 @@ BREAKS = (
     _one("a sender leaves all that gathers to the I/O thread", "native/io/transmit.c",
          "if (!at_once && unsent < d->config.flush_bytes) return", "if (!at_once) return",
          tests="tests/sockets/test_io.py", why=SOCKETS),
+    _one("a request is answered with packets behind its range, too", "native/streams/retransmit.c",
+         "hi = sc_get_nak_hi(p, i);", "hi = sc_get_nak_hi(p, i) + 4;", family="repair"),
+    _one("a joiner with another transport is taken in", "src/seqcast/config/derive.py",
+         '"safe", "reliability", "transport",', '"safe", "reliability",', tests="tests/sockets/test_bad_input.py", why=SOCKETS),
 )  # fmt: skip

@@ -19,7 +19,8 @@ def test_a_group_at_rest_sends_heartbeats_and_frames_and_keeps_nothing():
     assert ["61 control frames" in text for text in rest.check_rest("a", {8: 61}, 1.0, 10)] == [True]
     for slabs, unsent, deliverable in (30, 0, 0), (0, 1, 0), (0, 0, 1):
         assert [*rest.check_memory("a", {"slabs_in_use": slabs}, unsent, deliverable)]
-    assert [*rest.check_needless("a", {5: 1})] and not [*rest.check_needless("a", {1: 1})]
+    assert [*rest.check_needless("a", {5: 1}, 0)] and not [*rest.check_needless("a", {1: 1}, 0)]
+    assert ["sends 2 packets again" in text for text in rest.check_needless("a", {1: 1}, 2)] == [True]
     assert ["takes 7.0 ms" in text for text in rest.check_delays({"a": 0.004, "b": 0.007}, 0.005)] == [True]
 
 

@@ -14,6 +14,8 @@ from seqcast.sim.wire import CONTROL, NAK, REPAIRED, kind, packet
 
 NAKS_MAX = 1.5
 """Requests for each lost packet: some are lost, and one asks for several packets."""
+REPEATS_MAX = 1.3
+"""Repeats of each lost packet: some are lost, too, and some are asked for when they are on their way."""
 REPAIR_PAUSES_MAX = 5
 """How long a repair may take, in the longest pauses between two requests."""
 
@@ -72,8 +74,14 @@ class Repairs:
             if since is not None:
                 self.longest_ns = max(self.longest_ns, then - since)
 
-    def check(self) -> Iterator[str]:
-        """Too many requests, or too slow an answer: a performance bound, far from the usual."""
+    def check(self, repeats: int) -> Iterator[str]:
+        """Too many requests or repeats, or too slow an answer: a performance bound, far from the usual.
+
+        Args:
+            repeats: packets that all members have sent again.
+        """
+        if repeats > REPEATS_MAX * self.packets + 20:
+            yield f"repair: {self.packets} packets were lost, and packets were sent again {repeats} times"
         if self.naks > NAKS_MAX * self.packets + 20:
             yield f"repair: {self.packets} packets were lost, and asked for {self.naks} times"
         if self.longest_ns > REPAIR_PAUSES_MAX * self.pause_ns:

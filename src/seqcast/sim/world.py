@@ -263,7 +263,8 @@ class World:
         violations += first(infos.check_infos(records))
         violations += first(observers.check_observers(records))
         violations += self.needless[:VIOLATIONS_MAX]
-        violations += self.network.repairs.check() if self.network.repairs else ()
+        repeats = sum(map(repeated, self.nodes))
+        violations += self.network.repairs.check(repeats) if self.network.repairs else ()
         violations += self.sealings.violations[:VIOLATIONS_MAX]
         if self.options.keyed:
             names, members = {node.id: node.name for node in self.nodes}, self._members()
@@ -380,12 +381,14 @@ class World:
             engine = node.engine
             found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
+        again = {node.id: repeated(node) for node in nodes}
         delays = {node.name: self.delay(node, nodes) for node in nodes if not node.record.observer}
         if not (self.options.full or self.options.orderer):
             found += rest.check_delays(delays, most_delay(self.options))
         overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full
         for node in nodes if not overtakes else ():
-            found += rest.check_needless(node.name, node.record.datagrams - before[node.id])
+            sent, repeats = node.record.datagrams - before[node.id], repeated(node) - again[node.id]
+            found += rest.check_needless(node.name, sent, repeats)
         return found[:VIOLATIONS_MAX]
 
     def delay(self, node: Process, nodes: Sequence[Process]) -> float:
@@ -463,6 +466,11 @@ class World:
         for nodes in by_name.values():
             if len(nodes) > 1:
                 self.rng.choice(nodes).leave()
+
+
+def repeated(node: Process) -> int:
+    """Packets that a member has sent again."""
+    return node.engine.counters()["packets_retransmitted"]
 
 
 def first(violations: Iterable[str]) -> list[str]:

@@ -50,10 +50,16 @@ def check_memory(name: str, counters: Mapping[str, int], unsent: int, deliverabl
         yield f"at rest: {name} keeps {counters['slabs_in_use']} slabs"
 
 
-def check_needless(name: str, sent: Mapping[int, int]) -> Iterator[str]:
-    """A member's datagrams while messages came one by one, and none was lost or overtaken."""
+def check_needless(name: str, sent: Mapping[int, int], repeats: int) -> Iterator[str]:
+    """A member's datagrams while messages came one by one, and none was lost or overtaken.
+
+    Args:
+        repeats: packets that the member sent again.
+    """
     if sent.get(NAK):
         yield f"needless: {name} requests packets {sent[NAK]} times, though none is lost"
+    if repeats:
+        yield f"needless: {name} sends {repeats} packets again, though none is lost"
 
 
 def check_delays(delays: Mapping[str, float], most_s: float, event: str = "a message of") -> Iterator[str]:
