@@ -131,6 +131,7 @@ void sc_engine_tick(sc_engine *e, int64_t now) {
         sc_size_tick(e, now);
         sc_outflow_tick(e, now);
         sc_congestion_tick(e, now);
+        sc_again_tick(e, now);
         sc_posts_tick(e, now);
         if (e->seal && now - e->installed > 2 * e->config.install_ns) sc_seal_forget(e->seal); /* all are members */
         if (order_deadline(e) <= now) sc_settle(e, now);
@@ -147,6 +148,7 @@ int64_t sc_engine_deadline(const sc_engine *e) {
     if (flow < due) due = flow;
     if (sc_outflow_deadline(e) < due) due = sc_outflow_deadline(e);
     if (sc_congestion_deadline(e) < due) due = sc_congestion_deadline(e);
+    if (sc_again_deadline(e) < due) due = sc_again_deadline(e);
     if (e->taken.ask_due < due) due = e->taken.ask_due;
     return detect < due ? detect : due;
 }

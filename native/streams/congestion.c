@@ -48,6 +48,8 @@ static void wider(sc_engine *e) {
     if (e->congestion.blocked) e->congestion.ready = 1;
 }
 
+void sc_congestion_recount(sc_engine *e) { wider(e); }
+
 /* ---- packets on the way -------------------------------------------------------------------------------------- */
 
 static uint64_t charged_to(const sc_tx_stream *tx, uint64_t seqno) {

@@ -46,17 +46,13 @@ int sc_outflow_begin(sc_engine *e, int all) {
     return all;
 }
 
-void sc_outflow_pause(sc_engine *e, int64_t until) {
-    sc_outflow *o = &e->outflow;
-    if (o->due == SC_NEVER || o->due < until) o->due = until;
-}
-
 static void look(sc_engine *e, sc_budget *budget, int64_t per_s, int64_t now) {
     if (!per_s) return;
     sc_budget_refill(budget, per_s, LATE * burst(per_s), now);
     if (budget->left > 0) return;
     e->counters->sends_paced++;
-    sc_outflow_pause(e, now + 1 + (int64_t)((double)(burst(per_s) - budget->left) * 1e9 / (double)per_s));
+    int64_t until = now + 1 + (int64_t)((double)(burst(per_s) - budget->left) * 1e9 / (double)per_s);
+    if (e->outflow.due == SC_NEVER || e->outflow.due < until) e->outflow.due = until;
 }
 
 int sc_outflow_open(sc_engine *e, int64_t now) {

@@ -22,7 +22,6 @@ int sc_outflow_singly(const sc_engine *e);
 void sc_outflow_init(sc_engine *e);
 /* Packets that waited may leave now: returns whether a transmission closes open packets. */
 int sc_outflow_begin(sc_engine *e, int all);
-void sc_outflow_pause(sc_engine *e, int64_t until);
 /* May another packet leave now? If not, sc_outflow_deadline says when. */
 int sc_outflow_open(sc_engine *e, int64_t now);
 void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes);

@@ -102,6 +102,13 @@ static void note_repeat(sc_engine *e, sc_peer *requester, uint64_t seqno, uint32
     event->took = took;
 }
 
+static int has_room(sc_engine *e, sc_peer *requester, uint32_t len, int64_t now) {
+    if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now)) return 0;
+    if (allowed(e, len, now)) return 1;
+    requester->again.left += len; /* nothing is sent for it */
+    return 0;
+}
+
 /* `last` is in the packet's slot. */
 static void enqueue(sc_engine *e, const sc_again *entry, uint32_t *last) {
     const sc_again *before = waiting(e, *last, entry->owner, entry->stream, entry->seqno);
@@ -120,7 +127,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     uint32_t len = sent ? sent->len : held->len;
     if (sent) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
     if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
-    if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now) || !allowed(e, len, now)) {
+    if (!has_room(e, requester, len, now)) {
         e->counters->retransmit_limited++;
         return 0;
     }
@@ -194,15 +201,58 @@ void sc_on_nak(sc_engine *e, sc_peer *peer, const uint8_t *p, int64_t now) {
 /* Requests from a closed view are dropped. */
 void sc_again_forget(sc_engine *e) {
     e->again.gone += e->again.n;
-    e->again.n = 0;
+    e->again.n = e->again.waits = 0;
+    e->again.due = SC_NEVER;
 }
 
-/* The first `n` have been transmitted. */
-void sc_again_pop(sc_engine *e, uint32_t n) {
-    e->again.n -= n;
-    e->again.gone += n;
-    memmove(e->again.queue, e->again.queue + n, e->again.n * sizeof *e->again.queue);
+/* Where the packet's slot says when it was queued last; NULL: the packet is not kept any more. */
+static uint32_t *place_of(sc_engine *e, const sc_again *entry) {
+    if (entry->owner == e->config.member) {
+        sc_tx_stream *tx = sc_tx_of(e, e->peers[entry->requester], entry->stream);
+        return tx && sc_tx_has(tx, entry->seqno) ? &sc_tx_at(tx, entry->seqno)->again : NULL;
+    }
+    sc_peer *owner = sc_find_peer(e, entry->owner);
+    int held = owner && owner->group.packets && entry->seqno >= owner->group.first;
+    return held ? &sc_rx_at(e, &owner->group, entry->seqno)->again : NULL;
 }
+
+void sc_again_keep(sc_engine *e, uint32_t i, uint32_t kept, int64_t until) {
+    e->again.queue[kept] = e->again.queue[i];
+    if (!kept || until < e->again.due) e->again.due = until;
+}
+
+void sc_again_pop(sc_engine *e, uint32_t kept, uint32_t n) {
+    uint32_t end = e->again.n;
+    e->again.waits = kept;
+    if (!kept) {
+        e->again.due = SC_NEVER;
+        e->again.n -= n;
+        e->again.gone += n;
+        memmove(e->again.queue, e->again.queue + n, e->again.n * sizeof *e->again.queue);
+    }
+    if (!kept || kept == n) return;
+    e->again.gone += end;
+    e->again.n = 0;
+    for (uint32_t i = 0; i < end; i = i + 1 == kept ? n : i + 1) {
+        sc_again entry = e->again.queue[i];
+        uint32_t *last = place_of(e, &entry);
+        if (last)
+            enqueue(e, &entry, last);
+        else if (i < kept)
+            e->again.waits--;
+        e->counters->retransmit_missing += !last;
+    }
+}
+
+int sc_again_ready(const sc_engine *e) { return e->again.n > e->again.waits; }
+
+void sc_again_tick(sc_engine *e, int64_t now) {
+    if (e->again.due > now) return;
+    e->again.due = SC_NEVER;
+    e->again.waits = 0;
+}
+
+int64_t sc_again_deadline(const sc_engine *e) { return e->again.due; }
 
 void sc_again_peer_begin(sc_engine *e, sc_peer *peer, int64_t now) {
     peer->again.repeats = 0;

@@ -20,6 +20,8 @@ typedef struct {
     sc_again queue[SC_AGAIN_MAX];
     uint32_t n;
     uint64_t gone; /* entries that have left the front */
+    uint32_t waits; /* at the front, for room on the paths to their members, */
+    int64_t due; /* until then; SC_NEVER: none does */
     sc_budget budget;
 } sc_again_queue;
 
@@ -35,7 +37,14 @@ typedef struct {
 } sc_peer_again;
 
 void sc_again_peer_begin(sc_engine *e, struct sc_peer *peer, int64_t now);
-void sc_again_pop(sc_engine *e, uint32_t n);
+/* Entry `i` waits until then, as entry `kept`. */
+void sc_again_keep(sc_engine *e, uint32_t i, uint32_t kept, int64_t until);
+/* The first `kept` wait; those after them, up to the `n`th, have been transmitted. */
+void sc_again_pop(sc_engine *e, uint32_t kept, uint32_t n);
+/* Are there repeats that need not wait for the paths to their members? */
+int sc_again_ready(const sc_engine *e);
+void sc_again_tick(sc_engine *e, int64_t now);
+int64_t sc_again_deadline(const sc_engine *e);
 
 struct sc_peer;
 

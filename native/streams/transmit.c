@@ -113,20 +113,17 @@ static int run_joins(const sc_tx *run, int lane, const sc_address *to, uint32_t 
     return run->lane == lane && (!to || sc_same_address(&run->to, to)) && run_fits(run, len);
 }
 
-/* May another repeat to this member leave? */
-static int may_repeat(sc_engine *e, const sc_peer *peer, int64_t now) {
-    int64_t pause = sc_congestion_pause(e, peer, now);
-    if (pause) sc_outflow_pause(e, now + pause);
-    return !pause;
-}
-
 static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
     int k = 0;
-    uint32_t i = 0;
+    uint32_t i = 0, kept = 0;
     for (; i < e->again.n && k < max && may_leave(e, now); i++) {
         const sc_again *a = &e->again.queue[i];
         if (a->requester >= e->view.n) continue;
-        if (!may_repeat(e, e->peers[a->requester], now)) break;
+        int64_t pause = sc_congestion_pause(e, e->peers[a->requester], now);
+        if (pause) { /* those to others need not wait for its path */
+            sc_again_keep(e, i, kept++, now + pause);
+            continue;
+        }
         uint32_t len = 0;
         const uint8_t *p = again_bytes(e, a, &len, now);
         if (!p) {
@@ -145,7 +142,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
         sc_outflow_spend(e, lane, len + e->seal_room);
         sc_congestion_again(e, e->peers[a->requester], len, now);
     }
-    sc_again_pop(e, i);
+    sc_again_pop(e, kept, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);
     return k;
 }
@@ -273,4 +270,9 @@ int sc_transmit(sc_engine *e, sc_tx *out, int max, int64_t now, int all) {
     if (n) n = seal_runs(e, out, n);
     if (sc_seal_worn(e->seal, e->config.sealings_max)) sc_push_event(e, SC_EVENT_WORN, 0, e->view.tag, NULL, NULL, 0);
     return n;
+}
+
+int sc_engine_urgent(const sc_engine *e) {
+    int open = sc_outflow_deadline(e) == SC_NEVER;
+    return e->out.first != NULL || (open && sc_again_ready(e)) || sc_outflow_ready(e) || sc_congestion_ready(e);
 }

@@ -503,11 +503,6 @@ uint64_t sc_engine_unsent(const sc_engine *e) {
     return e->in_view ? e->packing.unsent - (e->cut.gate_closed ? 0 : e->order.held_bytes) : 0;
 }
 
-int sc_engine_urgent(const sc_engine *e) {
-    int open = sc_outflow_deadline(e) == SC_NEVER;
-    return e->out.first != NULL || (open && e->again.n) || sc_outflow_ready(e) || sc_congestion_ready(e);
-}
-
 uint64_t sc_engine_window(const sc_engine *e) {
     if (!e->in_view || !e->order.ops->forwarding) return e->view.window_bytes;
     if (e->order.forward_to < 0) return 0;

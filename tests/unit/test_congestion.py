@@ -6,6 +6,8 @@ import random
 
 import pytest
 from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, change_view
+from hostile import forge
+from hostile.forge import Forger
 
 from seqcast._native.engine import LANE_UNICAST, SENT
 from seqcast.sim.wire import MESSAGES, kind
@@ -155,3 +157,46 @@ def test_packets_behind_a_gap_widen_the_window_of_a_stream_to_one_member_once():
         say()
         net.step()
     assert gap and net.width() <= before
+
+
+def test_a_full_window_of_repeats_to_one_member_holds_up_nobody_else():
+    net = Paths(3, unicast=True, ack_delay_ns=MS, retransmit_hold_ns=0)  # packets need no pauses in so short a trip
+    net.engines[0].send(b"the first round trip")
+    net.run(2 * TRIP_MS)
+    net.drop = lambda src, _dst, _lane, datagram: src == 0 and kind(datagram) in MESSAGES
+    net.fill()
+    net.step(MS // 10)
+
+    def asked(rank: int, lo: int, hi: int) -> list[bytes]:
+        """Whom packets go to when this member asks for these."""
+        nak = Forger(7).nak(net.ids[rank], 1, net.ids[0], forge.GROUP_STREAM, [(lo, hi)])
+        net.engines[0].receive(nak, bytes([rank + 1]), net.now)
+        return [address for _, address, datagram in net.engines[0].transmit(net.now) if kind(datagram) in MESSAGES]
+
+    n = len(asked(1, 2, 100))
+    assert n >= 9 and asked(1, 2, 100) == [], "the window is full"
+    assert not net.engines[0].urgent() and net.engines[0].deadline() < net.now + MS
+    assert asked(2, 5, 5) == [b"\3"] and not net.engines[0].urgent()
+    assert net.engines[0].send(b"at once", to=net.ids[2]) == SENT
+    assert [address for _, address, _ in net.engines[0].transmit(net.now)] == [b"\3"]
+    assert asked(1, 2, 100) == [], "those that wait are not queued again"
+    net.now = net.engines[0].deadline()
+    while net.engines[0].counters()["packets_retransmitted"] < 2 * n + 1:
+        net.engines[0].tick(net.now)
+        assert not net.engines[0].urgent() or net.engines[0].transmit(net.now)
+        net.now = net.engines[0].deadline()
+    assert net.now < 30 * MS
+
+
+def test_packets_that_wait_for_a_member_leave_once_the_member_counts_no_more():
+    net = Paths(3, unicast=True)
+    net.drop = lambda src, dst, _lane, datagram: (src, dst) == (0, 1) and kind(datagram) in MESSAGES
+    net.fill()
+    net.run(20)
+    assert net.engines[0].unsent() > PACKET and not net.engines[0].urgent()
+    net.engines[0].uncount([net.ids[1]])
+    assert net.engines[0].urgent()
+    before = len(net.got[2])
+    net.stirred.add(0)
+    net.step()
+    assert len(net.got[2]) > before

@@ -233,3 +233,27 @@ def test_the_volume_that_is_sent_again_in_a_second_is_limited_by_its_setting() -
 
     few, many = again(100_000), again(100_000_000)
     assert 0 < 2 * few < many
+
+
+def test_a_refusal_by_the_limit_for_all_costs_a_member_nothing_of_a_share():
+    net = Net(3, window=64 << 10, ring_bytes=64 << 10, retransmit_bytes_per_s=1_000_000, retransmit_hold_ns=0)
+    net.drop, net.now = lambda src, dst, _lane, datagram: src == 0 or dst == 0, 100 * MS
+    while net.engines[0].send(bytes(1300)) == SENT:
+        pass
+    net.engines[0].transmit(net.now)
+
+    def ask(rank: int, times: int) -> int:
+        before = counted(net, 0, "packets_retransmitted")
+        for _ in range(times):
+            nak = F.nak(net.ids[rank], 1, 100, forge.GROUP_STREAM, [(1, 20)])
+            net.engines[0].receive(nak, bytes([rank + 1]), net.now)
+            net.engines[0].transmit(net.now)
+        return counted(net, 0, "packets_retransmitted") - before
+
+    while ask(1, 1):
+        pass
+    refused = counted(net, 0, "retransmit_limited")
+    ask(2, 300)
+    assert counted(net, 0, "retransmit_limited") >= refused + 290
+    net.now += 500 * MS
+    assert ask(2, 1) > 10
