@@ -55,6 +55,7 @@ COMMANDS: dict[str, list[str]] = {
         for wait, cores in (("blocking", "different"), ("spinning", "different"), ("blocking", "same"))
     ]
     + [f"{PING} --kind aio --order fifo --wait blocking --cores different"],
+    "keyed": ["python bench/keyed.py --pairs 5 --seconds 0.5"],
     "membership": ["python bench/membership.py --rounds 4"],
     "election": ["python bench/election.py --rounds 3"],
     "calls": ["python bench/calls.py --rounds 5"],
@@ -86,7 +87,7 @@ def measure(command: str) -> str | None:
 def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
-    same = ("plain", "work", "aeron", "membership", "election", "calls", "journal", "shared_link", "board")
+    same = ("plain", "work", "aeron", "keyed", "membership", "election", "calls", "journal", "shared_link", "board")
     keys = {key: key for key in same}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]

@@ -403,14 +403,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             "nothing among senders and repair nothing:",
             ["loops", "message", "messages/s", "of pyzmq", "CPU µs/message"],
             plain_row,
-            [row for run in runs for row in run.get("plain", ())],
+            rows_of(runs, "plain"),
         ),
         (
             "A service that works 4 µs between its sends, with 3 receivers: by default (plain), messages gather for up "
             "to 200 µs if others left shortly before; with `flush_s_min=0` (at-once), each gets a packet of its own:",
             ["loop", "message", "messages/s", "of at-once", "messages in a packet", "CPU µs/message"],
             work_row,
-            [row for run in runs for row in run.get("work", ())],
+            rows_of(runs, "work"),
         ),
         (
             "The loops in groups of other sizes:",
@@ -435,7 +435,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
             "stream has no checksum, no agreement on members and no total order:",
             ["what", "message", "messages/s", "of Aeron", "CPU µs/message"],
             aeron_row,
-            [row for run in runs for row in run.get("aeron", ())],
+            rows_of(runs, "aeron"),
         ),
         (
             "With datagrams dropped in the kernel:",
@@ -450,6 +450,12 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in runs if "journal" in run],
         ),
         (
+            "With a key (AEGIS-128L if nothing else is said) and without, in turn, in one run; of a hop, the latency:",
+            ["what", "message", "path", "without", "with a key", "of the same without"],
+            keyed_row,
+            rows_of(runs, "keyed"),
+        ),
+        (
             "Half the round-trip time between two members, in µs, and that of a bare C ping-pong. With `total` one of "
             "the two is the sequencer; if a third member is, an ordered message needs a second hop "
             "([measured](orders.md#latency)):",
@@ -462,14 +468,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             "view, and the figures of peers on such a machine:",
             ["what", "p50", "p99", "times", "peers (p50)"],
             membership_row,
-            [row for run in runs for row in run.get("membership", ())],
+            rows_of(runs, "membership"),
         ),
         (
             "SIGKILL of the leader of 4 members, until the last survivor has the new view, in ms, in turn, in one run. "
             "Tribes is the NonBlockingCoordinator of Apache Tribes, which learns of crashes by silence alone:",
             ["", "settings", "p50", "range"],
             election_row,
-            [row for run in runs for row in run.get("election", ())],
+            rows_of(runs, "election"),
         ),
         (
             "Calls of a replicated counter on three members, compared with PySyncObj (Raft in Python), both at their "
@@ -485,7 +491,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
                 "failover ms",
             ],
             calls_row,
-            [row for run in runs for row in run.get("calls", ())],
+            rows_of(runs, "calls"),
         ),
         (
             "The state that a joiner of a group of 4 is sent, while another member multicasts:",
@@ -499,14 +505,14 @@ def figures(printed: list[dict[str, Any]]) -> str:
             "copies together:",
             ["on the link", "Mb/s", "result"],
             link_row,
-            [row for run in runs for row in run.get("shared_link", ())],
+            rows_of(runs, "shared_link"),
         ),
         (
             "The cost of [boards](operations.md): batches in fifo order on loopback, with `board=True` and "
             "`board=False` at all members by turns:",
             ["members", "message", "messages/s", "without boards", "of that", "quartiles"],
             board_row,
-            [row for run in runs for row in run.get("board", ())],
+            rows_of(runs, "board"),
         ),
     ):
         if rows:
@@ -518,6 +524,11 @@ def figures(printed: list[dict[str, Any]]) -> str:
     if missed:
         parts += ["**Targets not reached** in these measurements:", table(["what", "target", "reached"], missed)]
     return "".join(f"\n{part}\n" for part in parts)
+
+
+def rows_of(runs: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Those of a script that prints several rows."""
+    return [row for run in runs for row in run.get(name, ())]
 
 
 def throughput_runs(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -534,18 +545,18 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     """The targets that these runs miss: the figure, the target, and the result."""
     rows: list[list[str]] = []
 
-    def expect(what: str, least: float, reached: float, *, most: bool = False) -> None:
-        if reached > least if most else reached < least:
+    def expect(what: str, least: float | None, reached: float, *, most: bool = False) -> None:
+        if least is not None and (reached > least if most else reached < least):
             rows.append([what, f"at {'most' if most else 'least'} {least:g}", f"{reached:.2f}"])
 
     for run in (run for run in batches(runs) if run["order"] == "fifo"):
         others = "" if run["members"] == MEMBERS else f", {run['members']} members"
         what = f"fifo, {run['size']:,} B, {run['path']}{others}, of the limit"
         expect(what, 0.8 if others else 0.85, run["ratio_to_limit"])
-    for row in (row for run in runs for row in run.get("plain", ())):
+    for row in rows_of(runs, "plain"):
         if row["kind"] != "pyzmq":
             expect(f"{row['kind']}, {row['size']:,} B, of pyzmq", 2.0 if row["kind"] == "plain" else 1.0, row["ratio"])
-    for row in (row for run in runs for row in run.get("aeron", ()) if row.get("target")):
+    for row in (row for row in rows_of(runs, "aeron") if row.get("target")):
         expect(f"{row['what']}, {row['size']:,} B, of Aeron", row["target"], row["ratio"])
     for run in (run for run in runs if "latency_us" in run and run["order"] == "fifo"):
         same = run["cores"] is not None and run["cores"][0] == run["cores"][1]
@@ -556,16 +567,18 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     for run in runs:
         if run.get("journal") == "hash" and run["size"] == 1024:
             expect("a journal of hashes at every member, 1,024 B, relative to no journal", 0.8, run["journal_ratio"])
-    for row in (row for run in runs for row in run.get("membership", ())):
-        if row["target_ms"] is not None:
-            expect(f"{row['text']}: p99, ms", row["target_ms"], row["p99_ms"], most=True)
+    for row in rows_of(runs, "membership"):
+        expect(f"{row['text']}: p99, ms", row["target_ms"], row["p99_ms"], most=True)
     for run in runs:
         more_targets(run, expect)
     return rows
 
 
 def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
-    """Those of boards, and of calls of a replica."""
+    """Those of boards, of keys, and of calls of a replica."""
+    for row in run.get("keyed", ()):
+        what = f"{row['what']}, {row['size']:,} B, {row['path']}, with a key"
+        expect(what, row["target"], row["change"], most=row["unit"] == "us")
     for row in run.get("board", ()):
         expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
     if "calls" not in run:
@@ -677,6 +690,18 @@ def aeron_row(row: dict[str, Any]) -> list[str]:
     """One row of the table beside Aeron."""
     ratio = with_spread({**row, "spread": {"ratio": row["spread"]}}, "ratio") if "ratio" in row else ""
     return [row["what"], f"{row['size']:,} B", f"{row['rate']:,.0f}", ratio, f"{row['cpu_us']:.2f}"]
+
+
+def keyed_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of the cost of a key."""
+    low, high = row["spread"]
+    if row["unit"] == "us":
+        values = [f"{row[key]:.1f} µs" for key in ("without", "with")]
+        values.append(f"{row['change']:+.1f} µs ({low:+.1f} to {high:+.1f})")
+    else:
+        values = [f"{row[key]:,.0f} messages/s" for key in ("without", "with")]
+        values.append(f"{row['change']:.2f} ({low:.2f}–{high:.2f})")
+    return [row["what"], f"{row['size']:,} B", row["path"], *values]
 
 
 def loss_row(run: dict[str, Any]) -> list[str]:

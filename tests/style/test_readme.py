@@ -210,11 +210,13 @@ def test_each_figure_has_its_measurement_in_the_script(monkeypatch):
 def test_perf_accepts_the_commands_of_the_script(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import figures
+    import keyed
 
     from seqcast.perf import arguments
 
     monkeypatch.setattr(arguments, "usable_cores", lambda: [0, 1])
     commands = [command.split() for each in figures.COMMANDS.values() for command in each]
+    commands += [f"seqcast perf --pairs 5 --key file {case.options} {case.more}".split() for case in keyed.CASES]
     for _, perf, *options in (words for words in commands if words[0] == "seqcast"):
         assert perf == "perf" and arguments.parse([*options, "--json"]).pairs == 5
     assert all((ROOT / words[1]).is_file() for words in commands if words[0] == "python")

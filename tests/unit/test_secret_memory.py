@@ -1,0 +1,172 @@
+"""native/seal/: the memory of secrets, and the end of the numbers, with toy ciphers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
+from pathlib import Path
+
+import pytest
+from engines import make_engine
+from project import ROOT
+
+from seqcast.sim.seal import simulated_seal
+
+compiler = shutil.which("cc") or shutil.which("gcc")
+HARNESS = r"""
+#include <sys/mman.h>
+static long left = -1; /* bytes other than zero in the memory that was given back last */
+static int give_back(void *p, size_t n) {
+    left = 0;
+    for (size_t i = 0; i < n; i++) left += ((uint8_t *)p)[i] != 0;
+    return munmap(p, n);
+}
+#define munmap give_back
+#include "seal/secret.c"
+#include "seal/seal.c"
+#include "../tests/fuzz/toy_ciphers.h"
+
+static void draw(uint8_t *p, unsigned long long n) { memset(p, 7, n); }
+sc_seal *made(uint64_t own, const sc_seal_secret *from, size_t n) {
+    sc_cipher_library library = toy_library(draw);
+    return sc_seal_new(&library, from, n, own);
+}
+void count_from(sc_seal *s, uint64_t n) { s->sealings[0] = s->sealings[1] = n; }
+int holds(const sc_seal *s, const uint8_t *what, size_t n) {
+    return memmem(s->secrets, sizeof *s->secrets, what, n) != NULL;
+}
+long left_over(void) { return left; }
+"""
+MARK = 3
+DATA, HEARTBEAT = 1, 8
+"""Kinds of datagrams that have a seqno, and that do not."""
+
+
+class Secret(ctypes.Structure):
+    _fields_ = (("mark", c_uint8), ("secret", c_uint8 * 32))
+
+
+def secrets(*bytes_: bytes) -> ctypes.Array[Secret]:
+    return (Secret * len(bytes_))(*(Secret(MARK + i, (c_uint8 * 32)(*each)) for i, each in enumerate(bytes_)))
+
+
+A, B, C = (bytes([each]) * 32 for each in b"ABC")
+
+
+@pytest.fixture(scope="module")
+def c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("no C compiler here, or memory of another kind")
+    top = tmp_path_factory.mktemp("seal")
+    (top / "harness.c").write_text('#define _GNU_SOURCE\n#include <stdint.h>\n' + HARNESS)
+    sources = [top / "harness.c", *ROOT.glob("native/hash/*.c"), ROOT / "native/seal/crc.c"]
+    options = ("-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'native'}", "-o", str(top / "seal.so"))
+    subprocess.run([compiler, *options, *map(str, sources)], check=True)
+    functions = ctypes.CDLL(str(top / "seal.so"))
+    functions.made.argtypes, functions.made.restype = [c_uint64, POINTER(Secret), c_size_t], c_void_p
+    functions.count_from.argtypes = [c_void_p, c_uint64]
+    functions.holds.argtypes = [c_void_p, c_char_p, c_size_t]
+    functions.left_over.restype = ctypes.c_long
+    functions.sc_seal_free.argtypes = functions.sc_seal_forget.argtypes = functions.sc_seal_begin.argtypes = [c_void_p]
+    functions.sc_seal_know.argtypes = [c_void_p, c_uint64, c_uint, c_char_p]
+    functions.sc_seal_enter.argtypes = [c_void_p, c_uint64]
+    functions.sc_seal_refile.argtypes = [c_void_p, POINTER(Secret), c_size_t]
+    functions.sc_seal_close.argtypes = [c_void_p, c_char_p, c_char_p, c_size_t, c_uint, c_uint64]
+    functions.sc_seal_check.argtypes = [c_void_p, c_char_p, POINTER(c_size_t), c_uint64, POINTER(c_uint64)]
+    return functions
+
+
+# ---- the end of the numbers
+
+
+@pytest.mark.parametrize("kind", [DATA, HEARTBEAT])
+@pytest.mark.parametrize("tag", [0, 5], ids=["by the secret of the file", "by that of a view"])
+def test_at_the_end_of_the_numbers_nothing_more_is_sealed_rather_than_something_that_nobody_opens(c, kind, tag):
+    one, other = c.made(1, secrets(A), 1), c.made(2, secrets(A), 1)
+    for seal in (one, other):
+        if tag:
+            assert c.sc_seal_know(seal, tag, 1, B) == c.sc_seal_enter(seal, tag) == 0
+    plain = bytes(2) + bytes([kind]) + bytes(13) + (1).to_bytes(8, "little") + tag.to_bytes(8, "little") + bytes(40)
+    numbers = []
+    c.count_from(one, (1 << 48) - 2)
+    for _ in range(4):
+        c.sc_seal_begin(one)
+        sealed = ctypes.create_string_buffer(len(plain) + 40)
+        if c.sc_seal_close(one, sealed, plain, len(plain), 0, 0) != 0:
+            continue
+        size, number = c_size_t(len(plain) + 40), c_uint64()
+        assert c.sc_seal_check(other, sealed, byref(size), 1, byref(number)) == 0 and size.value == len(plain)
+        numbers.append(number.value)
+    assert numbers == [(1 << 48) - 2, (1 << 48) - 1]
+    for seal in (one, other):
+        c.sc_seal_free(seal)
+
+
+# ---- memory
+
+
+def test_a_secret_that_is_replaced_or_forgotten_is_overwritten_and_all_are_at_the_end(c):
+    seal = c.made(1, secrets(A), 1)
+    assert c.holds(seal, A, 32)
+    c.sc_seal_refile(seal, secrets(B), 1)
+    assert c.holds(seal, B, 32) and not c.holds(seal, A, 32)
+    for tag, secret in ((1, A), (2, C)):
+        c.sc_seal_know(seal, tag, 1, secret)
+    c.sc_seal_enter(seal, 2)
+    assert c.holds(seal, A, 32) and c.holds(seal, C, 32)
+    c.sc_seal_forget(seal)
+    assert c.holds(seal, C, 32) and not c.holds(seal, A, 32)
+    c.sc_seal_free(seal)
+    assert c.left_over() == 0
+
+
+def mappings() -> Iterator[tuple[int, int, set[str]]]:
+    """(begin, end, flags) of this process's memory."""
+    text = Path("/proc/self/smaps").read_text()
+    for begin, end, flags in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw.*?^VmFlags: ([^\n]*)", text, re.M | re.S):
+        yield int(begin, 16), int(end, 16), set(flags.split())
+
+
+def with_secret(secret: bytes) -> list[tuple[int, int, set[str]]]:
+    """The mappings of this process that children do not get, with this secret in them."""
+    found = []
+    with open("/proc/self/mem", "rb", buffering=0) as memory:
+        for begin, end, flags in mappings():
+            memory.seek(begin)
+            if "wf" in flags and secret in (memory.read(end - begin) or b""):
+                found.append((begin, end, flags))
+    return found
+
+
+needs_smaps = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="nothing shows the memory here")
+
+
+@needs_smaps
+def test_secrets_of_an_engine_lie_in_memory_that_is_locked_not_dumped_and_wiped_in_children_until_the_engine_ends():
+    import resource
+
+    view = random.Random(time.time_ns()).randbytes(32)
+    assert with_secret(view) == []
+    engine = make_engine(1, seal=simulated_seal(random.Random(1), 20))
+    engine.know(5, view, 1)
+    ((begin, end, flags),) = with_secret(view)
+    assert {"dd", "wf"} <= flags
+    most = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    assert "lo" in flags or -1 < most < 4 * (end - begin), "mlock"
+    child = os.fork()
+    if child == 0:
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            memory.seek(begin)
+            os._exit(any(memory.read(end - begin)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert with_secret(view), "the parent has them still"
+    del engine
+    assert with_secret(view) == []
