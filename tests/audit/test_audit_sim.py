@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from seqcast.sim.world import World
 from seqcast.spark.auditing import audit_journals
 
 pytestmark = pytest.mark.spark
+KEYED = 123
+"""Of the seeds behind this one many have a key, and some of those identities; the first hundred have none."""
 
 
-def written(top: Path, seeds: range, patch: pytest.MonkeyPatch) -> int:
+def written(top: Path, seeds: Iterable[int], patch: pytest.MonkeyPatch) -> int:
     """Journals of the runs of these seeds, each run a cluster of its own. Returns how many messages were delivered."""
     messages = 0
     for seed in seeds:
@@ -31,12 +34,15 @@ def written(top: Path, seeds: range, patch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seeds", [range(1, 11), pytest.param(range(11, 51), marks=pytest.mark.long)])
+@pytest.mark.parametrize(("first", "last"), [(1, 5), pytest.param(6, 25, marks=pytest.mark.long)])
 def test_simulated_runs_give_no_alarm(
-    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: range
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, last: int
 ) -> None:
+    seeds = [begin + seed for begin in (0, KEYED) for seed in range(first, last + 1)]
+    assert {Options.draw(seed).keyed for seed in seeds} == {False, True}
     written(tmp_path, seeds, monkeypatch)
-    journals = find([top for top in tmp_path.iterdir() if any(top.iterdir())])
-    audit = audit_journals(spark, journals)
+    tops = [top for top in tmp_path.iterdir() if any(top.iterdir())]
+    audit = audit_journals(spark, find(tops))
     assert audit.holds, [report.as_text() for report in audit.reports if not report.holds]
-    assert len(audit.reports) == len(seeds) and sum(report.rows for report in audit.reports) > 300 * len(seeds)
+    assert len(audit.reports) == len(tops) > 0.8 * len(seeds), "a run of few seeds is over before anything is sent"
+    assert sum(report.rows for report in audit.reports) > 300 * len(seeds)

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 from members import group_of, payloads
 
 import seqcast
+from seqcast.config import keys
 from seqcast.journal.reader import find
 from seqcast.spark.auditing import audit_journals
 
@@ -30,16 +31,21 @@ def answer(group: seqcast.Group, begins: bytes) -> None:
                 group.send(group.member.name.encode() + payload)
 
 
-@pytest.mark.parametrize("order", ["causal", "records"])
-def test_members_that_answer_each_other_pass_the_audit(here: Any, tmp_path: Path, order: str) -> None:
+@pytest.mark.parametrize(("order", "keyed"), [("causal", False), ("causal", True), ("records", True)])
+def test_members_that_answer_each_other_pass_the_audit(here: Any, tmp_path: Path, order: str, keyed: bool) -> None:
     """One asks, another one answers, and a third one answers the answers, while questions still come."""
-    with group_of(3, order=order, journal=str(tmp_path)) as (a, b, c), ThreadPoolExecutor() as pool:
+    settings = {"order": order, "journal": str(tmp_path / "journals")}
+    if keyed:
+        pytest.importorskip("nacl")
+        keys.make(str(tmp_path / "key"))
+        settings["key"] = str(tmp_path / "key")
+    with group_of(3, **settings) as (a, b, c), ThreadPoolExecutor() as pool:
         told = [pool.submit(answer, *each) for each in ((a, b"nothing"), (b, b"?"), (c, b"b"))]
         for i in range(QUESTIONS):
             a.send(b"?%d" % i)
         for each in told:
             each.result()
-    journals = find([tmp_path])
+    journals = find([tmp_path / "journals"])
     audit = audit_journals(here, journals)
     (report,) = audit.reports
     assert audit.holds and report.rows == 3 * 3 * QUESTIONS, report.as_text()
