@@ -151,6 +151,12 @@ STRANGERS: dict[str, Attack] = {}
 FAULTY: dict[str, Attack] = {}
 SETTINGS: dict[str, dict[str, Any]] = {}
 """Settings of the groups that an attack is made for."""
+REACHED = (
+    "packets_ahead_of_the_real_ones", "leave_of_everyone", "view_that_excludes_everyone",
+    "installed_and_answers_of_others", "start_with_the_highest_attempt", "acks_of_what_nobody_has", "rubbish",
+)  # fmt: skip
+"""Those that are made on a group with a key by somebody who is not in its view."""
+DROPS = ("drop_key", "drop_field", "drop_rate", "drop_short", "drop_magic")
 
 
 def stranger(attack: Attack | None = None, **settings: Any) -> Any:

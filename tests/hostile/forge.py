@@ -56,14 +56,26 @@ def sealed_outside(datagram: bytes, number: int, mark: int = 20) -> bytes:
     return head + by_file(datagram[40:], head, SECRETS[mark], count + b"rand" + bytes(4)) + count
 
 
-def sealed_inside(datagram: bytes, number: int, tag: int, secret: bytes, target: int = 0) -> bytes:
+Cipher = Callable[[bytes, bytes, bytes, bytes], bytes]
+"""Of the body, the proven bytes, the key, and a nonce of 16 bytes."""
+
+
+def _simulated(body: bytes, proven: bytes, key: bytes, nonce: bytes) -> bytes:
+    return encrypted(body, proven, key, nonce, TAGS[1])
+
+
+def sealed_inside(
+    datagram: bytes, number: int, tag: int, secret: bytes, target: int = 0, cipher: Cipher = _simulated,
+    key_bytes: int = 16,
+) -> bytes:  # fmt: skip
     """A datagram as one seals it who has the secret of the view with this tag, whatever view the datagram names.
 
     Args:
         target: the only member that can open it; 0: all can.
+        cipher, key_bytes: of the view.
     """
     key = hashlib.blake2b(
-        datagram[16:24] + tag.to_bytes(8, "little"), digest_size=16, key=secret, person=b"seqcast sealer"
+        datagram[16:24] + tag.to_bytes(8, "little"), digest_size=key_bytes, key=secret, person=b"seqcast sealer"
     ).digest()
     data = datagram[2] in (DATA, UNICAST, FORWARD, STATE, RECORD)
     count = (number | (tag & 0x7FFF) << 48 | data << 63).to_bytes(8, "little")
@@ -71,7 +83,7 @@ def sealed_inside(datagram: bytes, number: int, tag: int, secret: bytes, target:
         datagram[:4] + b"rand" + datagram[8:12] + (0x8000 | bool(target) << 8).to_bytes(2, "little") + datagram[14:40]
     )
     nonce = count + b"rand" + bytes(4)
-    return head + encrypted(datagram[40:], head + target.to_bytes(8, "little"), key, nonce, TAGS[1]) + count
+    return head + cipher(datagram[40:], head + target.to_bytes(8, "little"), key, nonce) + count
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hostile import forge
-from hostile.attacks import FAULTY, SETTINGS, STRANGERS, Heckler, attacking
+from hostile.attacks import DROPS, FAULTY, REACHED, SETTINGS, STRANGERS, Heckler, attacking
 from members import LIMIT_S, cluster, group_of, join, wait_until
 from nacl import bindings
 
@@ -78,12 +78,6 @@ class SealingSocket:
         return head + encrypt(datagram[40:] + bytes(16), head + bytes(8), number + b"rand" + bytes(12), key) + number
 
 
-REACHED = (
-    "packets_ahead_of_the_real_ones", "leave_of_everyone", "view_that_excludes_everyone",
-    "installed_and_answers_of_others", "start_with_the_highest_attempt", "acks_of_what_nobody_has", "rubbish",
-)  # fmt: skip
-
-
 @pytest.mark.parametrize("has_key", [False, True], ids=["nothing", "the key file"])
 def test_who_is_in_no_view_of_a_group_with_a_key_changes_nothing_there(tmp_path, has_key):
     """All in one group, which takes less time; the storms of the simulator send far more."""
@@ -102,9 +96,6 @@ def test_who_is_in_no_view_of_a_group_with_a_key_changes_nothing_there(tmp_path,
         assert [group.view for group in groups] == [before] * 3
         assert sum(attacker.count(name) for name in DROPS) > dropped + 500
         assert (attacker.count("drop_key") > 0) != has_key, "with the file all opens that is tried"
-
-
-DROPS = ("drop_key", "drop_field", "drop_rate", "drop_short", "drop_magic")
 
 
 def drain_n(group, n, timeout=LIMIT_S):

@@ -6,12 +6,18 @@ import subprocess
 import sys
 
 import pytest
+from hostile import forge
+from hostile.attacks import REACHED, STRANGERS, Attacker
 from members import LIMIT_S, LOOPBACK, cluster, join, payloads, wait_until
 
 import seqcast
+from seqcast._native.driver import describe_address
 from seqcast.config import identities, keys
+from seqcast.core.secrets import CIPHERS
 
 pytest.importorskip("nacl")
+from nacl import bindings
+
 from seqcast.net.secure import Ed25519
 
 
@@ -157,3 +163,67 @@ def test_only_an_operator_on_the_list_unblocks(machines):
     wait_until(lambda: unblock("o").returncode == 0)
     wait_until(lambda: len(last.view.members) == 1)
     last.leave()
+
+
+class OldMemory:
+    """Seals the datagrams of one that was excluded, with all that it knew in its last view.
+
+    Args:
+        socket: from which they go.
+        group: the former member, before its exclusion.
+    """
+
+    def __init__(self, socket, group):
+        context = group._runner.endpoint.context
+        self.secret, self.tag = context.secrets._current, group.view.view_id.tag
+        assert CIPHERS[context.entered.cipher] == "xchacha20-poly1305"
+        self.ids = {describe_address(member.address): member.id for member in group.view.members}
+        self.socket, self.sent = socket, 1 << 40
+        self.getsockname, self.close = socket.getsockname, socket.close
+
+    def sendto(self, datagram, to):
+        if len(datagram) >= 40:
+            self.sent += 1
+            target = self.ids.get("{}:{}".format(*to), 0)
+            datagram = forge.sealed_inside(datagram, self.sent, self.tag, self.secret, target, encrypted, 32)
+        self.socket.sendto(datagram, to)
+
+
+def encrypted(data, header, key, nonce):
+    return bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(data + bytes(16), header, nonce + bytes(8), key)
+
+
+class Former(Attacker):
+    """One that was excluded, and speaks of the present view, or of its last one."""
+
+    last = 0
+
+    @property
+    def tag(self):
+        return self.last or super().tag
+
+
+@pytest.mark.parametrize("speaks", ["of the present view", "of its last view"])
+def test_an_excluded_member_with_its_old_memory_is_counted_and_changes_nothing(machines, speaks):
+    """With its id, its identity and key file, and the secret of its last view, which opens for a while yet."""
+    *others, former = machines.group("a", "b", "c", "d", cipher="xchacha20-poly1305")
+    attacker = Former(others)
+    attacker.own = former.member.id
+    attacker.socket = OldMemory(attacker.socket, former)
+    last = former.view.view_id.tag
+    machines.write("d", "# " + machines.lines["d"])
+    wait_until(lambda: all(len(group.view.members) == 3 for group in others))
+    attacker.last = last if speaks == "of its last view" else 0
+    before = [group.view for group in others]
+    dropped = attacker.count("drop_view")
+    for name in REACHED:
+        STRANGERS[name](attacker)
+    for number, group in enumerate(others):
+        group.send(b"from %d" % number, timeout=LIMIT_S)
+    for group in others:
+        assert sorted(payloads(group, 3)) == [b"from %d" % number for number in range(3)]
+    assert [group.view for group in others] == before
+    assert attacker.count("drop_view") > dropped + 500
+    attacker.close()
+    for group in others:
+        group.leave()
