@@ -14,6 +14,7 @@
 #define OF_DATA ((uint64_t)1 << 63)
 #define TAG_SHIFT 48
 #define TAG_BITS 0x7fff
+#define COUNTS ((uint64_t)1 << TAG_SHIFT)
 #define SECRETS (SC_SEAL_SECRETS + SC_SEAL_VIEWS) /* of the file, then of views */
 #define KEYS 512 /* a power of two; some for each member of a view */
 #define TRIES 8
@@ -216,8 +217,8 @@ static void encrypt(const sc_seal *s, unsigned cipher, uint8_t *to, const uint8_
 }
 
 int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target) {
-    if (!s->secrets->alive) return -1;
     int data = sc_has_seqno(p);
+    if (!s->secrets->alive || s->sealings[!data] >= COUNTS) return -1;
     const view_secret *view = sc_get_key_id(p) == SC_SEAL_OUTSIDE ? NULL : sealing_view(s, p);
     uint64_t bits = view ? (view->tag & TAG_BITS) << TAG_SHIFT : 0;
     uint64_t number = s->sealings[!data]++ | bits | (data ? OF_DATA : 0);
@@ -236,13 +237,25 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
+/* Which of the views' secrets is the sealer's; SECRETS: none. Two tags may share the bits in a number. The secret is
+ * then that of the view that the datagram names. A stream of a pair names the view in which it began: there it is that
+ * of our view, as no other counts. (To try one after the other would not do: opening is in place.) */
+static uint32_t secret_of_view(const sc_seal *s, const uint8_t *p, uint64_t number) {
+    uint64_t named = sc_is_of_pair(p) ? s->view : sc_get_view_tag(p);
+    uint32_t found = SECRETS;
+    for (uint32_t i = 0; i < SC_SEAL_VIEWS; i++) {
+        uint64_t tag = s->secrets->views[i].tag;
+        if (!tag || (number >> TAG_SHIFT & TAG_BITS) != (tag & TAG_BITS)) continue;
+        if (tag == named) return SC_SEAL_SECRETS + i;
+        if (found == SECRETS) found = SC_SEAL_SECRETS + i;
+    }
+    return found;
+}
+
 /* Which of our secrets is the sealer's; SECRETS: none. */
 static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
+    if (sc_sealed_inside(p)) return secret_of_view(s, p, number);
     unsigned mark = sc_get_key_id(p) >> MARK_SHIFT & (SC_SEAL_MARKS - 1);
-    for (uint32_t i = 0; i < SC_SEAL_VIEWS && sc_sealed_inside(p); i++) {
-        uint64_t tag = s->secrets->views[i].tag;
-        if (tag && (number >> TAG_SHIFT & TAG_BITS) == (tag & TAG_BITS)) return SC_SEAL_SECRETS + i;
-    }
     for (uint32_t i = 0; i < s->n && (sc_get_key_id(p) & KIND) == KIND_OF_FILE; i++)
         if (s->secrets->from[i].mark == mark) return i;
     return SECRETS;
@@ -296,7 +309,7 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     if (is_former(s, p, which)) return SC_WIRE_VIEW_UNKNOWN;
     if (!known) keep(s->secrets, which, sealer, derived);
     if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;
-    *number &= ((uint64_t)1 << TAG_SHIFT) - 1;
+    *number &= COUNTS - 1;
     *len -= SC_SEAL_ROOM;
     return SC_WIRE_OK;
 }

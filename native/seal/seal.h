@@ -120,7 +120,8 @@ void sc_seal_forget(sc_seal *seal);
 void sc_seal_begin(sc_seal *seal);
 /* Seals a copy of `p[0..len)` into `to`, which has SC_SEAL_ROOM bytes more. `by` is 0, or 1 + the sealer's rank in the
  * view that the datagram names, if the sealer is not its sender. `target`: the only incarnation that can open the
- * datagram; 0: all can. 0, or -1: this process has no secret, being a child of the one that had. */
+ * datagram; 0: all can. 0, or -1: this process has no secret, being a child of the one that had, or has sealed 2^48
+ * datagrams, after which numbers would repeat. */
 int sc_seal_close(sc_seal *seal, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target);
 
 /* ---- received datagrams ------------------------------------------------------------------------------------------ */

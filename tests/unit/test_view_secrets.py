@@ -155,6 +155,31 @@ def test_the_secret_of_the_view_before_opens_until_all_are_in_the_next_one():
         ahead.tick(now)
 
 
+@pytest.mark.parametrize("entered", [False, True], ids=["known", "entered"])
+def test_two_views_whose_tags_share_the_bits_in_a_number_are_told_apart(entered):
+    """The number of a sealing has 15 bits of the tag, so one view in 32,768 shares those of the one before."""
+    late, ahead, tag = alone(101, 1), alone(100, 1), 1 + (1 << 15)
+    ahead.know(tag, bytes(32), 1)
+    late.control_send(b"an answer")
+    late.send(MESSAGE)
+    late.send(MESSAGE, to=100)
+    sent = {kind(datagram): datagram for datagram in sent_by(late, 0)}
+    assert {forge.DATA, forge.UNICAST, CONTROL} <= sent.keys()
+    if entered:
+        enter(ahead, 100, tag, bytes(32))
+        assert ahead.receive(sent[forge.UNICAST], b"\2", 0) == 0, "it is sealed again in the next view"
+    else:
+        assert ahead.receive(sent[forge.UNICAST], b"\2", 0) == 1
+    assert ahead.receive(sent[CONTROL], b"\2", 0) == 1
+    assert ahead.receive(sent[forge.DATA], b"\2", 0) == (not entered), "the view is closed"
+    enter(late, 101, tag, bytes(32))
+    enter(ahead, 100, tag, bytes(32))
+    late.send(MESSAGE)
+    late.send(MESSAGE, to=100)  # in a stream that began in the view before
+    sent = {kind(datagram): datagram for datagram in sent_by(late, MS)}
+    assert [ahead.receive(sent[each], b"\2", MS) for each in (forge.DATA, forge.UNICAST)] == [1, 1]
+
+
 def test_who_has_the_file_alone_can_send_only_frames_outside_views():
     """No sign of life, no vote, nothing for the streams, and no frame as if it were a member."""
     member, forged = alone(100, 1), forge.Forger(7)
