@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import socket
@@ -148,6 +149,30 @@ def test_one_line_names_the_seeds_that_answer_and_those_that_do_not_within_two_s
             b.kill()
     (line,) = (each for each in caplog.records if "join waits, and somebody answers" in each.getMessage())
     assert f"somebody answers at 127.0.0.1:{port}; nobody answers at 127.0.0.1:9; no-such-host" in line.getMessage()
+
+
+def test_a_member_whose_seeds_are_all_down_founds_a_group_names_them_and_merges_later(caplog):
+    name, port, other = cluster(), free_port(), free_port()
+    seeds = [f"127.0.0.1:{other}", "no-such-host.invalid"]
+    with caplog.at_level(logging.INFO, "seqcast"), alone(name, "a", port, seeds, discovery_s=0.3) as a:
+        (line,) = (each for each in caplog.records if "founded the group alone" in each.getMessage())
+        assert f"nobody answers at 127.0.0.1:{other}; no-such-host.invalid cannot be resolved" in line.getMessage()
+        with alone(name, "b", other, ()) as b:
+            settled(a, b)
+
+
+def test_a_seed_that_another_cluster_or_program_has_is_as_one_where_nobody_is():
+    name, port, other = cluster(), free_port(), free_port()
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program, alone(cluster(), "x", other) as stranger:
+        program.bind(("127.0.0.1", 0))
+        seeds = [f"127.0.0.1:{other}", f"127.0.0.1:{program.getsockname()[1]}"]
+        with alone(name, "a", port, seeds, discovery_s=0.3) as a, alone(name, "b", port) as b:
+            settled(a, b)
+            program.settimeout(LIMIT_S)
+            program.sendto(b"what is this?", program.recvfrom(65_536)[1])
+            wait_until(lambda: a.counters()["drop_magic"] + a.counters()["drop_short"] > 0)
+            wait_until(lambda: stranger.counters()["drop_group"] > 0)
+            assert len(stranger.view.members) == 1 and len(a.view.members) == 2
 
 
 def is_bound(port: int) -> bool:

@@ -194,6 +194,17 @@ def _fanout(rng: random.Random) -> Drawn:
     )  # fmt: skip
 
 
+def _seeds(rng: random.Random) -> Drawn:
+    """Seeds are down, late, wrong, stale or few, processes start at random moments, and others elsewhere later."""
+    return calm(
+        transport="unicast", lies=rng.choice((0.3, 0.7, 1.0)), members=rng.choice((1, 2, 3, 4, 5)), rate=100,
+        duration_ns=rng.choice((2, 6)) * SECOND, spread_ns=rng.choice((0, 500 * MS, 2 * SECOND)),
+        loss=rng.choice((0.0, 0.02, 0.1)), crashes=rng.choice((0, 1, 3)), restarts=rng.choice((0, 1, 3)),
+        leaves=rng.choice((0, 1)), partitions=rng.choice((0, 0, 1)), rejoins=8, partition="merge", split=0,
+        state=rng.random() < 0.3,
+    )  # fmt: skip
+
+
 def _islands(rng: random.Random) -> Drawn:
     """Some members do not hear the multicasts of some others, as time goes by of others than before."""
     return calm(
@@ -289,6 +300,7 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "founders": _founders,
     "stable": _stable,
     "fanout": _fanout,
+    "seeds": _seeds,
     "islands": _islands,
     "translated": _translated,
     "slow": _slow,
@@ -299,7 +311,7 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
 }
 BY_NAME = {
     "interfaces", "mute", "namesakes", "founders", "stable",
-    "fanout", "islands", "translated", "slow", "roles", "paths", "skip", "narrow",
+    "fanout", "seeds", "islands", "translated", "slow", "roles", "paths", "skip", "narrow",
 }  # fmt: skip
 """Families that no seed draws by itself: they were added later, and old seeds must not change."""
 

@@ -126,6 +126,8 @@ class Options:
         identities: if ``keyed``: members have identities, and a list of those who may be members.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
+        lies: without multicast: how likely, each time, a process is told nothing new instead, or some of the places, or
+            those of others that are gone; after the faults all are told the place of one that lives.
         translated: on the way from every second member to others "hosts" are translated, one to one, or "ports", anew
             for each pair, and this member says where it is reached; "": nothing is.
         apart_ns: the first half of the processes and the second do not hear each other for this long: two groups.
@@ -238,6 +240,7 @@ class Options:
     without_aes: float = 0.0
     sealings_max: int = SEALINGS_MAX
     identities: bool = False
+    lies: float = 0.0
     translated: str = ""
     family: str = ""
     filtered: str = ""

@@ -60,6 +60,8 @@ from seqcast.types import Member, View, ViewId
 
 SEEDS_NS = 1000 * MS
 """Between two looks at where others are."""
+NOBODY = b"sim\xff\xff"
+"""An address at which nothing runs."""
 TRANSLATED = 0x8000
 """In the address of a process that others see elsewhere."""
 STEPS_MAX = 5
@@ -120,6 +122,7 @@ class Process:
             self.address = self.public if options.translated == "ports" else self.address
         capacity = options.capacity >> rng.randrange(2)
         self.starving = random.Random(f"starving {options.seed} {index}")
+        self._lies = random.Random(f"seeds {options.seed} {index}")
         callbacks = random.Random(f"callbacks {options.seed} {index}")  # of their own: the other choices stay
         blocks = callbacks.random() < options.blocks
         settings = config(options)
@@ -314,7 +317,20 @@ class Process:
         """Where all are that were ever started, as a name says that stands for all of them."""
         if self.options.transport != "unicast":
             return ()
-        return (SeedsFound(tuple(sorted(node.public for node in self.world.nodes if node is not self))),)
+        others = [node for node in self.world.nodes if node is not self]
+        if self.options.lies and self.network.healed:
+            others = [node for node in others if node.inside][:1]
+        elif self._lies.random() < self.options.lies:
+            match self._lies.randrange(4):
+                case 0:
+                    return ()
+                case 1:
+                    others = [node for node in others if not node.up]
+                case 2:
+                    others = [node for node in others if self._lies.random() < 0.3]
+                case _:
+                    return (SeedsFound((NOBODY,)),)
+        return (SeedsFound(tuple(sorted(node.public for node in others))),)
 
     def _look_for_seeds(self) -> None:
         if not self.up:
