@@ -514,6 +514,13 @@ def figures(printed: list[dict[str, Any]]) -> str:
             board_row,
             rows_of(runs, "board"),
         ),
+        (
+            "Batches in fifo order by each [transport](unicast.md) in turn, where all members hear each other; of the "
+            'rate with `transport="multicast"`:',
+            ["members", "message", "path", "MB/s, multicast", "auto", "unicast"],
+            transports_row,
+            rows_of(runs, "transports"),
+        ),
     ):
         if rows:
             parts += [text, table(head, [row(each) for each in rows])]
@@ -574,13 +581,22 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
     return rows
 
 
+UNICAST = {("loopback", 4): 0.6, ("veth-segmented", 4): 0.78, ("veth-segmented", 8): 0.62}
+"""By path and members: the least rate of unicast, of multicast's."""
+
+
 def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
-    """Those of boards, of keys, and of calls of a replica."""
+    """Those of boards, of keys, of transports, and of calls of a replica."""
     for row in run.get("keyed", ()):
         what = f"{row['what']}, {row['size']:,} B, {row['path']}, with a key"
         expect(what, row["target"], row["change"], most=row["unit"] == "us")
     for row in run.get("board", ()):
         expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
+    for row in run.get("transports", ()):
+        what = f"{row['path']}, {row['members']} members, {row['size']:,} B, of multicast"
+        expect(f"transport=auto, {what}", 0.99, row["ratio"]["auto"])
+        if least := UNICAST.get((row["path"], row["members"])):
+            expect(f"transport=unicast, {what}", least, row["ratio"]["unicast"])
     if "calls" not in run:
         return
     ordered, seqcast, other = ({row["kind"]: row for row in run["calls"]}[kind] for kind in CALLS)
@@ -617,6 +633,16 @@ def link_row(row: dict[str, Any]) -> list[str]:
         ),
     }[row["case"]]
     return [on, ", ".join(f"{rate:.1f}" for rate in row["mbit"]), result]
+
+
+def transports_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of transports."""
+    ratios = []
+    for name in ("auto", "unicast"):
+        low, _, high = row["quartiles"][name]
+        ratios.append(f"{row['ratio'][name]:.3f} ({low:.3f}–{high:.3f})")
+    where = [str(row["members"]), f"{row['size']:,} B", row["path"]]
+    return [*where, f"{row['mb_per_s']['multicast']:,.0f}", *ratios]
 
 
 def board_row(row: dict[str, Any]) -> list[str]:

@@ -179,6 +179,27 @@ def test_the_cost_of_boards_is_rendered_beside_its_target():
     assert "at least" not in render.figures([{"board": [row], "command": "python bench/board_bench.py"}])
 
 
+def test_transports_are_rendered_beside_their_targets():
+    row = {"path": "veth-segmented", "members": 8, "size": 1024, "mb_per_s": {"multicast": 1000.0}}
+    row |= {"ratio": {"auto": 0.995, "unicast": 0.5}, "quartiles": {"auto": [0.4, 0.5, 0.6]}}
+    row["quartiles"]["unicast"] = row["quartiles"]["auto"]
+    run = {"transports": [row], "command": "python bench/transports.py"}
+    text = render.figures([run])
+    assert "| 8 | 1,024 B | veth-segmented | 1,000 | 0.995 (0.400–0.600) | 0.500 (0.400–0.600) |" in text
+    assert "| transport=unicast, veth-segmented, 8 members, 1,024 B, of multicast | at least 0.62 | 0.50 |" in text
+    row["ratio"] = {"auto": 0.98, "unicast": 0.7}
+    text = render.figures([run])
+    assert "| transport=auto, veth-segmented, 8 members, 1,024 B, of multicast | at least 0.99 | 0.98 |" in text
+    assert text.count("at least") == 1
+
+
+def test_a_line_of_transports_belongs_to_their_measurement(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "bench"))
+    import figures
+
+    assert figures.name_of('{"transports": [], "pairs": 7}') == "transports"
+
+
 def test_the_figures_cover_every_size_and_order_of_the_page():
     runs = [json.loads(line) for line in (ROOT / "docs" / "figures.jsonl").read_text().splitlines()]
     throughput = [run for run in runs if "ratio_to_limit" in run]
