@@ -74,6 +74,28 @@ def test_threads_of_several_members_hold_a_lock_one_at_a_time_with_fences_that_g
         assert locks[1].acquire(LIMIT_S) > fence
 
 
+def test_who_waits_for_a_lock_or_has_it_is_told_when_the_block_is_closed() -> None:
+    name = cluster()
+    with Lock(name, name="a", **SETTINGS) as one, Lock(name, name="b", **SETTINGS) as two:
+        fence, errors = one.acquire(LIMIT_S), list[seqcast.SeqcastError]()
+
+        def wait() -> None:
+            try:
+                two.acquire()
+            except seqcast.SeqcastError as error:
+                errors.append(error)
+
+        waiting = threading.Thread(target=wait, daemon=True)
+        waiting.start()
+        wait_until(lambda: len(one._queue) == len(two._queue) == 2)
+        two.close()
+        waiting.join(LIMIT_S)
+        assert [type(error) for error in errors] == [seqcast.NotReady]
+        assert one.holds(fence)
+        one.close()
+        assert not one.holds(fence) and not one.release(fence)
+
+
 def test_a_stopped_leader_loses_lead_and_lock_to_a_higher_fence_and_learns_of_it() -> None:
     name = cluster()
     holder = script(HOLDER, name, "a", LOOPBACK)

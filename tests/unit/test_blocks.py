@@ -37,6 +37,9 @@ class Direct:
         answer: bytes = self.machine.apply(operation)
         return answer
 
+    def watch(self, watcher: Any) -> None:
+        pass
+
     def read(self, query: Any, *, guarantee: str, timeout: float | None) -> Any:
         return query(self.machine)
 

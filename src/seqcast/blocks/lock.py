@@ -7,19 +7,20 @@ import secrets
 import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seqcast.abandoned import still_wanted
 from seqcast.arguments import deadline_of, left_until
 from seqcast.blocks.block import Block
-from seqcast.blocks.replica import Guarantee
+from seqcast.blocks.replica import Guarantee, Replica
 from seqcast.errors import NotReady, SeqcastError, Undecided
 from seqcast.net.threads import on_thread_or_here
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Unpack
+    from typing import Unpack
 
+    from seqcast.api.receiving import Event
     from seqcast.config.keywords import Settings
 
 _OPERATION = struct.Struct("<cQQ")
@@ -60,8 +61,15 @@ class Lock(Block):
         self._queue: list[_Request] = []  # the first one holds the lock
         self._present: frozenset[int] = frozenset()
         self._changed = threading.Condition()
-        self._own: dict[int, int] = {}  # requests of this process that hold the lock -> fence; under `_changed`
+        # Under `_changed`:
+        self._own: dict[int, int] = {}  # requests of this process that hold the lock -> fence
+        self._parted = 0  # id of this member, whose membership has ended
         super().__init__(cluster, name=name, info=info, ready_s=ready_s, **settings)
+
+    def bind(self, replica: Replica[Any], prefix: bytes = b"") -> None:
+        """For the replica."""
+        super().bind(replica, prefix)
+        replica.watch(self._follow)
 
     # ---- the public interface
 
@@ -159,13 +167,19 @@ class Lock(Block):
             with self._changed:
                 if (fence := self._own.get(request[1])) is not None:
                     return fence
-                if request not in self._queue:
+                if request not in self._queue or request[0] == self._parted:
                     return _GONE
                 left = left_until(end)
                 if left is not None and left <= 0:
                     break
                 self._changed.wait(left)
         raise NotReady("another member holds the lock: wait longer, or find out why it does")
+
+    def _follow(self, event: Event | None) -> None:
+        if event is None:  # the membership has ended, and with it each request, whether this replica comes back or not
+            with self._changed:
+                self._parted, self._own = self.replica._me, {}
+                self._changed.notify_all()
 
     def _wake(self) -> None:
         """Has the threads that wait look whether anybody waits for them."""

@@ -104,7 +104,7 @@ def replicate(
         StableFailed: a file of ``stable=`` cannot be written.
         JoinRefused: the group refuses this member.
         UsageError: the machine lacks a function, or ``info`` is too long or no object of JSON.
-        Exception: raised by ``restore``.
+        NotReady: the machine failed, as in ``restore``; the cause is its error.
     """
     check_name("cluster", cluster)
     for function in ("apply", "snapshot", "restore"):
