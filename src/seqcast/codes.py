@@ -562,6 +562,12 @@ WAY_CHANGED = _code(
     "Multicasts pass to a member no longer, or again: it gets messages by unicast as long as it hears no multicast.",
     "None is needed. Each such member costs the sender a copy; see SC2210 for what may drop multicasts.",
 )
+MANY_COPIES = _code(
+    4207,
+    "Many members get a copy each",
+    "Without multicast a sender transmits each message once for each other member, and there are many.",
+    'Use transport="auto" where the network carries multicast; else expect the share that the text names.',
+)
 FOUND_UNKNOWN = _code(
     4102,
     "How many members found a primary group is not known",

@@ -263,3 +263,17 @@ def test_a_view_change_begins_with_a_members_datagram_and_not_with_a_strangers()
     stage.until(4000)
     (line,) = [each for each in lines if "c joined" in each]
     assert int(line.rpartition("took ")[2].removesuffix(" ms")) < 500
+
+
+@pytest.mark.parametrize(("transport", "times"), [("unicast", 1), ("auto", 0)])
+def test_a_group_by_unicast_that_grows_beyond_a_bound_is_told_of_once(monkeypatch, transport, times):
+    monkeypatch.setattr(log, "COPIES_MAX", 2)
+    stage = Stage(transport=transport)
+    stage.group("a", "b", "c")
+    _, lines = with_lines(stage, "a")
+    for at_ms, name in ((1000, "d"), (2000, "e")):
+        stage.named(name, at_ms)
+        stage.until(at_ms + 900)
+    assert len(stage.node("a").view.members) == 5
+    told = [line for line in lines if "(SC4207)" in line]
+    assert len(told) == times and all("goes to 3 members by unicast" in line for line in told)

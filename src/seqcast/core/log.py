@@ -25,6 +25,9 @@ PARTS = ("membership", "flush", "merge", "order", "transfer", "detector", "gossi
 PACKETS = (1440, 1368, 1232, 1024)
 """Sizes to try on a path that carries no larger ones: for Ethernet with a VLAN, tunnels, and IPv6's least."""
 
+COPIES_MAX = 16
+"""More members to which each message goes by unicast are told of."""
+
 
 class LogLines:
     def __init__(self, context: Context) -> None:
@@ -145,6 +148,11 @@ class LogLines:
                 self.say(part, text, me, view, changes, took)
         if isinstance(view, MergeView) and view.state_from is not None and self.context.me.state:
             self._replaced(view.state_from, [view.subgroups[place] for place in subgroups_replaced(frame)])
+        copies = len(view.members) - 1
+        if self.context.settings.unicast and copies > COPIES_MAX >= (len(old.members) - 1 if old is not None else 0):
+            text = codes.MANY_COPIES("%s: each message goes to %d members by unicast, so one sender's messages get at "
+                                     "most one part in %d of what its network carries")  # fmt: skip
+            self.warn(part, text, me, copies, copies)
         before = old.members[old.sequencer] if old is not None and old.sequencer >= 0 else None
         if old is not None and sequencer is not None and sequencer != before:
             counter = view.view_id.counter
