@@ -19,7 +19,7 @@ from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: 
 
 from seqcast._native.engine import SENT, Batch
 from seqcast.errors import SeqcastError
-from seqcast.perf import command, report, runs, worker
+from seqcast.perf import command, hosts, report, runs, worker
 from seqcast.perf.loops import END, TURN, Payloads, Tally
 from seqcast.perf.messages import BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, on_interface, open_path
@@ -283,7 +283,7 @@ def run(mb, lost=0):
     return {
         "sent_msgs_per_s": mb * 1000, "delivered_msgs_per_s": mb * 990, "delivered_mb_per_s": mb, "messages": 10,
         "lost": lost, "wrong": 0, "retransmitted_packets": 1, "cpu_us_per_msg": 1.5, "acks_per_packet": 0.1,
-        "rss_mb": 50 + mb / 1000, "rss_rest_mb": 40, "window_bytes": 1 << 20,
+        "throttled_s": 0.25 * lost, "rss_mb": 50 + mb / 1000, "rss_rest_mb": 40, "window_bytes": 1 << 20,
     }  # fmt: skip
 
 
@@ -292,6 +292,24 @@ def test_ratios_are_medians_of_each_pair_s_and_losses_are_sums():
     assert figures["ratio_to_raw"] == 0.4 and figures["spread"]["ratio_to_raw"] == [0.25, 0.5]
     assert figures["ratio_to_limit"] == 1.0 and figures["raw_mb_per_s"] == 2000
     assert figures["lost"] == 2 and figures["retransmitted_packets"] == 3 and figures["rss_mb"] == 51
+
+
+def test_quotas_that_stop_members_are_named_and_silence_means_none(tmp_path):
+    folder = tmp_path / "sys/fs/cgroup/a/b"
+    folder.mkdir(parents=True)
+    (tmp_path / "proc/self").mkdir(parents=True)
+    assert hosts.throttled_s(tmp_path) == 0.0
+    (tmp_path / "proc/self/cgroup").write_text("0::/a/b\n")
+    assert hosts.throttled_s(tmp_path) == 0.0
+    (folder / "cpu.stat").write_text("usage_usec 5\nnr_throttled 1\nthrottled_usec 20000\n")
+    (folder.parent / "cpu.stat").write_text("usage_usec 5\nnr_throttled 3\nthrottled_usec 1500000\n")
+    (tmp_path / "cpu.stat").write_text("throttled_usec 9000000\n")  # above the mount
+    assert hosts.throttled_s(tmp_path) == 1.5
+    figures = {"path": "hosts", **report.throughput([], [], [run(500, lost=1), run(500, lost=2)])}
+    assert figures["throttled_s"] == 0.75
+    said = report.throttled({**figures, "throttled": {"a": 0.0, "b": 0.75}})
+    assert said.startswith("hosts: a CPU quota stopped members for 0.75 s (b 0.75 s)") and "(SC1111)" in said
+    assert report.throttled({"path": "hosts", **report.throughput([], [], [run(500)])}) == ""
 
 
 def test_the_table_has_both_paths_side_by_side_and_names_missing_measurements():

@@ -34,7 +34,8 @@ def test_throughput_between_two_hosts(network):
     assert said["path"] == "hosts" and said["members"] == 2 and said["lost"] == said["wrong"] == 0
     assert said["delivered_msgs_per_s"] > 1000 and said["delivered_msgs_per_s"] < 1.2 * said["sent_msgs_per_s"]
     names = {place.namespace for place in network[:2]}
-    assert set(said["hosts"]) == set(said["dropped"]) == names
+    assert set(said["hosts"]) == set(said["dropped"]) == set(said["throttled"]) == names
+    assert said["throttled_s"] <= sum(said["throttled"].values()) + 0.001
     assert all(set(places) == {"socket", "softnet", "nic", "qdisc"} for places in said["dropped"].values())
     assert said["raw_mb_per_s"] > 10 and said["limit_mb_per_s"] > 10 and 0 < said["ratio_to_raw"] < 10
     assert 0 < said["ratio_to_line"] == pytest.approx(said["delivered_mb_per_s"] * 8 / 10_000, abs=0.001)

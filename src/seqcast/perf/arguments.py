@@ -38,15 +38,16 @@ failed; 2 for bad input; 130 if interrupted
 figures of --json:
   sent_msgs_per_s, delivered_msgs_per_s (at the slowest receiver, until its last message), delivered_mb_per_s,
   lost (sum over receivers and runs), retransmitted_packets, cpu_us_per_msg (all members, per message sent),
-  acks_per_packet (received by all members, per packet sent),
+  acks_per_packet (received by all members, per packet sent), throttled_s (stopped by a CPU quota, summed over the
+  runs, in each the member that was stopped longest),
   rss_mb (the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
   ratio_to_limit, spread (minimum and maximum of each); with --loss also loss_free_msgs_per_s and
   ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages
   delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip),
   and with --kind aio recv_latency_us and ratio_to_recv, of the same without asyncio;
-  with --hosts hosts, dropped (datagrams that each host dropped at full sockets, in softnet, at the card and in queues
-  before it), dropped_between (packets repeated that no host has dropped) and ratio_to_line (payload, of the slowest
-  card);
+  with --hosts hosts, throttled (the same of each host), dropped (datagrams that each host dropped at full sockets, in
+  softnet, at the card and in queues before it), dropped_between (packets repeated that no host has dropped) and
+  ratio_to_line (payload, of the slowest card);
   other_paths: the same figures on the other paths
 """
 

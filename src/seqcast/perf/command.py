@@ -69,6 +69,8 @@ def shown(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> int:
         for host, places in results[0].get("dropped", {}).items():
             lost = ", ".join(f"{n:,} at the {place}" for place, n in places.items() if n)
             print(f"{host}: {results[0]['hosts'][host]}; dropped: {lost or 'nothing'}")
+        for line in filter(None, map(report.throttled, results)):
+            print(line)
         if between := results[0].get("dropped_between"):
             print(f"about {between:,} packets were repeated that no host has dropped: lost between the hosts, or late")
     return status(results)

@@ -103,6 +103,25 @@ def drops(interface: str) -> dict[str, int]:
     return found
 
 
+def throttled_s(root: File = File("/")) -> float:
+    """For how long CPU quotas have stopped the cgroup of this process, or one around it, s; 0: never, or the system
+    does not say."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return 0.0
+    own = next((line.partition("::")[2].strip("/") for line in lines if line.startswith("0::")), "")
+    found, mount = 0, root / "sys/fs/cgroup"
+    folder = mount / own
+    for each in [folder, *folder.parents]:
+        with contextlib.suppress(OSError, ValueError):
+            stat = dict(line.split() for line in (each / "cpu.stat").read_text("ascii").splitlines())
+            found = max(found, int(stat.get("throttled_usec", 0)))
+        if each == mount:
+            break
+    return found / 1e6
+
+
 def _qdiscs() -> Iterator[int]:
     """Packets dropped by the queue of each interface, as rtnetlink(7) tells."""
     ask = struct.pack("=IHHII", 36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20)

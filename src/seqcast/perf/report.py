@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import seqcast.codes as codes
+
 PERCENTILES = ("p50", "p99", "p999")
 
 
@@ -65,6 +67,7 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
         "wrong": sum(int(run["wrong"]) for run in runs),
         "messages": sum(int(run["messages"]) for run in runs),
         "retransmitted_packets": sum(int(run["retransmitted_packets"]) for run in runs),
+        "throttled_s": round(sum(column("throttled_s")), 3),
         "rss_mb": round(max(column("rss_mb")), 1),
         "rss_rest_mb": round(max(column("rss_rest_mb")), 1),
         "window_bytes": int(runs[0]["window_bytes"]),
@@ -74,8 +77,9 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
 
 
 def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The figures of several hosts: each with its machine and its drops, how many packets had to be repeated that no
-    host has dropped, and the part of the slowest line that the payload takes."""
+    """The figures of several hosts: each with its machine, its drops, and the seconds for which a CPU quota stopped the
+    member there; how many packets had to be repeated that no host has dropped, and the part of the slowest line that
+    the payload takes."""
     said: Mapping[str, Mapping[str, Any]] = runs[0]["hosts"]
     speeds = [each["speed_mbit"] for each in said.values() if each["speed_mbit"]]
     line = min(speeds) / 8 if len(speeds) == len(said) else 0.0  # MB/s
@@ -86,7 +90,9 @@ def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
     known = sum(n for places in dropped.values() for n in places.values())
     between = max(0, sum(int(run["retransmitted_packets"]) for run in runs) - known)
+    throttled = {host: round(sum(float(run["throttled"][host]) for run in runs), 3) for host in said}
     found: dict[str, Any] = {"hosts": {host: each["machine"] for host, each in said.items()}, "dropped": dropped}
+    found["throttled"] = throttled
     found["dropped_between"] = between
     return found | ({"ratio_to_line": median(ratios)} if line else {})
 
@@ -195,6 +201,16 @@ def lookup(tree: Mapping[str, Any], key: str) -> Any:
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
+
+
+def throttled(result: Mapping[str, Any]) -> str:
+    """A line about quotas that stopped members, with the hosts; "": none did."""
+    if not result.get("throttled_s"):
+        return ""
+    hosts = ", ".join(f"{host} {seconds:g} s" for host, seconds in result.get("throttled", {}).items() if seconds)
+    where = f" ({hosts})" if hosts else ""
+    text = f"a CPU quota stopped members for {result['throttled_s']:g} s{where}: these figures are those of the quota"
+    return codes.THROTTLED(f"{result['path']}: {text}")
 
 
 def cell(result: Mapping[str, Any], key: str) -> str:

@@ -181,7 +181,8 @@ def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = N
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
         message), messages, received, lost (sum over receivers), wrong, views (that came during the run; always 0),
         retransmitted_packets, packets (sent for the first time), acks_per_packet, cpu_us_per_msg (of the whole group),
-        used (``USED`` of each member, in their order), rss_mb and rss_rest_mb (of the largest member), window_bytes;
+        used (``USED`` of each member, in their order), throttled_s (for how long a CPU quota stopped the member that it
+        stopped longest), rss_mb and rss_rest_mb (of the largest member), window_bytes;
         and with journals journal_missing, the messages received that no journal holds. A run during which membership
         changed is repeated.
 
@@ -280,6 +281,8 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "packets": (packets := sum(answer["counters"]["packets_sent"] for answer in done)),
         "acks_per_packet": sum(answer["counters"]["acks_received"] for answer in done) / max(1, packets),
         "used": [{key: answer[key] for key in USED} for answer in done],
+        "throttled_s": max(answer["throttled_s"] for answer in done),
+        "throttled": {place.host: answer["throttled_s"] for place, answer in zip(path.places, done, strict=False)},
         "dropped": {place.host: answer["dropped"] for place, answer in zip(path.places, done, strict=False)},
         "hosts": {place.host: process.said for place, process in zip(path.places, members, strict=False)},
         "rss_mb": max(answer["rss_mb"] for answer in done),

@@ -70,12 +70,13 @@ class Commands:
 
 def usage() -> dict[str, float]:
     """The resources that this process has used: CPU time outside and in the kernel, s, and the number of times that a
-    thread blocked; and when, by the monotonic clock."""
+    thread blocked; for how long CPU quotas have stopped it, s; and when, by the monotonic clock."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "user_s": used.ru_utime,
         "system_s": used.ru_stime,
         "waits": used.ru_nvcsw,
+        "throttled_s": hosts.throttled_s(),
         "at_ns": time.monotonic_ns(),
     }
 
