@@ -1744,7 +1744,7 @@ BREAKS = (
          "        self._waiting.clear()\n        self._fresh = True\n", "        self._fresh = True\n",
          tests="tests/unit/test_feed.py", why="no simulated member has a feed"),
     _one("a message of few calls overtakes the one on its way", "src/seqcast/blocks/outbox.py",
-         "self._queued < MESSAGE_BYTES or len", "len",
+         "self._queued < self._message_bytes or len", "len",
          tests="tests/unit/test_replica_core.py", why="calls are correct in any number of messages"),
     _one("a look at full load counts for ever", "native/streams/slow.c",
          "looks > BUSY ? looks : BUSY);", "INT64_MAX / 2);",

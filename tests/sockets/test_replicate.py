@@ -157,6 +157,21 @@ def test_a_replica_that_hears_nobody_says_why_and_decides_nothing() -> None:
             kv.group  # noqa: B018
 
 
+def test_calls_that_gather_fit_into_the_largest_message() -> None:
+    with replicate(cluster(), "a", message_bytes_max=1000) as kv:
+        answers: list[bytes] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(kv.call(b"%300d" % 1, timeout=LIMIT_S))) for _ in range(8)
+        ]
+        with kv._applying:  # so that they gather behind the first
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: len(kv._outbox.pending) == 8)
+        for thread in threads:
+            thread.join()
+        assert sorted(map(int, answers)) == list(range(1, 9)) and kv.ready
+
+
 def test_errors_of_a_machine_reach_the_caller() -> None:
     with replicate(cluster(), "a") as kv:
         with pytest.raises(seqcast.MachineError, match="ValueError"):

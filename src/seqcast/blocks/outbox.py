@@ -15,7 +15,7 @@ from seqcast.blocks.log import RETRIED, Answer, Applied, Counters, Entry, Log
 IN_FLIGHT_MAX = 2
 """The most messages of one replica that are on their way; those behind the first are full ones."""
 MESSAGE_BYTES = 128 << 10
-"""A message gathers operations up to this size; a single larger operation has one of its own."""
+"""A message gathers operations up to this size, or up to the largest that a message may have."""
 SETTLING_MAX = 256
 """The most messages of one replica that were applied, and are not on the disks of a majority."""
 
@@ -43,6 +43,11 @@ class Call:
         self.seq = 0
         self.sent = False
 
+    @property
+    def size(self) -> int:
+        """Bytes in a message, with the field of the length."""
+        return len(self.operation or b"") + 4
+
 
 READ = Answer(True, b"")
 """Of a read."""
@@ -56,10 +61,12 @@ class Outbox:
     Args:
         origin: id of the replica, the same in each of its incarnations.
         counters: of the replica.
+        message_bytes: a message gathers operations up to this size; a single larger operation has one of its own.
     """
 
-    def __init__(self, origin: int, counters: Counters | None = None) -> None:
+    def __init__(self, origin: int, counters: Counters | None = None, message_bytes: int = MESSAGE_BYTES) -> None:
         self.origin = origin
+        self._message_bytes = message_bytes
         self._counters = counters or Counters()
         self.pending: dict[int, Call] = {}  # operations without an answer, in their order
         self._next = 1
@@ -85,7 +92,7 @@ class Outbox:
         self._next += 1
         self.pending[call.seq] = call
         self._queue.append(call)
-        self._queued += len(call.operation)
+        self._queued += call.size
         return False
 
     def give_up(self, call: Call) -> list[Call]:
@@ -97,7 +104,7 @@ class Outbox:
             if call in waiting:
                 waiting.remove(call)
                 if waiting is self._queue:
-                    self._queued -= len(call.operation or b"")
+                    self._queued -= call.size
         return self._followed()
 
     def _served(self) -> list[list[Call]]:
@@ -119,7 +126,7 @@ class Outbox:
         Args:
             empty: there is a need anyway, for the time that a message tells.
         """
-        if self._in_flight and (self._queued < MESSAGE_BYTES or len(self._in_flight) >= IN_FLIGHT_MAX):
+        if self._in_flight and (self._queued < self._message_bytes or len(self._in_flight) >= IN_FLIGHT_MAX):
             return None
         if not (self._queue or self._again or self._readers or empty):
             return None
@@ -147,12 +154,12 @@ class Outbox:
             if call.seq not in self.pending:  # without anybody waiting
                 queue.popleft()
                 continue
-            size += len(call.operation or b"")
-            if calls and size > MESSAGE_BYTES:
+            size += call.size
+            if calls and size > self._message_bytes:
                 break
             calls.append(queue.popleft())
             if fresh:
-                self._queued -= len(call.operation or b"")
+                self._queued -= call.size
         return calls
 
     def back(self, number: int) -> None:
@@ -188,7 +195,7 @@ class Outbox:
                 answered.append(self.pending.pop(call.seq))
         self._again = deque(call for call in self.pending.values() if call.sent)
         self._queue = deque(call for call in self.pending.values() if not call.sent)
-        self._queued = sum(len(call.operation or b"") for call in self._queue)
+        self._queued = sum(call.size for call in self._queue)
         for readers in self._served():
             self._readers += readers
         self._in_flight.clear()

@@ -23,7 +23,7 @@ from seqcast.blocks.closing import Closing
 from seqcast.blocks.disk import DiskLog
 from seqcast.blocks.durable import Durable
 from seqcast.blocks.log import FORGOTTEN, Answer, Applied, Counters, Log, Machine
-from seqcast.blocks.outbox import READ, Call, Outbox
+from seqcast.blocks.outbox import MESSAGE_BYTES, READ, Call, Outbox
 from seqcast.config import Config
 from seqcast.errors import (
     ConfigError,
@@ -61,6 +61,8 @@ ACK_DELAY_S = 2e-5
 """A call waits for up to this, so replicas acknowledge sooner than other members."""
 AGAIN_S = 0.5
 """Pause before a join that was refused is tried again."""
+HEAD_BYTES = 256
+"""Room for the head of a message."""
 TICK_S = 0.01
 """The shortest time between two messages that only tell the time."""
 
@@ -159,7 +161,8 @@ class Replica(Closing, Generic[M]):
         self._lock = threading.Condition(_thread.allocate_lock())
         # Under `_lock`:
         self._info = info
-        self._outbox = Outbox(secrets.randbits(64), self._log.counters)
+        gathers = min(MESSAGE_BYTES, config.message_bytes_max - HEAD_BYTES)
+        self._outbox = Outbox(secrets.randbits(64), self._log.counters, gathers)
         self._disk_error: SeqcastError | None = None
         self._group: Group | None = None  # while this replica is in its group, and has its state
         self._was_member = False
@@ -380,7 +383,7 @@ class Replica(Closing, Generic[M]):
     def _checked(self, operation: bytes) -> bytes:
         if not isinstance(operation, bytes):
             raise UsageError(f"an operation is bytes, not {type(operation).__name__}: encode the operation")
-        if len(operation) > self._config.message_bytes_max - 256:
+        if len(operation) > self._config.message_bytes_max - HEAD_BYTES:
             raise UsageError(
                 f"the operation has {len(operation)} bytes, and message_bytes_max={self._config.message_bytes_max}"
             )
