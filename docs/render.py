@@ -567,7 +567,6 @@ def targets(runs: list[dict[str, Any]]) -> list[list[str]]:
         expect(f"{row['what']}, {row['size']:,} B, of Aeron", row["target"], row["ratio"])
     for run in (run for run in runs if "latency_us" in run and run["order"] == "fifo"):
         same = run["cores"] is not None and run["cores"][0] == run["cores"][1]
-        same = run["cores"] is not None and run["cores"][0] == run["cores"][1]
         where = f"half a round trip, fifo, {wait(run)}{', one core' if same else ''}, of bare C at"
         for key, goal in zip(("p50", "p99"), HOPS["one core" if same else wait(run)], strict=True):
             expect(f"{where} {key}", goal, run["ratio_to_raw"][key], most=True)
