@@ -66,7 +66,7 @@ def c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     if compiler is None or not sys.platform.startswith("linux"):
         pytest.skip("no C compiler here, or memory of another kind")
     top = tmp_path_factory.mktemp("seal")
-    (top / "harness.c").write_text('#define _GNU_SOURCE\n#include <stdint.h>\n' + HARNESS)
+    (top / "harness.c").write_text("#define _GNU_SOURCE\n#include <stdint.h>\n" + HARNESS)
     sources = [top / "harness.c", *ROOT.glob("native/hash/*.c"), ROOT / "native/seal/crc.c"]
     options = ("-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'native'}", "-o", str(top / "seal.so"))
     subprocess.run([compiler, *options, *map(str, sources)], check=True)
