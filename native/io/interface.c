@@ -1,4 +1,4 @@
-/* The network interface: finding one, watching for changes, and joining the group there. */
+/* The network interface: the way of multicasts out, finding one, joining the group there, and its changes. */
 #include "io/sockets_internal.h"
 
 int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {

@@ -50,7 +50,7 @@ void sc_stamping_take(sc_engine *e, sc_peer *peer, int64_t now) {
     uint8_t *p = slot->p;
     uint64_t number = sc_get_seqno(p), seqno = e->group.next;
     uint32_t messages = sc_messages_ending(p), len = slot->len;
-    uint64_t sealed = e->seal ? 0 : sc_seal_crc_before(p, len);
+    uint64_t sealed = sc_seal_before(e->seal, p, len);
     sc_put_type(p, SC_TYPE_DATA);
     sc_put_sender(p, e->config.member);
     sc_put_seqno(p, seqno);

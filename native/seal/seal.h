@@ -1,4 +1,5 @@
-/* How a datagram is protected on its way, and so who may have sent it: known in this place alone.
+/* How a datagram is protected on its way, and so who may have sent it. Other rooms finish, close and check datagrams by
+ * these functions, with the engine's seal: NULL without a key.
  *
  * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and
  * anybody may send one. With a key, datagrams are sealed by a cipher of a library: all behind the common header is
@@ -73,19 +74,20 @@ typedef struct {
     sc_cipher_random random;
 } sc_cipher_library;
 
-/* ---- without a key: a pass over the bytes, in place -------------------------------------------------------------- */
+typedef struct sc_seal sc_seal; /* NULL stands for: no key */
 
-/* Puts the CRC32C into a finished datagram. */
-void sc_seal_crc(uint8_t *p, size_t len);
-/* The header of a valid data packet is about to change: its sum, for sc_seal_crc_again. 0: the packet is so small that
- * to compute the whole CRC again costs less. */
-uint64_t sc_seal_crc_before(const uint8_t *p, size_t len);
-/* Only the header has changed since: the CRC of the whole packet follows from that of the headers. */
-void sc_seal_crc_again(uint8_t *p, size_t len, uint64_t before);
+/* ---- in place, when all fields are known; with a key nothing, as sc_seal_close seals a copy ---------------------- */
+
+/* Puts the CRC32C into a datagram. */
+void sc_seal_finish(const sc_seal *seal, uint8_t *p, size_t len);
+/* The header of a valid data packet is about to change: its sum, for sc_seal_again. 0: the packet is so small that to
+ * compute the whole CRC again costs less. */
+uint64_t sc_seal_before(const sc_seal *seal, const uint8_t *p, size_t len);
+/* As sc_seal_finish. `before` is not 0: only the header has changed since, so the CRC of the whole packet follows from
+ * that of the headers. */
+void sc_seal_again(const sc_seal *seal, uint8_t *p, size_t len, uint64_t before);
 
 /* ---- with a key -------------------------------------------------------------------------------------------------- */
-
-typedef struct sc_seal sc_seal; /* NULL stands for: no key */
 
 typedef struct {
     uint8_t mark;

@@ -1,5 +1,5 @@
 /* Which receiver holds our senders up. At each heartbeat we look whether our stream is out of credit, and who has taken
- *least.
+ * least.
  *
  * A receiver is slow if, for ENOUGH, the member was one of the few (less than half of the members) that had taken less
  * than half of the bytes in flight, each time that our senders were out of credit. If half of the members are as slow,

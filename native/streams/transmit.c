@@ -77,7 +77,7 @@ static int transmit_out(sc_engine *e, sc_tx *out, int max) {
             continue;
         }
         if (!o->to.len && e->detect.deaf) copy_to_deaf(e, o);
-        if (!e->seal) sc_seal_crc(o->p, o->len);
+        sc_seal_finish(e->seal, o->p, o->len);
         run_start(&out[k], o->to.len ? SC_LANE_UNICAST : SC_LANE_CONTROL, &o->to);
         out[k].whole = sc_get_type(o->p) == SC_TYPE_SIZE;
         run_add(&out[k], o->p, o->len + e->seal_room);
@@ -157,10 +157,7 @@ static void finish(sc_engine *e, const sc_tx_stream *tx, sc_tx_packet *packet) {
     sc_put_stable(packet->p, tx->stable);
     sc_flow_told(e, tx);
     if (tx == &e->group) sc_put_claim(packet->p, e->credit.claim);
-    if (packet->sealed)
-        sc_seal_crc_again(packet->p, packet->len, packet->sealed);
-    else if (!e->seal)
-        sc_seal_crc(packet->p, packet->len);
+    sc_seal_again(e->seal, packet->p, packet->len, packet->sealed);
 }
 
 /* To `peer`, or to the group if NULL. */

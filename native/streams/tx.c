@@ -1,6 +1,6 @@
 /* Send ring: a packet is packed in place in a byte ring, sent from there, and stays there until every receiver has
- * consumed that packet, so that a retransmission sends the same bytes. Byte ring and descriptors are bounded; a packet
- * is opened only if credit, descriptors and bytes are available, so whatever is packed may be transmitted at once. */
+ * consumed that packet, so that a retransmission sends the same messages. Byte ring and descriptors are bounded; a
+ * packet is opened only if credit, descriptors and bytes are available. The rate of its path says when it leaves. */
 #include "engine/internal.h"
 #include "memory/memory.h"
 

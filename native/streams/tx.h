@@ -24,7 +24,7 @@ typedef struct sc_tx_packet {
     uint32_t retransmitted_to; /* rank + 1 of the last requester, UINT32_MAX: all */
     uint32_t again; /* place of its last repeat in the queue, counted from 1 since the start; 0: none */
     uint32_t messages; /* that end here */
-    uint64_t sealed; /* of a restamped forward, by sc_seal_crc_before; else 0 */
+    uint64_t sealed; /* of a restamped forward, by sc_seal_before; else 0 */
 } sc_tx_packet;
 
 typedef struct sc_tx_stream {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import seqcast.codes as codes
 from seqcast.api.counters import COUNTERS
 from seqcast.board.judge import way
-from seqcast.board.read import CUT_NS, Board, Cuts, of_other_releases, read
+from seqcast.board.read import CUT_NS, Board, ViewChanges, of_other_releases, read
 from seqcast.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _values(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], float
 
 def _cuts(board: Board, labels: dict[str, str]) -> Family:
     """How long view changes took."""
-    cuts = Cuts.of(board.about["cuts"])
+    cuts = ViewChanges.of(board.about["cuts"])
     bounds = [f"{ns / 1e9:g}" for ns in CUT_NS] + ["+Inf"]
     samples = [
         Sample({**labels, "le": bound}, float(n), "_bucket")

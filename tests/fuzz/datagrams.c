@@ -26,7 +26,7 @@ size_t repair(world *w, uint8_t *p, size_t n, uint64_t sender) {
     if (type == SC_TYPE_PROBE && n >= SC_PROBE_LEN) pair = of_pair(sc_get_probe_stream(p));
     if (type == SC_TYPE_NAK && n >= SC_NAK_LEN(0)) pair = of_pair(sc_get_nak_stream(p));
     sc_put_view_tag(p, pair ? w->pair[sender] : w->view.tag);
-    sc_seal_crc(p, n);
+    sc_seal_finish(NULL, p, n);
     return n;
 }
 

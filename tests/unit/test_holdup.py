@@ -12,7 +12,7 @@ from engines import reports_of
 from helpers.engines import HEARTBEAT_MS, MS, Net
 
 from seqcast.board.place import BYTES
-from seqcast.board.read import Cuts, kept
+from seqcast.board.read import ViewChanges, kept
 from seqcast.core.holdups import Holdups
 from seqcast.core.log import LogLines
 from seqcast.reports import SendersHeld
@@ -258,10 +258,10 @@ def test_a_path_that_carries_less_is_told_with_the_size_to_set():
 
 
 def test_the_time_of_view_changes_is_counted_by_its_bounds():
-    cuts = Cuts()
+    cuts = ViewChanges()
     for change, ms in (("join", 1), ("loss", 1.5), ("merge", 9000), ("join", 0)):
         cuts.add(change, int(ms * MS))
     assert cuts.within == [1, 1, *[0] * 10, 1] and cuts.changes["join"] == 2
     assert cuts.sum_ns == 9002.5 * MS and cuts.last_ns == 9000 * MS
-    assert Cuts.of(cuts.sketch()) == cuts
-    assert Cuts.of({"within": "x", "changes": [], "sum_ns": "1"}) == Cuts()
+    assert ViewChanges.of(cuts.sketch()) == cuts
+    assert ViewChanges.of({"within": "x", "changes": [], "sum_ns": "1"}) == ViewChanges()

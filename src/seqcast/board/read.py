@@ -302,7 +302,7 @@ CHANGES = ("join", "leave", "loss", "merge", "other")
 
 
 @dataclass(slots=True)
-class Cuts:
+class ViewChanges:
     """The view changes of a member.
 
     Args:
@@ -330,7 +330,7 @@ class Cuts:
         return asdict(self)
 
     @classmethod
-    def of(cls, said: dict[str, Any]) -> Cuts:
+    def of(cls, said: dict[str, Any]) -> ViewChanges:
         """By the board of any release."""
         changes, within = _object(said, "changes"), said.get("within")
         counted = dict(enumerate(within)) if isinstance(within, list) else {}
@@ -370,7 +370,7 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     about["seeds"] |= {name: _texts(seeds, name) for name in ("first", "unresolved")}
     seal = _object(said, "seal")
     about["seal"] = {"cipher": _text(seal, "cipher"), "since": _number(seal, "since"), "keys": _texts(seal, "keys")}
-    about["cuts"] = Cuts.of(_object(said, "cuts")).sketch()
+    about["cuts"] = ViewChanges.of(_object(said, "cuts")).sketch()
     about["view"] = {
         "counter": _number(view, "counter"),
         "since": _number(view, "since"),

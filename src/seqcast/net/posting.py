@@ -17,7 +17,7 @@ from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.place import TOUCH_NS, Made, make
-from seqcast.board.read import Cuts, kept, pid_namespace, started
+from seqcast.board.read import ViewChanges, kept, pid_namespace, started
 from seqcast.board.told import cut, said
 from seqcast.config import Config
 from seqcast.core.frames.asking import NO_BOARD
@@ -51,7 +51,7 @@ class Posting:
         self._posted: tuple[object, ...] = ()
         self._config, self._pages, self._paged = config, list[str](), 0
         self._touch_due = 0
-        self._cuts = Cuts()
+        self._cuts = ViewChanges()
         self._views: deque[dict[str, Any]] = deque(maxlen=VIEWS_MAX)
         self._warnings: deque[dict[str, Any]] = deque(maxlen=WARNINGS_MAX)
         self._since = 0  # of the view: wall clock, ns
