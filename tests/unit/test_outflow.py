@@ -86,7 +86,7 @@ def test_packets_and_repeats_leave_while_frames_of_control_wait_in_number():
         assert sender.send(bytes(1000)) == SENT
     packets = [datagram for _, _, datagram in sender.transmit(net.now) if kind(datagram) in MESSAGES]
     for i, lacking in enumerate(net.engines[1:], 1):
-        for datagram in packets[:i - 1] + packets[i:]:
+        for datagram in packets[: i - 1] + packets[i:]:
             lacking.receive(datagram, bytes([1]), net.now)
     net.now += 20 * MS
     for i, lacking in enumerate(net.engines[1:], 1):
