@@ -2041,4 +2041,7 @@ BREAKS = (
     _one("a quota around the own cgroup does not count", "src/seqcast/perf/hosts.py",
          "for each in [folder, *folder.parents]:", "for each in [folder]:", tests="tests/cli/test_perf.py",
          why="seeds have no cgroups"),
+    _one("a path is narrow because packets are lost", "native/streams/sizes.c",
+         "if (++at->doubts >= DOUBTS && now - at->ended >= AGAIN_NS) at->due = now;",
+         "if (++at->doubts >= DOUBTS) at->bytes = packet_of(e, 0);", tests="tests/unit/test_sizes.py", family="paths"),
 )  # fmt: skip
