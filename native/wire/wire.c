@@ -11,7 +11,8 @@ static int data_header_valid(const uint8_t *p) {
     int flags = SC_FLAG_CONT_IN | SC_FLAG_CONT_OUT | SC_FLAG_EVEN | (group ? SC_FLAG_BESIDE : 0);
     if (data) flags |= SC_FLAG_RECORDED;
     return sc_get_data_len(p) <= SC_PACKET_MAX && sc_get_pieces(p) && !(sc_get_flags(p) & ~flags) && sc_get_seqno(p) &&
-           is_seqno(sc_get_seqno(p)) && is_seqno(sc_get_origin_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
+           is_seqno(sc_get_seqno(p)) && is_seqno(sc_get_stable(p)) && is_seqno(sc_get_origin_seqno(p)) &&
+           is_seqno(sc_get_global_seqno(p)) && sc_get_origin_rank(p) < SC_MEMBERS_MAX;
 }
 
 /* Each whole message has the length that is named, which is not 0: a small packet cannot hold very many messages. */
