@@ -8,7 +8,7 @@ from seqcast.config.derive import core_settings, driver_settings, engine_setting
 
 OF_THE_WORLD = {
     "board", "control_cores", "io_cores",
-    "batch_bytes", "guard", "join_timeout_s", "journal", "journal_keep_bytes", "journal_keep_s",
+    "batch_bytes", "discovery_refresh_s", "guard", "join_timeout_s", "journal", "journal_keep_bytes", "journal_keep_s",
     "journal_payload", "journal_required", "journal_resume", "journal_segment_bytes", "journal_segment_s",
     "kept_bytes",
     "leave_timeout_s", "state_backlog_bytes", "state_memory_bytes", "state_timeout_s",

@@ -184,7 +184,8 @@ JOIN = """
 import logging, sys, seqcast
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(levelname)s %(message)s")
 try:
-    seqcast.join("x", name=sys.argv[1], interface="eth0", min_members=int(sys.argv[2]), join_timeout_s=1.5).leave()
+    name, members, interface, *seeds = sys.argv[1:]
+    seqcast.join("x", name=name, interface=interface, seeds=seeds, min_members=int(members), join_timeout_s=1.5).leave()
     print("joined")
 except seqcast.SeqcastError as error:
     print(type(error).__name__, error)
@@ -204,21 +205,44 @@ def test_two_machines_without_multicast_between_them_find_out(network):  # noqa:
     for place in (a, b):
         place.run("nft", "add table inet filter; add chain inet filter input { type filter hook input priority 0; }; "
                   "add rule inet filter input ip daddr 224.0.0.0/4 drop")  # fmt: skip
-    running = [script(JOIN, name, "2", prefix=place.prefix) for name, place in (("a", a), ("b", b))]
+    running = [script(JOIN, name, "2", "eth0", prefix=place.prefix) for name, place in (("a", a), ("b", b))]
     for process in running:
         out, _ = process.communicate(timeout=LIMIT_S)
         assert "WARNING" in out and "founded the group alone" in out, "on an interface that others could use"
         assert "JoinTimeout the group has 1 of min_members=2 members" in out and "IGMP snooping" in out
 
 
+@pytest.mark.multicast
+@pytest.mark.netns
+def test_members_of_one_machine_on_two_interfaces_of_a_network_are_told_what_to_set_and_then_meet(network):  # noqa: F811
+    """The kernel drops its own multicasts where they come back by another interface."""
+    place = network[0]
+    place.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "second", "netns", place.bridge)
+    place.run("ip", "-n", place.bridge, "link", "set", "second", "master", "bridge", "up")
+    place.run("ip", "address", "add", "10.99.0.9/24", "dev", "eth1")
+    place.run("ip", "link", "set", "eth1", "up")
+
+    def said(*seeds):
+        cards = {"a": "eth0", "b": "eth1"}.items()
+        running = [script(JOIN, name, "2", card, *seeds, prefix=place.prefix) for name, card in cards]
+        return [process.communicate(timeout=LIMIT_S)[0] for process in running]
+
+    for out, other in zip(said(), ("b of this group is on this machine, on interface eth1",
+                                   "a of this group is on this machine, on interface eth0"), strict=True):  # fmt: skip
+        assert "JoinTimeout the group has 1 of min_members=2 members" in out and other in out, out
+    assert any("WARNING" in line for line in out.splitlines() if "founded the group alone" in line)
+    for out in said("10.99.0.1", "10.99.0.9"):
+        assert out.endswith("joined\n"), out
+
+
 @pytest.mark.netns
 def test_an_interface_that_is_down_is_named_with_the_reason(network):  # noqa: F811
     a, *_ = network
     a.run("ip", "link", "set", "eth0", "down")
-    assert "ConfigError interface eth0 is down" in joined(a, "a", "1")
+    assert "ConfigError interface eth0 is down" in joined(a, "a", "1", "eth0")
     a.run("ip", "link", "set", "eth0", "up")
     a.run("ip", "-n", a.bridge, "link", "set", a.port, "down")  # its cable is pulled
-    out = joined(a, "a", "1")
+    out = joined(a, "a", "1", "eth0")
     assert "WARNING" in out and "eth0 has no carrier" in out, "alone, and it is known why"
-    out = joined(a, "a", "2")
+    out = joined(a, "a", "2", "eth0")
     assert "JoinTimeout" in out and "eth0 has no carrier" in out

@@ -43,7 +43,7 @@ def receive(group):
 def test_settings_that_derive_hands_to_nobody_are_read_by_a_member_that_joins_journals_and_leaves(tmp_path):
     pytest.importorskip("pyarrow")
     name, Watched.read = cluster(), set()
-    config = Watched(guard=True, journal=str(tmp_path), **PATIENT_JOINER)
+    config = Watched(guard=True, journal=str(tmp_path), seeds="127.0.0.1", **PATIENT_JOINER)
     with join(name, "a", config=config, state=Application()) as a:
         assert Watched.read >= {"guard", "join_timeout_s"} and "leave_timeout_s" not in Watched.read
         receiving = threading.Thread(target=receive, args=(a,), daemon=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import queue
 import socket
 import threading
+import time
 from itertools import pairwise
 
 import pytest
@@ -169,6 +171,18 @@ def resolved(monkeypatch):
 def looked(made):
     made.look()
     return {socket.inet_ntoa(each[3:]) for each in made.addresses}
+
+
+def test_seeds_are_looked_at_again_as_often_as_is_set(resolved):
+    told, hosts = queue.Queue(), iter(["host1", "host2"])
+    made = Discovery(Config(seeds=lambda: [next(hosts, "host3")], discovery_refresh_s=0.1), "a", told.put)
+    made.start()
+    begun = time.monotonic()
+    seen = [{socket.inet_ntoa(each[3:]) for each in told.get(timeout=30)} for _ in range(3)]
+    took = time.monotonic() - begun
+    made.stop()
+    assert seen == [{"10.0.0.1"}, {"10.0.0.2"}, {"10.0.0.3"}]
+    assert took >= 0.1, "it does not ask without a pause"
 
 
 def test_seeds_in_a_file_and_in_the_environment_are_read_again_each_time(resolved, tmp_path, monkeypatch):

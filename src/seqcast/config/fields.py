@@ -162,6 +162,15 @@ class Config(_Marked):
         low=0,
         high=1000,
     )
+    discovery_refresh_s: float = _knob(
+        5.0,
+        "s",
+        "With `seeds`: how often they are looked at again, as their names may get other addresses. Longer: fewer "
+        "requests to name servers, or to what a function asks. Shorter: members that had no address yet are found "
+        "sooner.",
+        low=0.1,
+        high=3600.0,
+    )
     advertise: str = _knob(
         "",
         "host[:port]",

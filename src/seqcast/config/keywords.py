@@ -23,6 +23,7 @@ class Settings(TypedDict, total=False):
     transport: Literal["auto", "multicast", "unicast"]
     seeds: str | Sequence[str] | Callable[[], Sequence[str]]
     port_range: int
+    discovery_refresh_s: float
     advertise: str
     unicast_port: int
     ttl: int

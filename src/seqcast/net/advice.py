@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping
 
 from seqcast._native.driver import Driver, describe_address
+from seqcast.board.read import boards
 from seqcast.config import Config
 from seqcast.net.discovery import Discovery
 from seqcast.net.errors import empty_bridge
@@ -19,11 +21,14 @@ FOUNDS_ALONE = (
 )
 
 
-def what_to_check(driver: Driver, config: Config, discovery: Discovery | None, answered: Iterable[bytes]) -> str:
+def what_to_check(
+    driver: Driver, config: Config, discovery: Discovery | None, answered: Iterable[bytes], cluster: str
+) -> str:
     """Things to check if no other member is heard.
 
     Args:
         answered: addresses from which others were heard.
+        cluster: name of the group.
     """
     if discovery is not None:
         return _of_seeds(driver, config, discovery, answered)
@@ -32,11 +37,41 @@ def what_to_check(driver: Driver, config: Config, discovery: Discovery | None, a
         return empty
     if trouble := fault(driver):
         return trouble
+    if other := on_another_interface(driver, cluster):
+        return other
     return (
         "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
         f"interface {interface}: theirs must be in the same network. Check that firewalls pass UDP to "
         "and from multicast addresses, and that switches with IGMP snooping have a querier"
     )
+
+
+def on_another_interface(driver: Driver, cluster: str) -> str:
+    """Advice if a member of the group is on this machine, and on another interface; else "".
+
+    The kernel gives a multicast to the members of the same machine that are on the interface by which it leaves, and
+    drops it where it comes back by another one, since it has the machine's own address. Boards show such members, if
+    both have one.
+    """
+    for board in boards(cluster):
+        name, host = str(board.about["interface"]), str(board.about["address"]).rpartition(":")[0].strip("[]")
+        if board.alive and name not in ("", driver.interface) and _is_local(host):
+            return (
+                f"{board.name} of this group is on this machine, on interface {name}, and this one is on "
+                f"{driver.interface}: the kernel passes no multicast between them. Set interface= to the same one on "
+                f'both, or seeds= to the hosts of both, such as seeds="{host}"'
+            )
+    return ""
+
+
+def _is_local(host: str) -> bool:
+    """Does this address belong to an interface here? A board may be of another network namespace."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return bool(host)
 
 
 def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: Iterable[bytes]) -> str:

@@ -17,8 +17,6 @@ from seqcast.config.check import split_seed
 from seqcast.errors import ConfigError
 from seqcast.net.seeds import Asked, hosts_of
 
-REFRESH_S = 5.0
-"""Between two looks at the seeds, in seconds."""
 FIRST_S = 2.0
 """How long a member waits for the first answer before opening its socket, whose interface the seeds decide."""
 FAILURES_TOLD = 3
@@ -37,7 +35,7 @@ class Discovery:
     """Looks the seeds up.
 
     Args:
-        config: its ``seeds``, ``port``, ``port_range`` and ``ip_version``.
+        config: its ``seeds``, ``discovery_refresh_s``, ``port``, ``port_range`` and ``ip_version``.
         name: of the member, for the log.
         tell: called by the thread with the addresses, as the engine has them, when they were found or have changed.
     """
@@ -141,7 +139,7 @@ class Discovery:
             if self.addresses != before:
                 self.tell(self.addresses)
             self._looked.set()
-            self._stopped.wait(REFRESH_S)
+            self._stopped.wait(self.config.discovery_refresh_s)
 
 
 def advertised(config: Config, bound: bytes) -> bytes:

@@ -70,7 +70,7 @@ from seqcast.errors import (
     StableFailed,
     SuspendTimeout,
 )
-from seqcast.net.advice import FOUNDS_ALONE, strangers, what_to_check
+from seqcast.net.advice import FOUNDS_ALONE, on_another_interface, strangers, what_to_check
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import NO_SEGMENTS
@@ -379,7 +379,8 @@ class Runner:
         )
 
     def _what_to_check(self) -> str:
-        return what_to_check(self.driver, self.config, self.discovery, self.endpoint.answered)
+        cluster = self.endpoint.context.cluster
+        return what_to_check(self.driver, self.config, self.discovery, self.endpoint.answered, cluster)
 
     # ---- pauses of the group
 
@@ -646,9 +647,9 @@ class Runner:
         if strange is not None:
             name = self.endpoint.context.cluster
             others = f", and {strange} of other groups did: is the name of this one, {name!r}, right?"
-            calm = self.driver.loopback and not fault(self.driver) and not strange
+            found = strange or fault(self.driver) or on_another_interface(self.driver, name)
             log.log(
-                logging.INFO if calm else logging.WARNING,
+                logging.INFO if self.driver.loopback and not found else logging.WARNING,
                 codes.NOBODY_HEARD(
                     "%s: founded the group alone: no datagram of another member came in discovery_s=%g s%s. If other "
                     "members are running: %s"
