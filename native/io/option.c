@@ -49,3 +49,13 @@ void sc_io_take_own(const sc_io *io, int lane) {
     (void)io, (void)lane;
 #endif
 }
+
+int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own) {
+    if (io->config.family == 6) return sc_io_set_int(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)sc_load(&io->index));
+#if defined(_WIN32)
+    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, (const char *)&own->v4.sin_addr, sizeof own->v4.sin_addr);
+#else
+    struct ip_mreqn out = {.imr_address = own->v4.sin_addr, .imr_ifindex = (int)sc_load(&io->index)};
+    return setsockopt(fd, IPPROTO_IP, IP_MULTICAST_IF, &out, sizeof out);
+#endif
+}

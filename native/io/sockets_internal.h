@@ -68,6 +68,8 @@ int sc_set_nonblocking(sc_fd fd); /* poll.c */
 /* option.c. Sets *error and returns -1. */
 int sc_io_fail(sc_io_error *error, const char *call, int code);
 int sc_io_set_int(sc_fd fd, int level, int option, int value);
+/* Makes the socket multicast through our interface. */
+int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
 /* From now on the kernel drops own datagrams that come to a socket, if possible; or no longer. */
 void sc_io_filter_own(const sc_io *io, int lane);
 void sc_io_take_own(const sc_io *io, int lane);
@@ -79,25 +81,34 @@ int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
 int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_error *error);
 /* The same at `first`, or at the first free one of so many ports after it. */
 int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned more, sc_io_error *error);
+/* Makes the sockets multicast by the interface with this index, and join the group there. */
+int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
 
-/* interface.c. As system calls: 0, or -1. */
+/* choose.c. As system calls: 0, or -1. */
 int sc_io_find_interface(sc_io *io, sc_sockaddr *own, sc_io_error *error);
 /* The source address that routes give datagrams to the group, from the interface of `own` if given; -1 if there is no
  * route. Nothing is sent. */
 int sc_io_routed_source(const sc_io *io, const sc_sockaddr *own, sc_sockaddr *out);
-/* Connects the socket to the data group, anew if connected: with the present route. 0, or -1. */
+int sc_io_same_host(const sc_sockaddr *a, const sc_sockaddr *b);
+
+/* membership.c. Connects the socket to the data group, anew if connected: with the present route. 0, or -1. */
 int sc_io_connect_out(const sc_io *io, sc_fd fd);
-/* Makes the socket multicast through our interface. */
-int sc_io_multicast_from(const sc_io *io, sc_fd fd, const sc_sockaddr *own);
-/* Makes the sockets multicast by the interface with this index, and join the group there. */
-int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
 /* Loops packets to the group back to this machine, if a target is there. Linux only. */
 void sc_loop_multicast(sc_io *io);
 /* Joins the group on our interface, or leaves. */
 int sc_io_group(const sc_io *io, sc_fd fd, const sc_sockaddr *own, int join);
 #if !defined(_WIN32)
-/* Our address, on the interface that has the name now. Returns its length. */
-socklen_t sc_io_own_address(const sc_io *io, sc_sockaddr *own);
 /* Leaves the group on the interface of before, and joins on the one with this index. 0, or -1 with *error. */
 int sc_io_join_again(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);
+
+/* choose.c. Has the interface with an address, named so in the system's list, this name? */
+int sc_io_is_named(const char *found, const char *name);
+int sc_io_flags_of(const char *name);
+
+/* interface.c. Our address, on the interface that has the name now. Returns its length. */
+socklen_t sc_io_own_address(const sc_io *io, sc_sockaddr *own);
+/* A member's address without the port; 0: none. */
+socklen_t sc_io_host_of(const sc_io *io, const sc_address *member, sc_sockaddr *host);
+/* Can sockets be bound to this address? */
+int sc_io_is_here(const sc_sockaddr *address, socklen_t len);
 #endif
