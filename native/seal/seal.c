@@ -237,11 +237,23 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
 
 /* ---- opening -------------------------------------------------------------------------------------------------- */
 
+/* May this datagram, which is sealed, be of a stream of a pair? For which stream an ack is cannot be read yet. */
+static int may_be_of_pair(const uint8_t *p) {
+    switch (sc_get_type(p)) {
+    case SC_TYPE_UNICAST:
+    case SC_TYPE_STATE:
+    case SC_TYPE_ACK:
+    case SC_TYPE_PROBE:
+    case SC_TYPE_NAK: return 1;
+    default: return 0;
+    }
+}
+
 /* Which of the views' secrets is the sealer's; SECRETS: none. Two tags may share the bits in a number. The secret is
  * then that of the view that the datagram names. A stream of a pair names the view in which it began: there it is that
  * of our view, as no other counts. (To try one after the other would not do: opening is in place.) */
 static uint32_t secret_of_view(const sc_seal *s, const uint8_t *p, uint64_t number) {
-    uint64_t named = sc_is_of_pair(p) ? s->view : sc_get_view_tag(p);
+    uint64_t named = may_be_of_pair(p) ? s->view : sc_get_view_tag(p);
     uint32_t found = SECRETS;
     for (uint32_t i = 0; i < SC_SEAL_VIEWS; i++) {
         uint64_t tag = s->secrets->views[i].tag;

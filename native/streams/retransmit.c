@@ -60,9 +60,11 @@ static sc_tx_packet *own_packet(sc_engine *e, sc_peer *requester, int stream, ui
         e->counters->retransmit_held++;
         return NULL;
     }
-    /* A second member lacks the same, and the first answer has not left yet: one multicast serves both. */
+    /* A second member lacks the same, and the first answer has not left yet: one multicast serves both, at once, though
+     * the path to the first may be full. */
     if (first && is_shared(e, stream)) {
         first->multicast = 1;
+        e->again.waits = 0;
         packet->retransmitted_to = UINT32_MAX;
         return NULL;
     }
@@ -102,7 +104,9 @@ static void note_repeat(sc_engine *e, sc_peer *requester, uint64_t seqno, uint32
     event->took = took;
 }
 
+/* Repeats that wait for a path leave half of the queue to those of others. */
 static int has_room(sc_engine *e, sc_peer *requester, uint32_t len, int64_t now) {
+    if (e->again.n >= SC_AGAIN_MAX / 2 && sc_congestion_pause(e, requester, now)) return 0;
     if (e->again.n == SC_AGAIN_MAX || !share_of(e, requester, len, now)) return 0;
     if (allowed(e, len, now)) return 1;
     requester->again.left += len; /* nothing is sent for it */
@@ -125,16 +129,18 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     sc_rx_packet *held = own ? NULL : held_packet(e, requester, owner, stream, seqno);
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
-    if (sent) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
+    int group = stream == SC_STREAM_GROUP; /* what is lost of it is known by its seqno, and else by its repeat */
+    if (sent && group) sc_congestion_asked(e, requester, &e->group, seqno, now);
     if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
     if (!has_room(e, requester, len, now)) {
         e->counters->retransmit_limited++;
         return 0;
     }
     if (sent) {
+        if (!group) sc_congestion_asked(e, requester, sc_tx_of(e, requester, stream), seqno, now);
         sent->retransmitted_at = now;
         sent->retransmitted_to = requester->rank + 1;
-        if (stream == SC_STREAM_GROUP) note_repeat(e, requester, seqno, len, now);
+        if (group) note_repeat(e, requester, seqno, len, now);
     }
     sc_again entry = {.owner = owner, .seqno = seqno, .stream = stream, .requester = requester->rank};
     enqueue(e, &entry, sent ? &sent->again : &held->again);

@@ -119,7 +119,7 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
     for (; i < e->again.n && k < max && may_leave(e, now); i++) {
         const sc_again *a = &e->again.queue[i];
         if (a->requester >= e->view.n) continue;
-        int64_t pause = sc_congestion_pause(e, e->peers[a->requester], now);
+        int64_t pause = a->multicast ? 0 : sc_congestion_pause(e, e->peers[a->requester], now);
         if (pause) { /* those to others need not wait for its path */
             sc_again_keep(e, i, kept++, now + pause);
             continue;
@@ -131,16 +131,16 @@ static int transmit_again(sc_engine *e, sc_tx *out, int max, int64_t now) {
             continue;
         }
         e->counters->packets_retransmitted++;
+        int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
+        sc_outflow_spend(e, lane, len + e->seal_room);
+        sc_congestion_again(e, e->peers[a->requester], len, now);
         if (!sc_size_fits(e->peers[a->requester], len)) {
             sc_pieces_say(e, e->peers[a->requester], p, len);
             continue;
         }
-        int lane = a->multicast ? SC_LANE_DATA : SC_LANE_UNICAST;
         const sc_address *to = a->multicast ? NULL : &e->peers[a->requester]->address;
         if (!k || !run_joins(&out[k - 1], lane, to, len + e->seal_room)) run_start(&out[k++], lane, to);
         run_add(&out[k - 1], p, len + e->seal_room);
-        sc_outflow_spend(e, lane, len + e->seal_room);
-        sc_congestion_again(e, e->peers[a->requester], len, now);
     }
     sc_again_pop(e, kept, i);
     for (int j = 0; j < k; j++) count_run(e, &out[j]);

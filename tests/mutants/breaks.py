@@ -2047,4 +2047,11 @@ BREAKS = (
     _one("a member on another interface of the machine is not looked for", "src/seqcast/net/advice.py",
          "if board.alive and name not in", "if False and name not in", tests="tests/sockets/test_alone.py",
          why="seeds have no boards"),
+    _one("an ack of a pair's stream is opened as one of the view that it names", "native/seal/seal.c",
+         "    case SC_TYPE_ACK:\n    case SC_TYPE_PROBE:\n    case SC_TYPE_NAK: return 1;\n", "",
+         tests="tests/unit/test_view_secrets.py", why=KEYED),
+    _one("a repeat for all waits for the path to whom asked first", "native/streams/transmit.c",
+         "a->multicast ? 0 : sc_congestion_pause", "sc_congestion_pause", tests="tests/unit/test_congestion.py", why=RATE),
+    _one("a repeat that is for all now wakes no driver", "native/streams/retransmit.c",
+         "        e->again.waits = 0;\n        packet->", "        packet->", tests="tests/unit/test_congestion.py", why=RATE),
 )  # fmt: skip

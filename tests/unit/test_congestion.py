@@ -10,7 +10,7 @@ from hostile import forge
 from hostile.forge import Forger
 
 from seqcast._native.engine import LANE_UNICAST, SENT
-from seqcast.sim.wire import MESSAGES, kind
+from seqcast.sim.wire import MESSAGES, header, kind
 
 PACKET, TRIP_MS = 1472, 4
 
@@ -186,6 +186,26 @@ def test_a_full_window_of_repeats_to_one_member_holds_up_nobody_else():
         assert not net.engines[0].urgent() or net.engines[0].transmit(net.now)
         net.now = net.engines[0].deadline()
     assert net.now < 30 * MS
+
+
+def test_a_repeat_that_a_second_member_lacks_too_waits_for_the_path_to_the_first_no_longer():
+    net = Paths(3, ack_delay_ns=MS, retransmit_hold_ns=0)
+    net.engines[0].send(b"the first round trip")
+    net.run(2 * TRIP_MS)
+    net.drop = lambda src, _dst, _lane, datagram: src == 0 and kind(datagram) in MESSAGES
+    net.fill()
+    net.step(MS // 10)
+
+    def asked(rank: int, lo: int, hi: int) -> list[tuple[bytes, int]]:
+        nak = Forger(7).nak(net.ids[rank], 1, net.ids[0], forge.GROUP_STREAM, [(lo, hi)])
+        net.engines[0].receive(nak, bytes([rank + 1]), net.now)
+        if not net.engines[0].urgent():
+            return []  # nor would a driver transmit
+        sent = [each for each in net.engines[0].transmit(net.now) if kind(each[2]) in MESSAGES]
+        return [(address, header(datagram).seqno) for _, address, datagram in sent]
+
+    assert len(asked(1, 2, 100)) >= 9 and asked(1, 2, 100) == [], "the window is full"
+    assert asked(2, 5, 5) == [(b"", 5)]
 
 
 def test_packets_that_wait_for_a_member_leave_once_the_member_counts_no_more():

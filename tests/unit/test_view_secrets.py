@@ -178,6 +178,10 @@ def test_two_views_whose_tags_share_the_bits_in_a_number_are_told_apart(entered)
     late.send(MESSAGE, to=100)  # in a stream that began in the view before
     sent = {kind(datagram): datagram for datagram in sent_by(late, MS)}
     assert [ahead.receive(sent[each], b"\2", MS) for each in (forge.DATA, forge.UNICAST)] == [1, 1]
+    ahead.tick(500 * MS)
+    acks = [each for each in sent_by(ahead, 500 * MS) if kind(each) == forge.ACK]
+    assert len(acks) == 2 - entered, "of the stream to the group, and of one to one member that began before"
+    assert all(late.receive(each, b"\1", 500 * MS) for each in acks)
 
 
 def test_who_has_the_file_alone_can_send_only_frames_outside_views():
