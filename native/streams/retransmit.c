@@ -129,7 +129,7 @@ static int again(sc_engine *e, sc_peer *requester, uint64_t owner, int stream, u
     sc_rx_packet *held = own ? NULL : held_packet(e, requester, owner, stream, seqno);
     if (!sent && !held) return 1;
     uint32_t len = sent ? sent->len : held->len;
-    int group = stream == SC_STREAM_GROUP; /* what is lost of it is known by its seqno, and else by its repeat */
+    int group = stream == SC_STREAM_GROUP; /* whose losses are known by seqno, and those of others by their repeats */
     if (sent && group) sc_congestion_asked(e, requester, &e->group, seqno, now);
     if (!sent || sent->retransmitted_to) sc_size_doubt(e, requester, len, now);
     if (!has_room(e, requester, len, now)) {

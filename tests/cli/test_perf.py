@@ -304,7 +304,7 @@ def test_quotas_that_stop_members_are_named_and_silence_means_none(tmp_path):
     (folder / "cpu.stat").write_text("usage_usec 5\nnr_throttled 1\nthrottled_usec 20000\n")
     (folder.parent / "cpu.stat").write_text("usage_usec 5\nnr_throttled 3\nthrottled_usec 1500000\n")
     (tmp_path / "cpu.stat").write_text("throttled_usec 9000000\n")  # above the mount
-    assert hosts.throttled_s(tmp_path) == 1.5
+    assert hosts.throttled_s(tmp_path) == 1.52, "each may have stopped it while the others did not"
     figures = {"path": "hosts", **report.throughput([], [], [run(500, lost=1), run(500, lost=2)])}
     assert figures["throttled_s"] == 0.75
     said = report.throttled({**figures, "throttled": {"a": 0.0, "b": 0.75}})

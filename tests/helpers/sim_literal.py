@@ -38,7 +38,6 @@ from seqcast.core.machines.merge import Merger
 from seqcast.core.machines.participant import Participant
 from seqcast.core.machines.pause_member import PauseMember
 from seqcast.core.machines.pause_owner import PauseOwner, PauseOwnerState
-from seqcast.core.rules.cut import next_view
 from seqcast.core.state.merging import GiveState
 from seqcast.core.state.transfer import BeginState, StateChunk, TransferEffect
 from seqcast.core.wiring import Machines
@@ -118,19 +117,6 @@ def no_promise() -> Iterator[dict[str, Any]]:
 def no_adoption() -> Iterator[dict[str, Any]]:
     """The VIEW that answers a START is not adopted: the initiator continues with its own proposal."""
     with mock.patch.object(Initiator, "newer", lambda self, frame: None):
-        yield {}
-
-
-@contextlib.contextmanager
-def counter_by_one() -> Iterator[dict[str, Any]]:
-    """ViewId = (closed counter + 1, coordinator), as in the documents."""
-
-    def literal(*args: Any) -> NewView:
-        frame = next_view(*args)
-        counter = frame.closes.counter + 1 if frame.closes else 1
-        return replace(frame, view_id=ViewId(counter, frame.view_id.coordinator))
-
-    with mock.patch.object(seqcast.core.machines.initiator, "next_view", literal):
         yield {}
 
 
@@ -617,7 +603,6 @@ VARIANTS: dict[str, Variant] = {
     "no_freeze": no_freeze,
     "no_promise": no_promise,
     "no_adoption": no_adoption,
-    "counter_by_one": counter_by_one,
     "short_tag": short_tag,
     "stale_answer": stale_answer,
     "bump_of_joiner": bump_of_joiner,
@@ -664,7 +649,6 @@ STORMS: dict[str, dict[str, Any]] = {
         members=5, bytes_max=200, delay_ns=5 * MS, jitter_ns=5 * MS, loss=0.02, tail=0.1, tail_ns=100 * MS, crashes=1,
         doubts=30, rejoins=20, unicasts=0,
     ),
-    "counter_by_one": DISAGREEING,
     "short_tag": DISAGREEING,
     "no_deadline": {"blocks": 1.0},
     "late_state": {"state": True, "state_bytes": 100_000},

@@ -2014,7 +2014,7 @@ BREAKS = (
          "        if (tag == named) return SC_SEAL_SECRETS + i;\n", "",
          tests="tests/unit/test_view_secrets.py", why="one pair of views in 32,768"),
     _one("of two views with the same bits in numbers a stream of two members means the one in which it began",
-         "native/seal/seal.c", "sc_is_of_pair(p) ? s->view : sc_get_view_tag(p)", "sc_get_view_tag(p)",
+         "native/seal/seal.c", "may_be_of_pair(p) ? s->view : sc_get_view_tag(p)", "sc_get_view_tag(p)",
          tests="tests/unit/test_view_secrets.py",
          why="one pair of views in 32,768"),
     _one("a child process has the keys", "native/seal/secret.c", "madvise(p, bytes, MADV_WIPEONFORK);", "0;",

@@ -214,8 +214,8 @@ def test_two_machines_without_multicast_between_them_find_out(network):  # noqa:
 
 @pytest.mark.multicast
 @pytest.mark.netns
-def test_members_of_one_machine_on_two_interfaces_of_a_network_are_told_what_to_set_and_then_meet(network):  # noqa: F811
-    """The kernel drops its own multicasts where they come back by another interface."""
+def test_members_of_one_machine_on_two_interfaces_of_a_network_are_told_the_cure_and_then_meet(network):  # noqa: F811
+    """The kernel drops its own multicasts that come back by another interface."""
     place = network[0]
     place.run("ip", "link", "add", "eth1", "type", "veth", "peer", "name", "second", "netns", place.bridge)
     place.run("ip", "-n", place.bridge, "link", "set", "second", "master", "bridge", "up")

@@ -238,6 +238,30 @@ def test_a_call_that_a_signal_interrupts_holds_up_no_other(monkeypatch: pytest.M
         monkeypatch.undo()
 
 
+@pytest.mark.parametrize("step", ["_gathered", "compose"])
+def test_a_call_that_a_signal_interrupts_before_its_message_is_sent_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    class Signal(BaseException):
+        pass
+
+    with replicate(cluster(), "a") as kv:
+        done, signals = getattr(kv._outbox, step), [Signal()]
+
+        def interrupted(**settings: Any) -> Any:
+            made = done(**settings)
+            if made and signals:
+                raise signals.pop()
+            return made
+
+        monkeypatch.setattr(kv._outbox, step, interrupted)
+        with pytest.raises(Signal):
+            kv.call(b"1")
+        answer = kv.call(b"1", timeout=LIMIT_S)
+        assert answer in (b"1", b"2"), "the one that was interrupted may be applied, once"
+        assert kv.call(b"1", timeout=LIMIT_S) == str(int(answer) + 1).encode()
+
+
 def test_a_replica_that_cannot_send_joins_again_and_answers_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     name = cluster()
     with replicate(name, "a"), replicate(name, "b") as kv:

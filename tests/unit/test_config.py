@@ -285,3 +285,10 @@ def test_other_seeds_do_not_say_how_many_found_a_primary_group(seeds):
     config = Config(partition="primary", seeds=seeds, found=1)
     assert config.replace(port=5000).found == 1
     assert Config(seeds=seeds).for_guest(partition="primary").found == 0
+
+
+def test_the_marks_of_origins_are_no_setting():
+    with pytest.raises(seqcast.ConfigError, match="there is no setting '_marks'"):
+        Config().replace(_marks={})
+    with pytest.raises(seqcast.ConfigError, match="SEQCAST__MARKS"):
+        Config.from_environment({"SEQCAST__MARKS": "1"})

@@ -188,7 +188,7 @@ def test_a_full_window_of_repeats_to_one_member_holds_up_nobody_else():
     assert net.now < 30 * MS
 
 
-def test_a_repeat_that_a_second_member_lacks_too_waits_for_the_path_to_the_first_no_longer():
+def test_a_repeat_that_a_second_member_lacks_too_waits_no_longer_for_the_path_to_the_first():
     net = Paths(3, ack_delay_ns=MS, retransmit_hold_ns=0)
     net.engines[0].send(b"the first round trip")
     net.run(2 * TRIP_MS)

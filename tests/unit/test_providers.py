@@ -140,7 +140,7 @@ def test_the_warning_names_only_sides_that_give_up_a_state():
     frame = replace(view({D: NONE, e: NONE, f: NONE, c: NONE}), labels=made.labels, subgroups=sides)
     merged = view_of(frame)
     assert merged.state_from is merged.subgroups[1], "of sides of one size that of the first"
-    lines = LogLines(SimpleNamespace(me=e, now=0))
+    lines = LogLines(SimpleNamespace(me=e, now=0, settings=SimpleNamespace(unicast=False)))
     lines.installed(None, merged, frame, {})
     (said,) = [line for line in lines.lines if line.warning]
     assert said.args[1:] == (f"[{e.name}]", f"[{f.name}] and [{c.name}]")

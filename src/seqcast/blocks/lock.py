@@ -137,7 +137,8 @@ class Lock(Block):
 
     def _check_held(self, fence: int, released: bool) -> None:
         if not released:
-            raise NotReady(f"the lock was lost while it was held, with fence {fence}: this member was excluded")
+            why = "this member was excluded or closed"
+            raise NotReady(f"the lock was lost while it was held, with fence {fence}: {why}")
 
     def holds(self, fence: int) -> bool:
         """Does this process hold the lock with this fence, to its knowledge? For a loop that is to end soon; only a

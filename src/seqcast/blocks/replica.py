@@ -351,16 +351,32 @@ class Replica(Closing, Generic[M]):
             if self._durable.add(call):
                 return True
             call = Call(None, lambda: None)  # a message, whose receivers tell us how far their disks go
-        with self._lock:
-            self._refuse_failed()
-            if self._outbox.add(call):
-                return True
-            group = self._group
-            if group is not None:
-                message = self._outbox.compose()
-        if message is not None and group is not None:
-            self._transmit(group, message)
+        try:
+            with self._lock:
+                self._refuse_failed()
+                if self._outbox.add(call):
+                    return True
+                group = self._group
+                if group is not None:
+                    message = self._outbox.compose()
+            if message is not None and group is not None:
+                self._transmit(group, message)
+        except SeqcastError:
+            raise
+        except BaseException:
+            self._send_again()
+            raise
         return False
+
+    def _send_again(self) -> None:
+        """A signal came between a message and its sending: perhaps nobody sends that, and no other call would leave.
+        All calls without an answer are sent again, and applied once."""
+        with self._lock:
+            self._outbox.rejoined(None)
+            group = self._group
+            message = self._outbox.compose() if group is not None else b""
+        if group is not None and message:
+            self._unsent.put((group, message))
 
     def _give_up(self, call: Call) -> None:
         if call.seen and self._durable is not None:
@@ -636,10 +652,12 @@ class Replica(Closing, Generic[M]):
         self._answer(answered, group, message)
 
     def _answer(self, answered: list[Call], group: Group, message: bytes | None) -> None:
-        if message is not None:
-            self._transmit(group, message)
-        for call in answered:
-            call.done()
+        try:
+            if message is not None:
+                self._transmit(group, message)
+        finally:
+            for call in answered:
+                call.done()
 
     # ---- time, where nobody sends
 

@@ -1085,7 +1085,8 @@ if Config.__doc__:  # there is none under -OO
 @functools.cache
 def _hints() -> dict[str, Any]:
     """The settings' types, cached: evaluating the annotations takes half a millisecond, which would slow each join."""
-    return get_type_hints(Config)
+    hints = get_type_hints(Config)
+    return {field.name: hints[field.name] for field in dataclasses.fields(Config)}
 
 
 def _usual(field: dataclasses.Field[Any], config: Config) -> object:

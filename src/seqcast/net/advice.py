@@ -49,9 +49,8 @@ def what_to_check(
 def on_another_interface(driver: Driver, cluster: str) -> str:
     """Advice if a member of the group is on this machine, and on another interface; else "".
 
-    The kernel gives a multicast to the members of the same machine that are on the interface by which it leaves, and
-    drops it where it comes back by another one, since it has the machine's own address. Boards show such members, if
-    both have one.
+    The kernel gives a multicast to the members of the same machine on the interface by which that leaves, and drops
+    one with an own address that comes back by another. Boards show such members, if both have one.
     """
     for board in boards(cluster):
         name, host = str(board.about["interface"]), str(board.about["address"]).rpartition(":")[0].strip("[]")

@@ -104,8 +104,8 @@ def drops(interface: str) -> dict[str, int]:
 
 
 def throttled_s(root: File = File("/")) -> float:
-    """For how long CPU quotas have stopped the cgroup of this process, or one around it, s; 0: never, or the system
-    does not say."""
+    """For how long CPU quotas have stopped the cgroup of this process and those around it, in sum, s; 0: never, or the
+    system does not say."""
     try:
         lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
     except (OSError, ValueError):
@@ -116,7 +116,7 @@ def throttled_s(root: File = File("/")) -> float:
     for each in [folder, *folder.parents]:
         with contextlib.suppress(OSError, ValueError):
             stat = dict(line.split() for line in (each / "cpu.stat").read_text("ascii").splitlines())
-            found = max(found, int(stat.get("throttled_usec", 0)))
+            found += int(stat.get("throttled_usec", 0))  # not of those within
         if each == mount:
             break
     return found / 1e6

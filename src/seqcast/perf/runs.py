@@ -267,6 +267,9 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
             process.tell(leave=True)
     receivers = [answer for answer, receives in zip(done, receiving, strict=True) if receives]
     rate = min(answer["received"] / answer["seconds"] if answer["seconds"] > 0 else 0.0 for answer in receivers)
+    throttled: dict[str, float] = {}
+    for place, answer in zip(path.places, done, strict=False):
+        throttled[place.host] = max(throttled.get(place.host, 0.0), answer["throttled_s"])
     return {
         "sent_msgs_per_s": sum(sent) / load.seconds,
         "delivered_msgs_per_s": rate,
@@ -282,7 +285,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "acks_per_packet": sum(answer["counters"]["acks_received"] for answer in done) / max(1, packets),
         "used": [{key: answer[key] for key in USED} for answer in done],
         "throttled_s": max(answer["throttled_s"] for answer in done),
-        "throttled": {place.host: answer["throttled_s"] for place, answer in zip(path.places, done, strict=False)},
+        "throttled": throttled,
         "dropped": {place.host: answer["dropped"] for place, answer in zip(path.places, done, strict=False)},
         "hosts": {place.host: process.said for place, process in zip(path.places, members, strict=False)},
         "rss_mb": max(answer["rss_mb"] for answer in done),
