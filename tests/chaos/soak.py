@@ -92,11 +92,13 @@ def steady(told: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
 
 
 def slope(processes: Sequence[Process], name: str) -> float:
-    """How much it grew per hour, over the last two thirds of each life of more than a minute: the median."""
+    """How much it grew per hour, over the last two thirds of each steady life of more than a minute: the median."""
     slopes = []
     for process in processes:
-        told = [each for each in process.used if each["age_s"] > process.used[-1]["age_s"] / 3]
-        if len(told) > 10 and told[-1]["age_s"] > 60:
+        used = steady(process.used)
+        lived = used[-1]["age_s"] - used[0]["age_s"] if used else 0.0
+        told = [each for each in used if each["age_s"] > used[0]["age_s"] + lived / 3]
+        if len(told) > 10 and lived > 60:
             ages, values = zip(*((each["age_s"], each[name]) for each in told), strict=True)
             slopes.append(3600 * statistics.linear_regression(ages, values).slope)
     return statistics.median(slopes) if slopes else 0.0

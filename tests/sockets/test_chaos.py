@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from chaos.member import watch
 from chaos.runner import LEAVE_S, RECENT_S, STUCK_S, Failed, Process, Run, Stalled, completed, judge, place_for
 from chaos.scenarios import DIRECTED, NEWER, ORDERS, Scenario, Step, draw
-from chaos.soak import grown_in
+from chaos.soak import grown_in, slope
 
 from seqcast.cli.fault import plant
 from seqcast.perf.paths import why_no_namespaces
@@ -75,7 +75,9 @@ def test_memory_that_rolling_a_journal_takes_once_is_no_growth_and_a_leak_beside
         }
         for age in range(121)
     ]
-    assert bool(grown_in(SimpleNamespace(name="a", used=used), 120.0)) == leaks
+    process = SimpleNamespace(name="a", used=used)
+    assert bool(grown_in(process, 120.0)) == leaks
+    assert slope([process], "memory") == pytest.approx((3600 << 20) * leaks)
 
 
 @pytest.mark.long
