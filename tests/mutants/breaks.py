@@ -1964,7 +1964,7 @@ BREAKS = (
          "self._marked().items() if name not in settings}", "self._marked().items()}",
          tests="tests/unit/test_config.py", why="seeds have no files of settings"),
     _one("a process that is asked for its knowledge asks the others first", "src/seqcast/net/questions.py",
-         "        if page == KNOWN:\n", "        if page == KNOWN and self._page:\n", tests="tests/sockets/test_probe_all.py",
+         "        if self._of_itself:\n", "        if self._of_itself and self._page:\n", tests="tests/sockets/test_probe_all.py",
          why="seeds have no boards"),
     _one("a signal while a call sends holds up all later ones", "src/seqcast/blocks/replica.py",
          "            self._unsent.put((group, message))\n            raise\n", "            raise\n",

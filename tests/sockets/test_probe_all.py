@@ -18,6 +18,7 @@ import time
 import zlib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hostile.forge import CONTROL, Forger
@@ -29,6 +30,7 @@ from seqcast.board.told import cut, heard, joined, said
 from seqcast.cli import seen_all
 from seqcast.core.frames.asking import PAGES_MAX, SEES_BYTES_MAX, Ask
 from seqcast.core.frames.kinds import dump
+from seqcast.core.vocabulary import MemberTold
 from seqcast.net.opening import group_tag
 from seqcast.net.questions import Questions
 
@@ -242,6 +244,33 @@ def test_a_process_that_is_asked_for_its_own_knowledge_asks_nobody():
     theirs.settimeout(5)
     assert json.loads(theirs.makefile().readline()) == {"known": {"settings": {}}} and not asks
     theirs.close()
+
+
+def test_a_question_about_this_member_alone_forgets_no_answer_of_the_others():
+    """A member that is silent now is shown with its last answer, and its age."""
+    posting = SimpleNamespace(path=None, sees=lambda page: [1, "this one"])
+    served, now = Questions(1, posting, lambda *asked: None), 0
+
+    def asked(page: int) -> dict[str, Any]:
+        nonlocal now
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.settimeout(5)
+        served._client, served._question, served._until = ours, b"", now + 10**9
+        theirs.sendall(json.dumps({"page": page}).encode() + b"\n")
+        served.look(now, lambda: {2}, dict)
+        if page == 0 and not now:
+            served.told(MemberTold(2, served._request, 1, "the other one"), now)
+        now += 60 * 10**9
+        served.look(now, lambda: {2}, dict)
+        with theirs, theirs.makefile() as said:
+            answer: dict[str, Any] = json.loads(said.readline())
+        served._hang_up()
+        return answer
+
+    assert "2" in asked(0)["told"]
+    assert "known" in asked(-1)
+    assert asked(0)["told"]["2"][2] == "the other one"
 
 
 def test_a_whole_board_goes_in_pages_and_others_are_refused():

@@ -52,7 +52,8 @@ class Questions:
 
     def __init__(self, member: int, posting: Posting, ask: Callable[[int, int], None]) -> None:
         self._member, self._posting, self._ask = member, posting, ask
-        self._request = self._page = 0
+        self._request = self._page = 0  # of the last question to the others
+        self._of_itself = False  # the question is for this member's own knowledge
         self._told: dict[int, tuple[int, int, str]] = {}  # member -> (time, pages, text), perhaps by an earlier request
         self._awaited: set[int] = set()
         self._client: socket.socket | None = None
@@ -91,7 +92,7 @@ class Questions:
         if self._client is None or self._question is not None:
             return
         if not self._answer and (not self._awaited or now >= self._until):
-            answer = {"known": known()} if self._page == KNOWN else {"told": self._reports(now, others())}
+            answer = {"known": known()} if self._of_itself else {"told": self._reports(now, others())}
             self._answer, self._until = json.dumps(answer).encode() + b"\n", now + SERVED_NS
         if self._answer:
             self._write(now)
@@ -146,9 +147,9 @@ class Questions:
         if type(page) is not int or not KNOWN <= page <= PAGES_MAX:
             self._hang_up()
             return
-        self._question = None
-        if page == KNOWN:
-            self._awaited, self._page, self._next = set(), page, now + REST_NS
+        self._question, self._of_itself = None, page == KNOWN
+        if self._of_itself:
+            self._awaited, self._next = set(), now + REST_NS
             return
         self._request += 1
         self._awaited, self._until = others(), now + ANSWERS_NS
