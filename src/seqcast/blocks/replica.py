@@ -361,16 +361,14 @@ class Replica(Closing, Generic[M]):
                     message = self._outbox.compose()
             if message is not None and group is not None:
                 self._transmit(group, message)
-        except SeqcastError:
-            raise
         except BaseException:
             self._send_again()
             raise
         return False
 
     def _send_again(self) -> None:
-        """A signal came between a message and its sending: perhaps nobody sends that, and no other call would leave.
-        All calls without an answer are sent again, and applied once."""
+        """A signal came while a message was made or sent: perhaps nobody sends that, and no other call would leave. All
+        calls without an answer are sent again, and applied once."""
         with self._lock:
             self._outbox.rejoined(None)
             group = self._group
@@ -688,9 +686,8 @@ class Replica(Closing, Generic[M]):
             self._unsent.put((group, message))
         except NotMember:
             pass  # its operations are sent again when this replica is back
-        except BaseException:  # as of a signal: perhaps sent, and one that comes twice is applied once
+        except Exception:  # the thread that sends decides
             self._unsent.put((group, message))
-            raise
 
     def _pump(self) -> None:
         while (unsent := self._unsent.get()) is not None:
