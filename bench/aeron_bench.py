@@ -48,11 +48,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seqcast.perf.hosts import GROUP_ADDRESS
 from seqcast.perf.paths import Path as NetPath
 from seqcast.perf.paths import open_path
 from seqcast.perf.processes import Crew, Process, Processes, RunFailed
 from seqcast.perf.report import machine
-from seqcast.perf.runs import GROUP_ADDRESS, START_S, Load, everyone, group_throughput, port
+from seqcast.perf.runs import START_S, Load, everyone, group_throughput, port
 
 HERE = Path(__file__).resolve().parent / "aeron"
 CACHE = Path.home() / ".cache" / "seqcast" / "aeron"

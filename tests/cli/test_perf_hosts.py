@@ -10,9 +10,9 @@ from members import LIMIT_S, wait_until
 from netns import network
 
 from seqcast import cli
-from seqcast.perf import hosts
-from seqcast.perf.paths import PathError, Place
-from seqcast.perf.processes import Processes
+from seqcast.perf import hosts, runs
+from seqcast.perf.paths import Path, PathError, Place
+from seqcast.perf.processes import Processes, RunFailed
 from seqcast.perf.runs import everyone
 
 __all__ = ["network"]
@@ -39,6 +39,23 @@ def test_throughput_between_two_hosts(network):
     assert all(set(places) == {"socket", "softnet", "nic", "qdisc"} for places in said["dropped"].values())
     assert said["raw_mb_per_s"] > 10 and said["limit_mb_per_s"] > 10 and 0 < said["ratio_to_raw"] < 10
     assert 0 < said["ratio_to_line"] == pytest.approx(said["delivered_mb_per_s"] * 8 / 10_000, abs=0.001)
+
+
+@netns
+@pytest.mark.long
+def test_hosts_by_unicast_find_each_other_by_addresses_though_their_names_do_not_resolve(network):
+    done = perf(network, "--transport", "unicast", "--seconds", "0.2", "--pairs", "1")
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said["delivered_msgs_per_s"] > 0 and said["messages"] > 0 and said["lost"] == said["wrong"] == 0
+
+
+@pytest.mark.parametrize(("lost", "says"), [(70, "a receiver got no datagram"), (69, "lost 69 bytes")])
+def test_a_baseline_that_loses_all_is_told_from_one_that_loses_some(monkeypatch, lost, says):
+    monkeypatch.setattr(runs, "_bare_run", lambda *_: [{"lost": lost, "sent": 70}])
+    path = Path("loopback", (Place((), "lo", "127.0.0.1"),) * 2, 1472, 1, False)
+    with pytest.raises(RunFailed, match=says):
+        runs.bare_run(path, runs.Load(2, 1, 1024, "fifo", 0.1), limit=False, window_bytes=1 << 16)
 
 
 @netns
@@ -172,4 +189,4 @@ def test_mistakes_are_one_line(capsys, options, says):
 def test_a_host_that_cannot_be_reached_is_named(capsys):
     status = cli.main(["perf", "--hosts", "a,b", "--via", "sh -c 'echo {host} >&2; exit 7'", "--pairs", "1"])
     err = capsys.readouterr().err
-    assert status == 1 and "member-0 on a ended with status 7" in err
+    assert status == 1 and "a worker on a ended with status 7" in err

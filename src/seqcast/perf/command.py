@@ -16,7 +16,7 @@ from seqcast.perf import hosts, matrix, report
 from seqcast.perf.arguments import parse as parse
 from seqcast.perf.arguments import pinned, settings
 from seqcast.perf.paths import Path, PathError, dropping, on_interface, open_path, why_no_namespaces
-from seqcast.perf.processes import RunFailed
+from seqcast.perf.processes import RunFailed, addressed
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
 
 NEEDS = ()
@@ -131,7 +131,7 @@ def across(arguments: argparse.Namespace) -> Path:
     """The path between several hosts."""
     names = arguments.hosts.split(",")
     found = hosts.places(names, arguments.via, arguments.python, arguments.members, arguments.interface or "")
-    return Path("hosts", found, 0, 1, False)
+    return Path("hosts", addressed(found), 0, 1, False)
 
 
 def measure_path(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
         except RunFailed as error:
             if not arguments.hosts:
                 raise
-            print(f"{error}: this network loses datagrams, so there is no baseline", file=sys.stderr)
+            print(f"{error}, so there is no baseline", file=sys.stderr)
             baselines = False
     result = {
         "members": arguments.members,

@@ -23,6 +23,8 @@ from seqcast.perf.paths import DATAGRAM_MAX, SEGMENTS_MAX, Path, PathError, Plac
 
 VIA = "ssh -T {host}"
 RTM_NEWQDISC, RTM_GETQDISC, NLM_F_REQUEST, NLM_F_DUMP, TC_H_ROOT, TCA_STATS = 36, 38, 1, 0x300, 0xFFFFFFFF, 3
+GROUP_ADDRESS = "239.255.77.77"
+"""Multicast address of the baselines; seqcast chooses its own."""
 NIC = ("rx_dropped", "rx_missed_errors", "rx_fifo_errors", "tx_dropped")
 
 
@@ -70,7 +72,16 @@ def about(interface: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}",
         "speed_mbit": _number(File("/sys/class/net") / interface / "speed") if interface else 0,
+        "address": _own_address(interface),
     }
+
+
+def _own_address(interface: str) -> str:
+    """Where the other hosts find this one; "" if it has no IPv4 address there, or no route."""
+    try:
+        return address(interface, GROUP_ADDRESS)
+    except OSError:
+        return ""
 
 
 def check(host: str, said: Mapping[str, Any]) -> None:

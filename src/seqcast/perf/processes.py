@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -156,6 +157,23 @@ class Processes:
         process.said = process.expect("hello", HELLO_S)
         hosts.check(place.host, process.said)
         return process
+
+
+def addressed(places: Sequence[Place]) -> tuple[Place, ...]:
+    """Places on other hosts with their addresses, which each host is asked for: names that lead to a host from here,
+    such as those of pods and containers, need not be known to the others.
+
+    Raises:
+        PathError: a host has another release.
+        RunFailed: a host cannot be reached.
+    """
+    with Processes() as processes:
+        said: dict[str, Any] = {}
+        for place in places:
+            if place.host not in said:
+                task = {"role": "hello", "name": "a worker", "settings": {"interface": place.interface}}
+                said[place.host] = processes.start(place, task).said["address"]
+    return tuple(replace(place, address=said[place.host]) for place in places)
 
 
 class Crew(Processes):

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from seqcast.perf.hosts import GROUP_ADDRESS
 from seqcast.perf.paths import Path
 from seqcast.perf.processes import LEAVE_S, Crew, Process, Processes, RunFailed
 
 START_S = 40.0
 """Limit for processes to start and for a group to form, s."""
-GROUP_ADDRESS = "239.255.77.77"
-"""Multicast address of the baselines; seqcast chooses its own."""
 JOURNAL_LEAVE_S = 300.0
 """Limit for members with a journal to leave, s: they roll it first, which takes longer than writing it."""
 WARM_S = 0.3
@@ -128,7 +127,10 @@ def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[
         done = (_bare_apart if path.places[0].host else _bare_run)(path, settings, load.seconds)
         if not done[0]["lost"] and not any(answer["corrupt"] for answer in done[1:]):
             return done
-    raise RunFailed(f"the bare baseline lost {done[0]['lost']} bytes in the last of {BARE_TRIES} tries")
+    lost, sent = done[0]["lost"], done[0]["sent"]
+    if lost == sent:
+        raise RunFailed("the bare baseline: a receiver got no datagram, as without multicast")
+    raise RunFailed(f"the bare baseline lost {lost} bytes in the last of {BARE_TRIES} tries: datagrams are lost here")
 
 
 def _bare_run(path: Path, settings: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
