@@ -450,7 +450,8 @@ def figures(printed: list[dict[str, Any]]) -> str:
             [run for run in runs if "journal" in run],
         ),
         (
-            "With a key (AEGIS-128L if nothing else is said) and without, in turn, in one run; of a hop, the latency:",
+            "With a key (AEGIS-128L if nothing else is said) and without, in turn, in one run; of a hop, the latency; "
+            "of joins and view changes, the time (computed: that of the work for the frame, at maker and member):",
             ["what", "message", "path", "without", "with a key", "of the same without"],
             keyed_row,
             rows_of(runs, "keyed"),
@@ -587,8 +588,9 @@ UNICAST = {("loopback", 4): 0.6, ("veth-segmented", 4): 0.78, ("veth-segmented",
 def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
     """Those of boards, of keys, of transports, and of calls of a replica."""
     for row in run.get("keyed", ()):
-        what = f"{row['what']}, {row['size']:,} B, {row['path']}, with a key"
-        expect(what, row["target"], row["change"], most=row["unit"] == "us")
+        what = ", ".join([row["what"], *sent(row), row["path"], "with a key"])
+        unit = "" if row["unit"] == "messages" else f", {UNITS[row['unit']]} more"
+        expect(what + unit, row["target"], row["change"], most=row["unit"] != "messages")
     for row in run.get("board", ()):
         expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
     for row in run.get("transports", ()):
@@ -717,16 +719,25 @@ def aeron_row(row: dict[str, Any]) -> list[str]:
     return [row["what"], f"{row['size']:,} B", f"{row['rate']:,.0f}", ratio, f"{row['cpu_us']:.2f}"]
 
 
+UNITS = {"us": "µs", "ms": "ms"}
+
+
+def sent(row: dict[str, Any]) -> list[str]:
+    """The size of the messages that a row of the cost of a key is about, if it is about messages."""
+    return [f"{row['size']:,} B"] if row["size"] is not None else []
+
+
 def keyed_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of the cost of a key."""
     low, high = row["spread"]
-    if row["unit"] == "us":
-        values = [f"{row[key]:.1f} µs" for key in ("without", "with")]
-        values.append(f"{row['change']:+.1f} µs ({low:+.1f} to {high:+.1f})")
-    else:
+    if row["unit"] == "messages":
         values = [f"{row[key]:,.0f} messages/s" for key in ("without", "with")]
         values.append(f"{row['change']:.2f} ({low:.2f}–{high:.2f})")
-    return [row["what"], f"{row['size']:,} B", row["path"], *values]
+    else:
+        unit = UNITS[row["unit"]]
+        values = [f"{row[key]:.1f} {unit}" for key in ("without", "with")]
+        values.append(f"{row['change']:+.1f} {unit} ({low:+.1f} to {high:+.1f})")
+    return [row["what"], "".join(sent(row)) or "–", row["path"], *values]
 
 
 def loss_row(run: dict[str, Any]) -> list[str]:
