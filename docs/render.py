@@ -510,7 +510,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
         ),
         (
             "The cost of [boards](operations.md): batches in fifo order on loopback, with `board=True` and "
-            "`board=False` at all members by turns:",
+            "`board=False` on every member, in turn:",
             ["members", "message", "messages/s", "without boards", "of that", "quartiles"],
             board_row,
             rows_of(runs, "board"),

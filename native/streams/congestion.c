@@ -44,11 +44,9 @@ int sc_congestion_tells(const sc_engine *e, const sc_peer *peer) {
     return sc_congestion_on(e) || (e->config.mixed && peer->detect.silent && e->config.congestion != SC_CONGESTION_OFF);
 }
 
-static void wider(sc_engine *e) {
+void sc_congestion_wider(sc_engine *e) {
     if (e->congestion.blocked) e->congestion.ready = 1;
 }
-
-void sc_congestion_recount(sc_engine *e) { wider(e); }
 
 /* ---- packets on the way -------------------------------------------------------------------------------------- */
 
@@ -62,7 +60,7 @@ static uint64_t arrived(const sc_tx_stream *tx) { return sc_most(tx->arrived, tx
 
 /* Nothing was counted while windows bounded nothing. */
 void sc_congestion_turned(sc_engine *e) {
-    wider(e);
+    sc_congestion_wider(e);
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer_congestion *at = &e->peers[r]->congestion;
         at->arrived = sc_most(at->arrived, e->peers[r]->credit.acked.received);
@@ -139,7 +137,7 @@ void sc_congestion_begin(sc_engine *e) {
 void sc_congestion_tick(sc_engine *e, int64_t now) {
     if (e->congestion.due > now) return;
     e->congestion.due = SC_NEVER;
-    wider(e);
+    sc_congestion_wider(e);
 }
 
 int64_t sc_congestion_deadline(const sc_engine *e) { return e->congestion.due; }
@@ -251,7 +249,7 @@ static void came(sc_engine *e, sc_peer *peer, uint64_t packets, uint64_t bytes, 
     leave_out(at, half_full, now);
     if (half_full) grow(e, at, bytes, now);
     judge(e, at, now);
-    wider(e);
+    sc_congestion_wider(e);
 }
 
 static void measure(sc_peer_congestion *at, int64_t took) {
@@ -295,5 +293,5 @@ void sc_congestion_asked(sc_engine *e, sc_peer *peer, const sc_tx_stream *tx, ui
     at->lost++;
     if (group) reached(e, peer, tx, seqno, now);
     judge(e, at, now);
-    wider(e);
+    sc_congestion_wider(e);
 }

@@ -37,8 +37,8 @@ void sc_congestion_peer_begin(const sc_engine *e, struct sc_peer *peer, uint64_t
 int sc_congestion_on(const sc_engine *e);
 /* Windows bound packets from now on, or no longer do. */
 void sc_congestion_turned(sc_engine *e);
-/* Other members count from now on. */
-void sc_congestion_recount(sc_engine *e);
+/* There may be more room than when a packet waited, as after an ack, or when other members count. */
+void sc_congestion_wider(sc_engine *e);
 /* Does a sender need to know at once which of its packets have come, even behind a gap? */
 int sc_congestion_tells(const sc_engine *e, const struct sc_peer *peer);
 /* The member has received a stream up to `received`. */

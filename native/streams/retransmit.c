@@ -235,8 +235,9 @@ void sc_again_pop(sc_engine *e, uint32_t kept, uint32_t n) {
         e->again.n -= n;
         e->again.gone += n;
         memmove(e->again.queue, e->again.queue + n, e->again.n * sizeof *e->again.queue);
+        return;
     }
-    if (!kept || kept == n) return;
+    if (kept == n) return;
     e->again.gone += end;
     e->again.n = 0;
     for (uint32_t i = 0; i < end; i = i + 1 == kept ? n : i + 1) {

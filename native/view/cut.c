@@ -41,7 +41,7 @@ void sc_view_uncount(sc_engine *e, const uint64_t *lost, size_t n) {
         if (peer && peer != sc_self(e)) peer->cut.uncounted = e->cut.uncounts = 1;
     }
     sc_credit_due(e);
-    sc_congestion_recount(e);
+    sc_congestion_wider(e);
 }
 
 void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
@@ -56,7 +56,7 @@ void sc_view_freeze(sc_engine *e, const uint64_t *lost, size_t n, int still) {
         if (peer && peer != sc_self(e)) peer->cut.lost = 1;
     }
     sc_credit_due(e);
-    sc_congestion_recount(e);
+    sc_congestion_wider(e);
 }
 
 static uint64_t prefix_of(const sc_engine *e, uint32_t rank) {

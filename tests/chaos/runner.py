@@ -490,8 +490,8 @@ class Run:
 
     def leave_all(self) -> None:
         """One member leaves first: those that stay close the view together, so that the audit can compare them whole,
-        whatever the order promises of members that left. What a busy machine leaves for the end (deliveries, the
-        rest of the journals) may take long; a member that does none of it for a while is stuck."""
+        whatever the order promises of members that left. A busy machine leaves work for the end (deliveries,
+        the rest of the journals), which may take long; a member that does none of that for a while is stuck."""
         living = self.living()
         for leaving in living[:1], living[1:]:
             for process in leaving:

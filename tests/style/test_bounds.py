@@ -115,7 +115,7 @@ def named_in(file: str) -> set[str]:
 
 
 def wrong(found: set[str], table: dict[str, str]) -> list[str]:
-    """What a table lacks, and its rows that name nothing."""
+    """The names that a table lacks, and its rows for names that do not exist."""
     result = [f"{name}: neither a test nor a reason" for name in sorted(found - table.keys())]
     result += [f"{name}: there is no such limit" for name in sorted(table.keys() - found)]
     for name, row in table.items():

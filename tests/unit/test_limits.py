@@ -258,7 +258,7 @@ def test_an_address_may_be_as_long_as_its_room_and_no_longer() -> None:
 
 
 def batches_of(net: Net, limit: int) -> list[Batch]:
-    """What the second member takes, so many bytes at a time."""
+    """The messages that the second member takes, so many bytes at a time."""
     return [item for item in iter(lambda: net.engines[1].deliver(limit), None) if isinstance(item, Batch)]
 
 

@@ -346,7 +346,6 @@ class Replica(Closing, Generic[M]):
 
     def _begin(self, call: Call) -> bool:
         """Takes a call, and sends the waiting operations; True: answered already."""
-        message = None
         if call.seen and self._durable is not None:
             if self._durable.add(call):
                 return True
@@ -356,11 +355,9 @@ class Replica(Closing, Generic[M]):
                 self._refuse_failed()
                 if self._outbox.add(call):
                     return True
-                group = self._group
-                if group is not None:
-                    message = self._outbox.compose()
-            if message is not None and group is not None:
-                self._transmit(group, message)
+                unsent = self._composed()
+            if unsent is not None:
+                self._transmit(*unsent)
         except BaseException:
             self._send_again()
             raise
@@ -371,10 +368,16 @@ class Replica(Closing, Generic[M]):
         calls without an answer are sent again, and applied once."""
         with self._lock:
             self._outbox.rejoined(None)
-            group = self._group
-            message = self._outbox.compose() if group is not None else b""
-        if group is not None and message:
-            self._unsent.put((group, message))
+            unsent = self._composed()
+        if unsent is not None:
+            self._unsent.put(unsent)
+
+    def _composed(self) -> tuple[Group, bytes] | None:
+        """The next message, and the group to send it to; under the lock."""
+        group = self._group
+        if group is None or (message := self._outbox.compose()) is None:
+            return None
+        return group, message
 
     def _give_up(self, call: Call) -> None:
         if call.seen and self._durable is not None:
@@ -601,10 +604,9 @@ class Replica(Closing, Generic[M]):
         assert self._durable is not None
         with self._lock:
             answered = [call for each in self._durable.take() for call in self._outbox.applied(each)]
-            group = self._group
-            message = self._outbox.compose() if group is not None else None
-        if group is not None and message is not None:
-            self._transmit(group, message)
+            unsent = self._composed()
+        if unsent is not None:
+            self._transmit(*unsent)
         for call in answered:
             call.done()
 

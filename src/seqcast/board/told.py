@@ -45,8 +45,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A member's report of itself. Another release may tell more than this one knows, or less: what it does not tell is
-    None, the status "unknown", and a counter or a peer is not there.
+    """A member's report of itself. Another release may tell more than this one knows, or less: a number that it does
+    not tell is None, the status "unknown", and a counter or a peer is left out.
 
     Args:
         at: ns, by its clock, when its engine wrote this; ``age``: how long before the answer that was.

@@ -22,6 +22,7 @@ from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
 from seqcast.doctor.system import read
 from seqcast.errors import ConfigError
+from seqcast.files import cgroups
 from seqcast.net.errors import clipped_buffers
 from seqcast.net.interface import fault
 from seqcast.net.opening import group_tag, open_driver
@@ -146,15 +147,12 @@ def dropped(snmp: str) -> int:
 
 
 def _cpus(root: Path) -> Iterator[Line]:
-    said = read(root, "proc/self/cgroup")
-    group = next((line.partition("::")[2] for line in said.splitlines() if line.startswith("0::")), "/")
-    folders = [f"sys/fs/cgroup{group.rstrip('/')}", "sys/fs/cgroup"]
     quota, throttled = 0.0, 0
-    for folder in folders:
-        numbers = read(root, f"{folder}/cpu.max").split()
+    for folder in cgroups(root):
+        numbers = read(folder, "cpu.max").split()
         if len(numbers) == 2 and numbers[0].isdecimal() and numbers[1].isdecimal():
             quota = quota or int(numbers[0]) / max(int(numbers[1]), 1)
-        stat = dict(line.split() for line in read(root, f"{folder}/cpu.stat").splitlines() if line.count(" ") == 1)
+        stat = dict(line.split() for line in read(folder, "cpu.stat").splitlines() if line.count(" ") == 1)
         throttled = throttled or int(stat.get("nr_throttled", 0))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if throttled:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from seqcast._native.driver import Driver, describe_address
 from seqcast.board.read import boards
@@ -21,10 +22,22 @@ FOUNDS_ALONE = (
 )
 
 
+class Advice(NamedTuple):
+    """Things to check if no other member is heard.
+
+    Args:
+        text: sentences.
+        found: the text names a cause that this member sees, and not only what else may be.
+    """
+
+    text: str
+    found: bool
+
+
 def what_to_check(
     driver: Driver, config: Config, discovery: Discovery | None, answered: Iterable[bytes], cluster: str
-) -> str:
-    """Things to check if no other member is heard.
+) -> Advice:
+    """Looks for the reason, and else names the usual ones.
 
     Args:
         answered: addresses from which others were heard.
@@ -33,20 +46,17 @@ def what_to_check(
     if discovery is not None:
         return _of_seeds(driver, config, discovery, answered)
     interface = driver.interface
-    if empty := empty_bridge(interface):
-        return empty
-    if trouble := fault(driver):
-        return trouble
-    if other := on_another_interface(driver, cluster):
-        return other
-    return (
+    if cause := empty_bridge(interface) or fault(driver) or _on_another_interface(driver, cluster):
+        return Advice(cause, True)
+    return Advice(
         "Are the other members running, with the same cluster name, address, port and ip_version? This one is on "
         f"interface {interface}: theirs must be in the same network. Check that firewalls pass UDP to "
-        "and from multicast addresses, and that switches with IGMP snooping have a querier"
+        "and from multicast addresses, and that switches with IGMP snooping have a querier",
+        False,
     )
 
 
-def on_another_interface(driver: Driver, cluster: str) -> str:
+def _on_another_interface(driver: Driver, cluster: str) -> str:
     """Advice if a member of the group is on this machine, and on another interface; else "".
 
     The kernel gives a multicast to the members of the same machine on the interface by which that leaves, and drops
@@ -73,13 +83,14 @@ def _is_local(host: str) -> bool:
     return bool(host)
 
 
-def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: Iterable[bytes]) -> str:
+def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: Iterable[bytes]) -> Advice:
     first, last = config.port, config.port + config.port_range
     trouble, fate = fault(driver), discovery.said(tuple(answered))
-    return (
+    return Advice(
         f"{trouble + '. ' if trouble else ''}This member is at {describe_address(driver.address)}, and "
         f"{fate}. Are the other members running, with the same cluster name, transport, port and "
-        f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member"
+        f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member",
+        bool(trouble),
     )
 
 

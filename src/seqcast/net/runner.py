@@ -70,7 +70,7 @@ from seqcast.errors import (
     StableFailed,
     SuspendTimeout,
 )
-from seqcast.net.advice import FOUNDS_ALONE, on_another_interface, strangers, what_to_check
+from seqcast.net.advice import FOUNDS_ALONE, Advice, strangers, what_to_check
 from seqcast.net.callbacks import Callbacks, timed
 from seqcast.net.discovery import Discovery, advertised
 from seqcast.net.errors import NO_SEGMENTS
@@ -313,11 +313,11 @@ class Runner:
         if not ended and self.endpoint.lacks:
             raise JoinTimeout(
                 f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {self.endpoint.lacks}. "
-                f"{self._what_to_check()}"
+                f"{self._what_to_check().text}"
             )
         if not ended and self.discovery is not None:
             raise JoinTimeout(
-                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {self._what_to_check()}"
+                f"no view within join_timeout_s={self.config.join_timeout_s:g} s: {self._what_to_check().text}"
             )
         if not ended:
             raise JoinTimeout(
@@ -375,10 +375,10 @@ class Runner:
                 raise _left_early()
         raise JoinTimeout(
             f"the group has {len(came)} of min_members={n} members ({', '.join(came)}) after "
-            f"{self.config.join_timeout_s:g} s (join_timeout_s), so this one has left. {self._what_to_check()}"
+            f"{self.config.join_timeout_s:g} s (join_timeout_s), so this one has left. {self._what_to_check().text}"
         )
 
-    def _what_to_check(self) -> str:
+    def _what_to_check(self) -> Advice:
         cluster = self.endpoint.context.cluster
         return what_to_check(self.driver, self.config, self.discovery, self.endpoint.answered, cluster)
 
@@ -647,14 +647,14 @@ class Runner:
         if strange is not None:
             name = self.endpoint.context.cluster
             others = f", and {strange} of other groups did: is the name of this one, {name!r}, right?"
-            found = strange or fault(self.driver) or on_another_interface(self.driver, name)
+            advice = self._what_to_check()
             log.log(
-                logging.INFO if self.driver.loopback and not found else logging.WARNING,
+                logging.INFO if self.driver.loopback and not (strange or advice.found) else logging.WARNING,
                 codes.NOBODY_HEARD(
                     "%s: founded the group alone: no datagram of another member came in discovery_s=%g s%s. If other "
                     "members are running: %s"
                 ),
-                self.member.name, self.config.discovery_s, others if strange else "", self._what_to_check(),
+                self.member.name, self.config.discovery_s, others if strange else "", advice.text,
             )  # fmt: skip
 
     # ---- derived from the settings

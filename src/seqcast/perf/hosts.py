@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path as File
 from typing import Any
 
+from seqcast.files import cgroups
 from seqcast.perf.paths import DATAGRAM_MAX, SEGMENTS_MAX, Path, PathError, Place
 
 VIA = "ssh -T {host}"
@@ -117,19 +118,11 @@ def drops(interface: str) -> dict[str, int]:
 def throttled_s(root: File = File("/")) -> float:
     """For how long CPU quotas have stopped the cgroup of this process and those around it, in sum, s; 0: never, or the
     system does not say."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
-    except (OSError, ValueError):
-        return 0.0
-    own = next((line.partition("::")[2].strip("/") for line in lines if line.startswith("0::")), "")
-    found, mount = 0, root / "sys/fs/cgroup"
-    folder = mount / own
-    for each in [folder, *folder.parents]:
+    found = 0
+    for folder in cgroups(root):
         with contextlib.suppress(OSError, ValueError):
-            stat = dict(line.split() for line in (each / "cpu.stat").read_text("ascii").splitlines())
+            stat = dict(line.split() for line in (folder / "cpu.stat").read_text("ascii").splitlines())
             found += int(stat.get("throttled_usec", 0))  # not of those within
-        if each == mount:
-            break
     return found / 1e6
 
 

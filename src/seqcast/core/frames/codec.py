@@ -210,7 +210,7 @@ def canonical(value: Any) -> bytes:
 
 
 def told(value: object, but: Container[str] = ()) -> dict[str, Any]:
-    """What digests and signatures of a frame, or of a record, are of: its fields, except for those in ``but``.
+    """The fields that digests and signatures of a frame, or of a record, cover: all but those in ``but``.
 
     A field with its default is left out, and so one that a later release adds changes nothing until somebody uses it.
     A reader that misses the field takes the default, so the two mean the same; whoever removes another value, or adds
