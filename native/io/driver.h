@@ -106,8 +106,8 @@ typedef struct { /* wake.c; under the engine's lock, except the atomics */
     sc_atomic sleep_until; /* the role's holder waits on the sockets until this time; 0: awake */
     sc_atomic
         untimed; /* and has no timer, so that the I/O thread is to wake the holder then; 0: has one, or is awake */
-    sc_atomic minded_from; /* the I/O thread is in time for sleeps that end then, or later; SC_NEVER: for none */
-    sc_atomic rung; /* woken by the I/O thread */
+    sc_atomic covered_from; /* earliest deadline that the I/O thread covers for the holder; SC_NEVER: none */
+    sc_atomic woken_by_io; /* the last wake-up came from the I/O thread */
     sc_atomic caller_wants; /* the holder is a caller that waits for SC_WANT_*, which other local threads may cause */
 } sc_waits;
 

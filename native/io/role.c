@@ -215,13 +215,13 @@ static uint64_t unsent_bytes(sc_driver *d) {
 /* When the role's holder is to be woken; SC_NEVER: has a timer, is awake, or is woken already. */
 static int64_t ring_due(sc_driver *d) {
     int64_t end = sc_load(&d->waits.untimed);
-    return end && !sc_load(&d->waits.rung) ? end : SC_NEVER;
+    return end && !sc_load(&d->waits.woken_by_io) ? end : SC_NEVER;
 }
 
 /* Wakes a holder that is due; returns whether one was. */
 static int ring(sc_driver *d, int64_t now) {
     if (now < ring_due(d)) return 0;
-    sc_store(&d->waits.rung, 1);
+    sc_store(&d->waits.woken_by_io, 1);
     sc_io_wake(&d->io);
     return 1;
 }
@@ -291,13 +291,13 @@ static int is_idle(const sc_driver *d, const watch *w, int64_t now) {
  * has begun to sleep without one. Returns whether one was woken. Under `role.lock`. */
 static int stand_by(sc_driver *d, int64_t until) {
     sc_waits *w = &d->waits;
-    sc_store(&w->minded_from, until);
+    sc_store(&w->covered_from, until);
     until = sc_earlier(until, ring_due(d));
     if (until == SC_NEVER)
         sc_cond_wait(&d->role.io_idle, &d->role.lock);
     else
         sc_cond_wait_until(&d->role.io_idle, &d->role.lock, until);
-    sc_store(&w->minded_from, SC_NEVER);
+    sc_store(&w->covered_from, SC_NEVER);
     return ring(d, sc_now());
 }
 

@@ -118,14 +118,14 @@ static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *ur
     read_deadline(d);
     end = sc_earlier(end, d->round.deadline);
     sc_store(&d->waits.untimed, end);
-    if (end < sc_load(&d->waits.minded_from)) sc_store(&d->waits.untimed, 0);
+    if (end < sc_load(&d->waits.covered_from)) sc_store(&d->waits.untimed, 0);
     int untimed = sc_load(&d->waits.untimed) != 0;
     int64_t left = end - sc_now(); /* read last: a thread that loses its core after this sleeps too long by that time */
     int lanes = sc_io_poll(&d->io, left < 0 ? 0 : untimed ? -1 : left);
     if (left > 0 && !untimed) slept(d, end);
     sc_store(&d->waits.untimed, 0);
     sc_store(&d->waits.sleep_until, 0);
-    *woken = lanes & SC_IO_WOKEN && !sc_exchange(&d->waits.rung, 0);
+    *woken = lanes & SC_IO_WOKEN && !sc_exchange(&d->waits.woken_by_io, 0);
     return lanes & SC_IO_ALL ? sc_intake(d, lanes, SC_RECEIVE_FIRST, urgent) : 0;
 }
 

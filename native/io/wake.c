@@ -3,7 +3,7 @@
 
 void sc_waits_init(sc_waits *w) {
     sc_cond_init(&w->control);
-    sc_store(&w->minded_from, SC_NEVER);
+    sc_store(&w->covered_from, SC_NEVER);
     w->watch[0] = w->watch[1] = w->set = SC_NO_FD;
 }
 

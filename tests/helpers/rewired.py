@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from seqcast.core.table import Machine, Table
+from seqcast.core.table import Table, TableMachine
 
 
-def rewired(machine: type[Machine], **functions: Callable[..., Any]) -> Table:
+def rewired(machine: type[TableMachine], **functions: Callable[..., Any]) -> Table:
     """The machine's table with other functions in place of its guards or actions of these names."""
     new = {getattr(machine, name): function for name, function in functions.items()}
     rows = {
@@ -27,7 +27,7 @@ def rewired(machine: type[Machine], **functions: Callable[..., Any]) -> Table:
 
 
 @contextlib.contextmanager
-def replaced(machine: type[Machine], **functions: Callable[..., Any]) -> Iterator[None]:
+def replaced(machine: type[TableMachine], **functions: Callable[..., Any]) -> Iterator[None]:
     """While it lasts, the machine uses these functions, in its table and wherever it calls them itself."""
     table = rewired(machine, **functions)
     with contextlib.ExitStack() as stack:

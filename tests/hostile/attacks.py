@@ -91,7 +91,7 @@ class Attacker:
 
     def next(self, rank: int) -> int:
         """The seqno that comes next on the stream of this rank."""
-        runner = next(group._runner for group in self.groups if group._runner.member.id != self.id(rank))
+        runner = next(group._runner for group in self.groups if group._runner.standing.member.id != self.id(rank))
         return int(runner.engine.stream(rank)[1]) + 1
 
     def control(self, datagram: bytes) -> None:
@@ -136,7 +136,7 @@ def own_socket() -> socket.socket:
 
 def socket_of(group: Any) -> socket.socket:
     """A second descriptor of the socket from which a member of this process sends."""
-    host, _, port = describe_address(group._runner.member.address).rpartition(":")
+    host, _, port = describe_address(group._runner.standing.member.address).rpartition(":")
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             sock = socket.socket(fileno=os.dup(int(name)))

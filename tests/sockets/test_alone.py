@@ -6,7 +6,6 @@ import asyncio
 import logging
 import subprocess
 import threading
-from types import SimpleNamespace
 
 import members
 import pytest
@@ -16,8 +15,12 @@ from netns import network  # noqa: F401
 import seqcast
 from seqcast import ConfigError, JoinRefused, JoinTimeout
 from seqcast.core.context import Vote
+from seqcast.core.vocabulary import ExcludedBy
 from seqcast.net import runner
+from seqcast.net.joining import Joining
 from seqcast.net.opening import group_address
+from seqcast.net.standing import Standing
+from seqcast.types import Member
 
 
 def founded(caplog):
@@ -118,11 +121,11 @@ def test_a_misspelt_name_on_the_address_of_another_group_is_told(caplog):
 def test_a_joiner_that_is_excluded_while_it_waits_for_members_says_so():
     """It founded a group while it was cut off, and gave way to the running one when they met."""
     reason = "another group of this cluster is larger: join again"
-    cut_off = SimpleNamespace(began=0.0, config=seqcast.Config(), changed=threading.Condition(), error=None)
-    cut_off.over, cut_off.excluded = True, reason
-    cut_off._wait, cut_off._voters = lambda *given: None, lambda: ["c"]
+    cut_off = Standing(Member("c", 1, b""), None)
+    cut_off.take(ExcludedBy(None, reason))
+    cut_off.end()
     with pytest.raises(JoinTimeout, match=f"was excluded while it waited for min_members=2: {reason}"):
-        runner.Runner.wait_members(cut_off, 2)
+        Joining(cut_off, seqcast.Config(), None, None, None, None).wait_members(2)
 
 
 def test_no_join_returns_before_so_many_are_in_a_primary_group_as_found_it():

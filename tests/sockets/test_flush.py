@@ -481,7 +481,7 @@ def test_a_thread_that_waits_for_a_pause_is_told_when_another_resumes():
 
         thread = threading.Thread(target=suspend)
         thread.start()
-        wait_until(lambda: not a._runner.pause.free)
+        wait_until(lambda: not a._runner.pausing.free)
         a.resume()
         error = raised.get(timeout=LIMIT_S)
         thread.join()

@@ -211,7 +211,7 @@ def test_the_newest_view_never_lags_behind_the_received_messages(monkeypatch):
     told, carry_out = threading.Event(), Runner._carry_out
 
     def late(runner, effect):
-        if isinstance(effect, ViewInstalled) and len(effect.view.members) == 2 and runner.member.name == "a":
+        if isinstance(effect, ViewInstalled) and len(effect.view.members) == 2 and runner.standing.member.name == "a":
             told.wait(LIMIT_S)
         carry_out(runner, effect)
 
@@ -398,7 +398,7 @@ def test_a_member_that_is_out_says_why():
         seen = InterfaceSeen(name="lo", address="127.0.0.1", address_gone=True, address_other=True)
         for _ in range(20):  # as if its address were another one for a while
             a._runner.request(seen)
-        assert a._runner.wait_over(LIMIT_S)
+        assert a._runner.standing.wait_over(LIMIT_S)
         with pytest.raises(seqcast.NotMember, match=r"excluded this member: lo has another address .* join again"):
             a.send(b"x")
 

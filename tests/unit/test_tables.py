@@ -22,7 +22,7 @@ from seqcast.core.state.backlog import Backlog, BacklogState
 from seqcast.core.state.merging import StateMerge, StateMergeState
 from seqcast.core.state.taker import StateTaker, StateTakerState
 from seqcast.core.state.transfer import Transfer, TransferState
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, Machine, decision, edges_of, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, IllegalEvent, TableMachine, decision, edges_of, table
 
 MACHINES = [
     (Interface, InterfaceState.SOUND),
@@ -46,11 +46,11 @@ MACHINES = [
 ]
 
 
-def illegal_pairs(machine: type[Machine]) -> list[tuple[Enum, Enum]]:
+def illegal_pairs(machine: type[TableMachine]) -> list[tuple[Enum, Enum]]:
     return [pair for pair, rows in machine.TABLE.rows.items() if rows[0].verdict is ILLEGAL]
 
 
-def reachable(machine: type[Machine], start: Enum) -> set[Enum]:
+def reachable(machine: type[TableMachine], start: Enum) -> set[Enum]:
     """The states that some path of the table reaches from ``start``."""
     found, more = set(), {start}
     while more:
@@ -85,7 +85,7 @@ def test_every_event_is_legal_in_some_state(machine, start):
 def test_every_illegal_row_raises_and_changes_nothing(machine, start):
     for state, event in illegal_pairs(machine):
         one = object.__new__(machine)
-        Machine.__init__(one, state, set())
+        TableMachine.__init__(one, state, set())
         with pytest.raises(IllegalEvent, match=event.name):
             one.fire(event)
         assert one.state is state and not one.edges
@@ -100,7 +100,7 @@ class Event(Enum):
     X = auto()
 
 
-class Lamp(Machine):
+class Lamp(TableMachine):
     def __init__(self):
         super().__init__(State.A, set())
         self.done = []

@@ -47,7 +47,7 @@ class GroupBase(Uncopied):
     @property
     def member(self) -> Member:
         """This member."""
-        return self._runner.member
+        return self._runner.standing.member
 
     @property
     def view(self) -> View:
@@ -61,7 +61,7 @@ class GroupBase(Uncopied):
             NotMember: in a child process after ``fork``.
         """
         self._refuse_forked()
-        view = self._runner.view
+        view = self._runner.standing.view
         assert view is not None, "join returned without a view"
         return view
 
@@ -126,7 +126,7 @@ class GroupBase(Uncopied):
             NotMember: in a child process after ``fork``.
         """
         self._refuse_forked()
-        return self._runner.status
+        return self._runner.standing.status
 
     @property
     def path(self) -> dict[str, Any]:
@@ -181,10 +181,10 @@ class GroupBase(Uncopied):
         """The error for a group that is no longer open in this process."""
         if self._forked:
             return forked("group")
-        if self._runner.excluded:
-            return NotMember(f"the group excluded this member: {self._runner.excluded}")
-        if self._runner.error is not None:
-            return self._runner.error
+        if self._runner.standing.excluded:
+            return NotMember(f"the group excluded this member: {self._runner.standing.excluded}")
+        if self._runner.standing.error is not None:
+            return self._runner.standing.error
         return NotMember("this member has left the group: join again")
 
     def _refuse_forked(self) -> None:

@@ -251,7 +251,7 @@ class Group(Rejoining, Pausing):
             if self._is_open:
                 self._end_attempt(wait_s)
                 self._runner.leave(wait_s)
-                self._graceful = self._runner.left
+                self._graceful = self._runner.standing.left
                 self._give_up()
         return self._graceful
 
@@ -262,7 +262,7 @@ class Group(Rejoining, Pausing):
 
     def __del__(self) -> None:
         if getattr(self, "_is_open", False) and not self._forked:
-            if not self._runner.over:
+            if not self._runner.standing.over:
                 text = codes.NEVER_LEFT(f"{self!r} was never left")
                 warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             _dropped.add(self._runner)
@@ -306,7 +306,7 @@ def _leave_all() -> None:
         with contextlib.suppress(Exception):
             group.leave()
     for runner in list(_dropped):
-        runner.wait_over(runner.config.leave_timeout_s)
+        runner.standing.wait_over(runner.config.leave_timeout_s)
     for journaled in list(journaling):
         with contextlib.suppress(Exception):
             journaled.close_journal()

@@ -50,10 +50,11 @@ class Pausing(GroupBase):
         """
         self._refuse_forked()
         self._refuse_callback("suspend")
+        timeout_s = self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9
         try:
-            self._runner.suspend(self.config.flush_deadline_s if timeout is None else nanoseconds(timeout) / 1e9)
+            self._runner.pausing.suspend(timeout_s)
         except SuspendTimeout:
-            if self._runner.over:
+            if self._runner.standing.over:
                 raise self._not_member() from None
             raise
 
@@ -71,7 +72,7 @@ class Pausing(GroupBase):
     def _resume(self) -> str:
         """Ends the pause. Returns the reason of an early end, or "" if the pause held."""
         self._refuse_forked()
-        return self._runner.resume()
+        return self._runner.pausing.resume()
 
     @contextlib.contextmanager
     def suspended(self, timeout: float | None = None) -> Iterator[None]:

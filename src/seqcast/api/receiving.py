@@ -175,7 +175,7 @@ class Receiving(driver.Receiver, GroupBase):
     def _refuse_over(self) -> None:
         """Nothing came: raises NotMember if nothing can come any more. Under the stream's lock."""
         self._refuse_forked()
-        if (self._runner.over or self._driver.stopped) and not self._runner.engine.deliverable():
+        if (self._runner.standing.over or self._driver.stopped) and not self._runner.engine.deliverable():
             raise self._not_member()
 
     def _saw_batch(self, batch: Batch) -> None:
@@ -216,7 +216,7 @@ class Receiving(driver.Receiver, GroupBase):
                 raise
         if isinstance(meaning, View):
             self._delivered_view = meaning
-            self._runner.enter(meaning)
+            self._runner.standing.enter(meaning)
             if self._keeper is not None:
                 try:
                     with self._in_handler():
@@ -283,7 +283,7 @@ class Receiving(driver.Receiver, GroupBase):
             return
         end, patience_s = "leave", self.config.leave_timeout_s
         try:
-            if self._runner.over and self._giving != threading.get_ident():
+            if self._runner.standing.over and self._giving != threading.get_ident():
                 if not self._under_lock(self._journal_rest, nanoseconds(patience_s)):
                     end = f"another thread kept the stream for leave_timeout_s={patience_s:g} s: the rest is missing"
         finally:  # also where the rest cannot be written

@@ -49,10 +49,10 @@ def enter(runner: Runner, state: StateHandler | None, config: Config, min_member
     try:
         with StateReceiver(runner, config) as receiver:
             runner.start()
-            runner.join()
+            runner.joining.wait()
             backlog = receiver.run(state) if state is not None else deque()
         if min_members > 1:
-            runner.wait_members(min_members)
+            runner.joining.wait_members(min_members)
     except BaseException:  # also Ctrl-C; the other members may have this one in their view already
         runner.leave(config.leave_timeout_s)
         raise
@@ -75,7 +75,7 @@ class Attempt:
         self.backlog: deque[Item] = deque()
         self._over = threading.Event()
         self._call = Call()
-        self._thread = threading.Thread(target=self._run, name=f"seqcast-rejoin-{old.member.name}", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"seqcast-rejoin-{old.name}", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
@@ -105,7 +105,7 @@ class Attempt:
             if not self._over.is_set():
                 level = logging.INFO if isinstance(error, SeqcastError) else logging.ERROR
                 text = codes.REJOIN_FAILED("%s: cannot join again yet: %s")
-                log.log(level, text, self._old.member.name, error, exc_info=level == logging.ERROR)
+                log.log(level, text, self._old.name, error, exc_info=level == logging.ERROR)
             return False
         self.runner = runner
         return True
@@ -148,7 +148,7 @@ class Rejoining(Delivering):
         self._refuse_forked()
         about = as_about(info)
         with self._turning:
-            if self._attempt is None and self._runner.over:
+            if self._attempt is None and self._runner.standing.over:
                 raise self._not_member()
             self._about = about
             self._runner.request(SetInfo(about))  # (`_turn` tells the next incarnation)
@@ -162,13 +162,13 @@ class Rejoining(Delivering):
         elif isinstance(meaning, Excluded) and self._rejoin_as is not None:
             wanted = self._may_rejoin(meaning) and self._is_wanted(meaning)
             with self._turning:
-                if wanted and not self._runner.leaves:
+                if wanted and not self._runner.standing.leaves:
                     self._end, self._stop = None, meaning
                     self._attempt = Attempt(self._rejoin_as, self._enters, self._runner)
         return reached
 
     def _may_rejoin(self, excluded: Excluded) -> bool:
-        if self._runner.leaves:
+        if self._runner.standing.leaves:
             return False
         if excluded.cause != "slow":
             return True
@@ -201,7 +201,7 @@ class Rejoining(Delivering):
             if 0 <= wait and time.monotonic() >= deadline:
                 return None
         with self._turning:
-            if attempt.runner is None or self._runner.leaves:
+            if attempt.runner is None or self._runner.standing.leaves:
                 self._end, self._stop = excluded, None
                 raise self._not_member()
             return self._turn(attempt.runner, attempt.backlog)
@@ -217,7 +217,7 @@ class Rejoining(Delivering):
         if self._state is not None:
             self._keeper = StateKeeper(runner, self._state, self.config)
         if self.config.journal:
-            self._journal = self._open_journal(self._past[-1].member.id)
+            self._journal = self._open_journal(self._past[-1].standing.member.id)
             weakref.finalize(self, end_journal, self._journal).atexit = False
         if runner.callbacks is not None:
             runner.callbacks.joined = True
@@ -234,13 +234,13 @@ class Rejoining(Delivering):
             return
         attempt.end()
         with self._turning:
-            self._runner.leaves = True
+            self._runner.standing.leaves = True
             if attempt.runner is not None and attempt.runner is not self._runner:
                 attempt.runner.leave(timeout_s)
                 attempt.runner.close()
 
     def _not_member(self) -> SeqcastError:
         if self._attempt is not None and not self._forked:
-            why = self._runner.excluded
+            why = self._runner.standing.excluded
             return NotMember(f"the group excluded this member, which joins again now ({why}): send after `Rejoined`")
         return super()._not_member()

@@ -182,7 +182,7 @@ class Sending(driver.Sender, GroupBase):
             why = "a receiver is slower than this sender, or a view change takes long: wait longer, or send less"
             if names:
                 why = f"{self._not_taken(names)}: receive there, wait longer, or send less"
-            why = self._runner.minority or why
+            why = self._runner.standing.minority or why
             error = SendTimeout(f"no credit within {timeout:g} s ({sent} messages of this call were sent): {why}")
             error.waiting_for = names
         elif result == driver.KEPT_FULL:

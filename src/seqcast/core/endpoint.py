@@ -29,7 +29,7 @@ from seqcast.core.markers import Markers
 from seqcast.core.port import EnginePort
 from seqcast.core.router import Router
 from seqcast.core.secrets import Secrets
-from seqcast.core.table import Edge, Machine
+from seqcast.core.table import Edge, TableMachine
 from seqcast.core.vocabulary import (
     Abandon,
     Announce,
@@ -171,7 +171,7 @@ class Endpoint:
 
     def states(self) -> dict[str, str]:
         """The state of each machine, by its name."""
-        machines = [each for each in self.machines.timed() if isinstance(each, Machine)]
+        machines = [each for each in self.machines.timed() if isinstance(each, TableMachine)]
         return {type(machine).__name__: machine.state.name for machine in machines}
 
     def marker(self, marker_id: int) -> tuple[Meaning, ...]:

@@ -138,7 +138,7 @@ def decision(name: str, *cases: tuple[Guard | None, Does, str]) -> DecisionTable
     return DecisionTable(name, tuple(_row(name, None, None, guard, None, does, why) for guard, does, why in cases))
 
 
-class Machine:
+class TableMachine:
     """A state machine that runs its table. ``edges`` records the rows that were taken, for the simulator."""
 
     TABLE: ClassVar[Table]
@@ -184,7 +184,7 @@ def _row(
     return Row(guard, to, does if isinstance(does, tuple) else (does,), why, None, edge)
 
 
-def edges_of(tables: Iterable[type[Machine] | DecisionTable]) -> set[Edge]:
+def edges_of(tables: Iterable[type[TableMachine] | DecisionTable]) -> set[Edge]:
     """All edges that can be taken: those that are not ILLEGAL."""
     found: set[Edge] = set()
     for each in tables:

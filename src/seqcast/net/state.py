@@ -156,7 +156,7 @@ class Gift:
         self._users = list(joiners)
         self._later = joiners if is_ending() else ()  # nothing can be told to these before the state is complete
         for joiner in joiners if not self._later else ():
-            name = f"seqcast-state-{runner.member.name}"
+            name = f"seqcast-state-{runner.name}"
             threading.Thread(target=self._send, args=(joiner,), name=name, daemon=True).start()
 
     def complete(self) -> None:
@@ -183,13 +183,13 @@ class Gift:
             why = str(gone)
         except OSError as error:
             text = codes.STATE_LOST("%s: the temporary file of the state cannot be read: %s")
-            log.error(text, runner.member.name, error)
+            log.error(text, runner.name, error)
             return
         finally:
             self._users.remove(joiner)
             if not self._users:
                 self.spool.close()
-        log.info("%s: state for %x ends at %d bytes: %s", runner.member.name, joiner, giver.bytes_sent, why)
+        log.info("%s: state for %x ends at %d bytes: %s", runner.name, joiner, giver.bytes_sent, why)
 
     def _go_on(self, giver: Giver) -> bool:
         """Waits for the state, reassures the joiner, or sends; False: the transfer is over."""
@@ -222,8 +222,8 @@ def give_state(runner: Runner, handler: StateHandler, gift: Gift) -> None:
         if gift.spool.failure is not None:  # the handler ignored the error
             raise gift.spool.failure
     except BaseException as error:
-        gift.refusal = f"{runner.member.name}: its get_state raised {error!r}"
-        log.error(codes.CALLBACK_FAILED("%s: get_state failed; the joiner is told"), runner.member.name, exc_info=True)
+        gift.refusal = f"{runner.name}: its get_state raised {error!r}"
+        log.error(codes.CALLBACK_FAILED("%s: get_state failed; the joiner is told"), runner.name, exc_info=True)
         if not isinstance(error, Exception):
             raise
     finally:
@@ -240,7 +240,7 @@ class StateReceiver:
     def __init__(self, runner: Runner, config: Config) -> None:
         self._runner, self._config = runner, config
         self._transfer = Transfer(
-            to_ns(config.state_timeout_s), config.state_backlog_bytes, runner.name_of, runner.endpoint.edges
+            to_ns(config.state_timeout_s), config.state_backlog_bytes, runner.standing.name_of, runner.endpoint.edges
         )
         self._lock = threading.Condition()  # of the transfer
         self._spool = Spool(config.state_memory_bytes)
@@ -291,12 +291,12 @@ class StateReceiver:
     def _news(self) -> list[TakeState | StateHeld | StateLost]:
         """New effects of the endpoint; waits for them if there is nothing else to do."""
         runner = self._runner
-        with runner.changed:
+        with runner.standing.changed:
             if not self._told and not self._transfer.receiving:
-                runner.changed.wait(SLICE_NS / 1e9)
-            if runner.error is not None:
-                raise runner.error
-            if runner.over:
+                runner.standing.changed.wait(SLICE_NS / 1e9)
+            if runner.standing.error is not None:
+                raise runner.standing.error
+            if runner.standing.over:
                 raise _excluded()
             news = self._told.copy()
             self._told.clear()
@@ -345,7 +345,7 @@ class StateReceiver:
                     continue
             item = runner.driver.deliver(self._config.batch_bytes, BACKLOG_SLICE_NS, view, True)
             if item is None:
-                if runner.over and not runner.engine.deliverable():
+                if runner.standing.over and not runner.engine.deliverable():
                     return
                 continue
             for each in runner.endpoint.marker(item) if isinstance(item, int) else (item,):
@@ -371,7 +371,7 @@ class StateReceiver:
                         self._error = error
                     case ProviderSilent(provider):
                         text = codes.LONG_WAIT(PROVIDER_SILENT)
-                        log.warning(text, self._runner.member.name, provider, self._config.state_timeout_s)
+                        log.warning(text, self._runner.name, provider, self._config.state_timeout_s)
             if effects:
                 self._lock.notify_all()
         for effect in effects:  # files are written without the lock; only the thread that joins does so
@@ -384,7 +384,7 @@ class StateReceiver:
 
     def _take_deliveries(self) -> None:
         if self._thread is None:
-            name = f"seqcast-backlog-{self._runner.member.name}"
+            name = f"seqcast-backlog-{self._runner.name}"
             self._thread = threading.Thread(target=self._run, name=name, daemon=True)
             self._thread.start()
 

@@ -42,7 +42,7 @@ class StateKeeper:
 
     def __init__(self, runner: Runner, handler: StateHandler, config: Config) -> None:
         self._runner, self._handler, self._config = runner, handler, config
-        self._merge = StateMerge(to_ns(config.state_timeout_s), runner.name_of, runner.endpoint)
+        self._merge = StateMerge(to_ns(config.state_timeout_s), runner.standing.name_of, runner.endpoint)
         self._parts: dict[int, Spool] = {}
         self._promised: Gift | None = None
         self._view: View | None = None  # which the application has reached
@@ -70,8 +70,8 @@ class StateKeeper:
         runner, merge = self._runner, self._merge
         deadline = time.monotonic_ns() + wait_ns
         while True:
-            with runner.changed:
-                over = runner.over
+            with runner.standing.changed:
+                over = runner.standing.over
             self._feed(merge.over(now_ns()) if over else merge.look(now_ns()))
             if not merge.stopped:
                 self._end_parts()
@@ -85,8 +85,8 @@ class StateKeeper:
         """Waits for bytes of the provider that is being read, if there is one."""
         merge = self._merge
         if not merge.receiving:
-            with self._runner.changed:
-                return self._runner.changed.wait(min(wait_ns, SLICE_NS // 10) / 1e9)
+            with self._runner.standing.changed:
+                return self._runner.standing.changed.wait(min(wait_ns, SLICE_NS // 10) / 1e9)
         incoming = merge.incoming
         got = self._runner.driver.state_read(merge.provider, incoming.room, wait_ns)
         if got:
@@ -115,7 +115,7 @@ class StateKeeper:
                     give_state(self._runner, self._handler, gift)
                     self._merge.given(now_ns())
                 case GiveUpMerge(error):
-                    log.error(codes.STATE_LOST("%s: %s"), self._runner.member.name, error)
+                    log.error(codes.STATE_LOST("%s: %s"), self._runner.name, error)
 
     def _reconcile(self, merges: bool) -> None:
         merge = self._merge
@@ -128,7 +128,7 @@ class StateKeeper:
         except BaseException as error:
             what = "merge_state" if merges else "set_state"
             text = codes.CALLBACK_FAILED("%s: %s failed; this member leaves the group")
-            log.error(text, self._runner.member.name, what, exc_info=True)
+            log.error(text, self._runner.name, what, exc_info=True)
             self._feed(merge.failed(f"{what} raised {error!r}", now_ns()))
             if not isinstance(error, Exception):
                 raise

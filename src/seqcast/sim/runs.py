@@ -12,12 +12,12 @@ from seqcast.core.machines.beacons import Beacons
 from seqcast.core.machines.every import MACHINES
 from seqcast.core.machines.operator import Operator
 from seqcast.core.router import DECISIONS
-from seqcast.core.table import DecisionTable, Edge, Machine, edges_of
+from seqcast.core.table import DecisionTable, Edge, TableMachine, edges_of
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.untaken import UNTAKEN
 from seqcast.sim.world import simulate
 
-COUNTED: tuple[type[Machine] | DecisionTable, ...] = (
+COUNTED: tuple[type[TableMachine] | DecisionTable, ...] = (
     *(each for each in MACHINES if each is not Operator),
     Beacons.BEACON,
     *DECISIONS,

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import CallbackOver, CallBlock, CallUnblock, Warn
 
 
@@ -35,7 +35,7 @@ class BlockerEvent(Enum):
 S, E = BlockerState, BlockerEvent
 
 
-class Blocker(Machine):
+class Blocker(TableMachine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.IDLE, context.edges)
         self.context = context

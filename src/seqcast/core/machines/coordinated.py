@@ -31,7 +31,7 @@ from seqcast.core.membership import Joiner, Membership
 from seqcast.core.rules.cut import order_of
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.windows import windows
-from seqcast.core.table import IGNORED, Machine, Table, table
+from seqcast.core.table import IGNORED, Table, TableMachine, table
 from seqcast.core.vocabulary import UNLED, GiveWay, Warn
 from seqcast.types import MEMBERS_MAX
 
@@ -100,7 +100,7 @@ class Review:
         return not self.doubted.isdisjoint(self.survivors)
 
 
-class CoordinatedMembership(Machine):
+class CoordinatedMembership(TableMachine):
     """The membership of one view, at this member.
 
     Args:

@@ -19,9 +19,9 @@ from seqcast.core.state.backlog import Backlog
 from seqcast.core.state.merging import StateMerge
 from seqcast.core.state.taker import StateTaker
 from seqcast.core.state.transfer import Transfer
-from seqcast.core.table import Machine
+from seqcast.core.table import TableMachine
 
-MACHINES: tuple[type[Machine], ...] = (
+MACHINES: tuple[type[TableMachine], ...] = (
     Lifecycle,
     CoordinatedMembership,
     TokenRingMembership,

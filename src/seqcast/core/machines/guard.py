@@ -20,7 +20,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast.core.context import NEVER
-from seqcast.core.table import ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import ILLEGAL, Edge, Table, TableMachine, table
 
 GREETING = struct.Struct("<4sIQ")  # "scg1", tag of the group, id of the member that calls
 MAGIC = b"scg1"
@@ -87,7 +87,7 @@ class LineEvent(Enum):
     EVICTED = auto()
 
 
-class Line(Machine):
+class Line(TableMachine):
     """One connection.
 
     Args:

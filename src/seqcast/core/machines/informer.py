@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import InfoTold
-from seqcast.core.table import ILLEGAL, Machine, Table, table
+from seqcast.core.table import ILLEGAL, Table, TableMachine, table
 
 
 class InformerState(Enum):
@@ -30,7 +30,7 @@ class InformerEvent(Enum):
 S, E = InformerState, InformerEvent
 
 
-class Informer(Machine):
+class Informer(TableMachine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.SAID, context.edges)
         self.context = context

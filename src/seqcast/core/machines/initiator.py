@@ -25,7 +25,7 @@ from seqcast.core.membership import Membership
 from seqcast.core.policies import arranged, chosen
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
 from seqcast.core.rules.quorum import to_repeat
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import Member
 
@@ -67,7 +67,7 @@ _RUNNING = (S.BLOCKING, S.STARTING, S.TOO_FEW, S.CUTTING, S.HOLDING)
 _STARTED = (S.STARTING, S.TOO_FEW, S.CUTTING, S.HOLDING)
 
 
-class Initiator(Machine):
+class Initiator(TableMachine):
     def __init__(self, context: Context, participant: Participant, membership: Membership, lineage: Lineage) -> None:
         super().__init__(S.IDLE, context.edges)
         self.context = context

@@ -11,7 +11,7 @@ from enum import Enum, auto
 from typing import ClassVar, Protocol
 
 import seqcast.codes as codes
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import GiveWay, InterfaceSeen, MendSockets, TellInterface, Warn
 from seqcast.events import InterfaceChanged
 
@@ -65,7 +65,7 @@ class Around(Protocol):
     def emit(self, what: GiveWay | MendSockets | TellInterface | Warn) -> None: ...
 
 
-class Interface(Machine):
+class Interface(TableMachine):
     def __init__(self, context: Around) -> None:
         super().__init__(S.SOUND, context.edges)
         self.context = context

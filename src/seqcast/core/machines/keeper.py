@@ -33,7 +33,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.rules.cut import first_view
 from seqcast.core.rules.history import History
 from seqcast.core.rules.quorum import is_quorum
-from seqcast.core.table import IGNORED, Machine, Table, table
+from seqcast.core.table import IGNORED, Table, TableMachine, table
 from seqcast.core.vocabulary import Keep
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import ViewId
@@ -73,7 +73,7 @@ def _precedence(each: Returned) -> tuple[tuple[int, int], int]:
     return each.was.goes_to, -each.id
 
 
-class Keeper(Machine):
+class Keeper(TableMachine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.VOTING, context.edges)
         self.context = context

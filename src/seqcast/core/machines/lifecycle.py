@@ -37,7 +37,7 @@ from seqcast.core.machines.keeper import Keeper, Returned
 from seqcast.core.rules.cookies import NO_COOKIE
 from seqcast.core.rules.cut import first_view
 from seqcast.core.rules.hosts import host_of, on_one_port, place_of
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import CloseView, Install, Over, Waiting, Warn
 from seqcast.reports import OtherKey
 from seqcast.types import MEMBERS_MAX
@@ -122,7 +122,7 @@ class Peer:
     was: Was | None = None
 
 
-class Lifecycle(Machine):
+class Lifecycle(TableMachine):
     def __init__(self, context: Context, blocker: Blocker, keeper: Keeper) -> None:
         super().__init__(S.OUT, context.edges)
         self.context, self.blocker, self.keeper = context, blocker, keeper

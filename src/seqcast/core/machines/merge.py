@@ -35,7 +35,7 @@ from seqcast.core.machines.coordinated import UNICAST_PORTS
 from seqcast.core.machines.initiator import Initiator, InitiatorEvent
 from seqcast.core.rules.hosts import host_of
 from seqcast.core.rules.merged import check_part, checked, continues, merged_view, why_apart
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import Warn
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import Member
@@ -82,7 +82,7 @@ S, E = MergerState, MergerEvent
 _LEADS = (S.LEADING, S.GOING)
 
 
-class Merger(Machine):
+class Merger(TableMachine):
     def __init__(self, context: Context, initiator: Initiator, lineage: Lineage, book: Book) -> None:
         super().__init__(S.APART, context.edges)
         self.context = context

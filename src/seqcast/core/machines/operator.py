@@ -15,7 +15,7 @@ from typing import ClassVar
 from seqcast.core.context import NEVER
 from seqcast.core.frames.kinds import load
 from seqcast.core.frames.unblocking import BlockedSide, Side, Unblock
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.errors import RemoteProtocolError, SeqcastError, UsageError
 
 ANSWERS_MAX = 1024
@@ -36,7 +36,7 @@ class OperatorEvent(Enum):
     CHOICE = auto()
 
 
-class Operator(Machine):
+class Operator(TableMachine):
     """One command. The first question leaves at once.
 
     Args:

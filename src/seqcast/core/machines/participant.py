@@ -41,7 +41,7 @@ from seqcast.core.machines.blocker import Blocker
 from seqcast.core.orders import by_name
 from seqcast.core.orders.order import NOBODY
 from seqcast.core.rules.cut import with_table
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import Keep, TellBlocked
 from seqcast.errors import RemoteProtocolError
 
@@ -78,7 +78,7 @@ _BOUND = (S.PROMISED, S.FETCHING, S.DONE)
 _POLL_NS = 2_000_000  # between two looks at unordered messages
 
 
-class Participant(Machine):
+class Participant(TableMachine):
     def __init__(self, context: Context, blocker: Blocker) -> None:
         super().__init__(S.OPEN, context.edges)
         self.context = context

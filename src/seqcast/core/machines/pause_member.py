@@ -19,7 +19,7 @@ import seqcast.codes as codes
 from seqcast.core.context import NEVER, Context
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.machines.blocker import Blocker
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import OpenPause, TellBlocked, Warn
 from seqcast.errors import RemoteProtocolError
 
@@ -54,7 +54,7 @@ class Known:
     waits: bool = True  # not answered yet
 
 
-class PauseMember(Machine):
+class PauseMember(TableMachine):
     def __init__(self, context: Context, blocker: Blocker) -> None:
         super().__init__(S.OPEN, context.edges)
         self.context = context

@@ -17,7 +17,7 @@ from typing import ClassVar
 
 from seqcast.core.context import NEVER, Context, Repeat
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import PauseHeld, PauseOver
 from seqcast.errors import RemoteProtocolError
 
@@ -50,7 +50,7 @@ S, E = PauseOwnerState, PauseOwnerEvent
 _ROUNDS = (S.BLOCKING, S.STOPPING, S.SETTLING)
 
 
-class PauseOwner(Machine):
+class PauseOwner(TableMachine):
     """One pause at a time; across views."""
 
     def __init__(self, context: Context) -> None:

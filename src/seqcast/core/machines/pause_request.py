@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import ClassVar
 
-from seqcast.core.table import IGNORED, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import PauseGroup, PauseHeld, PauseOver, ResumeGroup
 from seqcast.errors import UsageError
 
@@ -29,7 +29,7 @@ class PauseRequestEvent(Enum):
     END = auto()
 
 
-class PauseRequest(Machine):
+class PauseRequest(TableMachine):
     """
     Args:
         edges: of the endpoint.

@@ -34,7 +34,7 @@ from seqcast.core.frames.ring import (
     Unconfirmed,
 )
 from seqcast.core.rules.ring import Place, RingView, leader_of, next_after, ordered
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.errors import RemoteProtocolError
 
 GENERATION_STEP_MAX = 1 << 20
@@ -96,7 +96,7 @@ class Call:
         return min(self.repeats.due, self.deadline_ns) if self.missing else NEVER
 
 
-class Ring(Machine):
+class Ring(TableMachine):
     """One member's part in the ring.
 
     Args:

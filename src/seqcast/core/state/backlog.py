@@ -14,7 +14,7 @@ from enum import Enum, auto
 from typing import ClassVar
 
 from seqcast._native.engine import Batch
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import Meaning
 from seqcast.events import Blocked, Unblocked
 from seqcast.types import View
@@ -45,7 +45,7 @@ class BacklogEvent(Enum):
 HELD = (BacklogState.OPEN, BacklogState.BLOCKED)
 
 
-class Backlog(Machine):
+class Backlog(TableMachine):
     """
     Args:
         bytes_max: of held messages, with an overhead for each batch; then it is full.

@@ -21,7 +21,7 @@ from typing import ClassVar, Protocol
 
 from seqcast.core.context import NEVER
 from seqcast.core.state.chunks import Incoming
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StatePlan, StateRefused
 from seqcast.errors import RemoteProtocolError
 
@@ -132,7 +132,7 @@ class StateMergeEvent(Enum):
 S, E = StateMergeState, StateMergeEvent
 
 
-class StateMerge(Machine):
+class StateMerge(TableMachine):
     """
     Args:
         timeout_ns: how long a provider may be silent, and how long the application may work on a state without a read.

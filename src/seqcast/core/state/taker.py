@@ -22,7 +22,7 @@ import seqcast.codes as codes
 from seqcast.core.context import Context, Repeat
 from seqcast.core.frames.view import WHOLE, NewView, ViewWanted
 from seqcast.core.state.providers import can_merge, labels_of
-from seqcast.core.table import IGNORED, ILLEGAL, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import LeaveGroup, StateHeld, StateLost, StatePlan, TakeState, Warn
 
 
@@ -48,7 +48,7 @@ class StateTakerEvent(Enum):
 S, E = StateTakerState, StateTakerEvent
 
 
-class StateTaker(Machine):
+class StateTaker(TableMachine):
     def __init__(self, context: Context) -> None:
         super().__init__(S.OUT, context.edges)
         self.context = context

@@ -16,7 +16,7 @@ from typing import ClassVar
 from seqcast.core.context import NEVER
 from seqcast.core.state.backlog import Backlog, Item
 from seqcast.core.state.chunks import Incoming, Outgoing, Piece
-from seqcast.core.table import IGNORED, ILLEGAL, Edge, Machine, Table, table
+from seqcast.core.table import IGNORED, ILLEGAL, Edge, Table, TableMachine, table
 from seqcast.core.vocabulary import LeaveGroup, StateArrived, StateHeld, StateLost, StateRefused, TakeState
 from seqcast.errors import RemoteProtocolError
 
@@ -98,7 +98,7 @@ SILENCE_NS = 10**9
 WITHOUT = (TransferState.IDLE, TransferState.RECEIVING, TransferState.REPORTED)
 
 
-class Transfer(Machine):
+class Transfer(TableMachine):
     """The joiner's side.
 
     Args:
