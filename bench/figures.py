@@ -63,6 +63,7 @@ COMMANDS: dict[str, list[str]] = {
     "shared_link": ["python bench/shared_link.py --seconds 8"],
     "board": ["python bench/board_bench.py --pairs 11 --seconds 0.5"],
     "transports": ["python bench/transports.py --pairs 7 --seconds 0.5"],
+    "between_hosts": ["python bench/hosts.py --pairs 11 --seconds 0.5"],
 }
 """Measurements by name. Each command prints one JSON object in its last line."""
 JSON_OPTION = ("seqcast", "bench/plain_bench.py", "bench/aeron_bench.py")
@@ -89,7 +90,7 @@ def name_of(line: str) -> str:
     """The command of ``COMMANDS`` that measured a line."""
     run = json.loads(line)
     same = ("plain", "work", "aeron", "keyed", "membership", "election", "calls", "journal", "shared_link", "board",
-            "transports")  # fmt: skip
+            "transports", "between_hosts")  # fmt: skip
     keys = {key: key for key in same}
     keys |= {"latency_us": "latency", "loss_percent": "loss", "load_mb_per_s": "state"}
     found = [name for key, name in keys.items() if key in run]

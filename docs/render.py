@@ -522,6 +522,13 @@ def figures(printed: list[dict[str, Any]]) -> str:
             transports_row,
             rows_of(runs, "transports"),
         ),
+        (
+            "`seqcast perf --hosts` by `ip netns exec {host}` and `--path veth` by turns, in the same namespaces; both "
+            "measure the same network:",
+            ["members", "message", "messages/s", "--path veth", "of that", "quartiles"],
+            lambda row: board_row(row, "veth_msgs_per_s"),
+            rows_of(runs, "between_hosts"),
+        ),
     ):
         if rows:
             parts += [text, table(head, [row(each) for each in rows])]
@@ -586,13 +593,15 @@ UNICAST = {("loopback", 4): 0.6, ("veth-segmented", 4): 0.78, ("veth-segmented",
 
 
 def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
-    """Those of boards, of keys, of transports, and of calls of a replica."""
+    """Those of boards, of hosts, of keys, of transports, and of calls of a replica."""
     for row in run.get("keyed", ()):
         what = ", ".join([row["what"], *sent(row), row["path"], "with a key"])
         unit = "" if row["unit"] == "messages" else f", {UNITS[row['unit']]} more"
         expect(what + unit, row["target"], row["change"], most=row["unit"] != "messages")
     for row in run.get("board", ()):
         expect(f"with boards, {row['size']:,} B, of the rate without", 0.99, row["ratio"])
+    for row in run.get("between_hosts", ()):
+        expect(f"perf --hosts over namespaces, {row['size']:,} B, of --path veth", 0.95, row["ratio"])
     for row in run.get("transports", ()):
         what = f"{row['path']}, {row['members']} members, {row['size']:,} B, of multicast"
         expect(f"transport=auto, {what}", 0.99, row["ratio"]["auto"])
@@ -646,9 +655,9 @@ def transports_row(row: dict[str, Any]) -> list[str]:
     return [*where, f"{row['mb_per_s']['multicast']:,.0f}", *ratios]
 
 
-def board_row(row: dict[str, Any]) -> list[str]:
-    """One row of the table of boards."""
-    rates = [f"{row[name]:,.0f}" for name in ("msgs_per_s", "without_msgs_per_s")]
+def board_row(row: dict[str, Any], beside: str = "without_msgs_per_s") -> list[str]:
+    """One row of the table of boards, or of that of hosts."""
+    rates = [f"{row[name]:,.0f}" for name in ("msgs_per_s", beside)]
     low, high = row["quartiles"]
     return [str(row["members"]), f"{row['size']:,} B", *rates, f"{row['ratio']:.3f}", f"{low:.3f}–{high:.3f}"]
 

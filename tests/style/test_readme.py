@@ -179,6 +179,15 @@ def test_the_cost_of_boards_is_rendered_beside_its_target():
     assert "at least" not in render.figures([{"board": [row], "command": "python bench/board_bench.py"}])
 
 
+def test_hosts_are_rendered_beside_the_path_that_they_must_equal():
+    """The figures of bench/hosts.py; `test_the_bench_of_hosts_compares_them_with_the_same_namespaces` runs it."""
+    row = {"members": 2, "size": 64, "msgs_per_s": 940, "veth_msgs_per_s": 1000, "ratio": 0.94}
+    row["quartiles"] = [0.9, 1.1]
+    text = render.figures([{"between_hosts": [row], "command": "python bench/hosts.py"}])
+    assert "| 2 | 64 B | 940 | 1,000 | 0.940 | 0.900–1.100 |" in text
+    assert "| perf --hosts over namespaces, 64 B, of --path veth | at least 0.95 | 0.94 |" in text
+
+
 def test_transports_are_rendered_beside_their_targets():
     row = {"path": "veth-segmented", "members": 8, "size": 1024, "mb_per_s": {"multicast": 1000.0}}
     row |= {"ratio": {"auto": 0.995, "unicast": 0.5}, "quartiles": {"auto": [0.4, 0.5, 0.6]}}
@@ -193,11 +202,12 @@ def test_transports_are_rendered_beside_their_targets():
     assert text.count("at least") == 1
 
 
-def test_a_line_of_transports_belongs_to_their_measurement(monkeypatch):
+@pytest.mark.parametrize("name", ["transports", "between_hosts"])
+def test_a_line_belongs_to_its_measurement(monkeypatch, name):
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import figures
 
-    assert figures.name_of('{"transports": [], "pairs": 7}') == "transports"
+    assert figures.name_of(f'{{"{name}": [], "pairs": 7}}') == name
 
 
 def test_the_figures_cover_every_size_and_order_of_the_page():

@@ -58,7 +58,7 @@ class Listener:
         self.port = port
         self._unicast = unicast_socket(address, port)
         whole_only(self._unicast, ask_path=False)
-        self._multicast: dict[bool, socket.socket] = {}  # by whether it is of IPv6
+        self._multicast: dict[bool, socket.socket] = {}  # by "is of IPv6"
         self._joined: set[str] = set()
         self._clients: OrderedDict[str, _Client] = OrderedDict()
 

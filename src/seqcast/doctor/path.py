@@ -174,7 +174,7 @@ class Path:
         for i in range(n):
             try:
                 self._sender.sendto(pack(t="song", token=self._token, i=i), (self.group, self.port + 1))
-            except OSError:  # a firewall here: it will not be heard
+            except OSError:  # a firewall here: not heard then
                 pass
             time.sleep(SONG_S)
 

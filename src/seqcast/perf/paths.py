@@ -223,14 +223,14 @@ def on_interface(interface: str, members: int) -> Path:
     """
     import fcntl  # absent on Windows, where this command refuses to run
 
-    from seqcast.net.interface import ipv4_of  # here: `--help` does not need it
+    from seqcast.net.interface import ipv4_of  # here: not for `--help`
 
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         for _, name in socket.if_nameindex():
             try:
                 address = ipv4_of(name)
             except OSError:
-                continue  # it has none
+                continue  # without one
             if interface in (name, address):
                 request = struct.pack("16s240x", name.encode())
                 mtu: int = struct.unpack_from("i", fcntl.ioctl(asked, SIOCGIFMTU, request), 16)[0]

@@ -154,7 +154,7 @@ def stand_in(task: dict[str, Any], shared: mmap.mmap) -> None:
         say("ready")
     if not sys.stdin.readline():
         os._exit(0)
-    with contextlib.suppress(ValueError):  # it has ended already
+    with contextlib.suppress(ValueError):  # ended already
         shared[0:4] = one
 
 
