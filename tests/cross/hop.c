@@ -2,7 +2,7 @@
  * packets, in each order that needs no more than two, by multicast, by unicast, and by a transport that only tests
  * have.
  *
- * hop          built and run by tests/cross */
+ * hop          built and run by tests/cross, and for this system by tests/sockets/test_transport.py */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
