@@ -1,4 +1,4 @@
-"""False suspicions under full load: ``python bench/suspicion.py [--preset fast] [--seconds 600]``.
+"""False suspicions under full load: ``python bench/suspicion.py [--preset fast] [--transport unicast] [--seconds 60]``.
 
 Four members on this machine, each a process, on loopback; all send messages of 1 KB as fast as they can and take their
 deliveries. Nobody crashes, so each view after the first of all four comes from a false suspicion. Prints one line of
@@ -26,8 +26,13 @@ FORM_S = 30.0
 BURST = [bytes(1024)] * 64
 
 
-def member(cluster: str, preset: str, seconds: float, results: Queue[dict[str, Any]], over: Event) -> None:
-    with seqcast.join(cluster, interface="lo", preset=preset, order="fifo") as group:
+def member(
+    cluster: str, preset: str, transport: str, seconds: float, results: Queue[dict[str, Any]], over: Event
+) -> None:
+    network: dict[str, Any] = {"interface": "lo", "transport": transport}
+    if transport == "unicast":
+        network["seeds"] = ["127.0.0.1"]
+    with seqcast.join(cluster, preset=preset, order="fifo", **network) as group:
         begin = time.monotonic()
         while len(group.view.members) < MEMBERS:
             if time.monotonic() - begin > FORM_S:
@@ -56,16 +61,15 @@ def member(cluster: str, preset: str, seconds: float, results: Queue[dict[str, A
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--preset", default="lan", choices=("lan", "fast", "wan"), help="times (%(default)s)")
+    parser.add_argument("--transport", default="auto", choices=("auto", "multicast", "unicast"), help="(%(default)s)")
     parser.add_argument("--seconds", type=float, default=600.0, metavar="S", help="of load (%(default)s)")
     arguments = parser.parse_args()
     context = multiprocessing.get_context("spawn")
     results: Queue[dict[str, Any]] = context.Queue()
     over = context.Event()
     cluster = f"suspicion-{secrets.token_hex(4)}"
-    processes = [
-        context.Process(target=member, args=(cluster, arguments.preset, arguments.seconds, results, over))
-        for _ in range(MEMBERS)
-    ]
+    given = (cluster, arguments.preset, arguments.transport, arguments.seconds)
+    processes = [context.Process(target=member, args=(*given, results, over)) for _ in range(MEMBERS)]
     for process in processes:
         process.start()
     rows = [results.get(timeout=FORM_S + 2 * arguments.seconds + 30) for _ in processes]
@@ -74,6 +78,7 @@ def main() -> int:
         process.join()
     row = {
         "preset": arguments.preset,
+        "transport": arguments.transport,
         "seconds": arguments.seconds,
         "members": MEMBERS,
         "delivered_msgs_per_s": round(min(each["messages"] for each in rows) / arguments.seconds),

@@ -95,6 +95,16 @@ static void set_fragments(const sc_io *io, sc_fd fd, int forbidden) {
 #endif
 }
 
+/* The socket tells of the closed port of a killed member, and its address. */
+static void report_closed_ports(const sc_io *io, sc_fd fd) {
+#if defined(__linux__)
+    int v4 = io->config.family == 4;
+    sc_io_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
+#else
+    (void)io, (void)fd;
+#endif
+}
+
 /* Options of a socket that sends, */
 static void set_sending(sc_io *io, sc_fd fd) {
     io->send_granted = set_buffer(fd, 0, io->config.sndbuf);
@@ -132,9 +142,7 @@ int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_erro
     sc_address_from(&io->address, &bound);
     set_sending(io, fd);
     io->granted = set_buffer(fd, 1, io->config.rcvbuf <= INT32_MAX / 2 ? 2 * io->config.rcvbuf : INT32_MAX);
-#if defined(__linux__) /* reports the closed port of a killed member, and its address */
-    sc_io_set_int(fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, 1);
-#endif
+    report_closed_ports(io, fd);
 #if defined(_WIN32) /* a send to a closed port must not make the next receive fail */
     BOOL off = FALSE;
     DWORD bytes;
@@ -155,13 +163,51 @@ int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned
 }
 
 #if defined(__linux__)
+/* Packets, by their type, which no seal hides, go to the first socket of a port, the rest to the second. */
+static int send_packets_apart(sc_fd first) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, sc_at_type),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SC_TYPE_DATA, 6, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SC_TYPE_RECORD, 5, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SC_TYPE_UNICAST, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SC_TYPE_FORWARD, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SC_TYPE_STATE, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SC_TYPE_PIECE, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+    };
+    struct sock_fprog program = {sizeof code / sizeof code[0], code};
+    return setsockopt(first, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &program, sizeof program);
+}
+
+void sc_open_apart(sc_io *io) {
+    sc_io_error error;
+    sc_fd first = io->fd[SC_LANE_UNICAST], fd = open_udp(io->config.family, &error);
+    sc_sockaddr bound;
+    socklen_t len = sc_address_to(io, &io->address, &bound);
+    if (fd == SC_NO_FD) return;
+    /* The first one was bound without SO_REUSEPORT, so that no port is shared with another member. */
+    io->apart = sc_io_set_int(first, SOL_SOCKET, SO_REUSEPORT, 1) == 0 &&
+                sc_io_set_int(fd, SOL_SOCKET, SO_REUSEPORT, 1) == 0 && bind(fd, &bound.any, len) == 0 &&
+                send_packets_apart(first) == 0 && sc_set_nonblocking(fd) == 0;
+    if (!io->apart) {
+        sc_close_fd(fd);
+        sc_io_set_int(first, SOL_SOCKET, SO_REUSEPORT, 0);
+        return;
+    }
+    set_buffer(fd, 1, CONTROL_RCVBUF);
+    report_closed_ports(io, fd);
+    io->fd[SC_LANE_CONTROL] = fd;
+}
+
 /* One more socket with our address: several have it while SO_REUSEADDR is set for all of them; after that no other can.
  * Nothing is to come to this one, so `finish` connects the socket to an address from which nobody sends. SC_NO_FD on
  * failure. */
 static sc_fd open_beside(sc_io *io, const sc_sockaddr *own,
                          int (*finish)(sc_io *io, sc_fd fd, const sc_sockaddr *own)) {
     sc_io_error error;
-    sc_fd fd = open_udp(io->config.family, &error), all[] = {io->fd[SC_LANE_UNICAST], io->out, io->whole, fd};
+    sc_fd fd = open_udp(io->config.family, &error), control = io->apart ? io->fd[SC_LANE_CONTROL] : SC_NO_FD;
+    sc_fd all[] = {io->fd[SC_LANE_UNICAST], control, io->out, io->whole, fd};
     sc_sockaddr bound;
     socklen_t len = sc_address_to(io, &io->address, &bound);
     if (fd == SC_NO_FD) return SC_NO_FD;
@@ -218,6 +264,8 @@ static void use_offloads(sc_io *io) {
     sc_store(&io->gso, config->gso && sc_io_set_int(unicast, SOL_UDP, UDP_SEGMENT, 0) == 0);
     io->gro = config->gro && small && sc_io_set_int(unicast, SOL_UDP, UDP_GRO, 1) == 0 &&
               (io->fd[SC_LANE_DATA] == SC_NO_FD || sc_io_set_int(io->fd[SC_LANE_DATA], SOL_UDP, UDP_GRO, 1) == 0);
+    /* Before it joins datagrams, the kernel asks any one of the sockets of a port whether they may be. */
+    if (io->gro && io->apart) io->gro = sc_io_set_int(io->fd[SC_LANE_CONTROL], SOL_UDP, UDP_GRO, 1) == 0;
 #else
     (void)io;
 #endif

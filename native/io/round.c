@@ -1,7 +1,7 @@
 /* One round of the receive role's holder: wait, receive, run timers, transmit urgent packets. */
 #include "io/driver_internal.h"
 
-#define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th both stream sockets */
+#define LOOKS 16 /* of a spinning thread: every 16th reads all sockets, and every 8th those of messages and acks */
 #define LOOK_BYTES 4096 /* when one stream brought this much, the other one is due for a look, too */
 #define REFUSALS 16
 #define LATE_NS 1000000
@@ -57,7 +57,7 @@ static void nap(sc_driver *d, int64_t until) {
  * message is looked at most often: a conversation is by multicast or by unicast. A few messages reach the application
  * before any other socket is looked at. */
 static uint64_t look(sc_driver *d, int first, int *urgent) {
-    const int streams = 1 << SC_LANE_DATA | 1 << SC_LANE_UNICAST;
+    const int streams = 1 << (d->io.apart ? SC_LANE_CONTROL : SC_LANE_DATA) | 1 << SC_LANE_UNICAST;
     uint32_t turn = ++d->round.looks;
     if (turn % LOOKS == 0) return sc_intake(d, SC_IO_ALL, first, urgent);
     int lanes = turn % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk;

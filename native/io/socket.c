@@ -185,7 +185,7 @@ __attribute__((noinline)) static int receive_several(sc_io *io, int lane, sc_io_
 }
 
 int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
-    int gro = io->gro && lane != SC_LANE_CONTROL;
+    int gro = io->gro && (lane != SC_LANE_CONTROL || io->apart);
     if (io->fd[lane] == SC_NO_FD) return 0;
     if (n > SC_IO_BATCH_MAX) n = SC_IO_BATCH_MAX;
     if (!sc_load(&io->mmsg)) n = 1;
@@ -215,9 +215,9 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
 #endif
 
 #if defined(__linux__)
-int sc_io_refused(sc_io *io, sc_address *to, int max) {
+/* Those of one socket. */
+static int refused_at(sc_io *io, sc_fd fd, sc_address *to, int max) {
     int n = 0;
-    if (!sc_exchange(&io->troubled, 0)) return 0;
     while (n < max) {
         sc_sockaddr about;
         union {
@@ -226,7 +226,7 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
         } control;
         struct msghdr message = {
             .msg_name = &about, .msg_namelen = sizeof about, .msg_control = &control, .msg_controllen = sizeof control};
-        if (recvmsg(io->fd[SC_LANE_UNICAST], &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return n;
+        if (recvmsg(fd, &message, MSG_ERRQUEUE | MSG_DONTWAIT) < 0) return n;
         for (struct cmsghdr *c = CMSG_FIRSTHDR(&message); c != NULL; c = CMSG_NXTHDR(&message, c)) {
             int of_ip = (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_RECVERR) ||
                         (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_RECVERR);
@@ -240,6 +240,13 @@ int sc_io_refused(sc_io *io, sc_address *to, int max) {
     }
     sc_store(&io->troubled, 1); /* there may be more */
     return n;
+}
+
+/* Of two sockets at one port, the kernel tells either. */
+int sc_io_refused(sc_io *io, sc_address *to, int max) {
+    if (!sc_exchange(&io->troubled, 0)) return 0;
+    int n = refused_at(io, io->fd[SC_LANE_UNICAST], to, max);
+    return io->apart && n < max ? n + refused_at(io, io->fd[SC_LANE_CONTROL], to + n, max - n) : n;
 }
 #else
 int sc_io_refused(sc_io *io, sc_address *to, int max) {

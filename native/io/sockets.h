@@ -92,6 +92,7 @@ typedef struct sc_io {
     int granted; /* bytes of socket memory that the data socket may hold (SO_RCVBUF as the kernel counts) */
     int send_granted; /* the same of the sending socket (SO_SNDBUF) */
     int gro;
+    int apart; /* without multicast: packets have a socket of their own, and all else that of the control lane */
     sc_atomic gso, mmsg; /* in use now */
     sc_atomic looped; /* packets of the group's streams are looped back to this machine */
     sc_address address; /* of this member */

@@ -49,6 +49,9 @@
 #ifndef UDP_GRO
 #define UDP_GRO 104
 #endif
+#ifndef SO_ATTACH_REUSEPORT_CBPF
+#define SO_ATTACH_REUSEPORT_CBPF 51
+#endif
 #ifndef IPV6_MULTICAST_ALL
 #define IPV6_MULTICAST_ALL 29
 #endif
@@ -79,7 +82,10 @@ int sc_open_multicast(sc_io *io, const sc_sockaddr *own, sc_io_error *error);
 /* Opens the socket for unicasts at a port, 0: any. The group's packets may come there, too, beside all else, so its
  * buffer is of twice the size. 0, or -1 with *error. */
 int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_error *error);
-/* The same at `first`, or at the first free one of so many ports after it. */
+/* Opens a second socket at the port of the one for unicasts, to which all but packets come from now on: a flood of
+ * packets leaves them their buffer. Where the system cannot, the first one keeps getting all. */
+void sc_open_apart(sc_io *io);
+/* The same as sc_open_unicast at `first`, or at the first free one of so many ports after it. */
 int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned more, sc_io_error *error);
 /* Makes the sockets multicast by the interface with this index, and join the group there. */
 int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);

@@ -1,10 +1,13 @@
 /* The transport for networks without multicast: datagrams for the group go to each target, the same bytes in as few
- * calls as the system allows. All datagrams, packets or not, come to one port, so that a firewall needs one rule. */
+ * calls as the system allows. All datagrams, packets or not, come to one port, so that a firewall needs one rule. On
+ * Linux two sockets have the port, so that packets hold up nothing else: all leave by the first one, to which packets
+ * come. */
 #include "io/transport.h"
 
 static int open_one(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     if (sc_open_in_range(io, own, io->config.port, io->config.port_range, error) != 0) return -1;
     io->granted /= 2; /* the buffer is of twice the size: see sc_open_unicast */
+    sc_open_apart(io);
     return 0;
 }
 

@@ -2054,4 +2054,8 @@ BREAKS = (
          "a->multicast ? 0 : sc_congestion_pause", "sc_congestion_pause", tests="tests/unit/test_congestion.py", why=RATE),
     _one("a repeat that is for all now wakes no driver", "native/streams/retransmit.c",
          "        e->again.waits = 0;\n        packet->", "        packet->", tests="tests/unit/test_congestion.py", why=RATE),
+    _one("without multicast heartbeats wait behind packets", "native/io/open.c", "        BPF_STMT(BPF_RET | BPF_K, 1),",
+         "        BPF_STMT(BPF_RET | BPF_K, 0),", tests="tests/sockets/test_unicast.py", why=SOCKETS),
+    _one("of two sockets at a port one is asked for closed ports", "native/io/socket.c", "return io->apart && n < max ?",
+         "return 0 && n < max ?", tests="tests/sockets/test_unicast.py", why=SOCKETS),
 )  # fmt: skip

@@ -10,12 +10,16 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+from engines import make_engine
 from members import LIMIT_S, cluster, environment, join, payloads, wait_until
 
 import seqcast
 from seqcast import ConfigError, JoinTimeout, NameTaken
+from seqcast._native.driver import describe_address
+from seqcast.net.opening import open_driver
 
 MEMBER = """
 import sys, seqcast
@@ -201,3 +205,55 @@ def test_if_all_ports_are_taken_a_member_names_the_remedy():
 def test_a_crowd_without_multicast_is_refused_by_name():
     with pytest.raises(ConfigError, match="crowds need multicast"):
         seqcast.join_crowd(cluster(), transport="unicast")
+
+
+PACKETS = {1, 2, 3, 9, 14, 18}
+"""The types of datagrams that hold messages, or parts of them: see native/wire/wire.h."""
+TYPES = set(range(1, 22)) - {19}
+
+
+def filled(port: int) -> list[tuple[int, int]]:
+    """Bytes that wait at each socket of loopback that receives at this port, in the order of their making, and how many
+    datagrams it has dropped."""
+    rows = [line.split() for line in Path("/proc/net/udp").read_text().splitlines()[1:]]
+    here = [row for row in rows if row[1] == f"0100007F:{port:04X}" and row[2] == "00000000:0000"]
+    here.sort(key=lambda row: int(row[9]))
+    return [(int(row[4].partition(":")[2], 16), int(row[12])) for row in here]
+
+
+def datagram(kind: int) -> bytes:
+    return bytes([0xC5, 2, kind]) + bytes(1400)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a member has one socket for its port")
+def test_packets_leave_heartbeats_and_all_else_their_own_buffer():
+    config = seqcast.Config(transport="unicast", interface="127.0.0.1", port=free_port(), port_range=8, rcvbuf=65_536)
+    sockets = open_driver(make_engine(), cluster(), 1, config)  # nobody receives there
+    with contextlib.closing(sockets), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        assert sockets.apart
+        host, _, port = describe_address(sockets.address).rpartition(":")
+        to = (host, int(port))
+        for kind in sorted(TYPES):
+            before = filled(to[1])
+            stranger.sendto(datagram(kind), to)
+            grown = [now[0] > was[0] for was, now in zip(before, filled(to[1]), strict=True)]
+            assert grown == [kind in PACKETS, kind not in PACKETS], kind
+        while filled(to[1])[0][1] == 0:
+            for _ in range(100):
+                stranger.sendto(datagram(1), to)
+        waits, _ = filled(to[1])[1]
+        stranger.sendto(datagram(7), to)
+        assert filled(to[1])[1][0] > waits and filled(to[1])[1][1] == 0
+
+
+def test_closed_ports_are_noticed_whichever_socket_the_kernel_tells():
+    name, port = cluster(), free_port()
+    seeds = [f"127.0.0.1:{port + 100 + number}" for number in range(12)]  # one of its sockets hears of each
+    with alone(name, "a", port, seeds, discovery_s=0.1) as a:
+        assert len(a.view.members) == 1
+
+        def all_are_noticed() -> bool:
+            counters = a.counters()
+            return counters["io_refused"] >= counters["control_frames_sent"] >= 12
+
+        wait_until(all_are_noticed, 10.0)

@@ -78,6 +78,7 @@ cdef extern from "io/sockets.h" nogil:
         int granted
         int send_granted
         int gro
+        int apart
         sc_atomic gso
         sc_atomic looped
         sc_address address

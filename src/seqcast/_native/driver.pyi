@@ -127,6 +127,9 @@ class Driver:
     @property
     def gro(self) -> bool: ...
     @property
+    def apart(self) -> bool:
+        """Without multicast: packets have a socket of their own at the port, so that they hold up nothing else."""
+    @property
     def last_send_error(self) -> int: ...
     def look(self) -> int:
         """Changes of the interface since the sockets were opened, as bits: GONE, REMADE ..."""

@@ -187,6 +187,10 @@ cdef class Driver:
     def gro(self):
         return self.d.io.gro != 0
 
+    @property
+    def apart(self):
+        return self.d.io.apart != 0
+
     def counters(self):
         cdef sc_io_counters io
         cdef sc_drive_counters drive

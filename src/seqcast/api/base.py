@@ -131,7 +131,8 @@ class GroupBase(Uncopied):
     @property
     def path(self) -> dict[str, Any]:
         """How datagrams travel: interface, mtu, packet_bytes, gso, gro, looped (back to this machine, where other
-        members are), rcvbuf_granted, address.
+        members are), apart (without multicast: the kernel keeps heartbeats and the like apart from messages),
+        rcvbuf_granted, address.
 
         Raises:
             NotMember: in a child process after ``fork``.
@@ -145,6 +146,7 @@ class GroupBase(Uncopied):
             "gso": used.gso,
             "gro": used.gro,
             "looped": used.looped,
+            "apart": used.apart,
             "rcvbuf_granted": used.rcvbuf_granted,
             "address": driver.describe_address(used.address),
         }
