@@ -2058,4 +2058,7 @@ BREAKS = (
          "        BPF_STMT(BPF_RET | BPF_K, 0),", tests="tests/sockets/test_unicast.py", why=SOCKETS),
     _one("of two sockets at a port one is asked for closed ports", "native/io/socket.c", "return io->apart && n < max ?",
          "return 0 && n < max ?", tests="tests/sockets/test_unicast.py", why=SOCKETS),
+    _one("the random bits of a nonce are drawn once", "native/seal/seal.c", "    s->library.random(drawn, sizeof drawn);",
+         "    if (s->chance) return;\n    s->library.random(drawn, sizeof drawn);", tests="tests/sim/test_copied.py",
+         why="seeds copy no process"),
 )  # fmt: skip
