@@ -7,16 +7,16 @@ and all is at rest before the next round. The kinds take turns, so that other lo
 
 Compared, with the default settings, then with fast ones:
 
-    coordinated    seqcast as it comes: the first member that is not suspected closes the view
+    coordinated    seqcast by default: the first member that is not suspected closes the view
     token ring     seqcast with ``membership="token-ring"``: a token goes round the survivors first
     Tribes         NonBlockingCoordinator of Apache Tribes over its TcpFailureDetector, in Java: a token goes round too.
-                   Left out where ``apt-get install libtomcat10-java default-jdk-headless`` was not run. Fast: it beats
-                   every 50 ms, and drops a member after 250 ms of silence (default: 500 ms and 3 s).
+                   Left out where ``apt-get install libtomcat10-java default-jdk-headless`` was not run. Fast: a beat
+                   every 50 ms, and a member is dropped after 250 ms of silence (default: 500 ms and 3 s).
 
-Tribes has no order and no flush, so its members have less to agree on; but it learns of a killed process from its
-silence, and seqcast from its closed port, too. So Tribes' figures are mostly the time after which it drops a member.
+Tribes has no order and no flush, so its members have less to agree on; but Tribes learns of a killed process from
+silence, and seqcast from the closed port, too. So Tribes' figures are mostly the time after which a member is dropped.
 A stopped process keeps its ports open, so with SIGSTOP seqcast has only its silence. TcpFailureDetector asks a member
-by TCP before it drops it, and the kernel of a stopped process still answers a connection.
+by TCP before dropping that one, and the kernel of a stopped process still answers a connection.
 
 Prints one line of JSON; on standard error, a line a kind. An election that took more than 10 s is counted as missed,
 and its group is made again.

@@ -2,10 +2,10 @@
 
     python bench/journal_bench.py [--size 1024] [--messages 2000000] [--payload hash|full]
 
-It gives one member's journal batches of about 1 MB, as delivery does, and measures the caller's time in
+One member's journal gets batches of about 1 MB, as delivery gives them, and the benchmark measures the caller's time in
 ``batch`` while nothing waits, and the writer's from the first batch to the last byte handed to the system (not to the
-disk: the journal does not wait for it). CPU time is of the whole process, so it holds on a busy machine too; rolling to
-Parquet, which takes little of a processor beside it, is measured after it. It does not measure the network.
+disk: the journal does not wait for it). CPU time is of the whole process, and so holds on a busy machine too; rolling
+to Parquet, which takes little of a processor meanwhile, is measured afterwards. The network is not measured.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Notes(Sealings):
 
 
 class Beside:
-    """The world as the copy sees it, in which nobody sees the copy before its time."""
+    """The world of the copy, in which nobody sees the copy before its time."""
 
     def __init__(self, world: Copied) -> None:
         self.real, self.sealings = world, Notes(world.sealings)
@@ -69,9 +69,9 @@ class Copy(Process):
 
 
 class Copied(World):
-    """A process is the same as another if it began so, and all that comes to one comes to the other. So the copy exists
-    from the start, and its memory is that of the original; but it sends nothing before ``COPIED_NS``. From then on its
-    random numbers are others, and both send, with one address."""
+    """Two processes that begin alike, and get the same datagrams at the same times, stay alike. So the copy exists from
+    the start, with the memory of the original, and sends nothing before ``COPIED_NS``. From then on, the random numbers
+    of the copy are others, and both send, with one address."""
 
     def start_node(self, name: str) -> None:
         super().start_node(name)
