@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import itertools
 import random
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Annotated
 
@@ -16,10 +18,12 @@ from seqcast._native.engine import Engine
 from seqcast.core import orders
 from seqcast.core.frames.codec import list_of, schema_of
 from seqcast.core.frames.fields import Count, MemberInfo
+from seqcast.core.frames.kinds import dump, load
 from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Identities
 from seqcast.core.rules.cut import first_view
 from seqcast.core.secrets import Exchange, Secrets, about
+from seqcast.errors import RemoteProtocolError
 from seqcast.reports import FrameReceived, MemberSuspected, SecretWorn
 from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
 from seqcast.sim.wire import CONTROL, is_sealed_inside, kind
@@ -302,6 +306,9 @@ def test_a_public_key_that_is_none_gets_a_secret_that_nobody_can_read():
     for wrong in (b"", bytes(32), b"\1" + bytes(31), b"short"):
         assert len(maker.wrap(wrong, b"view", secret)) == 48
         assert reader.unwrap(wrong, b"view", maker.wrap(reader.public, b"view", secret)) is None
+        maker.public = wrong
+        maker._shared[reader.public] = bytes(32)  # the product of such a key with any other, without a check
+        assert reader.unwrap(wrong, b"view", maker.wrap(reader.public, b"view", secret)) is None
 
 
 def nobody() -> Identities:
@@ -312,8 +319,10 @@ def nobody() -> Identities:
 class Party:
     """Members a, b and c, who are in a view; and d, which joins."""
 
-    def __init__(self) -> None:
-        self.pairs = {number: SimulatedExchange(random.Random(number)) for number in range(1, 5)}
+    def __init__(
+        self, pair: Callable[[int], Exchange] = lambda number: SimulatedExchange(random.Random(number))
+    ) -> None:
+        self.pairs = {number: pair(number) for number in range(1, 5)}
         self.secrets = {number: Secrets(pair, number, nobody()) for number, pair in self.pairs.items()}
         self.infos = {
             number: MemberInfo(f"m{number}", number, bytes([number]), 1 << 20, 1472, 1 << 20, key=pair.public)
@@ -397,6 +406,44 @@ def test_nobody_on_the_way_changes_ends_of_streams():
         assert "does not show" in c.fault(replace(second, **change), party.known()), change
         assert d.of(replace(second, **change)) is None, change
     assert not c.fault(replace(second, attempt=(5, 2), answers=(5, 2)), party.known()), "served again"
+
+
+@pytest.mark.parametrize(
+    ("seed", "draws"), [(1, 60), *(pytest.param(seed, 3000, marks=pytest.mark.long) for seed in (2, 3))]
+)
+def test_of_a_view_that_lies_about_its_secret_nobody_takes_another_secret(seed, draws):
+    """Wraps that are wrong, too many, too few, or of other members, and keys of makers, drawn; real key pairs."""
+    party = Party(lambda _: sodium())
+    second = party.made(2, (1, 3, 4))
+    secret = party.secrets[3].of(second)
+    other = Party(lambda _: sodium()).made(2, (1, 3, 4))  # of another group with such members
+    rng, seen = random.Random(seed), Counter()
+    low_order = [bytes(32), b"\1" + bytes(31), b"\xff" * 32, b"\xec" + b"\xff" * 30 + b"\x7f"]
+    makers = [second.maker_key] * 6 + [pair.public for pair in party.pairs.values()] + low_order + [b""]
+    for _ in range(draws):
+        flipped = bytearray(rng.choice(second.wraps))
+        flipped[rng.randrange(48)] ^= 1 << rng.randrange(8)
+        known = [*second.wraps, *party.first.wraps, *other.wraps, bytes(flipped), rng.randbytes(48)]
+        wraps = list(second.wraps)
+        for place in rng.sample(range(3), rng.randrange(4)):
+            wraps[place] = rng.choice(known)
+        wraps += [rng.choice(known) for _ in range(rng.choice((0, 0, 0, 1, 100)))]
+        frame = replace(
+            second, wraps=tuple(wraps[rng.choice((0, 0, 0, 1)) :]), maker_key=rng.choice([*makers, rng.randbytes(32)])
+        )
+        try:
+            came = load(dump(frame))
+        except RemoteProtocolError as error:
+            assert len(frame.wraps) != 3 and "not by rank" in str(error)
+            seen["refused"] += 1
+            continue
+        assert came == frame and len(frame.wraps) == 3
+        for number, place in ((1, 0), (3, 1), (4, 2)):
+            found = party.secrets[number].of(came)
+            right = frame.maker_key == second.maker_key and frame.wraps[place] == second.wraps[place]
+            assert found == (secret if right else None), (number, frame)
+            seen["found" if right else "none"] += 1
+    assert min(seen[each] for each in ("refused", "found", "none")) > draws // 10, seen
 
 
 @dataclass(frozen=True, slots=True)

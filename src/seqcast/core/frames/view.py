@@ -162,6 +162,7 @@ class NewView:
         need(len({info.id for info in self.members}) == count, "a member twice")
         need(len({info.name for info in self.members}) == count, "a name twice")
         need(len(self.base) == len(self.origin_base) == count, "base is not by rank")
+        need(len(self.wraps) in (0, count), "wrapped secrets are not by rank")
         mechanism = orders.by_number(self.mechanism)
         need(mechanism is not None, f"this release does not know order {self.mechanism}")
         assert mechanism is not None
