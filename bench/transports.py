@@ -4,8 +4,9 @@
 
 Runs of one path, number of members and size of a message follow each other, one of each transport: the ratio to the
 neighbouring run with transport="multicast" counts, so both meet the same load. All members hear each other, so
-transport="auto" sends the same datagrams as "multicast". Prints one line of JSON: medians of the rates, MB/s, and of
-the ratios, with the quartiles of these. Needs root for the segmented path.
+transport="auto" sends the same datagrams as "multicast". Beside the run by unicast there is one of a sender in plain C
+that gives each packet to the kernel once for each receiver, with acks, CRC and copies. Prints one line of JSON: medians
+of the rates, MB/s, and of the ratios, with the quartiles of these. Needs root for the segmented path.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import statistics
 import sys
 
 from seqcast.perf.paths import PathError, open_path
-from seqcast.perf.runs import Load, group_throughput
+from seqcast.perf.runs import Load, bare_throughput, group_throughput
 
 TRANSPORTS = ("multicast", "auto", "unicast")
 CASES = (
@@ -33,17 +34,21 @@ CASES = (
 def measure(path: str, members: int, size: int, pairs: int, seconds: float) -> dict[str, object]:
     """One case."""
     rates: dict[str, list[float]] = {transport: [] for transport in TRANSPORTS}
+    fan_out: list[float] = []
     with open_path(path, members) as place:
         for _ in range(pairs):
             for transport, each in rates.items():
                 load = Load(members, 1, size, "fifo", seconds, settings={"transport": transport})
-                each.append(group_throughput(place, load, "transports")["delivered_msgs_per_s"] * size / 1e6)
+                run = group_throughput(place, load, "transports")
+                each.append(run["delivered_msgs_per_s"] * size / 1e6)
+            fan_out.append(bare_throughput(place, load, limit=True, window_bytes=int(run["window_bytes"])))
     row: dict[str, object] = {"path": path, "members": members, "size": size}
     row["mb_per_s"] = {transport: round(statistics.median(each), 1) for transport, each in rates.items()}
     ratios = {
         transport: [rate / beside for rate, beside in zip(rates[transport], rates["multicast"], strict=True)]
         for transport in TRANSPORTS[1:]
     }
+    ratios["of_fan_out"] = [rate / beside for rate, beside in zip(rates["unicast"], fan_out, strict=True)]
     row["ratio"] = {name: round(statistics.median(each), 3) for name, each in ratios.items()}
     quartiles = {name: statistics.quantiles(each, n=4) for name, each in ratios.items() if len(each) > 1}
     row["quartiles"] = {name: [round(at, 3) for at in each] for name, each in quartiles.items()}

@@ -518,7 +518,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
         (
             "Batches in fifo order by each [transport](unicast.md) in turn, where all members hear each other; of the "
             'rate with `transport="multicast"`:',
-            ["members", "message", "path", "MB/s, multicast", "auto", "unicast"],
+            ["members", "message", "path", "MB/s, multicast", "auto", "unicast", "unicast, of the same in C"],
             transports_row,
             rows_of(runs, "transports"),
         ),
@@ -607,6 +607,8 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
         expect(f"transport=auto, {what}", 0.99, row["ratio"]["auto"])
         if least := UNICAST.get((row["path"], row["members"])):
             expect(f"transport=unicast, {what}", least, row["ratio"]["unicast"])
+        if "of_fan_out" in row["ratio"]:
+            expect(f"transport=unicast, {what.replace('multicast', 'the same in C')}", 0.85, row["ratio"]["of_fan_out"])
     if "calls" not in run:
         return
     ordered, seqcast, other = ({row["kind"]: row for row in run["calls"]}[kind] for kind in CALLS)
@@ -648,7 +650,10 @@ def link_row(row: dict[str, Any]) -> list[str]:
 def transports_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of transports."""
     ratios = []
-    for name in ("auto", "unicast"):
+    for name in ("auto", "unicast", "of_fan_out"):
+        if name not in row["ratio"]:
+            ratios.append("–")
+            continue
         low, _, high = row["quartiles"][name]
         ratios.append(f"{row['ratio'][name]:.3f} ({low:.3f}–{high:.3f})")
     where = [str(row["members"]), f"{row['size']:,} B", row["path"]]

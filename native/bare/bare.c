@@ -59,7 +59,7 @@ int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_r
 
 typedef struct {
     _Atomic uint64_t received; /* bytes of packets */
-    _Atomic uint32_t ready;
+    _Atomic uint32_t ready; /* the port; 0: not yet */
 } receiver_line;
 
 typedef struct {
@@ -140,18 +140,18 @@ static int open_sender(const sc_bare_config *config, sc_bare_result *out) {
 }
 
 static int open_receiver(const sc_bare_config *config, uint16_t port, sc_bare_result *out) {
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), one = 1, alone = config->to[0] != NULL;
     if (fd < 0) return failed(out, "socket");
-    struct sockaddr_in group = address_of(config->group, port);
+    struct sockaddr_in group = address_of(alone ? config->interface_address : config->group, port);
     struct ip_mreq join = {group.sin_addr, address_of(config->interface_address, 0).sin_addr};
     const char *call = NULL;
-    if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
+    if (!alone && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one))
         call = "SO_REUSEADDR";
     else if (set_buffer(fd, SO_RCVBUFFORCE, SO_RCVBUF, config->socket_bytes))
         call = "SO_RCVBUF";
     else if (bind(fd, (struct sockaddr *)&group, sizeof group))
         call = "bind";
-    else if (setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join))
+    else if (!alone && setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &join, sizeof join))
         call = "IP_ADD_MEMBERSHIP";
     if (!call) {
         if (!config->gro || !setsockopt(fd, SOL_UDP_, UDP_GRO, &one, sizeof one)) return fd;
@@ -192,6 +192,8 @@ typedef struct {
     uint8_t *ring, *source;
     size_t slot, slots;
     uint64_t window;
+    struct sockaddr_in to[SC_BARE_RECEIVERS_MAX]; /* the group, or each receiver */
+    unsigned copies;
 } sender;
 
 /* Bytes that every receiver has confirmed. */
@@ -265,10 +267,33 @@ static void fill(sender *s, uint8_t *packet, uint64_t seqno) {
     memcpy(packet, &crc, 4);
 }
 
+static int may_try_again(int code) {
+    return code == EINTR || code == ENOBUFS || code == EAGAIN || code == ECONNREFUSED;
+}
+
+/* To the group, or the same bytes to each receiver. Returns the bytes that a receiver gets; -1: none. */
+static ssize_t send_burst(sender *s, uint8_t *p, uint64_t burst) {
+    struct mmsghdr messages[SC_BARE_RECEIVERS_MAX];
+    struct iovec iov = {p, burst};
+    if (s->copies == 1) return sendto(s->fd, p, burst, 0, (struct sockaddr *)&s->to[0], sizeof s->to[0]);
+    memset(messages, 0, sizeof messages[0] * s->copies);
+    for (unsigned i = 0; i < s->copies; i++) {
+        messages[i].msg_hdr.msg_name = &s->to[i];
+        messages[i].msg_hdr.msg_namelen = sizeof s->to[i];
+        messages[i].msg_hdr.msg_iov = &iov;
+        messages[i].msg_hdr.msg_iovlen = 1;
+    }
+    for (unsigned done = 0; done < s->copies;) {
+        int n = sendmmsg(s->fd, messages + done, s->copies - done, 0);
+        if (n < 0 && (!may_try_again(errno) || done == 0)) return -1;
+        if (n > 0) done += (unsigned)n;
+    }
+    return (ssize_t)burst;
+}
+
 static int send_for(sender *s, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out) {
     const sc_bare_config *config = s->config;
     uint64_t burst = (uint64_t)config->packet_bytes * config->segments;
-    struct sockaddr_in group = address_of(config->group, config->port);
     int64_t start = clock_ns(), measured_from = 0;
     uint64_t seqno = 0, first = 0;
     size_t at = 0;
@@ -288,9 +313,8 @@ static int send_for(sender *s, int64_t warm_ns, int64_t measure_ns, sc_bare_resu
         uint8_t *p = s->ring + at * s->slot;
         if (config->limit)
             for (uint32_t i = 0; i < config->segments; i++) fill(s, p + i * s->slot, ++seqno);
-        ssize_t n = sendto(s->fd, p, burst, 0, (struct sockaddr *)&group, sizeof group);
-        if (n < 0 && errno != EINTR && errno != ENOBUFS && errno != EAGAIN && errno != ECONNREFUSED)
-            return failed(out, "sendto");
+        ssize_t n = send_burst(s, p, burst);
+        if (n < 0 && !may_try_again(errno)) return failed(out, "sendto");
         if (n > 0) s->sent += (uint64_t)n, at += config->segments;
     }
 }
@@ -323,11 +347,23 @@ static int prepare_sender(sender *s, sc_bare_result *out) {
     return 0;
 }
 
+/* The receivers are ready, and their ports known. */
+static void find_receivers(sender *s) {
+    const sc_bare_config *config = s->config;
+    s->copies = config->to[0] ? config->receivers : 1;
+    s->to[0] = address_of(config->group, config->port);
+    for (unsigned i = 0; config->to[0] && i < s->copies; i++) {
+        uint32_t port = atomic_load_explicit(&s->shared->receiver[i].line.ready, memory_order_acquire);
+        s->to[i] = address_of(config->to[i], (uint16_t)port);
+    }
+}
+
 static int send_to_receivers(sender *s, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out) {
     if (!wait_ready(s)) {
         errno = ETIMEDOUT;
         return failed(out, "waiting for the receivers");
     }
+    find_receivers(s);
     int result = send_for(s, warm_ns, measure_ns, out);
     int64_t deadline = clock_ns() + LOST_NS;
     while (arrived(s) < s->sent && clock_ns() < deadline) nap(1000000);
@@ -456,8 +492,11 @@ int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, 
     }
     prctl(PR_SET_TIMERSLACK, 1);
     receiver r = {.config = config, .index = index};
-    r.fd = open_receiver(config, config->port, out);
+    r.fd = open_receiver(config, config->to[0] ? 0 : config->port, out); /* without multicast at any port */
     if (r.fd < 0) return r.fd;
+    struct sockaddr_in own = {0};
+    socklen_t len = sizeof own;
+    getsockname(r.fd, (struct sockaddr *)&own, &len);
     r.ring = malloc(config->ring_bytes);
     r.delivered = malloc(config->ring_bytes);
     int result;
@@ -468,7 +507,7 @@ int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, 
         memset(r.ring, 0, config->ring_bytes);
         memset(r.delivered, 0, config->ring_bytes);
         shared_area *area = shared;
-        atomic_store_explicit(&area->receiver[index].line.ready, 1, memory_order_release);
+        atomic_store_explicit(&area->receiver[index].line.ready, ntohs(own.sin_port), memory_order_release);
         result = receive_until_done(&r, area, out);
     }
     out->bytes = r.received;
@@ -508,7 +547,7 @@ typedef struct {
 /* Pings go to config->port, pongs to the port after it. */
 static int open_side(side *s, const sc_bare_config *config, uint16_t listen_port, uint16_t send_port,
                      sc_bare_result *out) {
-    s->to = address_of(config->group, send_port);
+    s->to = address_of(config->to[0] ? config->to[0] : config->group, send_port);
     memset(s->packet, 0x5a, sizeof s->packet);
     s->in = open_receiver(config, listen_port, out);
     if (s->in < 0) return s->in;

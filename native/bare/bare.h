@@ -6,7 +6,8 @@
  *  limit  the same window, but credit comes by ack datagrams, each quarter window; a CRC32C on both sides; one copy of
  *         each message into the send ring, and one copy out of the packet for the application.
  *
- * On several hosts, whose processes share no memory, raw has credit by the ack datagrams of limit.
+ * On several hosts, whose processes share no memory, raw has credit by the ack datagrams of limit. Without multicast
+ * the sender gives each packet to the kernel once for each receiver, all in one call.
  *
  * Both cycle through rings of `ring_bytes`, as large as seqcast's, so that caches flatter neither side. Each function
  * is one process. Linux only: elsewhere they return SC_BARE_UNSUPPORTED. IPv4.
@@ -24,6 +25,7 @@
 
 typedef struct {
     const char *group; /* multicast address */
+    const char *to[SC_BARE_RECEIVERS_MAX]; /* without multicast: of each receiver; ping-pong: of the other side */
     const char *interface_address; /* of the interface that is used */
     uint16_t port; /* ping-pong: the next port too */
     int limit; /* 0: raw, 1: limit */
@@ -48,14 +50,15 @@ typedef struct {
 } sc_bare_result;
 
 /* `shared` is SC_BARE_SHARED_BYTES of zeroed memory that all processes of one run share; `apart`: of one process, in
- * which others set the flags: 32 bits at 0: the run is over; at 64 * (i + 1) + 8: receiver `i` is ready. Each function
+ * which others set the flags: 32 bits at 0: the run is over; at 64 * (i + 1) + 8: receiver `i` receives at this port,
+ * and before that 0. Each function
  * returns 0 or -errno. The sender waits for `receivers` receivers, sends for warm_ns + measure_ns and counts the second
  * part. */
 int sc_bare_send(const sc_bare_config *config, void *shared, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out);
 /* Receiver number `index`; returns when the sender is done. */
 int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, sc_bare_result *out);
 
-/* Ping-pong by multicast of config->message_bytes, `spin` or blocking. Fills round_trips_ns[0..rounds). */
+/* Ping-pong of config->message_bytes, `spin` or blocking. Fills round_trips_ns[0..rounds). */
 int sc_bare_ping(const sc_bare_config *config, void *shared, int spin, uint32_t warm_rounds, uint32_t rounds,
                  int64_t *round_trips_ns, sc_bare_result *out);
 int sc_bare_pong(const sc_bare_config *config, void *shared, int spin, sc_bare_result *out);

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +38,7 @@ from seqcast.perf.runs import (
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the bare baselines need Linux")
 LOOPBACK = Place((), "lo", "127.0.0.1")
+TRANSPORTS = ["auto", pytest.param("unicast", marks=pytest.mark.long)]
 
 
 def batches_of(messages, burst):
@@ -133,8 +135,9 @@ def test_several_senders_are_told_apart():
     ],
     ids=lambda path: path.name,
 )
-def test_bare_baselines_deliver_everything_and_acks_do_not_stall_them(path):
-    load = Load(3, 1, 1024, "fifo", 0.15)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_bare_baselines_deliver_everything_and_acks_do_not_stall_them(path, transport):
+    load = Load(3, 1, 1024, "fifo", 0.15, settings={"transport": transport})
     raw, limit = (bare_throughput(path, load, limit=limit, window_bytes=1 << 20) for limit in (False, True))
     assert 1 < raw < 20 * limit
 
@@ -148,9 +151,10 @@ def test_a_window_beyond_the_receive_buffers_is_cut_to_their_size(limit):
 
 @linux
 @pytest.mark.parametrize("spin", [False, True])
-def test_bare_ping_pong_has_ordered_percentiles(spin):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_bare_ping_pong_has_ordered_percentiles(spin, transport):
     path = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False)
-    half = bare_latency(path, Latency(64, "fifo", 200, spin, "plain", None))
+    half = bare_latency(path, Latency(64, "fifo", 200, spin, "plain", None, {"transport": transport}))
     assert 0.5 < half["p50"] <= half["p99"] <= half["p999"] < 1e6
 
 
@@ -209,6 +213,20 @@ def test_only_the_segmented_path_carries_each_packet_on_its_own(name):
         packets = received_packets(path.places[1]) - before
     bytes_each = megabytes * 1e6 / packets
     assert bytes_each < MTU if name == "veth-segmented" else bytes_each > 5 * MTU
+
+
+@pytest.mark.netns
+@pytest.mark.long
+def test_without_multicast_the_baseline_gives_each_receiver_its_own_copy(network):  # noqa: F811
+    for place in network[:3]:
+        place.run("nft", "add table inet deaf; add chain inet deaf in { type filter hook input priority 0; }; "
+                         "add rule inet deaf in ip daddr 224.0.0.0/4 drop")  # fmt: skip
+    path, load = Path("bridge", network[:3], 1472, 44, True), Load(3, 1, 1024, "fifo", 0.1)
+    with pytest.raises(RunFailed, match="got no datagram"):
+        bare_throughput(path, load, limit=False, window_bytes=1 << 20)
+    alone = replace(load, settings={"transport": "unicast"})
+    for limit in (False, True):
+        assert bare_throughput(path, alone, limit=limit, window_bytes=1 << 20) > 1
 
 
 SEND = """

@@ -1,4 +1,4 @@
-"""A flood of packets at a member without multicast that receives slowly: it hears the others all the same."""
+"""A flood of packets at a member without multicast that receives slowly: heartbeats reach the member all the same."""
 
 from __future__ import annotations
 

@@ -156,6 +156,16 @@ def test_figures_are_rendered_from_the_report_of_perf():
     assert "veth-segmented" not in text
 
 
+def test_unicast_is_rendered_beside_multicast_and_beside_its_like_in_plain_c():
+    row = {"path": "loopback", "members": 4, "size": 64, "mb_per_s": {"multicast": 300.0}}
+    row |= {"ratio": {"auto": 1.0, "unicast": 0.7}, "quartiles": {"auto": [0.9, 1.0, 1.1], "unicast": [0.6, 0.7, 0.8]}}
+    beside = {**row, "ratio": {**row["ratio"], "of_fan_out": 0.84}}
+    beside["quartiles"] = {**row["quartiles"], "of_fan_out": [0.8, 0.84, 0.9]}
+    text = render.figures([{"transports": [row, beside], "command": "bench", "machine": "m"}])
+    assert "0.700 (0.600–0.800) | – |" in text and "0.840 (0.800–0.900) |" in text
+    assert text.count("of the same in C | at least 0.85 |") == 1
+
+
 def test_calls_are_rendered_beside_their_targets():
     """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs it."""
     rows = [{"kind": "ordered", "one_p50_us": 100.0}]

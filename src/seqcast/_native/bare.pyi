@@ -1,6 +1,7 @@
 """The bare C baselines of ``seqcast perf``, the numbers of its messages, and the CRC kernel for tests and benchmarks.
 See native/bare/."""
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
@@ -39,6 +40,7 @@ class Settings:
         window_bytes: int = 2 << 20,
         ring_bytes: int = 8 << 20,
         socket_bytes: int = 4 << 20,
+        to: Sequence[str] = (),
     ) -> None: ...
 
 def crc32c(data: Buffer, crc: int = 0, kernel: int = 0) -> int: ...

@@ -42,6 +42,7 @@ cdef extern from "bare/bare.h" nogil:
 
     ctypedef struct sc_bare_config:
         const char *group
+        const char **to
         const char *interface_address
         uint16_t port
         int limit
@@ -112,14 +113,20 @@ cdef class Settings:
 
     cdef sc_bare_config c
     cdef bytes group, interface
+    cdef list to
 
     def __init__(
         self, *, str group, str interface, int port, bint limit=False, bint apart=False, packet_bytes=1472, segments=1,
         bint gro=False, message_bytes=1024, receivers=1, window_bytes=2 << 20, ring_bytes=8 << 20,
-        socket_bytes=4 << 20,
+        socket_bytes=4 << 20, to=(),
     ):
+        if len(to) > SC_BARE_RECEIVERS_MAX:
+            raise ValueError(f"at most {SC_BARE_RECEIVERS_MAX} receivers")
         self.group = group.encode()
         self.interface = interface.encode()
+        self.to = [address.encode() for address in to]
+        for at, address in enumerate(self.to):
+            self.c.to[at] = address
         self.c.group = self.group
         self.c.interface_address = self.interface
         self.c.port = port

@@ -97,6 +97,7 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
     Args:
         path: where.
         load: members, message size and seconds.
+            By unicast if the group's messages are: one copy for each receiver.
         limit: with acks, CRC and copies; otherwise only a credit counter in shared memory.
         window_bytes: size of the credit window and of the rings.
 
@@ -122,6 +123,7 @@ def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[
         "receivers": load.members - 1,
         "window_bytes": window_bytes,
         "ring_bytes": max(window_bytes, 1 << 20),
+        "to": without_multicast(path, load.settings)[1 : load.members],
     }
     for _ in range(BARE_TRIES):  # no retransmission: a run with losses does not count
         done = (_bare_apart if path.places[0].host else _bare_run)(path, settings, load.seconds)
@@ -131,6 +133,11 @@ def bare_run(path: Path, load: Load, *, limit: bool, window_bytes: int) -> list[
     if lost == sent:
         raise RunFailed("the bare baseline: a receiver got no datagram, as without multicast")
     raise RunFailed(f"the bare baseline lost {lost} bytes in the last of {BARE_TRIES} tries: datagrams are lost here")
+
+
+def without_multicast(path: Path, settings: Mapping[str, Any]) -> list[str]:
+    """The addresses of all places if messages to a group travel by unicast."""
+    return [place.address for place in path.places] if settings.get("transport") == "unicast" else []
 
 
 def _bare_run(path: Path, settings: dict[str, Any], seconds: float) -> list[dict[str, Any]]:
@@ -158,10 +165,10 @@ def _bare_apart(path: Path, settings: dict[str, Any], seconds: float) -> list[di
             task = {"role": "receive", "index": index - 1, "settings": {**settings, "interface": place.interface}}
             processes.start(place, task)
         receivers = list(processes.all)
-        everyone(receivers, "ready", START_S)
+        ports = [answer["port"] for answer in everyone(receivers, "ready", START_S)]
         time.sleep(WARM_S)  # switches learn who receives
         place = path.places[0]
-        task = {"role": "send", "warm_ns": int(WARM_S * 1e9), "measure_ns": int(seconds * 1e9)}
+        task = {"role": "send", "warm_ns": int(WARM_S * 1e9), "measure_ns": int(seconds * 1e9), "ports": ports}
         sender = processes.start(place, task | {"settings": {**settings, "interface": place.interface}})
         sender.expect("ready", START_S)
         sent = sender.expect("done", START_S + seconds)
@@ -311,7 +318,11 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
             place = path.places[index]
             task = {
                 "role": role,
-                "settings": {**settings, "interface": place.interface if apart else place.address},
+                "settings": {
+                    **settings,
+                    "interface": place.interface if apart else place.address,
+                    "to": without_multicast(path, latency.settings)[1 - index : 2 - index],
+                },
                 **({} if apart else {"shared_fd": shared.fileno()}),
                 "spin": latency.spin,
                 "rounds": latency.rounds,

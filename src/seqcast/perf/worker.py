@@ -142,20 +142,18 @@ def stand_in(task: dict[str, Any], shared: mmap.mmap) -> None:
     are ready, and tells them when the run is over. If the controller is gone, the process ends at once."""
     from seqcast._native.bare import READY_AT, READY_STRIDE
 
-    one = (1).to_bytes(4, sys.byteorder)
-    if task["role"] == "send":
-        for index in range(task["settings"]["receivers"]):
-            at = READY_AT + index * READY_STRIDE
-            shared[at : at + 4] = one
+    for index, port in enumerate(task.get("ports", ())):  # of the receivers, which the sender is told
+        at = READY_AT + index * READY_STRIDE
+        shared[at : at + 4] = port.to_bytes(4, sys.byteorder)
     if task["role"] == "receive":
         at = READY_AT + task["index"] * READY_STRIDE
-        while shared[at : at + 4] != one:
+        while not (port := int.from_bytes(shared[at : at + 4], sys.byteorder)):
             time.sleep(0.001)
-        say("ready")
+        say("ready", port=port)
     if not sys.stdin.readline():
         os._exit(0)
     with contextlib.suppress(ValueError):  # ended already
-        shared[0:4] = one
+        shared[0:4] = (1).to_bytes(4, sys.byteorder)
 
 
 def halves(round_trips_ns: np.ndarray[Any, np.dtype[np.int64]]) -> dict[str, float]:
