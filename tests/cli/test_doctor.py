@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,8 @@ from seqcast.doctor import local
 from seqcast.doctor.datagrams import pack, unpack
 from seqcast.doctor.keys import MEMORY_BYTES, look
 from seqcast.doctor.lines import Line
+from seqcast.doctor.path import places_of
+from seqcast.perf.paths import call
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads files of Linux")
 netns = pytest.mark.netns
@@ -123,6 +126,18 @@ def test_a_planted_fault_of_the_path_has_exactly_its_code(pair, fault):
         assert any(f"1422 bytes pass, 1444 do not, {why}" in line["fact"] for line in lines), lines
 
 
+@netns
+@pytest.mark.long
+def test_a_path_between_jumbo_frames_and_ethernet_is_found(pair):
+    here, there = pair
+    for place in pair:
+        call("ip", "-n", place.bridge, "link", "set", place.port, "mtu", "9000")
+        place.run("ip", "link", "set", "eth0", "mtu", "9000")
+    with rules(here, "in ip protocol udp ip length > 8500 drop"):
+        found, lines = doctor(here, "--with", there.address)
+    assert found == {("WARN", "SC2321")} and "8472 bytes pass, 8872 do not" in str(lines), lines
+
+
 @pytest.fixture
 def pair6(pair):
     """The same with IPv6 addresses, and that of the second."""
@@ -157,11 +172,63 @@ def test_a_planted_fault_of_an_ipv6_path_has_exactly_its_code(pair6, fault):
 
 
 @netns
-def test_a_burst_that_the_network_loses_is_told_from_one_that_a_socket_loses(pair):
+def test_a_burst_that_the_network_loses_is_a_finding(pair):
     here, there = pair
     with rules(there, "in udp dport 47320 ip length > 1000 numgen random mod 100 < 5 drop"):
         found, lines = doctor(here, "--with", there.address)
     assert found == {("WARN", "SC2331")}, lines
+    facts = {line["word"]: line["fact"] for line in lines}
+    assert re.search(r" of 2,000 lost: .*\d in the network$", facts["burst"]) and "rate" not in facts
+
+
+@netns
+@pytest.mark.long
+def test_the_rate_that_a_path_carries_is_found_and_the_place_of_losses_beyond(pair):
+    here, there = pair
+    narrow = f"tc qdisc add dev {there.port} root tbf rate 30mbit burst 32kb limit 32kb"
+    call("ip", "netns", "exec", there.bridge, *narrow.split())
+    found, lines = doctor(here, "--with", there.address)
+    (rate,) = (line["fact"] for line in lines if line["word"] == "rate")
+    said = re.fullmatch(r"at least (\d+) Mb/s; at (\d+) Mb/s [\d,]+ of [\d,]+ lost: .* in the network", rate)
+    assert said and found == set() and 10 < int(said[1]) <= 35 < int(said[2]) <= 55, lines
+
+
+SLOW = """
+import time
+from seqcast.doctor import listen
+listen.Listener._count, count = lambda *a: (time.sleep(0.002 * (a[2] == "burst")), count(*a)), listen.Listener._count
+listen.unicast_socket, made = lambda *a: (s := made(*a), s.setsockopt(1, 8, 4096))[0], listen.unicast_socket
+print("listens", flush=True)
+listen.Listener("", 47320).run(60)
+"""
+"""A listener that is slow to take a burst, with a small buffer."""
+
+
+@netns
+@pytest.mark.long
+def test_a_burst_that_a_socket_loses_says_so_and_is_no_finding(network):
+    here, there = network[:2]
+    with python(there, "-c", SLOW) as listener:
+        assert "listens" in listener.stdout.readline()
+        found, lines = doctor(here, "--with", there.address)
+        listener.kill()
+    facts = {line["word"]: line["fact"] for line in lines}
+    assert found == set() and re.search(r" of 2,000 lost: [\d,]+ at the receiving socket$", facts["burst"]), lines
+    assert re.fullmatch(r"at least 0 Mb/s; at 2\d Mb/s [\d,]+ of 2,000 lost: .*", facts["rate"]), lines
+
+
+@pytest.mark.parametrize(
+    ("counted", "places"),
+    [
+        ({"drops": 3}, {"at the receiving socket": 3, "in the network": 7}),
+        ({"drops": 30}, {"at the receiving socket": 10}),
+        ({"softnet": 4, "nic": 5}, {"in its kernel before that": 4, "at its card": 5, "in the network": 1}),
+        ({"softnet": -1, "queue": 2}, {"in the queue here": 2, "in the network": 8}),
+    ],
+)
+def test_losses_of_a_burst_are_shared_out_among_the_places_that_dropped(counted, places):
+    counters = {"drops": 0, "softnet": 0, "nic": 0, "queue": 0} | counted
+    assert {place: n for place, n in places_of(10, **counters).items() if n} == places
 
 
 @netns

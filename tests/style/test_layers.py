@@ -477,7 +477,7 @@ OTHER_READS = {
     "cli/fault.py": "the demo's own journal, which was read before",
     "blocks/disk.py": "os.open writes; the log is read by open_file",
     "net/errors.py": "/sys",
-    "perf/hosts.py": "/proc and /sys",
+    "perf/hosts.py": "/proc",
     "perf/report.py": "/proc",
     "perf/worker.py": "/proc",
 }

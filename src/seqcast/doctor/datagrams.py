@@ -39,7 +39,7 @@ def pack(size: int = 0, **fields: Any) -> bytes:
 
 
 def unpack(datagram: bytes) -> dict[str, Any]:
-    """Its fields; {} if it is none of ours."""
+    """The fields of a datagram; {} for none of ours."""
     try:
         fields = json.loads(datagram.partition(b"\n")[0])
     except (ValueError, RecursionError):
@@ -68,7 +68,7 @@ def unicast_socket(address: str, port: int) -> socket.socket:
     made = socket.socket(socket.AF_INET6 if both or is_ipv6(address) else socket.AF_INET, socket.SOCK_DGRAM)
     if both:
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
     made.bind((address, port))
     return made
 
@@ -116,7 +116,7 @@ def multicast_receiver(address: str, port: int) -> socket.socket:
 def join(receiver: socket.socket, address: str) -> None:
     """
     Raises:
-        OSError: it has joined already, or the interface has no multicast.
+        OSError: the socket has joined already, or the interface has no multicast.
     """
     if is_ipv6(address):
         member = socket.inet_pton(socket.AF_INET6, GROUP6) + struct.pack("@I", interface_with(address)[1])

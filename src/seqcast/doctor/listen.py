@@ -17,6 +17,7 @@ from seqcast.doctor.datagrams import (
     SINGS_MAX,
     address_towards,
     group_of,
+    interface_with,
     is_ipv6,
     join,
     multicast_receiver,
@@ -27,10 +28,12 @@ from seqcast.doctor.datagrams import (
     unpack,
     whole_only,
 )
+from seqcast.doctor.system import drops
 
 CLIENTS_MAX = 16
-SIZES_MAX = 64
 SLICE_S = 0.2
+BATCH = 256
+"""Datagrams that are taken at once."""
 
 
 @dataclass
@@ -39,8 +42,8 @@ class _Client:
 
     address: tuple[Any, ...]
     proof: str
+    interface: str
     counts: dict[str, int] = field(default_factory=dict)
-    sizes: set[int] = field(default_factory=set)
 
 
 class Listener:
@@ -57,6 +60,7 @@ class Listener:
     def __init__(self, address: str, port: int) -> None:
         self.port = port
         self._unicast = unicast_socket(address, port)
+        self._unicast.setblocking(False)
         whole_only(self._unicast, ask_path=False)
         self._multicast: dict[bool, socket.socket] = {}  # by "is of IPv6"
         self._joined: set[str] = set()
@@ -73,9 +77,10 @@ class Listener:
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0:
             for ready in readable([self._unicast, *self._multicast.values()], min(left, SLICE_S)):
-                with contextlib.suppress(OSError):  # of an earlier answer: that port is closed now
-                    datagram, source = ready.recvfrom(BYTES_MAX)
-                    self._take(datagram, source, multicast=ready is not self._unicast)
+                with contextlib.suppress(OSError):  # no more, or of an earlier answer: that port is closed now
+                    for _ in range(BATCH):
+                        datagram, source = ready.recvfrom(BYTES_MAX)
+                        self._take(datagram, source, multicast=ready is not self._unicast)
 
     def _take(self, datagram: bytes, source: tuple[Any, ...], *, multicast: bool) -> None:
         fields = unpack(datagram)
@@ -91,7 +96,7 @@ class Listener:
     def _hello(self, datagram: bytes, token: str, source: tuple[Any, ...]) -> None:
         client = self._clients.get(token)
         if client is None:
-            client = self._clients[token] = _Client(source, secrets.token_hex(8))
+            client = self._clients[token] = _Client(source, secrets.token_hex(8), interface_to(source))
             while len(self._clients) > CLIENTS_MAX:
                 self._clients.popitem(last=False)
         self._listen_towards(source)
@@ -108,18 +113,17 @@ class Listener:
                     join(self._multicast[of], here)
                 else:
                     self._multicast[of] = multicast_receiver(here, self.port)
+                    self._multicast[of].setblocking(False)
 
     def _count(self, client: _Client, kind: str, fields: dict[str, Any], datagram: bytes) -> None:
         if kind in ("heard", "ping", "size", "burst"):
             client.counts[kind] = client.counts.get(kind, 0) + 1
         if kind in ("ping", "size"):
-            if kind == "size" and len(client.sizes) < SIZES_MAX:
-                client.sizes.add(len(datagram))
             self._unicast.sendto(datagram, client.address)
         elif kind == "ask":
-            drops = {"drops": socket_drops(self._unicast)}
-            answer = pack(t="told", token=fields["token"], i=fields.get("i"), sizes=sorted(client.sizes),
-                          counts=client.counts | drops)  # fmt: skip
+            places = drops(client.interface)
+            lost = {"drops": socket_drops(self._unicast), "softnet": places["softnet"], "nic": places["nic"]}
+            answer = pack(t="told", token=fields["token"], i=fields.get("i"), counts=client.counts | lost)
             if len(answer) <= len(datagram):
                 self._unicast.sendto(answer, client.address)
         elif kind == "sing" and fields.get("proof") == client.proof:
@@ -132,6 +136,13 @@ class Listener:
             for i in range(min(n, SINGS_MAX) if isinstance(n, int) else 0):
                 sender.sendto(pack(t="song", token=token, i=i), (group_of(here), self.port + 1))
                 time.sleep(0.002)
+
+
+def interface_to(source: tuple[Any, ...]) -> str:
+    """The interface by which datagrams to an address go; "" if that is not known here."""
+    with contextlib.suppress(OSError):
+        return interface_with(address_towards(*source[:2]))[0]
+    return ""
 
 
 def socket_drops(of: socket.socket) -> int:

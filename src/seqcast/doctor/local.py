@@ -20,7 +20,7 @@ from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
-from seqcast.doctor.system import read
+from seqcast.doctor.system import drops, number, read
 from seqcast.errors import ConfigError
 from seqcast.files import cgroups
 from seqcast.net.errors import clipped_buffers
@@ -86,10 +86,8 @@ def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
 
 
 def _speed(root: Path, name: str) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        if (speed := int(read(root, f"sys/class/net/{name}/speed"))) > 0:
-            return f", {speed:,} Mb/s"
-    return ""
+    speed = number(root, f"sys/class/net/{name}/speed")
+    return f", {speed:,} Mb/s" if speed else ""
 
 
 def segments(address: str, name: str) -> Line:
@@ -131,19 +129,11 @@ def _network(root: Path, name: str) -> Iterator[Line]:
             remedy = f"echo 1 > /sys/class/net/{bridge}/bridge/multicast_querier"
             fact = f"bridge {bridge} snoops IGMP and asks for no membership itself"
             yield Line(WARN, "igmp", fact, codes.NO_QUERIER, remedy)
-    lost = dropped(read(root, "proc/net/snmp"))
+    lost = drops(name, root)["socket"]
     if lost:
         yield Line(
             NOTE, "drops", f"full receive buffers have dropped {lost:,} datagrams since boot", codes.SOCKET_DROPS
         )
-
-
-def dropped(snmp: str) -> int:
-    """Datagrams that this machine dropped because a socket's receive buffer was full, by /proc/net/snmp."""
-    rows = [line.split() for line in snmp.splitlines() if line.startswith("Udp:")]
-    if len(rows) < 2:
-        return 0
-    return int(dict(zip(rows[0], rows[1], strict=False)).get("RcvbufErrors", 0))
 
 
 def _cpus(root: Path) -> Iterator[Line]:

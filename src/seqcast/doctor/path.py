@@ -7,6 +7,7 @@ import secrets
 import socket
 import time
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import seqcast.codes as codes
@@ -27,16 +28,58 @@ from seqcast.doctor.datagrams import (
     whole_only,
 )
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
+from seqcast.doctor.system import drops
 
 ANSWER_S, TRIES = 0.5, 6
 PINGS, PING_S = 500, 0.001
 SONGS, SONG_S = SINGS_MAX, 0.005
-BURST, BURST_S, BURST_EACH = 2000, 1.0, 20
-SIZES = (1472, 1444, 1422, 1372, 1252, 996, 548)
+BURST, BURST_S = 2000, 1.0
+RATES_MBIT, RATE_S = (50, 100, 200, 400, 800, 1600, 3200), 0.2
+FLOOD_NAP_S = 0.0005
+LOST_OF, SLOWED = 0.001, 0.8
+"""The part of a burst that may be lost, and of a rate that must be reached to try the next one."""
+SIZES = (8972, 8922, 8872, 8472, 7972, 5972, 3972, 1972, 1472, 1444, 1422, 1372, 1252, 996, 548)
+"""Bytes of payload that are tried below the MTU: of jumbo frames, of Ethernet, and of both behind tunnels."""
+BLIND_BYTES = 512
 HEADERS, HEADERS6 = 28, 48
 LOST_MAX = 2
 """Pings that may be lost without a finding."""
 LONG_EVERY_S, SILENT_S = 2.0, 12.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Flood:
+    """A burst: datagrams sent, Mb/s and seconds, and how many of them were lost at each place."""
+
+    sent: int
+    mbit: float
+    took_s: float
+    places: dict[str, int]
+
+    @property
+    def lost(self) -> int:
+        return sum(self.places.values())
+
+    @property
+    def said(self) -> str:
+        where = ", ".join(f"{n:,} {place}" for place, n in self.places.items() if n)
+        return f"{self.lost:,} of {self.sent:,} lost" + (f": {where}" if where else "")
+
+
+def places_of(lost: int, queue: int, *, drops: int, softnet: int, nic: int) -> dict[str, int]:
+    """Shares out lost datagrams among the places whose counters grew; those that none counts, the network lost. The
+    counters of a host include the datagrams of other programs, so the more exact ones go first."""
+    found, rest = {}, max(0, lost)
+    for place, counted in (
+        ("at the receiving socket", drops),
+        ("in its kernel before that", softnet),
+        ("at its card", nic),
+        ("in the queue here", queue),
+        ("in the network", rest),
+    ):
+        found[place] = min(rest, max(0, counted))
+        rest -= found[place]
+    return found
 
 
 class Path:
@@ -53,6 +96,7 @@ class Path:
         self.group = group_of(self.here)
         self._headers = HEADERS6 if is_ipv6(self.here) else HEADERS
         self._token = secrets.token_hex(8)
+        self._number = 0  # of questions
         self._unicast = unicast_socket(self.here, 0)
         whole_only(self._unicast, ask_path=False)
         self._receiver = multicast_receiver(self.here, port)
@@ -76,7 +120,7 @@ class Path:
         best, size = self._size()
         yield size
         if pings.code is None:
-            yield self._burst(best)
+            yield from self._rates(best or BLIND_BYTES)
         if passes:
             yield (
                 self._long(long_s)
@@ -111,10 +155,12 @@ class Path:
 
     def _asked(self, answer: str, **question: Any) -> dict[str, Any]:
         """The answer to a question, which is repeated; {}: none came."""
-        for i in range(TRIES):
-            self._send(pack(HELLO_BYTES, token=self._token, i=i, **question))
+        first = self._number + 1
+        for _ in range(TRIES):
+            self._number += 1
+            self._send(pack(HELLO_BYTES, token=self._token, i=self._number, **question))
             for fields in self._received(self._unicast, ANSWER_S):
-                if fields.get("t") == answer:
+                if fields.get("t") == answer and fields.get("i", first) in range(first, self._number + 1):
                     return fields
         return {}
 
@@ -123,11 +169,15 @@ class Path:
         self._proof = str(said.get("proof", ""))
         return bool(said)
 
+    def _counts(self) -> dict[str, int]:
+        """The counters of the other end: how many datagrams of each kind have come, and its drops by place."""
+        counts = self._asked("told", t="ask").get("counts")
+        counts = counts if isinstance(counts, dict) else {}
+        return {name: value for name, value in counts.items() if isinstance(value, int)}
+
     def _count(self, kind: str) -> int:
         """How many of a kind the other end has."""
-        counts = self._asked("told", t="ask").get("counts")
-        value = counts.get(kind, 0) if isinstance(counts, dict) else 0
-        return value if isinstance(value, int) else 0
+        return self._counts().get(kind, 0)
 
     # ---- looks
 
@@ -209,22 +259,45 @@ class Path:
         finally:
             whole_only(self._unicast, ask_path=False)
 
-    def _burst(self, size: int) -> Line:
-        before, drops = self._count("burst"), self._count("drops")
-        datagram, began = pack(size or 512, t="burst", token=self._token, i=0), time.monotonic()
-        for i in range(BURST):
-            self._send(datagram)
-            if i % BURST_EACH == 0:
-                time.sleep(max(0.0, began + BURST_S * i / BURST - time.monotonic()))
-        took = time.monotonic() - began
-        lost, at_socket = BURST - (self._count("burst") - before), self._count("drops") - drops
-        fact = (
-            f"{BURST * len(datagram) * 8 / took / 1e6:.0f} Mb/s for {took:.1f} s: {lost} of {BURST:,} lost, "
-            f"{at_socket} of them at the receiving socket"
-        )
-        if lost - at_socket > BURST // 1000:
-            return Line(WARN, "burst", fact, codes.NETWORK_LOSS)
-        return Line(OK, "burst", fact)
+    def _flood(self, size: int, datagrams: int, seconds: float) -> _Flood:
+        """Sends this many within a time, evenly, and asks which came."""
+        before, here = self._counts(), drops("")["qdisc"]
+        datagram, began = pack(size, t="burst", token=self._token, i=0), time.monotonic()
+        sent = 0
+        while sent < datagrams:
+            due = min(datagrams, 1 + int((time.monotonic() - began) / seconds * datagrams))
+            for _ in range(due - sent):
+                self._send(datagram)
+            sent = due
+            time.sleep(FLOOD_NAP_S)
+        took = max(seconds, time.monotonic() - began)
+        now = self._counts()
+        more = {name: now.get(name, 0) - before.get(name, 0) for name in ("burst", "drops", "softnet", "nic")}
+        queued = drops("")["qdisc"] - here
+        rate = sent * len(datagram) * 8 / took / 1e6
+        return _Flood(sent, rate, took, places_of(sent - more.pop("burst"), queued, **more))
+
+    def _rates(self, size: int) -> Iterator[Line]:
+        """A burst of a second, whose loss is a finding, and then ever quicker ones until one is lost in part."""
+        first = self._flood(size, BURST, BURST_S)
+        fact = f"{first.mbit:.0f} Mb/s for {first.took_s:.1f} s: {first.said}"
+        if first.lost - first.places["at the receiving socket"] > BURST * LOST_OF:
+            yield Line(WARN, "burst", fact, codes.NETWORK_LOSS)
+            return
+        yield Line(OK, "burst", fact)
+        lossy = first.lost > BURST * LOST_OF
+        reached, why = (0.0, f"at {first.mbit:.0f} Mb/s {first.said}") if lossy else (first.mbit, "")
+        for mbit in RATES_MBIT:
+            if why:
+                break
+            flood = self._flood(size, max(1, int(mbit * 1e6 * RATE_S / size / 8)), RATE_S)
+            if flood.lost > flood.sent * LOST_OF:
+                why = f"at {flood.mbit:,.0f} Mb/s {flood.said}"
+            else:
+                reached = max(reached, flood.mbit)
+                why = "this command sends no more" if flood.mbit < mbit * SLOWED else ""
+        why = why or f"more than {RATES_MBIT[-1]:,} Mb/s is not tried"
+        yield Line(OK, "rate", f"at least {reached:,.0f} Mb/s; {why}")
 
     def _long(self, seconds: float) -> Line:
         """Do multicasts still pass after minutes?"""

@@ -1,7 +1,7 @@
 """Members on several hosts, reached by a command such as ``ssh -T HOST``: no daemon, no port, no clock in common.
 
 A worker speaks lines of JSON on its standard input and output, so whatever starts a process elsewhere and connects
-these two will do. When the connection is lost its input closes, which ends it.
+these two will do. When the connection is lost the input of the worker closes, and the worker ends.
 """
 
 from __future__ import annotations
@@ -11,22 +11,20 @@ import os
 import platform
 import shlex
 import socket
-import struct
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path as File
 from typing import Any
 
+from seqcast.doctor.system import number
 from seqcast.files import cgroups
 from seqcast.perf.paths import DATAGRAM_MAX, SEGMENTS_MAX, Path, PathError, Place
 
 VIA = "ssh -T {host}"
-RTM_NEWQDISC, RTM_GETQDISC, NLM_F_REQUEST, NLM_F_DUMP, TC_H_ROOT, TCA_STATS = 36, 38, 1, 0x300, 0xFFFFFFFF, 3
 GROUP_ADDRESS = "239.255.77.77"
 """Multicast address of the baselines; seqcast chooses its own."""
-NIC = ("rx_dropped", "rx_missed_errors", "rx_fifo_errors", "tx_dropped")
 
 
 def places(hosts: Sequence[str], via: str, python: str, members: int, interface: str) -> tuple[Place, ...]:
@@ -57,7 +55,7 @@ def places(hosts: Sequence[str], via: str, python: str, members: int, interface:
 
 
 def as_used(path: Path, used: Mapping[str, Any]) -> Path:
-    """The path with the sizes that a group used on it."""
+    """The path with the sizes that a group used there."""
     packet = int(used["packet_bytes"])
     segments = min(SEGMENTS_MAX, DATAGRAM_MAX // packet) if used["gso"] else 1
     return replace(path, packet_bytes=packet, segments=segments, gro=bool(used["gro"]) and segments > 1)
@@ -72,13 +70,13 @@ def about(interface: str) -> dict[str, Any]:
         "protocol": PROTOCOL_VERSION,
         "python": platform.python_version(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}",
-        "speed_mbit": _number(File("/sys/class/net") / interface / "speed") if interface else 0,
+        "speed_mbit": number(File("/"), f"sys/class/net/{interface}/speed") if interface else 0,
         "address": _own_address(interface),
     }
 
 
 def _own_address(interface: str) -> str:
-    """Where the other hosts find this one; "" if it has no IPv4 address there, or no route."""
+    """Where the other hosts find this one; "" without an IPv4 address there, or a route."""
     try:
         return address(interface, GROUP_ADDRESS)
     except OSError:
@@ -96,25 +94,6 @@ def check(host: str, said: Mapping[str, Any]) -> None:
             raise PathError(f"{host} has seqcast of {key} {said.get(key)}, this machine {own[key]}: install the same")
 
 
-def drops(interface: str) -> dict[str, int]:
-    """Datagrams that this host has dropped since it was booted: at full receive buffers of sockets, in the kernel
-    before them (softnet), at the card (nic), and in the queues of all interfaces (qdisc)."""
-    found = {"socket": 0, "softnet": 0, "nic": 0, "qdisc": 0}
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        rows = [
-            line.split() for line in File("/proc/net/snmp").read_text("ascii").splitlines() if line.startswith("Udp:")
-        ]
-        found["socket"] = int(dict(zip(rows[0], rows[1], strict=True))["RcvbufErrors"])
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        lines = File("/proc/net/softnet_stat").read_text("ascii").splitlines()
-        found["softnet"] = sum(int(line.split()[1], 16) for line in lines)
-    if interface:
-        found["nic"] = sum(_number(File("/sys/class/net") / interface / "statistics" / name) for name in NIC)
-    with contextlib.suppress(OSError, AttributeError, struct.error):
-        found["qdisc"] = sum(_qdiscs())
-    return found
-
-
 def throttled_s(root: File = File("/")) -> float:
     """For how long CPU quotas have stopped the cgroup of this process and those around it, in sum, s; 0: never, or the
     system does not say."""
@@ -126,33 +105,6 @@ def throttled_s(root: File = File("/")) -> float:
     return found / 1e6
 
 
-def _qdiscs() -> Iterator[int]:
-    """Packets dropped by the queue of each interface, as rtnetlink(7) tells."""
-    ask = struct.pack("=IHHII", 36, RTM_GETQDISC, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + bytes(20)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
-        kernel.settimeout(1.0)
-        kernel.send(ask)
-        while True:
-            data = kernel.recv(1 << 16)
-            while len(data) >= 16:
-                length, kind = struct.unpack_from("=IH", data)
-                if kind != RTM_NEWQDISC:
-                    return  # the end, or an error
-                (parent,) = struct.unpack_from("=I", data, 16 + 12)
-                if parent == TC_H_ROOT:  # and counts the drops of those below
-                    yield _dropped(data[36:length])
-                data = data[(length + 3) & ~3 :]
-
-
-def _dropped(attributes: bytes) -> int:
-    while len(attributes) >= 4:
-        length, kind = struct.unpack_from("=HH", attributes)
-        if kind == TCA_STATS:
-            return int(struct.unpack_from("=QII", attributes, 4)[2])
-        attributes = attributes[max(4, (length + 3) & ~3) :]
-    return 0
-
-
 def address(interface: str, group: str) -> str:
     """The IPv4 address of an interface; ``interface`` "": of the one that the system chooses for ``group``."""
     from seqcast.net.interface import ipv4_of
@@ -162,10 +114,3 @@ def address(interface: str, group: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
         asked.connect((group, 9))
         return str(asked.getsockname()[0])
-
-
-def _number(path: File) -> int:
-    try:
-        return max(0, int(path.read_text("ascii")))
-    except (OSError, ValueError):
-        return 0

@@ -17,7 +17,7 @@ from seqcast.perf.processes import LEAVE_S, Crew, Process, Processes, RunFailed
 START_S = 40.0
 """Limit for processes to start and for a group to form, s."""
 JOURNAL_LEAVE_S = 300.0
-"""Limit for members with a journal to leave, s: they roll it first, which takes longer than writing it."""
+"""Limit for members with a journal to leave, s: to roll journals takes longer than to write them."""
 WARM_S = 0.3
 WARM_ROUNDS = 500
 BARE_TRIES = 3
@@ -375,7 +375,7 @@ def everyone(processes: list[Process], event: str, timeout_s: float) -> list[dic
 
 
 def shared_memory(size: int) -> IO[bytes]:
-    """Zeroed memory that processes share: an anonymous file, in /dev/shm where the system has it."""
+    """Zeroed memory that processes share: an anonymous file, in /dev/shm on systems that have one."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
     file = tempfile.TemporaryFile(dir=folder)
     file.truncate(size)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from seqcast.doctor.system import drops
 from seqcast.errors import SendTimeout, SeqcastError
 from seqcast.perf import hosts
 from seqcast.perf.loops import END, Payloads, Tally
@@ -213,7 +214,7 @@ def report_done(group: Any, check: Check | Tally, start: Start, expected: int | 
         lost=0 if expected is None else max(0, expected - check.count),
         wrong=check.wrong,
         seconds=(check.last_ns - start_ns) / 1e9,
-        dropped={place: n - before[place] for place, n in hosts.drops(group.path["interface"]).items()},
+        dropped={place: n - before[place] for place, n in drops(group.path["interface"]).items()},
         views=group.view.view_id.counter - view,
         rss_mb=resident_mb(),
         counters=group.counters(),
@@ -222,7 +223,7 @@ def report_done(group: Any, check: Check | Tally, start: Start, expected: int | 
 
 def begin(group: Any) -> Start:
     """The start of a run."""
-    dropped = hosts.drops(group.path["interface"])
+    dropped = drops(group.path["interface"])
     return Start(usage(), time.monotonic_ns(), group.view.view_id.counter, dropped)
 
 
