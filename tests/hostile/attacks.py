@@ -55,6 +55,7 @@ class Attacker:
         self.faulty = faulty
         self.socket = own_socket() if faulty is None else socket_of(groups[faulty])
         self.notes: dict[str, Any] = {}
+        self.outside = False  # the group has a key, and reads no frame of the attacker
 
     def close(self) -> None:
         self.socket.close()
@@ -344,7 +345,7 @@ def merge_ask_without_a_beacon(a: Attacker) -> None:
     for number in range(15):
         a.say(MergeAsk((a.own, number), a.tag), a.own, 1, 0.1)
         a.groups[0].send(b"meanwhile", timeout=5.0)
-    assert a.count("control_merges_unheard") > 0
+    assert a.outside or a.count("control_merges_unheard") > 0
 
 
 @stranger
@@ -362,7 +363,7 @@ def merge_asks_with_a_beacon(a: Attacker) -> None:
         begin = time.monotonic()
         a.groups[0].send(b"meanwhile", timeout=5.0)
         a.notes["longest"] = max(a.notes.get("longest", 0.0), time.monotonic() - begin)
-    assert a.count("control_merges_unheard") > 0
+    assert a.outside or a.count("control_merges_unheard") > 0
     assert a.notes["longest"] < 0.4, "sends were held up"
 
 

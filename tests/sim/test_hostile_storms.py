@@ -169,6 +169,23 @@ def test_a_former_member_with_its_old_memory_is_nobody_in_the_views_that_follow(
         assert sum(node.engine.counters()["drop_view"] for node in storm.nodes) > 10
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("changes", OTHERS, ids=lambda changes: " ".join(changes.values()))
+@pytest.mark.parametrize("attacker", [Storm, Former, Keyholder, Excluded, Replayer])
+def test_other_orders_memberships_and_reliabilities_with_a_key_weather_such_storms_too(attacker, changes):
+    if attacker is Replayer:
+        storm = Replayer(11, **changes)
+    else:
+        keyed = {"keyed": True, "identities": attacker is Keyholder}
+        settings = (("rekey_s", 0.5),) if attacker is Excluded else ()
+        who = "faulty" if attacker is Former else "impostor"
+        storm = attacker(calm(11, "impostor", settings=settings, **keyed, **changes), who)
+    result = World.run(storm)
+    theirs = [line for line in result.violations if not line.startswith("frames:")]
+    assert not theirs, theirs[0]
+    assert storm.sent + getattr(storm, "again", 0) > 20 and result.messages > 0
+
+
 class Ghost(Storm):
     """A process ends in the middle of its join, and somebody who recorded the JOIN sends it again, from the same
     address."""

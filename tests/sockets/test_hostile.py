@@ -1,15 +1,13 @@
 """On real sockets: attacks on a group, from a stranger's socket and from that of a member gone wrong."""
 
-import hashlib
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from hostile import forge
 from hostile.attacks import DROPS, FAULTY, REACHED, SETTINGS, STRANGERS, Heckler, attacking
+from hostile.sealing import SealingSocket, unharmed
 from members import LIMIT_S, cluster, group_of, join, wait_until
-from nacl import bindings
 
 import seqcast
 from seqcast.config import keys
@@ -54,48 +52,30 @@ def test_a_stranger_changes_nothing(name):
             assert [group.view for group in groups] == [before] * 3
 
 
-class SealingSocket:
-    """Seals the datagrams of an attacker that has the key file and nothing else."""
-
-    def __init__(self, socket, cluster, path):
-        (key,) = keys.read(path)
-        self.socket, self.mark, self.secret, self.sent = socket, key.number, keys.cluster_secret(key, cluster), 0
-        self.getsockname, self.close = socket.getsockname, socket.close
-
-    def sendto(self, datagram, to):
-        if len(datagram) >= 40:
-            datagram = self.sealed(datagram)
-        self.socket.sendto(datagram, to)
-
-    def sealed(self, datagram):
-        self.sent += 1
-        packet = datagram[2] in (forge.DATA, forge.UNICAST, forge.FORWARD, forge.STATE, forge.RECORD)
-        number = (self.sent | packet << 63).to_bytes(8, "little")
-        head = datagram[:4] + b"rand" + datagram[8:12] + (0x4000 | self.mark << 9).to_bytes(2, "little")
-        head += datagram[14:40]
-        key = hashlib.blake2b(head[16:24], digest_size=32, key=self.secret, person=b"seqcast sealer").digest()
-        encrypt = bindings.crypto_aead_xchacha20poly1305_ietf_encrypt
-        return head + encrypt(datagram[40:] + bytes(16), head + bytes(8), number + b"rand" + bytes(12), key) + number
-
-
 @pytest.mark.parametrize("has_key", [False, True], ids=["nothing", "the key file"])
 def test_who_is_in_no_view_of_a_group_with_a_key_changes_nothing_there(tmp_path, has_key):
     """All in one group, which takes less time; the storms of the simulator send far more."""
     keys.make(path := str(tmp_path / "key"))
     with group_of(3, key=path) as groups, attacking(groups) as attacker:
-        before = groups[0].view
-        dropped = sum(attacker.count(name) for name in DROPS)
         if has_key:
             attacker.socket = SealingSocket(attacker.socket, groups[0].cluster, path)
-        for name in REACHED:
-            STRANGERS[name](attacker)
-        for number, group in enumerate(groups):
-            group.send(b"from %d" % number, timeout=LIMIT_S)
-        for group in groups:
-            assert not drain(group, [b"from %d" % number for number in range(3)])
-        assert [group.view for group in groups] == [before] * 3
-        assert sum(attacker.count(name) for name in DROPS) > dropped + 500
+        unharmed(groups, attacker, REACHED)
+        assert sum(attacker.count(name) for name in DROPS) > 500
         assert (attacker.count("drop_key") > 0) != has_key, "with the file all opens that is tried"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "settings",
+    [dict(each) for each in sorted({(*SETTINGS[name].items(),) for name in STRANGERS}) if "guard" not in dict(each)],
+    ids=str,
+)
+def test_a_stranger_without_the_key_changes_nothing_by_any_attack(tmp_path, settings):
+    keys.make(path := str(tmp_path / "key"))
+    names = [name for name in STRANGERS if SETTINGS[name] == settings]
+    with group_of(3, key=path, **settings) as groups, attacking(groups) as attacker:
+        unharmed(groups, attacker, names)
+        assert sum(attacker.count(name) for name in DROPS) > 0
 
 
 def drain_n(group, n, timeout=LIMIT_S):

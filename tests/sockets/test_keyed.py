@@ -198,9 +198,15 @@ def test_who_has_no_key_or_another_one_cannot_join_and_both_sides_say_where_the_
     assert "(SC5001)" in caplog.text
 
 
-def test_a_member_with_a_key_does_not_join_a_group_without_one(key):
+def test_a_member_with_a_key_does_not_join_a_group_without_one_and_both_sides_say_why(key, caplog):
+    caplog.set_level(logging.WARNING, "seqcast")
     with group_of(2) as groups:
         assert "has no key, and this member has one" in joins_not(groups[0].cluster, key=key)
+        for name in "ab":
+            told = rf"^{name}: members of this cluster use different keys, .*127\.0\.0\.1:\d+ has a key, and"
+            lines = [each.getMessage() for each in caplog.records if re.search(told, each.getMessage())]
+            assert len(lines) == 1 and "(SC5001)" in lines[0], caplog.text
+        assert [len(group.view.members) for group in groups] == [2, 2]
 
 
 def test_a_group_with_a_key_goes_on_when_members_crash_come_and_leave(key):

@@ -7,7 +7,8 @@ import sys
 
 import pytest
 from hostile import forge
-from hostile.attacks import REACHED, STRANGERS, Attacker
+from hostile.attacks import REACHED, SETTINGS, STRANGERS, Attacker
+from hostile.sealing import SealingSocket, unharmed
 from members import LIMIT_S, LOOPBACK, cluster, join, payloads, wait_until
 
 import seqcast
@@ -214,16 +215,28 @@ def test_an_excluded_member_with_its_old_memory_is_counted_and_changes_nothing(m
     machines.write("d", "# " + machines.lines["d"])
     wait_until(lambda: all(len(group.view.members) == 3 for group in others))
     attacker.last = last if speaks == "of its last view" else 0
-    before = [group.view for group in others]
     dropped = attacker.count("drop_view")
-    for name in REACHED:
-        STRANGERS[name](attacker)
-    for number, group in enumerate(others):
-        group.send(b"from %d" % number, timeout=LIMIT_S)
-    for group in others:
-        assert sorted(payloads(group, 3)) == [b"from %d" % number for number in range(3)]
-    assert [group.view for group in others] == before
+    unharmed(others, attacker, REACHED)
     assert attacker.count("drop_view") > dropped + 500
     attacker.close()
     for group in others:
+        group.leave()
+
+
+BETWEEN = ("merge_ask_without_a_beacon", "unblock_by_anybody")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [BETWEEN, pytest.param([each for each in STRANGERS if not SETTINGS[each]], marks=pytest.mark.long)],
+    ids=["between views", "all"],
+)
+def test_one_with_the_key_file_and_no_identity_changes_nothing(machines, names):
+    groups = machines.group("a", "b", "c")
+    attacker = Attacker(groups)
+    attacker.socket = SealingSocket(attacker.socket, groups[0].cluster, machines.key)
+    unharmed(groups, attacker, names)
+    assert attacker.count("control_frames_unproven") > 0
+    attacker.close()
+    for group in groups:
         group.leave()

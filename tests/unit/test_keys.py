@@ -23,7 +23,7 @@ from seqcast.net.secure import LOOK_NS, KeyFile, seal_of
 pytest.importorskip("nacl.bindings")
 
 AEGIS_KEY, AEGIS_NONCE = "1001" + "0" * 60, "100002" + "0" * 58
-HEADER = "0001020304050607"
+HEADER, LONG_HEADER = bytes(range(8)).hex(), bytes(range(42)).hex()
 CLASS = b"Ladies and Gentlemen of the class of '99: If I could offer you only one tip for "
 CLASS += b"the future, sunscreen would be it."
 # Cipher, key, nonce, header, message, text, tag: RFC 10032, the draft of XChaCha, and that of GCM (test case 16).
@@ -42,6 +42,15 @@ VECTORS = [
         "022cb796fe7e0ae1197525ff67e309484cfbab6528ddef89f17d74ef8ecd82b3",
     ),
     (
+        1, AEGIS_KEY[:32], AEGIS_NONCE[:32], HEADER, bytes(range(14)).hex(), "79d94593d8c2119d7e8fd9b8fc77",
+        "86f1b80bfb463aba711d15405d094baf4a55a15dbfec81a76f35ed0b9c8b04ac",
+    ),
+    (
+        1, AEGIS_KEY[:32], AEGIS_NONCE[:32], LONG_HEADER, bytes(range(0x10, 0x38)).hex(),
+        "b31052ad1cca4e291abcf2df3502e6bdb1bfd6db36798be3607b1f94d34478aa7ede7f7a990fec10",
+        "b91e2947a33da8bee89b6794e647baf0fc835ff574aca3fc27c33be0db2aff98",
+    ),
+    (
         2, AEGIS_KEY, AEGIS_NONCE, "", bytes(16).hex(), "754fc3d8c973246dcc6d741412a4b236",
         "1181a1d18091082bf0266f66297d167d2e68b845f61a3b0527d31fc7b7b89f13",
     ),
@@ -50,6 +59,15 @@ VECTORS = [
         2, AEGIS_KEY, AEGIS_NONCE, HEADER, bytes(range(32)).hex(),
         "f373079ed84b2709faee373584585d60accd191db310ef5d8b11833df9dec711",
         "b7d28d0c3c0ebd409fd22b44160503073a547412da0854bfb9723020dab8da1a",
+    ),
+    (
+        2, AEGIS_KEY, AEGIS_NONCE, HEADER, bytes(range(14)).hex(), "f373079ed84b2709faee37358458",
+        "8c1cc703c81281bee3f6d9966e14948b4a175b2efbdc31e61a98b4465235c2d9",
+    ),
+    (
+        2, AEGIS_KEY, AEGIS_NONCE, LONG_HEADER, bytes(range(0x10, 0x38)).hex(),
+        "57754a7d09963e7c787583a2e7b859bb24fa1e04d49fd550b2511a358e3bca252a9b1b8b30cc4a67",
+        "a3aca270c006094d71c20e6910b5161c0826df233d08919a566ec2c05990f734",
     ),
     (
         0, bytes(range(0x80, 0xA0)).hex(), bytes(range(0x40, 0x58)).hex(), "50515253c0c1c2c3c4c5c6c7", CLASS.hex(),
@@ -71,12 +89,26 @@ VECTORS = [
 _BYTES, _LONG = ctypes.c_char_p, ctypes.c_ulonglong
 CALL = ctypes.CFUNCTYPE(ctypes.c_int, _BYTES, _BYTES, _BYTES, _LONG, _BYTES, _LONG, _BYTES, _BYTES, _BYTES)
 
+_AT = ctypes.c_void_p
+IN_PLACE = ctypes.CFUNCTYPE(ctypes.c_int, _AT, _BYTES, _BYTES, _AT, _LONG, _AT, _LONG, _BYTES, _BYTES)
+
 
 def by_library(seal, cipher, message, header, nonce, key, tag):
     """As the engine calls the library."""
     out = ctypes.create_string_buffer(len(message) + tag)
     CALL(seal.ciphers[cipher][0])(out, None, message, len(message), header, len(header), None, nonce, key)
     return out.raw
+
+
+def opened(seal, cipher, text, header, nonce, key, tag):
+    """As the engine calls the library, in place; None: refused."""
+    room = ctypes.create_string_buffer(text, len(text))
+    at = ctypes.addressof(room)
+    header = ctypes.create_string_buffer(header, len(header) or 1), len(header)
+    if IN_PLACE(seal.ciphers[cipher][1])(at, None, None, at, len(text), *header, nonce, key):
+        assert bytes(len(text) - tag) == room.raw[: len(text) - tag], "nothing of what was refused is left"
+        return None
+    return room.raw[: len(text) - tag]
 
 
 @pytest.mark.parametrize(("cipher", "key", "nonce", "header", "message", "text", "tag"), VECTORS)
@@ -87,6 +119,30 @@ def test_the_library_and_the_second_opinion_give_published_vectors(
     seal = seal_of(Config(key=made), "orders")
     assert by_library(seal, cipher, message, header, nonce, key, len(tag) // 2).hex() == text + tag
     assert ENCRYPT[cipher](message, header, nonce, key).hex() == text + tag
+    sealed, tag = bytes.fromhex(text + tag), len(tag) // 2
+    assert opened(seal, cipher, sealed, header, nonce, key, tag) == message
+    for short in range(tag):
+        assert opened(seal, cipher, sealed[:short], header, nonce, key, short) is None
+
+
+REFUSED = {
+    "key and nonce": lambda key, nonce, header, text, tag: (nonce, key, header, text, tag),
+    "text": lambda key, nonce, header, text, tag: (key, nonce, header, text[:-1] + bytes([text[-1] + 1]), tag),
+    "header": lambda key, nonce, header, text, tag: (key, nonce, header[:-1] + b"\x08", text, tag),
+    "tag": lambda key, nonce, header, text, tag: (key, nonce, header, text, tag[:-1] + bytes([tag[-1] + 1])),
+}
+"""The changes of the test vectors 6 to 9 of RFC 10032, which must be refused, to its vector 4."""
+
+
+@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("cipher", [1, 2])
+def test_the_library_refuses_the_published_vectors_that_must_be_refused(made, cipher, what):
+    (vector,) = [each for each in VECTORS if each[0] == cipher and len(each[4]) == 28]
+    key, nonce, header, message, text, tag = map(bytes.fromhex, vector[1:])
+    seal = seal_of(Config(key=made), "orders")
+    assert opened(seal, cipher, text + tag, header, nonce, key, len(tag)) == message
+    key, nonce, header, text, tag = REFUSED[what](key, nonce, header, text, tag)
+    assert opened(seal, cipher, text + tag, header, nonce, key, len(tag)) is None
 
 
 def key_file(tmp_path, text, mode=0o600):
