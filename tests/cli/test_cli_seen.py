@@ -1,5 +1,6 @@
 """The commands that show groups by their boards: probe, top, metrics."""
 
+import contextlib
 import dataclasses
 import gc
 import gzip
@@ -24,7 +25,7 @@ from seqcast import cli, codes
 from seqcast.board.judge import unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import MAGIC, VERSION, Event, OtherLayout, boards, of_other_releases, read
-from seqcast.cli.seen import letters
+from seqcast.cli.seen import headings, letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
 from seqcast.metrics import Collector, families, text_of
@@ -203,6 +204,38 @@ def test_the_live_table_is_drawn():
             text = io.StringIO()
             rich.Console(file=text, width=160, height=300).print(drawn(found, found, page, 0, []))
             assert expected in text.getvalue() and "q quit" in text.getvalue()
+            assert ("seqcast-io-a" in text.getvalue()) == (page == "member" and sys.platform.startswith("linux"))
+
+
+def test_the_live_table_is_sorted_by_a_column_at_a_key(monkeypatch):
+    rich = pytest.importorskip("rich.console")
+    from seqcast.cli import top_live
+
+    with group_of(2) as (a, _):
+        wait_until(seen(a, 2))
+        found = boards(a.cluster)[:1]
+        cells = dict(zip(headings(found[0]), ["a", *"-" * 20], strict=False))
+        made = [
+            [*(cells | {"member": name, "got/s": got}).values()]
+            for name, got in (("a", ""), ("b", "9.1 k"), ("c", "800"))
+        ]
+        monkeypatch.setattr(top_live, "rows", lambda *_: [*made])
+        for by, order in (("", "abc"), ("got/s", "bca")):
+            text = io.StringIO()
+            rich.Console(file=text, width=160).print(top_live.drawn(found, found, "", 0, [], by))
+            lines = text.getvalue().splitlines()
+            assert "".join(line[0] for line in lines[2:5]) == order and ("▼" in lines[1]) == bool(by), lines
+
+
+def test_keys_of_the_live_table_sort_turn_pages_and_end(monkeypatch):
+    pytest.importorskip("rich.console")
+    from seqcast.cli import top_live
+
+    keys, drawn = iter("sssmsq"), []
+    monkeypatch.setattr(top_live, "_keys", lambda: contextlib.nullcontext(lambda _: next(keys)))
+    monkeypatch.setattr(top_live, "drawn", lambda *look: drawn.append((look[2], look[5])) or "")
+    assert top_live.live("none-such", 9.0) == 0
+    assert drawn == [("", ""), ("", "rtt ms"), ("", "lag"), ("", "lag ms"), ("member", "lag ms"), ("", "lag ms")]
 
 
 def test_metrics_have_the_format_of_prometheus():

@@ -7,6 +7,7 @@ import pytest
 from members import LIMIT_S, cluster, group_of, join
 
 import seqcast
+from seqcast.board.read import threads
 from seqcast.config import check
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads are bound to cores on Linux")
@@ -32,6 +33,19 @@ def test_each_thread_runs_on_its_cores_and_others_on_any():
     with group_of(1, control_cores=f"{core}") as (a,):
         assert affinity(a) == {"io": mine, "control": {core}}
     assert os.sched_getaffinity(0) == mine
+
+
+def test_the_system_knows_the_threads_by_name_and_their_cores_are_read_from_outside():
+    core = max(os.sched_getaffinity(0))
+    with group_of(1, io_cores=str(core)) as (a,):
+        a.send(b"x")
+        assert a.recv(LIMIT_S).payload == b"x"  # both run, so both have their names
+        found = {name: cores for name, cores, *_ in threads(os.getpid())}
+        assert found["seqcast-io-a"] == str(core) and check.cores("", found["seqcast-control"]) == os.sched_getaffinity(
+            0
+        )
+        assert all(float(seconds) >= 0 and last.isdecimal() for _, _, last, seconds in threads(os.getpid()))
+    assert threads(2**22 + 7) == []
 
 
 @pytest.mark.parametrize("text", ["x", "1-", "-1", "1;2", "99999"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import struct
@@ -27,6 +28,8 @@ TRIES = 200
 PAUSE_S = 0.0005
 """A part that is being written is read again this many times, after a pause of this many seconds; a process killed
 meanwhile leaves such a part for ever."""
+THREADS = "seqcast-"
+"""Their names begin so."""
 ELSEWHERE_NS = 60 * 10**9
 """A process of another PID namespace runs if the board was written within this time."""
 COUNTED = ("counters", "sockets", "threads")
@@ -198,6 +201,21 @@ def started(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):
         return ""
+
+
+def threads(pid: int) -> list[list[str]]:
+    """The threads of members in a process: the name of each, the cores that it may run on and the one that it ran on
+    last, and its CPU time, s. The system tells, not the process; nothing where it does not."""
+    found = []
+    for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda path: int(path.name)):
+        with contextlib.suppress(OSError, IndexError):  # it has ended
+            name, _, rest = (task / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")
+            if (name := name.partition("(")[2]).startswith(THREADS):
+                fields = rest.split()
+                status = (task / "status").read_text(encoding="utf-8", errors="replace").partition("Cpus_allowed_list:")
+                seconds = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+                found.append([name, status[2].split()[0], fields[36], f"{seconds:.2f}"])
+    return found
 
 
 # ---- the layout

@@ -160,6 +160,12 @@ def short(rate: float) -> str:
     return f"{rate:.0f}"
 
 
+def number(cell: str) -> float:
+    """The number in a cell, a short one too; -1 for none."""
+    value, _, unit = cell.partition(" ")
+    return float(value) * {"M": 1e6, "k": 1e3}.get(unit, 1.0) if value.strip("-") else -1.0
+
+
 def history(board: Board, n: int = HISTORY) -> list[str]:
     """The last events, oldest first, with the time of day."""
     lines = []

@@ -17,45 +17,52 @@ from rich.text import Text
 
 from seqcast.api.counters import COUNTERS
 from seqcast.board.judge import STALL_S, troubles, unreadable
-from seqcast.board.read import Board, boards
-from seqcast.cli.seen import headings, history, of_groups, rows, summary
+from seqcast.board.read import Board, boards, pid_namespace, threads
+from seqcast.cli.seen import RATES, headings, history, number, of_groups, rows, summary
 from seqcast.codes import Finding
 
 EVENTS = 40
-HELP = "q quit   e events   m counters of the next member"
+HELP = "q quit   e events   s sort by the next column   m threads and counters of the next member"
+SORTED = ["", "rtt ms", "lag", "lag ms", "untaken", "silent ms", *(name for name, _ in RATES)]
+"""The columns by which members are sorted, the largest first; "": by rank."""
 
 
 def live(cluster: str, every_s: float) -> int:
     """Shows the groups until q or Ctrl-C."""
-    before, page, shown = boards(cluster), "", 0
+    before, page, shown, by = boards(cluster), "", 0, 0
     with _keys() as pressed, Live(screen=True, auto_refresh=False) as screen, contextlib.suppress(KeyboardInterrupt):
         while True:
             found = boards(cluster)
-            screen.update(drawn(found, before, page, shown, unreadable(cluster)), refresh=True)
+            screen.update(drawn(found, before, page, shown, unreadable(cluster), SORTED[by]), refresh=True)
             before, end = found, time.monotonic() + every_s
             key = ""
             while not key and (left := end - time.monotonic()) > 0:
                 key = pressed(left)
             if key == "q":
                 return 0
-            if key == "e":
+            if key == "s":
+                page, by = "", (by + (page == "")) % len(SORTED)
+            elif key == "e":
                 page = "" if page == "events" else "events"
             elif key == "m":
                 page, shown = "member", shown + (page == "member")
     return 0
 
 
-def drawn(found: Sequence[Board], before: Sequence[Board], page: str, shown: int, others: Sequence[Finding]) -> Group:
+def drawn(
+    found: Sequence[Board], before: Sequence[Board], page: str, shown: int, others: Sequence[Finding], by: str = ""
+) -> Group:
     """One look.
 
     Args:
-        page: "events": the flight recorders; "member": the counters of the board number ``shown``, with their meanings;
-            "": a table for each group.
+        page: "events": the flight recorders; "member": the threads and the counters of the board number ``shown``, with
+            their meanings; "": a table for each group.
         others: the members that cannot be shown.
+        by: the column of the table by which members are sorted.
     """
     if page == "member" and found:
         board = found[shown % len(found)]
-        return Group(Text(summary(board), style="bold"), _counters(board), Text(HELP, style="dim"))
+        return Group(Text(summary(board), style="bold"), *_threads(board), _counters(board), Text(HELP, style="dim"))
     parts: list[Text | Table] = []
     for board in of_groups(found):
         parts.append(Text(summary(board), style="bold"))
@@ -63,15 +70,29 @@ def drawn(found: Sequence[Board], before: Sequence[Board], page: str, shown: int
             parts += [Text(line) for line in history(board, EVENTS)]
             continue
         table = Table(box=None, pad_edge=False)
-        for heading in headings(board):
-            table.add_column(heading, no_wrap=True)
-        for row in rows(board, found, {each.path: each for each in before}):
+        names = headings(board)
+        for heading in names:
+            table.add_column(f"{heading} ▼" if heading == by else heading, no_wrap=True)
+        members = rows(board, found, {each.path: each for each in before})
+        if by:
+            members.sort(key=lambda row: number(row[names.index(by)]), reverse=True)
+        for row in members:
             table.add_row(*(Text(cell, style="red" if "." in cell.split() else "") for cell in row))
         parts.append(table)
         parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in troubles(board, STALL_S)]
         parts.append(Text(""))
     parts += [Text(each.line(), style="red") for each in others]
     return Group(*parts, Text(HELP, style="dim"))
+
+
+def _threads(board: Board) -> list[Table]:
+    here = board.alive and board.about["pids"] == pid_namespace()
+    if not here or not (found := threads(board.about["pid"])):
+        return []
+    table = Table("thread", "may run on cores", "ran on", "CPU s", box=None, pad_edge=False)
+    for each in found:
+        table.add_row(*each)
+    return [table]
 
 
 def _counters(board: Board) -> Table:

@@ -78,7 +78,7 @@ from seqcast.net.rereading import Rereading
 from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, identity_of, seal_of
 from seqcast.net.stable import StableFile
 from seqcast.net.standing import Standing
-from seqcast.net.threads import on_cores, usable
+from seqcast.net.threads import named, usable
 from seqcast.types import Member, MembershipPolicy, OrderPolicy, SequencerPolicy
 
 log = logging.getLogger("seqcast")
@@ -197,8 +197,8 @@ class Runner:
         )
         self._segments = config.gso and sys.platform.startswith("linux")  # until the kernel refuses them
         self._threads = [
-            threading.Thread(target=on_cores(self.driver.run, io_cores), name=f"seqcast-io-{name}", daemon=True),
-            threading.Thread(target=on_cores(self._control, control), name=f"seqcast-control-{name}", daemon=True),
+            threading.Thread(target=named(self.driver.run, io_cores), name=f"seqcast-io-{name}", daemon=True),
+            threading.Thread(target=named(self._control, control), name=f"seqcast-control-{name}", daemon=True),
         ]
         if self.guard is not None:
             self._threads.append(self.guard.thread)

@@ -1,13 +1,18 @@
-"""Work on a thread of its own, unless the interpreter shuts down, and on which cores."""
+"""Work on a thread of its own, unless the interpreter shuts down; by which name, and on which cores."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 
 from seqcast.config.check import cores
 from seqcast.errors import ConfigError
+
+NAME_BYTES = 15
+"""Of a thread, in Linux."""
 
 
 def is_ending() -> bool:
@@ -37,13 +42,15 @@ def usable(name: str, text: str) -> frozenset[int]:
     return wanted
 
 
-def on_cores(run: Callable[[], object], where: frozenset[int]) -> Callable[[], object]:
-    """The same for a thread that runs on these cores alone; none: on any."""
-    if not where:
-        return run
+def named(run: Callable[[], object], cores: frozenset[int]) -> Callable[[], object]:
+    """The same for a thread that the system knows by its name, too, and runs on these cores alone; none: on any."""
 
     def bound() -> None:
-        os.sched_setaffinity(0, where)  # of this thread
+        if sys.platform.startswith("linux"):  # Python does so from 3.14 on
+            with contextlib.suppress(OSError), open(f"/proc/self/task/{threading.get_native_id()}/comm", "wb") as comm:
+                comm.write(threading.current_thread().name.encode()[:NAME_BYTES])
+        if cores:
+            os.sched_setaffinity(0, cores)  # of this thread
         run()
 
     return bound
