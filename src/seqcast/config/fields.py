@@ -915,8 +915,8 @@ class Config(_Marked):
         "",
         "cores",
         "Processor cores on which the I/O thread runs, as `2,3` or `2-5`; empty: all that the process may use. It "
-        "keeps its caches, and shares no core with the application if that is kept off them (taskset). The system knows "
-        "the thread by the name `seqcast-io-…`; `seqcast top` shows its cores. Linux only.",
+        "keeps its caches, and shares no core with the application if that is kept off them (taskset). The system "
+        "knows the thread by the name `seqcast-io-…`; `seqcast top` shows its cores. Linux only.",
     )
     control_cores: str = _knob(
         "",
