@@ -126,6 +126,7 @@ def election(bench: Bench, how: signal.Signals) -> float | None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=20, metavar="N", help="of each (%(default)s)")
+    parser.add_argument("--transport", default="auto", choices=("auto", "unicast"), help="of seqcast (%(default)s)")
     parser.add_argument("--signal", choices=("KILL", "STOP"), default="KILL", help="to the leader (%(default)s)")
     arguments = parser.parse_args()
     how, rows = signal.Signals[f"SIG{arguments.signal}"], []
@@ -136,11 +137,14 @@ def main() -> int:
         except FileNotFoundError as error:
             print(f"Tribes: left out: {error}", file=sys.stderr)
         for preset, settings in (("default", {}), ("fast", FAST)):
+            given, by = {**settings, "transport": arguments.transport}, ""
+            if arguments.transport == "unicast":
+                by = ", by unicast"
             kinds: dict[str, Callable[[], Bench]] = {
-                "seqcast, coordinated": lambda settings=settings: Bench([HERE], **settings),
-                "seqcast, token ring": lambda settings=settings: Bench([HERE], membership="token-ring", **settings),
+                f"seqcast, coordinated{by}": lambda given=given: Bench([HERE], **given),
+                f"seqcast, token ring{by}": lambda given=given: Bench([HERE], membership="token-ring", **given),
             }
-            if path:
+            if path and not by:
                 kinds["Tribes"] = lambda preset=preset: Tribes(path, preset)
             rows += measure(kinds, preset, arguments.rounds, how)
     run = {"signal": how.name, "members": MEMBERS, "rounds": arguments.rounds, "machine": machine()}

@@ -56,8 +56,11 @@ COMMANDS: dict[str, list[str]] = {
     ]
     + [f"{PING} --kind aio --order fifo --wait blocking --cores different"],
     "keyed": ["python bench/keyed.py --pairs 5 --seconds 0.5"],
-    "membership": ["python bench/membership.py --rounds 4"],
-    "election": ["python bench/election.py --rounds 3"],
+    "membership": [
+        "python bench/membership.py --rounds 4",
+        "python bench/membership.py join kill --transport auto unicast --rounds 8",
+    ],
+    "election": [f"python bench/election.py --rounds 3{transport}" for transport in ("", " --transport unicast")],
     "calls": ["python bench/calls.py --rounds 5"],
     "state": [f"python bench/state_bench.py --load {load} --runs 3" for load in (0, 100)],
     "shared_link": ["python bench/shared_link.py --seconds 8"],

@@ -6,6 +6,9 @@ signal) to the moment at which the *last* member's application has the new view 
 include Python's share, on both sides. The group is at rest, except for "pause". Prints one line of JSON; on standard
 error, a line for each figure.
 
+With ``--transport auto unicast`` rounds by multicast and by unicast take turns, and each figure by unicast, by which
+members find each other by a seed, comes with its ratio to the same by multicast.
+
 Measured:
 
     first    ``join`` of the first member, on a network with no group
@@ -23,6 +26,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import math
 import queue
@@ -43,6 +47,8 @@ from seqcast.perf.report import machine
 HERE = Place((), "lo", "127.0.0.1")
 FAST = {"preset": "fast"}
 STEP_S = 30.0
+PORTS = 16
+"""By unicast: more than members that a machine has at a time, with those that were killed just before."""
 _output = threading.Lock()
 PAUSE_S = 0.1
 """A sender's longest send is looked for within this time around a view change."""
@@ -65,6 +71,10 @@ FIGURES = {
 }
 """In words; the target, in ms at p50; the figures of peers on such a machine (JGroups 5.5.6 and Corosync 3.1, beside
 "fast settings" tuned for it)."""
+OF_MULTICAST = {"join": 1.3, "join, view at all": 1.3, "leave": 1.2} | {
+    f"kill {who}, {preset}": 1.2 for who in ("member", "coordinator") for preset in ("default", "fast")
+}
+"""The most that a figure may be by unicast, of the same by multicast."""
 
 
 # ---- one member, a process of its own -------------------------------------------------------------------------------
@@ -155,6 +165,8 @@ class Bench:
     def __init__(self, places: Sequence[Place], **settings: Any) -> None:
         self.places = places
         self.settings = {"interface": places[0].interface, **settings}
+        if settings.get("transport") == "unicast":
+            self.settings |= {"seeds": list(dict.fromkeys(place.address for place in places)), "port_range": PORTS}
         self.cluster = f"bench-{secrets.token_hex(4)}"
         self.inbox: Inbox = queue.Queue()
         self.all: list[Member] = []
@@ -242,10 +254,11 @@ class Bench:
 # ---- the measured ways: each yields (figure, ms) --------------------------------------------------------------------
 
 Figures = Iterator[tuple[str, float]]
+Settings = dict[str, Any]
 
 
-def first(rounds: int) -> Figures:
-    with Bench([HERE]) as bench:
+def first(rounds: int, settings: Settings) -> Figures:
+    with Bench([HERE], **settings) as bench:
         member = bench.spare()
         for _ in range(rounds):
             bench.join(member)
@@ -256,8 +269,8 @@ def first(rounds: int) -> Figures:
             bench.group.clear()
 
 
-def starts(rounds: int) -> Figures:
-    with Bench([HERE]) as bench:
+def starts(rounds: int, settings: Settings) -> Figures:
+    with Bench([HERE], **settings) as bench:
         members = [bench.spare() for _ in range(4)]
         for _ in range(rounds):
             bench.rest()
@@ -272,9 +285,9 @@ def starts(rounds: int) -> Figures:
             bench.group.clear()
 
 
-def join(rounds: int) -> Figures:
+def join(rounds: int, settings: Settings) -> Figures:
     """And ``leave``."""
-    with Bench([HERE]) as bench:
+    with Bench([HERE], **settings) as bench:
         bench.form(3)
         member = bench.spare()
         for _ in range(rounds):
@@ -291,8 +304,8 @@ def join(rounds: int) -> Figures:
             yield "leave", (at - bench.answer(member, "left")["begin_ns"]) / 1e6
 
 
-def kill(rounds: int, who: str, preset: str) -> Figures:
-    with Bench([HERE], **(FAST if preset == "fast" else {})) as bench:
+def kill(rounds: int, settings: Settings, who: str, preset: str) -> Figures:
+    with Bench([HERE], **settings, **(FAST if preset == "fast" else {})) as bench:
         bench.form(4)
         for _ in range(rounds):
             spare = bench.spare()
@@ -309,8 +322,8 @@ def kill(rounds: int, who: str, preset: str) -> Figures:
             bench.complete()
 
 
-def stop(rounds: int, preset: str) -> Figures:
-    with Bench([HERE], **(FAST if preset == "fast" else {})) as bench:
+def stop(rounds: int, settings: Settings, preset: str) -> Figures:
+    with Bench([HERE], **settings, **(FAST if preset == "fast" else {})) as bench:
         bench.form(4)
         for _ in range(rounds):
             bench.rest()
@@ -324,9 +337,9 @@ def stop(rounds: int, preset: str) -> Figures:
             bench.complete()
 
 
-def pause(rounds: int) -> Figures:
+def pause(rounds: int, settings: Settings) -> Figures:
     """Members take no messages (``receive=False``): their Python is not busy, and nobody waits for credit."""
-    with Bench([HERE], receive=False) as bench:
+    with Bench([HERE], receive=False, **settings) as bench:
         bench.form(3)
         sender, member = bench.group[1], bench.spare()
         sender.tell(do="send", size=64)
@@ -357,7 +370,7 @@ def pause(rounds: int) -> Figures:
             yield "pause", longest(go)
 
 
-def merge(rounds: int) -> Figures:
+def merge(rounds: int, settings: Settings) -> Figures:
     """The bridge drops packets between the halves: one command cuts all links, and one ends the cut.
 
     Each round has a new group: one that splits again soon after a merge waits longer before the next merge.
@@ -368,7 +381,7 @@ def merge(rounds: int) -> Figures:
         call(*nft, "add table bridge cut; add chain bridge cut forward { type filter hook forward priority 0; }")
         drop = "add rule bridge cut forward iifname { %s } oifname { %s } drop"
         for _ in range(rounds):
-            with Bench(places) as bench:
+            with Bench(places, **settings) as bench:
                 bench.form(4)
                 bench.rest()
                 call(*nft, f"{drop % (one, other)}; {drop % (other, one)}")
@@ -380,17 +393,44 @@ def merge(rounds: int) -> Figures:
                 yield "merge", (bench.complete() - begin) / 1e6
 
 
-MEASURES: dict[str, Callable[[int], list[Figures]]] = {
-    "first": lambda rounds: [first(rounds)],
-    "starts": lambda rounds: [starts(rounds)],
-    "join": lambda rounds: [join(rounds)],
-    "kill": lambda rounds: [
-        kill(rounds, who, preset) for preset in ("default", "fast") for who in ("member", "coordinator")
+MEASURES: dict[str, Callable[[int, Settings], list[Figures]]] = {
+    "first": lambda *given: [first(*given)],
+    "starts": lambda *given: [starts(*given)],
+    "join": lambda *given: [join(*given)],
+    "kill": lambda *given: [
+        kill(*given, who, preset) for preset in ("default", "fast") for who in ("member", "coordinator")
     ],
-    "stop": lambda rounds: [stop(rounds, preset) for preset in ("default", "fast")],
-    "pause": lambda rounds: [pause(rounds)],
-    "merge": lambda rounds: [merge(rounds)],
+    "stop": lambda *given: [stop(*given, preset) for preset in ("default", "fast")],
+    "pause": lambda *given: [pause(*given)],
+    "merge": lambda *given: [merge(*given)],
 }
+
+
+def measured(what: Sequence[str], transports: Sequence[str], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """By transport and figure the times, in ms: each transport has its turn before any has another one."""
+    values: dict[str, dict[str, list[float]]] = {transport: {} for transport in transports}
+    for each in what:
+        beside = [MEASURES[each](rounds, {"transport": transport}) for transport in transports]
+        for figures in zip(*beside, strict=True):
+            for turn in zip(*figures, strict=True):
+                for transport, (figure, ms) in zip(transports, turn, strict=True):
+                    values[transport].setdefault(figure, []).append(ms)
+    return values
+
+
+def row_of(figure: str, transport: str, values: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
+    """A figure of one transport; by unicast, if measured by multicast too, its ratio to that."""
+    times = values[transport][figure]
+    text, target, peers = FIGURES[figure]
+    p50, p99 = round(percentile(times, 50), 2), round(percentile(times, 99), 2)
+    row: dict[str, Any] = {"what": figure, "text": text, "p50_ms": p50, "p99_ms": p99, "rounds": len(times)}
+    row |= {"target_ms": target, "peers_ms": peers}
+    if transport == "unicast":
+        row |= {"what": f"{figure}, unicast", "text": f"{text}, by unicast", "peers_ms": ""}
+    if transport == "unicast" and "auto" in values:
+        row["of_multicast"] = round(p50 / percentile(values["auto"][figure], 50), 3)
+        row["of_multicast_target"] = OF_MULTICAST.get(figure)
+    return row
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -402,6 +442,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", nargs="*", metavar="WHAT", help=f"{', '.join(MEASURES)}; default: all")
     parser.add_argument("--rounds", type=int, default=50, metavar="N", help="of each (%(default)s)")
+    parser.add_argument("--transport", nargs="+", default=["auto"], choices=("auto", "unicast"), help="by turns (auto)")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
@@ -413,19 +454,18 @@ def main() -> int:
     if "merge" in wanted and (reason := why_no_namespaces()):
         print(f"merge: left out: {reason}", file=sys.stderr)
         wanted.remove("merge")
-    values: dict[str, list[float]] = {}
-    for what in wanted:
-        for measure in MEASURES[what](arguments.rounds):
-            for figure, ms in measure:
-                values.setdefault(figure, []).append(ms)
+    values = measured(wanted, arguments.transport, arguments.rounds)
     rows = []
-    for figure in (figure for figure in FIGURES if figure in values):
-        times = values[figure]
-        text, target, peers = FIGURES[figure]
-        p50, p99 = round(percentile(times, 50), 2), round(percentile(times, 99), 2)
-        row = {"what": figure, "text": text, "p50_ms": p50, "p99_ms": p99, "rounds": len(times)}
-        rows.append({**row, "target_ms": target, "peers_ms": peers})
-        print(f"{figure:28} p50 {p50:8.2f}  p99 {p99:8.2f} ms  to reach {target or '-'}; {peers}", file=sys.stderr)
+    for transport, figure in itertools.product(arguments.transport, FIGURES):
+        if figure in values[transport]:
+            rows.append(row_of(figure, transport, values))
+            row = rows[-1]
+            beside = f"; {row['of_multicast']:.2f} of multicast" if "of_multicast" in row else ""
+            print(
+                f"{row['what']:34} p50 {row['p50_ms']:8.2f}  p99 {row['p99_ms']:8.2f} ms  "
+                f"to reach {row['target_ms'] or '-'}; {row['peers_ms']}{beside}",
+                file=sys.stderr,
+            )
     print(json.dumps({"membership": rows, "members": 4, "rounds": arguments.rounds, "machine": machine()}))
     return 0
 

@@ -523,6 +523,13 @@ def figures(printed: list[dict[str, Any]]) -> str:
             rows_of(runs, "transports"),
         ),
         (
+            "Half the round trip of a message to the group between two of its members, in µs at p50, by multicast and "
+            "by unicast in turn:",
+            ["members", "message", "path", "multicast", "unicast", "of multicast's"],
+            transports_latency_row,
+            rows_of(runs, "transports_latency"),
+        ),
+        (
             "`seqcast perf --hosts` by `ip netns exec {host}` and `--path veth` by turns, in the same namespaces; both "
             "measure the same network:",
             ["members", "message", "messages/s", "--path veth", "of that", "quartiles"],
@@ -609,6 +616,16 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
             expect(f"transport=unicast, {what}", least, row["ratio"]["unicast"])
         if "of_fan_out" in row["ratio"]:
             expect(f"transport=unicast, {what.replace('multicast', 'the same in C')}", 0.85, row["ratio"]["of_fan_out"])
+    for row in run.get("transports_latency", ()):
+        what = f"half a round trip by unicast, {row['members']} members, of multicast's, p50"
+        expect(what, 1.3, row["ratio"], most=True)
+    for row in run.get("membership", ()):
+        expect(
+            f"{row['text']}, of multicast's, p50",
+            row.get("of_multicast_target"),
+            row.get("of_multicast", 0.0),
+            most=True,
+        )
     if "calls" not in run:
         return
     ordered, seqcast, other = ({row["kind"]: row for row in run["calls"]}[kind] for kind in CALLS)
@@ -658,6 +675,19 @@ def transports_row(row: dict[str, Any]) -> list[str]:
         ratios.append(f"{row['ratio'][name]:.3f} ({low:.3f}–{high:.3f})")
     where = [str(row["members"]), f"{row['size']:,} B", row["path"]]
     return [*where, f"{row['mb_per_s']['multicast']:,.0f}", *ratios]
+
+
+def transports_latency_row(row: dict[str, Any]) -> list[str]:
+    """One row of the table of latency by unicast."""
+    low, _, high = row["quartiles"]
+    times = [f"{row['p50_us'][name]:.1f}" for name in ("multicast", "unicast")]
+    return [
+        str(row["members"]),
+        f"{row['size']:,} B",
+        row["path"],
+        *times,
+        f"{row['ratio']:.3f} ({low:.3f}–{high:.3f})",
+    ]
 
 
 def board_row(row: dict[str, Any], beside: str = "without_msgs_per_s") -> list[str]:

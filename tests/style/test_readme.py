@@ -166,6 +166,17 @@ def test_unicast_is_rendered_beside_multicast_and_beside_its_like_in_plain_c():
     assert text.count("of the same in C | at least 0.85 |") == 1
 
 
+def test_times_by_unicast_are_rendered_beside_their_targets():
+    trip = {"path": "loopback", "members": 4, "size": 64, "p50_us": {"multicast": 20.0, "unicast": 27.0}}
+    trip |= {"ratio": 1.35, "quartiles": [1.3, 1.35, 1.4]}
+    join = {"what": "join, unicast", "text": "`join`, by unicast", "p50_ms": 9.0, "p99_ms": 10.0, "rounds": 4}
+    join |= {"target_ms": 20, "peers_ms": "", "of_multicast": 1.31, "of_multicast_target": 1.3}
+    runs = [{"transports": [], "transports_latency": [trip], "command": "a", "machine": "m"}]
+    text = render.figures([*runs, {"membership": [join], "command": "b", "machine": "m"}])
+    assert "| 20.0 | 27.0 | 1.350 (1.300–1.400) |" in text and "of multicast's, p50 | at most 1.3 | 1.35 |" in text
+    assert "| `join`, by unicast, of multicast's, p50 | at most 1.3 | 1.31 |" in text and text.count("at most") == 2
+
+
 def test_calls_are_rendered_beside_their_targets():
     """The figures of bench/calls.py; `test_a_counter_is_the_sum_of_the_calls` runs it."""
     rows = [{"kind": "ordered", "one_p50_us": 100.0}]
