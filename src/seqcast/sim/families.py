@@ -239,8 +239,9 @@ def _paths(rng: random.Random) -> Drawn:
 
 
 def _narrow(rng: random.Random) -> Drawn:
-    """Members send more than the links between them carry, before which there are queues, long ones or none."""
-    return calm(
+    """Members send more than the links between them carry, before which there are queues, long ones or none; some share
+    one link with all copies of what they send, and with streams of others."""
+    drawn = calm(
         link_bytes_per_s=rng.choice((500_000, 2_000_000)), link_packets=rng.choice((2, 5, 20, 50)),
         members=rng.choice((2, 3, 4)), rate=rng.choice((400, 1500)), bytes_max=3000, duration_ns=SECOND,
         delay_ns=rng.choice((500_000, 5 * MS, 25 * MS)), jitter_ns=1000, loss=rng.choice((0.0, 0.0, 0.01)),
@@ -248,6 +249,9 @@ def _narrow(rng: random.Random) -> Drawn:
         crashes=rng.choice((0, 0, 1)), leaves=rng.choice((0, 0, 1)), state=rng.random() < 0.3,
         partition=rng.choice(("merge", "primary")),
     )  # fmt: skip
+    if drawn["transport"] == "unicast" and rng.random() < 0.5:
+        drawn |= {"uplinks": True, "rivals": rng.random() < 0.5}
+    return drawn
 
 
 def _slow(rng: random.Random) -> Drawn:

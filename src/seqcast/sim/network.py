@@ -88,6 +88,58 @@ class Repairs:
             yield f"repair: a packet that was lost came {self.longest_ns / 1e6:.0f} ms later"
 
 
+UPLINK = -1
+"""In place of the target: the one link by which everything leaves a member."""
+SHOWN = 4
+"""Packets on their way, of which three that come show that one did not."""
+TIMEOUT_NS = 200_000_000
+
+
+class Rival:
+    """A stream of others that shares the uplink of a member: as TCP does (Reno), it sends a window of packets in each
+    round trip, one more in the next, and half as many after a loss; or one, after ``TIMEOUT_NS``, if too few were on
+    their way to show the loss.
+
+    Args:
+        source: whose uplink.
+    """
+
+    def __init__(self, network: Network, source: int) -> None:
+        self._network, self._link = network, (source, UPLINK)
+        self._window, self._lost, self._waited = 2.0, False, 0
+        self._threshold = float("inf")
+        self.bytes_sent = 0  # that came through
+
+    def round(self) -> None:
+        network, options = self._network, self._network.options
+        if network.healed:
+            return
+        if self._lost and self._window < SHOWN:
+            self._window, self._lost = 1.0, False
+            network.clock.at(network.clock.now + TIMEOUT_NS, self.round)
+            return
+        if self._lost:
+            self._window = self._threshold = self._window / 2
+        else:
+            self._window = (
+                min(2 * self._window, self._threshold) if self._window < self._threshold else self._window + 1
+            )
+        self._lost = False
+        trip_ns = 2 * options.delay_ns + self._waited
+        packets = int(self._window)
+        for k in range(packets):
+            network.clock.at(network.clock.now + k * trip_ns // packets, self._send)
+        network.clock.at(network.clock.now + trip_ns, self.round)
+
+    def _send(self) -> None:
+        size = self._network.options.packet_bytes
+        waits = self._network.queue(self._link, size)
+        if waits < 0:
+            self._lost = True
+        else:
+            self._waited, self.bytes_sent = waits, self.bytes_sent + size
+
+
 class Network:
     """Loses, alters, duplicates, delays and reorders datagrams; links can be cut in one or both directions, and a
     member can lose multicast alone, as behind a switch whose IGMP snooping forgot it."""
@@ -102,7 +154,7 @@ class Network:
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
         self.behind: dict[int, int] = {}  # datagrams to these come so much later, in ns
-        self.busy: dict[tuple[int, int], int] = {}  # (from, to): when the link has sent all that waits
+        self.busy: dict[tuple[int, int], int] = {}  # by link: when it has sent all that waits
         self.overflows = 0  # datagrams that found the queue before their link full
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
@@ -110,6 +162,9 @@ class Network:
         self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
         pause_ns = to_ns(config(options).nak_backoff_s_max)
         self.repairs = Repairs(pause_ns) if options.watches_repairs else None
+        self.rivals = [Rival(self, source) for source in range(options.members if options.rivals else 0)]
+        for rival in self.rivals:
+            clock.at(clock.now, rival.round)
 
     def carry(self, source: int, target: int, receive: Callable[..., None], datagram: bytes, address: bytes) -> None:
         options, random_ = self.options, self.rng.random
@@ -147,18 +202,22 @@ class Network:
 
     def waits(self, source: int, target: int, datagram: bytes) -> int:
         """How long it waits before its link, and is on it, in ns; -1: it does not come through."""
-        options, now, size = self.options, self.clock.now, len(datagram)
         if not self.connects(source, target) or self.vanishes(source, target, datagram):
             return -1
-        if not options.link_bytes_per_s:
+        if not self.options.link_bytes_per_s:
             return 0
+        return self.queue((source, UPLINK if self.options.uplinks else target), len(datagram))
+
+    def queue(self, link: tuple[int, int], size: int) -> int:
+        """How long a datagram of ``size`` bytes waits before a link, and is on it, in ns; -1: the queue is full."""
+        options, now = self.options, self.clock.now
         full_ns = options.link_packets * options.packet_bytes * SECOND // options.link_bytes_per_s
-        waits = max(self.busy.get((source, target), 0) - now, 0)
-        if waits > full_ns:
+        waits = max(self.busy.get(link, 0) - now, 0)
+        if waits > full_ns and not self.healed:
             self.overflows += 1
             return -1
         waits += size * SECOND // options.link_bytes_per_s
-        self.busy[source, target] = now + waits
+        self.busy[link] = now + waits
         return waits
 
     def altered(self, datagram: bytes) -> bytes:

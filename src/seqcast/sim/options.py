@@ -49,6 +49,8 @@ class Options:
             changes, and evenly drawn delays hardly ever give them (probabilistic concurrency testing, Burckhardt et al.
             2010).
         link_bytes_per_s: what the link from each member to each other carries; 0: as much as comes.
+        uplinks: all that leaves a member goes by one such link, each copy of a message to the group for itself.
+        rivals: on each of these links there is a stream of others, as TCP's.
         link_packets: packets that wait before such a link; what finds more is lost.
         narrows: how many times other paths than before carry only small datagrams, and lose the others.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
@@ -165,6 +167,8 @@ class Options:
     ranks: int = 0
     narrows: int = 0
     link_bytes_per_s: int = 0
+    uplinks: bool = False
+    rivals: bool = False
     link_packets: int = 50
     crashes: int = 0
     restarts: int = 0
@@ -338,6 +342,10 @@ class Options:
                 drawn["transport"] = "unicast" if way < 0.25 else "auto" if way < 0.5 else own
                 if drawn["transport"] == "auto" and (partition or drawn["partition"]) == "merge":
                     drawn.setdefault("islands", random.Random(f"islands {seed}").choice((0, 1, 3)))
+        if drawn.get("transport") != "unicast":  # one datagram, and no copies, leaves a member
+            drawn["uplinks"] = drawn["rivals"] = False
+        if drawn.get("rivals"):  # they fill queues for longer than short timeouts
+            drawn["preset"] = "wan"
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options

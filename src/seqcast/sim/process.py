@@ -386,7 +386,10 @@ class Process:
             due = self.endpoint.deadline()
             self.restless = self.restless + 1 if due <= now else 0
             assert self.restless < STEPS_MAX, f"{self} would wake for ever at {now}"
+        delivered = engine.deliverable()
         self.sockets.transmit()
+        if engine.deliverable() and not delivered and not busy:  # own messages: a thread that receives is woken
+            due = now
         due = engine.deadline() if busy else min(due, engine.deadline(), application.deadline(), self.lines.due())
         due -= self.ahead_ns
         if due < self.timer:
