@@ -111,6 +111,7 @@ ANY_ROW = st.tuples(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(rows=st.lists(ANY_ROW, max_size=60), data=st.data())
 def test_any_rows_are_judged_as_by_the_plain_pass(rows: Rows, data: st.DataObject) -> None:

@@ -105,6 +105,7 @@ def test_spark_without_temporary_files_is_no_verdict(monkeypatch: pytest.MonkeyP
         open_session()
 
 
+@pytest.mark.long
 def test_output_that_cannot_be_written_is_no_verdict(journals: str, tmp_path: Path) -> None:
     code = WITHOUT_SPARK.format(what="broken()")
     assert audit(code, journals).returncode == 1

@@ -84,6 +84,7 @@ def process_output(process):
     return process.stdout.read(), process.stderr.read()
 
 
+@pytest.mark.long
 def test_every_tail_prints_all_messages(start, cluster):
     lines = [str(number) for number in range(500)]
     leaves, stays = tail(start, cluster, "--count", "500"), tail(start, cluster)
@@ -122,6 +123,7 @@ def test_how_long_to_wait_may_stand_in_the_environment(start, cluster, monkeypat
     assert status == 1 and "after 0.75 s" in err
 
 
+@pytest.mark.long
 def test_another_order_than_the_groups_is_refused(start, cluster):
     tail(start, cluster, "--order", "fifo")
     status, err = send(start, cluster, "x", "--order", "sequencer")
@@ -136,6 +138,7 @@ def test_options_may_stand_between_the_arguments(start, cluster, tmp_path):
     assert receiver.communicate(timeout=LIMIT_S)[0] == "one\n"
 
 
+@pytest.mark.long
 def test_every_command_that_joins_has_the_settings_that_members_share(start, cluster, tmp_path):
     pytest.importorskip("pyarrow")
     from seqcast.journal import reader as journals
@@ -188,6 +191,7 @@ def test_a_command_that_is_interrupted_at_its_start_ends_without_a_traceback(sta
     assert process.returncode in (0, 130, -signal.SIGTERM) and "Traceback" not in err, err
 
 
+@pytest.mark.long
 def test_a_command_that_its_parent_has_ignore_a_signal_ignores_it(start, cluster):
     ignoring = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}  # as nohup does
     process = start("tail", cluster, "--interface", "lo", "--count", "1", **ignoring)
@@ -200,6 +204,7 @@ def test_a_command_that_its_parent_has_ignore_a_signal_ignores_it(start, cluster
 SIGNALS = [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.long) for each in (signal.SIGTERM, signal.SIGHUP))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
     stays = tail(start, cluster, "--json", "--name", "stays")
@@ -210,6 +215,7 @@ def test_an_interrupted_tail_leaves_the_group(start, cluster, number):
     assert json.loads(stays.stdout.readline())["members"] == ["stays"]
 
 
+@pytest.mark.long
 def test_an_interrupted_send_reports_its_messages_and_leaves(start, cluster):
     receiver = tail(start, cluster, "--json", "--name", "receiver")
     sender = start("send", cluster, "--interface", "lo", "--name", "sender", stdin=subprocess.PIPE)
@@ -236,6 +242,7 @@ def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
     assert sender.returncode == 1 and "delivery to all is not known" in err, err
 
 
+@pytest.mark.long
 def test_a_send_to_a_receiver_that_takes_nothing_reports_its_state_when_interrupted(start, cluster, monkeypatch):
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
     # Nobody reads its output, so it soon takes nothing more. (The sequencer must multicast accepted messages.)
@@ -254,6 +261,7 @@ def test_a_send_to_a_receiver_that_takes_nothing_reports_its_state_when_interrup
     assert 0 < missed < sent
 
 
+@pytest.mark.long
 def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch):
     """A member's application may never take the messages in its queue."""
     monkeypatch.setenv("SEQCAST_LEAVE_TIMEOUT_S", "1")
@@ -288,6 +296,7 @@ def test_a_send_to_nobody_says_so(start, cluster):
     assert status == 0 and "there was no other member" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_demo_that_is_ended_has_its_members_leave(start, tmp_path, number):
     """The signal goes to the process group, as a terminal or ``timeout`` sends it."""

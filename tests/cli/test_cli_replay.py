@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from halves import first_quick
 
 pytest.importorskip("pyarrow")
 
@@ -26,7 +27,7 @@ def run(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
 
 
-@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("gap", first_quick([False, True]))
 def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path, gap):
     path = journal(tmp_path, A, [(V1, ROWS)], closed=None, payload="full")
     if gap:
@@ -43,6 +44,7 @@ def test_a_journal_is_sent_to_another_group_in_its_order(tmp_path, gap):
     assert process.returncode == 0 and "400 messages" in said and ("lacks 7 messages" in said) == gap
 
 
+@pytest.mark.long
 def test_journals_that_cannot_be_sent_again_are_refused_before_a_group_is_joined(tmp_path):
     journal(tmp_path / "two", A, [(V1, ROWS[:3])], payload="full")
     journal(tmp_path / "two", B, [(V1, ROWS[:3])], payload="full")

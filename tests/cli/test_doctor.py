@@ -75,6 +75,7 @@ def test_a_healthy_pair_has_no_finding(pair):
     assert {"interface", "buffers", "unicast", "multicast", "path", "burst"} <= words
 
 
+@pytest.mark.long
 @netns
 def test_runs_on_new_healthy_pairs_raise_no_alarm_and_a_fault_would(network, monkeypatch, capsys):
     """bench/doctor_alarms.py, which does this 50 times; ``network``: namespaces can be made here."""
@@ -251,6 +252,7 @@ def test_without_a_network_only_loopback_is_left(lonely):
     assert doctor(lonely, "--interface", "lo", "--with", "10.99.0.2")[0] == {("FAIL", "SC2303")}
 
 
+@pytest.mark.long
 @netns
 def test_an_interface_without_carrier_that_cuts_no_segments_or_is_narrow(segmented):
     here = segmented[0]

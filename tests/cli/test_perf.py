@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from commands import call as run_command
 from engines import Net
+from halves import first_quick
 from journal_data import Row, journal, member, view
 from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: F401
 
@@ -127,12 +128,12 @@ def test_several_senders_are_told_apart():
 @linux
 @pytest.mark.parametrize(
     "path",
-    [
+    first_quick([
         Path("loopback", (LOOPBACK,) * 3, 65000, 1, False),
         Path("plain", (LOOPBACK,) * 3, 1472, 1, False),
         Path("coalesced", (LOOPBACK,) * 3, 1472, 44, True),
         Path("cut apart", (LOOPBACK,) * 3, 1472, 44, False),
-    ],
+    ]),
     ids=lambda path: path.name,
 )
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -143,7 +144,7 @@ def test_bare_baselines_deliver_everything_and_acks_do_not_stall_them(path, tran
 
 
 @linux
-@pytest.mark.parametrize("limit", [False, True])
+@pytest.mark.parametrize("limit", first_quick([False, True]))
 def test_a_window_beyond_the_receive_buffers_is_cut_to_their_size(limit):
     path = Path("loopback", (LOOPBACK,) * 3, 65000, 1, False)
     assert bare_throughput(path, Load(3, 1, 1024, "fifo", 0.3), limit=limit, window_bytes=64 << 20) > 1
@@ -205,7 +206,7 @@ def received_packets(place):
 
 
 @pytest.mark.netns
-@pytest.mark.parametrize("name", PATHS[1:])
+@pytest.mark.parametrize("name", first_quick(PATHS[1:]))
 def test_only_the_segmented_path_carries_each_packet_on_its_own(name):
     with open_path(name, 2) as path:
         before = received_packets(path.places[1])
@@ -355,6 +356,7 @@ def test_settings_that_are_given_reach_the_members():
     assert group_latency(path, Latency(64, "fifo", 10, False, "plain", None, {"port": 47610}), "perf-test")["p50"] > 0
 
 
+@pytest.mark.long
 @linux
 def test_without_multicast_members_are_told_where_the_others_are_unless_seeds_are_given():
     arguments = command.parse(["--transport", "unicast", "--members", "7"])
@@ -367,7 +369,7 @@ def test_without_multicast_members_are_told_where_the_others_are_unless_seeds_ar
 
 
 @linux
-@pytest.mark.parametrize("kind", ["plain", "aio", "c"])
+@pytest.mark.parametrize("kind", first_quick(["plain", "aio", "c"]))
 def test_a_ping_pong_whose_other_side_is_gone_names_the_view_and_does_not_wait_long(monkeypatch, kind):
     path, tell = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False), Process.tell
 
@@ -468,6 +470,7 @@ def test_throughput_on_loopback(order):
     assert figures["delivered_msgs_per_s"] > 100 and 0 < figures["ratio_to_limit"]
 
 
+@pytest.mark.long
 @linux
 def test_an_interface_is_a_path_of_its_own():
     figures = perf("--members", "2", *SHORT[:4], "--json", "--interface", "127.0.0.1")
@@ -551,6 +554,7 @@ def test_a_message_that_no_journal_has_is_found(tmp_path):
         journal_rows(str(tmp_path / "none"))
 
 
+@pytest.mark.long
 @linux
 def test_latency_on_loopback():
     figures = perf("--latency", "--rounds", "200", "--pairs", "1", "--path", "loopback", "--json")
@@ -559,6 +563,7 @@ def test_latency_on_loopback():
     assert figures["cores"] is not None and figures["wait"] == "blocking" and figures["kind"] == "plain"
 
 
+@pytest.mark.long
 @linux
 def test_latency_of_two_of_three_members():
     figures = perf(
@@ -568,12 +573,14 @@ def test_latency_of_two_of_three_members():
     assert 0 < figures["latency_us"]["p50"] and figures["members"] == 3
 
 
+@pytest.mark.long
 @linux
 def test_latency_in_c():
     figures = perf("--latency", "--kind", "c", "--rounds", "100", "--pairs", "1", "--path", "loopback", "--json")
     assert 0 < figures["latency_us"]["p50"] and 0 < figures["raw_latency_us"]["p50"] and figures["kind"] == "c"
 
 
+@pytest.mark.long
 def test_latency_in_asyncio_has_that_without_it_beside():
     figures = perf("--latency", "--kind", "aio", "--rounds", "50", "--pairs", "1", "--path", "loopback", "--json")
     for key in ("latency_us", "raw_latency_us", "recv_latency_us"):
@@ -591,6 +598,7 @@ def test_nothing_is_lost_if_the_kernel_drops_datagrams_and_both_paths_are_shown(
     assert figures["other_paths"][0]["retransmitted_packets"] > 0
 
 
+@pytest.mark.long
 @linux
 def test_ctrl_c_ends_all_members():
     child = subprocess.Popen(

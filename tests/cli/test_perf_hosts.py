@@ -85,6 +85,7 @@ def test_a_baseline_that_loses_all_is_told_from_one_that_loses_some(monkeypatch,
         runs.bare_run(path, runs.Load(2, 1, 1024, "fifo", 0.1), limit=False, window_bytes=1 << 16)
 
 
+@pytest.mark.long
 @netns
 def test_latency_between_two_hosts(network):
     done = perf(network, "--latency", "--rounds", "200", "--pairs", "1")
@@ -94,6 +95,7 @@ def test_latency_between_two_hosts(network):
     assert 0 < said["raw_latency_us"]["p50"] <= said["raw_latency_us"]["p99"]
 
 
+@pytest.mark.long
 @netns
 def test_latency_at_a_fixed_rate_between_two_hosts(network):
     done = perf(network, "--latency", "--rate", "500", "--rounds", "400", "--pairs", "1")
@@ -138,6 +140,7 @@ def test_drops_of_a_host_are_named_at_their_place_and_at_no_other(network, place
     assert more[place] >= 20 and softnet >= 0 and not any(more[each] for each in more if each != place), more
 
 
+@pytest.mark.long
 @netns
 def test_drops_of_the_bridge_between_hosts_are_named_as_lost_between_them(network):
     bridge = Place(("ip", "netns", "exec", network[0].bridge), "", "")
@@ -165,6 +168,7 @@ BARE = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @netns
 def test_workers_at_full_load_whose_controller_is_gone_end_within_two_seconds(network):
     """Two members and two of plain C, in the middle of a run that would take a minute."""

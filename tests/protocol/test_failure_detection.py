@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports, deaf, forged, make_engine, reports_of
+from halves import first_quick
 from sim_worlds import after_formation, quiet
 
 from seqcast.core.machines.coordinated import severed
@@ -260,7 +261,7 @@ class NoProbes(World):
             super().unicast(source, to, datagram)
 
 
-@pytest.mark.parametrize("kind", [World, NoProbes])
+@pytest.mark.parametrize("kind", first_quick([World, NoProbes]))
 def test_lost_heartbeats_exclude_a_living_member_only_if_nobody_verifies(kind):
     """Multicast is filtered for a while, as by a switch whose IGMP snooping forgot its querier; unicasts pass."""
     world = kind(quiet(members=4, rate=0.5, order="fifo"))
@@ -283,6 +284,7 @@ def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_if_others_vouch
     assert (after_formation(world) == [4]) is (kind is World)
 
 
+@pytest.mark.long
 def test_under_heavy_loss_a_living_member_stays_if_probes_are_sent():
     """Of 40 seeds, all members stay in 39 with probes and in 16 without: of 8, in 7 or 8 and most likely in 3."""
     stayed = Counter()
@@ -297,7 +299,7 @@ def test_under_heavy_loss_a_living_member_stays_if_probes_are_sent():
     assert stayed[World] >= 7 and stayed[NoProbes] <= 5, stayed
 
 
-@pytest.mark.parametrize("hosts", [False, True])
+@pytest.mark.parametrize("hosts", first_quick([False, True]))
 @pytest.mark.parametrize(("verify_ns", "one"), [(100 * MS, True), (0, False)])
 def test_members_that_crash_together_make_one_view_though_they_are_noticed_apart(hosts, verify_ns, one):
     """Without the wait for verifications the first crash noticed causes a view of its own, with the other crashed

@@ -51,6 +51,7 @@ def test_a_crash_after_a_merge_delays_no_later_merge():
     assert len(stage.node("a").endpoint.view.members) == 4
 
 
+@pytest.mark.long
 def test_if_not_all_hear_each_other_merges_become_rare():
     """b and d never hear each other again: the view falls apart each time, while both sides are heard."""
 
@@ -123,6 +124,7 @@ def test_partitions_heal_in_bounded_virtual_time(seeds):
     assert sorted(took)[len(took) // 2] <= 200 * MS and max(took) <= 2000 * MS
 
 
+@pytest.mark.long
 def test_the_command_prints_how_long_healing_takes(capsys):
     assert call(command, ["--heals", "1..1"]) == 0
     said = capsys.readouterr().out
@@ -132,6 +134,7 @@ def test_the_command_prints_how_long_healing_takes(capsys):
     assert "replay: seqcast sim --heals 1..1" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_members_that_get_a_processor_now_and_then_are_one_group_again_soon_after():
     """They wait for up to 3 s at a time, beyond every lease, and merge and fall apart meanwhile."""
     fell = 0

@@ -458,6 +458,7 @@ def test_a_proposal_that_its_sender_may_not_make_is_counted_and_dropped():
 # ---- the checkers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_minority_that_is_not_told_so_is_found():
     tell = Markers.tell_blocked
 

@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from halves import first_quick
 from recording import Recorder, replay
 
 from seqcast.core.vocabulary import Send
 from seqcast.reports import FrameReceived
 from seqcast.sim import Options, World
 
-FAMILIES = ("storm", "turnover", *(pytest.param(each, marks=pytest.mark.long) for each in ("overlapping", "pauses")))
+FAMILIES = first_quick(["storm", "turnover", "overlapping", "pauses"])
 
 
 def recorded(seed, family):

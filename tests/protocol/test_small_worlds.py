@@ -47,6 +47,7 @@ def test_every_order_of_control_frames_keeps_the_guarantees(scene, losses, crash
     assert states(run) >= least
 
 
+@pytest.mark.long
 def test_a_core_that_levels_no_messages_is_found_wrong_and_its_run_can_be_replayed():
     found = explore("crash", "--literal", "no_reconciliation")
     assert found.returncode == 1

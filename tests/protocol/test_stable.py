@@ -372,6 +372,7 @@ with seqcast.join(sys.argv[1], name=sys.argv[2], interface=sys.argv[3], partitio
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
 def test_a_majority_that_was_killed_starts_again_and_the_group_goes_on(tmp_path):
     if why := why_no_multicast():

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from halves import first_quick
 
 from seqcast.sim.crowd import Crowd, CrowdOptions, CrowdResult
 from seqcast.sim.options import SECOND
@@ -18,19 +19,21 @@ def run(**given: Any) -> CrowdResult:
     return Crowd(replace(CrowdOptions(), **given)).run()
 
 
-@pytest.mark.parametrize("loss", [0.01, 0.05, 0.2])
+@pytest.mark.parametrize("loss", first_quick([0.01, 0.05, 0.2]))
 def test_every_live_member_delivers_everything(loss: float) -> None:
     result = run(members=80, loss=loss, settling_ns=60 * SECOND)
     assert len(result.repaired_ns) > 0.5 * loss * result.expected
     assert (result.delivered, result.lost) == (result.expected, 0)
 
 
+@pytest.mark.long
 def test_a_members_traffic_does_not_grow_with_the_group() -> None:
     """PB-07: the same load in all, 5 % loss; a group twenty times as large costs each member no more than twice."""
     costs = [sum(r.bytes.values()) / r.member_s for r in (run(members=n) for n in (10, 200))]
     assert costs[1] < 2 * costs[0]
 
 
+@pytest.mark.long
 def test_a_member_knows_few_of_the_others_and_a_gossip_reaches_all() -> None:
     result = run(members=200, crashed=0.0)
     assert result.member_state == 32

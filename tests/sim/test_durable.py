@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from counting import Counting
+from halves import first_quick
 from sim_stage import Stage
 
 from seqcast._native.engine import AGAIN, SENT, Batch
@@ -299,7 +300,7 @@ def test_a_bare_majority_that_loses_its_power_goes_on_and_the_third_takes_over_i
 
 
 @pytest.mark.parametrize("all_lose_power", [False, True])
-@pytest.mark.parametrize(("members", "later_ms"), [(2, 0), (3, 0), (3, 20)])
+@pytest.mark.parametrize(("members", "later_ms"), first_quick([(2, 0), (3, 0), (3, 20)]))
 def test_two_empty_joiners_never_go_on_without_the_state_of_the_one_that_had_it(
     members, later_ms, all_lose_power, tmp_path
 ):
@@ -338,6 +339,7 @@ def test_two_empty_joiners_never_go_on_without_the_state_of_the_one_that_had_it(
         assert nothing_is_lost(power)
 
 
+@pytest.mark.long
 def test_disks_that_take_two_seconds_for_a_sync_lose_nothing(tmp_path):
     power = Power(1, tmp_path, sync_ms=2000)
     power.start_all()

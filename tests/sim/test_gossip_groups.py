@@ -7,6 +7,7 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
+from halves import first_quick
 from sim_stage import Stage
 from sim_worlds import quiet
 
@@ -51,7 +52,7 @@ def lossy(**settings: object) -> Options:
     return replace(quiet(members=4, order="fifo", loss=0.2, rate=200.0, **settings), duration_ns=SECOND)
 
 
-@pytest.mark.parametrize(("dynamic", "multicast"), [(True, False), (False, False), (True, True)])
+@pytest.mark.parametrize(("dynamic", "multicast"), first_quick([(True, False), (False, False), (True, True)]))
 def test_loss_is_repaired_without_acknowledgements_and_tail_probes(dynamic, multicast):
     """PB-12, PB-13: only by gossip do senders learn the positions of others."""
     settings = (("gossip_dynamic", dynamic), ("gossip_multicast", multicast))
@@ -165,6 +166,7 @@ def accepted_after_ms(members: int, messages: int) -> int:
     return now - start
 
 
+@pytest.mark.long
 def test_a_sender_has_the_room_that_the_others_do_not_use():
     """With no more than its share it waits for credit again and again, each time for a round of the tally."""
 

@@ -23,6 +23,7 @@ def test_a_crash_is_known_by_guard_connections_if_no_closed_port_shows_it(guard)
     assert [len(node.endpoint.view.members) for node in (b, c)] == ([2, 2] if guard else [3, 3])
 
 
+@pytest.mark.long
 def test_connections_that_break_and_calls_that_are_refused_exclude_nobody():
     taken = set()
     for seed in range(1, 9):

@@ -1,6 +1,7 @@
 """In the simulator: after an attacker's forged datagrams of every kind a group is as if there had been none."""
 
 import pytest
+from halves import first_quick
 from hostile.forge import sealed_inside, sealed_outside
 from hostile.storm import WHO, Storm, calm
 
@@ -45,7 +46,7 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
 
 
-@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("who", first_quick(WHO))
 def test_without_the_key_an_attacker_is_nobody(who):
     """Whatever sender an attacker claims: each of its datagrams is dropped and counted, and no view changes because of
     them."""
@@ -87,7 +88,9 @@ class Replayer(Storm):
                     self.network.carry(2000, node.index, node.receive, datagram, address)
 
 
-@pytest.mark.parametrize("changes", [{}, {"crashes": 1, "restarts": 1, "leaves": 1}], ids=["calm", "with changes"])
+@pytest.mark.parametrize(
+    "changes", first_quick([{}, {"crashes": 1, "restarts": 1, "leaves": 1}]), ids=["calm", "with changes"]
+)
 def test_one_who_repeats_overheard_datagrams_breaks_no_guarantee(changes):
     for seed in range(1, 3):
         storm = Replayer(seed, **changes)
@@ -134,6 +137,7 @@ class Keyholder(Storm):
         return kind, sealed_outside(datagram, self.number, self.draws.choice(sorted(SECRETS)))
 
 
+@pytest.mark.long
 def test_one_that_has_the_key_file_and_no_identity_is_nobody_between_views_either():
     for seed in range(1, 3):
         storm = Keyholder(calm(seed, "impostor", keyed=True, identities=True), "impostor")
@@ -159,6 +163,7 @@ class Excluded(Storm):
         return kind, sealed_inside(datagram, self.number, tag, olds[tag])
 
 
+@pytest.mark.long
 def test_a_former_member_with_its_old_memory_is_nobody_in_the_views_that_follow():
     for seed in range(1, 3):
         storm = Excluded(calm(seed, "impostor", keyed=True, settings=(("rekey_s", 0.5),)), "impostor")
@@ -262,7 +267,7 @@ class Asker(Storm):
                 self.network.carry(2000, node.index, node.receive, datagram, self.evil.address)
 
 
-@pytest.mark.parametrize("renews", [True, False])
+@pytest.mark.parametrize("renews", first_quick([True, False]))
 def test_a_stranger_that_asks_for_merges_holds_up_no_send(renews):
     storm = Asker(1, beats=False, renews=renews)
     result = storm.run()
@@ -270,7 +275,7 @@ def test_a_stranger_that_asks_for_merges_holds_up_no_send(renews):
     assert storm.asked > 90 and storm.held == 0
 
 
-@pytest.mark.parametrize("renews", [True, False])
+@pytest.mark.parametrize("renews", first_quick([True, False]))
 def test_one_that_looks_like_a_group_is_believed_less_and_less(renews):
     storm = Asker(1, beats=True, renews=renews)
     result = storm.run()

@@ -4,6 +4,7 @@ merges."""
 from __future__ import annotations
 
 import pytest
+from halves import first_quick
 from sim_worlds import quiet
 
 from seqcast.core.frames.closing import Cut
@@ -20,7 +21,7 @@ def said(world, view):
     return {member.name: member.info.get("number") for member in view}
 
 
-@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+@pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
 @pytest.mark.parametrize("order", ["fifo", "total"])
 def test_a_change_makes_one_view_of_the_same_members_at_every_member(membership, order):
     world = World(quiet(members=3, order=order, membership=membership, rate=200, infos=1))
@@ -38,6 +39,7 @@ def test_a_change_makes_one_view_of_the_same_members_at_every_member(membership,
     assert not world.settle() and not list(check_infos(world.records))
 
 
+@pytest.mark.long
 def test_with_identities_a_member_signs_its_new_info_and_nobody_else_can():
     world = World(quiet(members=3, order="fifo", infos=1, keyed=True, identities=True))
     world.faults.inform = lambda which, number: None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from halves import first_quick
 from sim_worlds import quiet
 
 from seqcast.sim import World
@@ -11,7 +12,7 @@ from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
 
-@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+@pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
 def test_a_view_with_smaller_packets_follows_and_costs_nobody_its_membership(membership):
     world = World(quiet(members=4, narrows=1, membership=membership, rate=200, bytes_max=30_000, packet_bytes=1472))
     world.faults.narrow_paths = lambda share, which: None

@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 from commands import call
+from halves import first_quick, quick
 from rewired import replaced
 from sim_literal import VARIANTS, finds, storm, turnover, violation
 from sim_stage import Stage
@@ -74,7 +75,7 @@ def test_all_guarantees_hold_in_a_storm_of_view_changes(order, seeds):
     assert RARE_EDGES <= edges, "the storms no longer take them: make what leads to them more common in families.STORM"
 
 
-@pytest.mark.parametrize("seed", [7, 9, 11])  # of three orders, with thousands of packets each
+@pytest.mark.parametrize("seed", first_quick([7, 9, 11]))  # of three orders, with thousands of packets each
 def test_a_seed_replays_exactly_and_another_seed_does_not(seed):
     options = Options.draw(seed, duration_ns=SECOND)
     one, two = simulate(options), simulate(options)
@@ -93,6 +94,7 @@ def test_messages_that_only_members_out_of_reach_have_ordered_are_not_called_uns
     assert not result.violations, result.violations[0]
 
 
+@pytest.mark.long
 def test_an_application_that_gets_no_state_leaves_after_the_step_that_says_so():
     """In the same step its view was installed, which runs the unblock callback."""
     result = simulate(drawn(539, "fifo", "merge"))
@@ -116,9 +118,11 @@ LIKELY = {
     "own_receipt": 8, "pause_done_over": 7, "unilateral": 5,
 }  # fmt: skip
 """Storms that found it last time, if not the first few, and are tried first."""
+SOON = ("bump_of_joiner", "late_gate", "newer_first", "no_freeze", "no_quorum", "policy_unchecked", "queue_forgotten")
+"""Readings that storms find soon."""
 
 
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("reading", quick([(each,) for each in SOON], READINGS))
 def test_a_literal_reading_of_the_rules_fails_and_ours_holds(reading):
     """Some of the storms of ``sim_literal.STORMS`` find the violation, so that no seed needs to be named."""
     seeds = (LIKELY.get(reading, 1), *range(1, 61))
@@ -196,6 +200,7 @@ def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(s
     assert len(world.nodes[0].endpoint.view.members) == 5
 
 
+@pytest.mark.long
 def test_processes_that_start_together_end_in_one_group(capsys):
     assert call(command, ["--starts", "1..30"]) == 0
     said = capsys.readouterr().out
@@ -336,6 +341,7 @@ def test_the_command_replays_and_says_so(capsys):
     assert "2 seeds, 0 failed" in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_the_command_ends_in_1_with_a_line_that_replays_the_run(capsys):
     with VARIANTS["bump_of_joiner"]():
         assert call(command, ["--seeds", "8..8"]) == 1

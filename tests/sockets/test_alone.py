@@ -91,6 +91,7 @@ except seqcast.JoinTimeout as error:
 """
 
 
+@pytest.mark.long
 def test_with_found_one_process_waits_and_says_who_is_missing_and_two_form_a_group():
     if why := why_no_multicast():
         pytest.skip(f"no multicast on loopback here: {why}")
@@ -201,6 +202,7 @@ def joined(place, *arguments):
     return out
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 @pytest.mark.netns
 def test_two_machines_without_multicast_between_them_find_out(network):  # noqa: F811
@@ -215,6 +217,7 @@ def test_two_machines_without_multicast_between_them_find_out(network):  # noqa:
         assert "JoinTimeout the group has 1 of min_members=2 members" in out and "IGMP snooping" in out
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 @pytest.mark.netns
 def test_members_of_one_machine_on_two_interfaces_of_a_network_are_told_the_cure_and_then_meet(network):  # noqa: F811
@@ -238,6 +241,7 @@ def test_members_of_one_machine_on_two_interfaces_of_a_network_are_told_the_cure
         assert out.endswith("joined\n"), out
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_an_interface_that_is_down_is_named_with_the_reason(network):  # noqa: F811
     a, *_ = network

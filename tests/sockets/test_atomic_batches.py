@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 from tables import Table
 
@@ -41,6 +42,7 @@ with seqcast.join(cluster, name=f"writer-{{seed}}", interface=interface, receive
 """
 
 
+@pytest.mark.long
 def test_writers_that_are_killed_in_the_middle_and_joiners_there_deliver_each_row_once() -> None:
     name = cluster()
     with contextlib.ExitStack() as stack:
@@ -71,6 +73,7 @@ def test_writers_that_are_killed_in_the_middle_and_joiners_there_deliver_each_ro
         assert (counters.delivered, counters.repeated, counters.abandoned) == (BATCHES, 2, 2)
 
 
+@pytest.mark.long
 def test_two_writers_at_once_are_delivered_as_one() -> None:
     name = cluster()
     with contextlib.ExitStack() as stack:

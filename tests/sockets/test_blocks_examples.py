@@ -62,6 +62,7 @@ def http(port: int, data: bytes | None = None) -> str:
             time.sleep(0.05)
 
 
+@pytest.mark.long
 def test_the_store_over_http_keeps_answered_writes_under_any_kill_or_stop(environment: dict[str, str]) -> None:
     ports = [free_port() for _ in "abc"]
 
@@ -88,6 +89,7 @@ def test_the_store_over_http_keeps_answered_writes_under_any_kill_or_stop(enviro
             process.wait()
 
 
+@pytest.mark.long
 def test_the_scheduler_runs_each_job_once_with_fences_that_grow_when_its_leader_is_killed(
     environment: dict[str, str],
 ) -> None:
@@ -136,6 +138,7 @@ def test_the_chat_shows_everyone_the_same_lines(environment: dict[str, str]) -> 
     bob.communicate()
 
 
+@pytest.mark.long
 def test_late_and_slow_watchers_of_the_feed_get_snapshots_and_miss_no_change_after_them(
     environment: dict[str, str],
 ) -> None:

@@ -81,6 +81,7 @@ def test_without_a_place_there_is_no_board_and_one_line_says_why(runtime, caplog
     assert len([r for r in caplog.records if "no board" in r.getMessage()]) == 1
 
 
+@pytest.mark.long
 def test_the_bench_of_boards_compares_runs_with_and_without(runtime, monkeypatch, capsys):
     """bench/board_bench.py, its JSON, and each pair's ratio, which the order of the two runs does not turn round."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))

@@ -90,6 +90,7 @@ def test_a_falsified_journal_is_found(namespaces, spark, tmp_path):
     assert "total order" in judge(spark, run.journals)
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_a_group_that_cannot_recover_fails_with_the_faults(namespaces, tmp_path, monkeypatch):
     monkeypatch.setattr("chaos.runner.SETTLE_S", 2.0)

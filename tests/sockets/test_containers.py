@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from halves import first_quick
 from netns import network  # noqa: F401
 from project import ROOT
 from talkers import await_, talkers
@@ -75,7 +76,7 @@ def named(places, name):
 
 
 @pytest.mark.netns
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize("example", first_quick(EXAMPLES))
 def test_processes_with_its_environment_are_one_group_on_a_bridge_without_multicast(network, monkeypatch, example):  # noqa: F811
     environment, ready, replicas = EXAMPLES[example]
     places = network[:replicas]

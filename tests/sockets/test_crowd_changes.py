@@ -87,6 +87,7 @@ def hear_each_other(talkers: list[Talker]) -> None:
     wait_until(lambda: all(one.got(other) > n + 20 for (one, other), n in before.items()), LIMIT_S)
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network: Any) -> None:  # noqa: F811
     with talking(network[:3]) as made:

@@ -91,6 +91,7 @@ def said(process: subprocess.Popen[str]) -> list[str]:
     return out.splitlines()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_c_and_cython_count_with_each_other(c_program, cython_module):
     """A member in Python joins first and is there to the end, so each program also sees a view without the other."""

@@ -5,6 +5,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from halves import first_quick
 from hostile.attacks import DROPS, FAULTY, REACHED, SETTINGS, STRANGERS, Heckler, attacking
 from hostile.sealing import SealingSocket, unharmed
 from members import LIMIT_S, cluster, group_of, join, wait_until
@@ -86,7 +87,7 @@ def drain_n(group, n, timeout=LIMIT_S):
         n -= len(batch)
 
 
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("name", first_quick(FAULTY))
 def test_a_member_gone_wrong_stops_nobody_but_itself(name):
     """The others are in one view in the end, with it or without it, and their messages are delivered to them."""
     with group_of(3, **SETTINGS[name]) as groups, attacking(groups, 2) as attacker:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from halves import quick
+from halves import first_quick, quick
 from members import wait_until
 from netns import lonely, network, python, remake  # noqa: F401
 from talkers import await_, talkers
@@ -90,6 +90,7 @@ def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, ad
         assert not any(each.of("Excluded") for each in made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_member_whose_ipv6_address_was_replaced_is_told_that_it_is_out(network, scope):  # noqa: F811
     for place in network[:3]:
@@ -103,6 +104,7 @@ def test_a_member_whose_ipv6_address_was_replaced_is_told_that_it_is_out(network
         all_together(made[1:])
 
 
+@pytest.mark.long
 def test_an_address_that_comes_back_is_used_again(network):  # noqa: F811
     with talkers(network[:3], "abc") as made:
         place = made[1].place
@@ -123,7 +125,7 @@ def test_an_interface_that_was_down_is_used_again(network):  # noqa: F811
         all_together(made)
 
 
-@pytest.mark.parametrize("partition", ["merge", "primary"])
+@pytest.mark.parametrize("partition", first_quick(["merge", "primary"]))
 def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, partition):  # noqa: F811
     with talkers(network[:3], "abc", partition=partition) as made:
         place = made[0].place
@@ -139,6 +141,7 @@ def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, par
         all_together(made[1:])
 
 
+@pytest.mark.long
 def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
     with talkers(network[:2], "ab") as made:
         place = made[0].place
@@ -193,7 +196,7 @@ def test_of_an_interfaces_ipv6_addresses_the_one_that_lasts_is_used(network, int
     assert "[fd99:2::1]" in joined_at(place, interface)
 
 
-@pytest.mark.parametrize("interface", ["eth0", ""])
+@pytest.mark.parametrize("interface", first_quick(["eth0", ""]))
 def test_no_temporary_ipv6_address_is_used(network, interface):  # noqa: F811
     """Such an address expires within a day, and with it the membership; the kernel prefers it as a source."""
     place = network[0]
@@ -204,6 +207,7 @@ def test_no_temporary_ipv6_address_is_used(network, interface):  # noqa: F811
     assert "[fd99:2::1]" in joined_at(place, interface)
 
 
+@pytest.mark.long
 def test_an_ipv6_address_of_the_link_may_be_given_with_its_interface(network):  # noqa: F811
     place = network[0]
     an_address_each(place, LINK, LASTING)
@@ -218,7 +222,7 @@ def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noq
     assert "there is no network interface 'eth9'" in joined_at(place, address="ff02::1:2%eth9")
 
 
-@pytest.mark.parametrize("interface", ["eth0", ""])
+@pytest.mark.parametrize("interface", first_quick(["eth0", ""]))
 def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interface):  # noqa: F811
     """The join does not take loopback meanwhile, where nobody would hear the member."""
     place = network[0]

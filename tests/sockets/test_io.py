@@ -552,6 +552,7 @@ def test_a_path_that_refuses_runs_gets_single_datagrams_and_then_smaller_packets
     assert "UDP_SEGMENT" not in err, "the kernel supports runs, and other paths take them"
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_without_a_route_the_default_interface_is_loopback(lonely):  # noqa: F811
     out, err = script(TWO, "", "{}", prefix=lonely.prefix).communicate(timeout=LIMIT_S)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from halves import first_quick
 
 pytest.importorskip("pyarrow")
 
@@ -284,7 +285,7 @@ atexit.register(lambda: (group.leave(), group.close_journal()))
 }
 
 
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("end", first_quick(ENDS))
 def test_no_end_of_a_process_starts_a_thread_at_shutdown(tmp_path: Path, end: str) -> None:
     name = cluster()
     done = run_script(BEGIN + ENDS[end], name, str(tmp_path), LOOPBACK)
@@ -328,7 +329,7 @@ threading.Thread(target=work, args=(seqcast.join(name, state=State(), **settings
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.parametrize("end", ["sys.exit(0)", "del group", "pass"])
+@pytest.mark.parametrize("end", first_quick(["sys.exit(0)", "del group", "pass"]))
 def test_a_forked_child_ends_whatever_lock_of_the_journal_was_taken(tmp_path: Path, end: str) -> None:
     script = f"""
 import os, sys, threading, seqcast

@@ -135,6 +135,7 @@ def test_one_without_an_identity_that_was_first_is_named_and_stays_alone(machine
     alone.leave()
 
 
+@pytest.mark.long
 def test_only_an_operator_on_the_list_unblocks(machines):
     common = ["--interface", LOOPBACK, "--key", machines.key, "--authorized", machines.list]
 

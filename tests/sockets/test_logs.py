@@ -6,6 +6,7 @@ import re
 import signal
 
 import pytest
+from halves import first_quick
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, script, wait_until
 
 import seqcast
@@ -61,7 +62,7 @@ def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and
     assert lines(caplog, "a", "membership")[-1] == "left; it was the last member"
 
 
-@pytest.mark.parametrize("partition", ["merge", "primary"])
+@pytest.mark.parametrize("partition", first_quick(["merge", "primary"]))
 def test_an_exclusion_is_a_warning_with_name_and_reason_at_the_others_and_at_the_victim(partition, caplog):
     """Also where only warnings are shown, as by default."""
     settings = {"partition": partition, **({"found": 1} if partition == "primary" else {})}

@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from halves import first_quick
 from members import LIMIT_S, cluster, output, script
 from netns import network  # noqa: F401
 
@@ -94,6 +95,7 @@ def group_of(places, **settings):
     return name, members
 
 
+@pytest.mark.long
 def test_members_that_are_alone_on_their_machines_loop_nothing_until_another_one_joins_there(network):  # noqa: F811
     a, b, c, _ = network
     name, members = group_of({"a": a, "b": b, "c": c})
@@ -118,7 +120,7 @@ def test_members_that_are_alone_on_their_machines_loop_nothing_until_another_one
         member.end()
 
 
-@pytest.mark.parametrize("version", [4, 6])
+@pytest.mark.parametrize("version", first_quick([4, 6]))
 def test_members_of_one_machine_reach_each_other(network, version):  # noqa: F811
     here, there = network[:2]
     settings = {}

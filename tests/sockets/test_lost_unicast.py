@@ -8,7 +8,7 @@ import random
 
 import pytest
 from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports
-from halves import quick
+from halves import first_quick, quick
 from netns import network  # noqa: F401
 from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
@@ -106,7 +106,7 @@ def test_one_of_a_pair_is_named_and_excluded_and_the_others_go_on(ways, order, p
     assert not world.settle() and not list(check_safety(world.records))
 
 
-@pytest.mark.parametrize("to_it", [True, False])
+@pytest.mark.parametrize("to_it", first_quick([True, False]))
 def test_a_primary_group_takes_one_whose_unicasts_are_lost_in_again_only_after_a_while_and_says_why(to_it):
     world = World(quiet(members=3, rate=10, partition="primary", filtered="in"))
     world.plan()
@@ -188,6 +188,7 @@ def test_two_members_whose_firewalls_pass_the_two_multicast_ports_alone_say_so_a
             assert any("set unicast_port to" in text for text in warnings)
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_the_others_go_on_undisturbed_without_a_member_behind_a_firewall(network):  # noqa: F811
     with talkers(network, "abc") as made:

@@ -64,6 +64,7 @@ def test_a_path_that_loses_large_packets_from_the_start_on_gets_smaller_ones(seg
         no_harm(made)
 
 
+@pytest.mark.long
 def test_a_path_that_shrinks_under_load_costs_nobody_its_membership(segmented):  # noqa: F811
     with talkers(segmented, "abc", level="INFO", bytes=5000) as made:
         all_hear_all(made)
@@ -73,6 +74,7 @@ def test_a_path_that_shrinks_under_load_costs_nobody_its_membership(segmented): 
         no_harm(made)
 
 
+@pytest.mark.long
 def test_jumbo_frames_at_the_hosts_and_none_in_the_switch(segmented):  # noqa: F811
     resize(segmented, 9000)
     with narrow(segmented[:3], 1500), talkers(segmented, "abc", level="INFO", bytes=20_000) as made:
@@ -82,6 +84,7 @@ def test_jumbo_frames_at_the_hosts_and_none_in_the_switch(segmented):  # noqa: F
         no_harm(made)
 
 
+@pytest.mark.long
 def test_an_interface_whose_mtu_is_lowered_sends_smaller_packets_soon(segmented):  # noqa: F811
     with talkers(segmented, "abc", level="INFO", bytes=20_000) as made:
         all_hear_all(made)

@@ -7,6 +7,7 @@ import itertools
 import time
 
 import pytest
+from halves import first_quick
 from netns import _or_skip, network  # noqa: F401
 from talkers import await_, talkers
 
@@ -49,7 +50,7 @@ def all_hear_all(made):
     await_(made, lambda: all(one.got(other.name) > marks[one.name, other.name] + 60 for one in made for other in made))
 
 
-@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
+@pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
 def test_members_with_incomplete_discovery_end_in_one_view_and_stay(five, membership):
     """NBC-04, with both kinds of membership."""
     pairs = {(one, other) for one in HEARD for other in HEARD if one != other and other not in HEARD[one]}
@@ -64,6 +65,7 @@ def test_members_with_incomplete_discovery_end_in_one_view_and_stay(five, member
         assert in_one_view(made) and [len(each.of("view")) for each in made] == views
 
 
+@pytest.mark.long
 def test_founders_of_which_two_are_deaf_to_each_other_become_one_group(network):  # noqa: F811
     pairs = {("a", "b"), ("b", "a")}
     with deaf(network, pairs), talkers(network, "abc", at_once=True, transport="auto") as made:
@@ -71,6 +73,7 @@ def test_founders_of_which_two_are_deaf_to_each_other_become_one_group(network):
         all_hear_all(made)
 
 
+@pytest.mark.long
 def test_a_link_that_becomes_deaf_under_load_costs_nobody_its_membership(network):  # noqa: F811
     with talkers(network, "abc", transport="auto", level="INFO") as made:
         await_(made, lambda: in_one_view(made))
@@ -83,6 +86,7 @@ def test_a_link_that_becomes_deaf_under_load_costs_nobody_its_membership(network
         assert in_one_view(made) and [len(each.of("view")) for each in made] == views
 
 
+@pytest.mark.long
 def test_seeds_bring_members_together_that_hear_nobodys_multicasts(network):  # noqa: F811
     pairs = {(one, other) for one in "abc" for other in "abc" if one != other}
     settings = {"transport": "auto", "seeds": network[1].address}

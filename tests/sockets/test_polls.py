@@ -127,6 +127,7 @@ def test_polls_that_found_something_cease_when_they_do_not():
     assert rounds >= STEPS // 2 and polls < rounds // 8, (polls, rounds)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
 def test_a_sequencer_does_not_leave_its_core_to_a_computation():
     """A datagram wakes no thread that is ready to run already: each would wait for a slice of some milliseconds."""

@@ -64,6 +64,7 @@ def until(members, right):
         time.sleep(0.1)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
 def test_a_member_that_was_paused_has_the_state_of_the_others_again_and_both_sides_say_so():
     name = cluster()

@@ -87,6 +87,7 @@ def test_a_read_of_a_machine_that_is_not_free_keeps_its_timeout_and_no_loop_stan
     asyncio.run(main())
 
 
+@pytest.mark.long
 def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:
     name = cluster()
     with processes(name, "a", "b", "c") as (a, b, c):
@@ -103,6 +104,7 @@ def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:
             assert each.answer() == "111"
 
 
+@pytest.mark.long
 def test_a_sequencer_that_was_stopped_reads_nothing_stale_where_that_is_asked_for() -> None:
     name = cluster()
     with processes(name, "a", found=1) as (a,), processes(name, "b", "c", found=1) as (b, _):
@@ -311,6 +313,7 @@ def test_infos_of_replicas_are_in_the_view_and_come_back_with_a_replica() -> Non
         replicate(name, "a", info={"": "x" * 300})
 
 
+@pytest.mark.long
 def test_a_group_that_was_killed_as_a_whole_comes_back_with_its_state(tmp_path: Path) -> None:
     """Three processes join twice, with their files and a key: some 3 s."""
     pytest.importorskip("nacl")

@@ -39,6 +39,7 @@ def warnings(talker):
     return [said["text"] for said in talker.of("log") if said["level"] == "WARNING"]
 
 
+@pytest.mark.long
 def test_members_of_two_machines_with_one_address_are_named_once(network):  # noqa: F811
     with cloned(network) as made:
         await_(made, lambda: any(SAME in text for text in warnings(made[0])), 60.0)
@@ -49,6 +50,7 @@ def test_members_of_two_machines_with_one_address_are_named_once(network):  # no
         assert not any("switches on the way" in text for text in warnings(made[0]))
 
 
+@pytest.mark.long
 def test_a_joiner_with_the_address_and_port_of_a_living_member_is_refused(network):  # noqa: F811
     with cloned(network, unicast_port=PORT) as made:
         await_(made, lambda: any(SAME in text for text in warnings(made[0])))

@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from halves import first_quick
 from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 
 import seqcast
@@ -108,17 +109,17 @@ def test_without_it_the_end_is_a_crash():
     assert ended(LOOP, "", signal.SIGTERM) == ("", "", -signal.SIGTERM, 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("number", first_quick([signal.SIGTERM, signal.SIGHUP]), ids=["SIGTERM", "SIGHUP"])
 def test_a_loop_over_a_group_ends_and_the_program_goes_on_behind_it(number):
     assert ended(LOOP, leave_on_signals(NEVER_S), number) == ("behind the loop\n", "", 0, 0)
 
 
-@pytest.mark.parametrize(("text", "grace_s"), [(SLEEP, 0.1), (ASYNC, NEVER_S)], ids=["asleep", "asyncio"])
+@pytest.mark.parametrize(("text", "grace_s"), first_quick([(SLEEP, 0.1), (ASYNC, NEVER_S)]), ids=["asleep", "asyncio"])
 def test_a_main_thread_that_waits_for_something_else_ends_too(text, grace_s):
     assert ended(text, leave_on_signals(grace_s), signal.SIGTERM) == ("behind the loop\n", "", 0, 0)
 
 
-@pytest.mark.parametrize("settings", ["discovery_s=60", "min_members=2"])
+@pytest.mark.parametrize("settings", first_quick(["discovery_s=60", "min_members=2"]))
 def test_a_join_under_way_is_given_up(settings):
     """And not as if it had taken too long: a program that then joins again would go on for ever."""
     with started(cluster(), leave_on_signals(NEVER_S), JOINING.replace("{settings}", settings)) as process:
@@ -186,6 +187,7 @@ def test_a_signal_that_python_notices_late_ends_a_join():
         assert process.communicate(timeout=LIMIT_S / 2) == ("behind the loop\n", "")
 
 
+@pytest.mark.long
 def test_a_member_of_a_blocked_minority_ends_before_it_is_killed():
     """`docker stop` waits for 10 s, which is ``leave_timeout_s`` too."""
     name = cluster()

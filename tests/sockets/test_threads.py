@@ -47,6 +47,7 @@ print("ok")
 """
 
 
+@pytest.mark.long
 def test_senders_readers_and_watchers_of_one_group_all_go_on():
     result = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=LIMIT_S)
     assert (result.returncode, result.stdout) == (0, "ok\n"), result.stderr

@@ -72,6 +72,7 @@ def meet(a, b):
     await_([a, b], lambda: a.got("b") > 100 and b.got("a") > 100)
 
 
+@pytest.mark.long
 def test_with_translated_ports_the_error_says_which_to_publish(network):  # noqa: F811
     name = cluster()
     common = {"transport": "unicast", "seeds": "10.99.0.2"}
@@ -89,6 +90,7 @@ def test_with_translated_ports_the_error_says_which_to_publish(network):  # noqa
         b.end()
 
 
+@pytest.mark.long
 def test_with_a_key_a_member_is_at_its_stated_address_from_any_source_of_its_datagrams(network, tmp_path):  # noqa: F811
     pytest.importorskip("nacl")
     from seqcast.config.keys import make
@@ -100,6 +102,7 @@ def test_with_a_key_a_member_is_at_its_stated_address_from_any_source_of_its_dat
             meet(a, b)
 
 
+@pytest.mark.long
 def test_a_member_takes_the_address_at_which_others_see_it_if_hosts_are_translated(network):  # noqa: F811
     with translated(network[0], KEPT), pair(network) as (a, b):
         meet(a, b)

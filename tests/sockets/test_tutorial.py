@@ -51,6 +51,7 @@ def test_every_program_is_run() -> None:
     assert set(PROGRAMS) == {"watch.py", "words.py", "stock.py"}
 
 
+@pytest.mark.long
 def test_members_are_told_of_views_among_messages(start: Start) -> None:
     shown = re.search(r"`a` shows:\n\n```\n(.*?)```", PAGE, re.S)
     assert shown is not None

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from halves import quick
+from halves import first_quick, quick
 from journal_data import Row, batch_of, journal, member, view
 from members import LOOPBACK, cluster, script, wait_until
 from members import join as join_group
@@ -487,6 +487,7 @@ MEMBER = """
 """
 
 
+@pytest.mark.long
 def test_members_that_are_killed_one_after_the_other_leave_one_stream(tmp_path: Path) -> None:
     import textwrap
 
@@ -859,7 +860,7 @@ def test_a_member_that_was_killed_before_it_installed_a_view_that_it_agreed_to_i
     read_to_its_end(query, [*whole, *more], 3)
 
 
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", first_quick(ORDERS))
 def test_a_view_in_which_all_were_killed_is_read_to_the_end_of_the_longest_journal(
     tmp_path: Path, stores: Any, order: str
 ) -> None:

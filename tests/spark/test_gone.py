@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from halves import first_quick
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -97,7 +98,7 @@ def payloads(batches: Iterator[Any]) -> list[bytes]:
     return [row for batch in batches for row in batch["payload"].to_pylist()]
 
 
-@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("live", first_quick([False, True]))
 def test_a_task_whose_tap_is_killed_goes_on_in_another_members_journal(
     tmp_path: Path, serve: Serve, live: bool
 ) -> None:

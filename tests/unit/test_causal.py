@@ -112,6 +112,7 @@ def test_a_record_names_only_changed_entries() -> None:
     assert not sizes
 
 
+@pytest.mark.long
 def test_all_sixty_four_members_may_be_causes() -> None:
     net = group(66)
     net.run(3)

@@ -65,6 +65,7 @@ def test_the_cut_of_a_lost_member_equals_that_of_a_dumb_walk_and_holders_hold_it
     assert all(seqno in held[holder][0] for seqno, holder in named)
 
 
+@pytest.mark.long
 def test_a_bounded_list_of_ranges_never_cuts_off_the_prefix_of_one_survivor():
     # Alternating holders give one part per seqno; the prefix 40 may be delivered and stays within the cut.
     odd = [(seqno, seqno) for seqno in range(42, 1200, 2)]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from engines import reports_of
+from halves import first_quick
 from helpers.engines import HEARTBEAT_MS, MS, Net
 
 from seqcast.board.place import BYTES
@@ -44,6 +45,7 @@ class Stream:
                     self.rates[i].append(report.rate)
 
 
+@pytest.mark.long
 def test_a_receiver_that_is_slower_than_the_others_is_named_and_learns_it():
     stream = Stream(4)
     stream.run(3 * SECOND_MS, {2: 4})
@@ -54,6 +56,7 @@ def test_a_receiver_that_is_slower_than_the_others_is_named_and_learns_it():
     assert stream.reports == [[("slow", 2), ("over", 2)], [], [("slow", 2), ("over", 2)], []]
 
 
+@pytest.mark.long
 def test_evidence_of_less_than_a_second_names_nobody():
     stream = Stream(4)
     for _ in range(5):
@@ -104,7 +107,7 @@ def test_a_sender_that_is_not_held_names_nobody():
     assert stream.reports == [[], [], [], []]
 
 
-@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("n", first_quick([2, 4]))
 def test_a_receiver_that_takes_nothing_is_named_again_each_time_that_this_has_doubled(n):
     stream = Stream(n)
     stream.run(8 * SECOND_MS, {1: 0})

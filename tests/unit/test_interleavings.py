@@ -9,6 +9,7 @@ RUN = Path(__file__).parents[1] / "interleave" / "run"
 LEFT_OUT = 77
 
 
+@pytest.mark.long
 def test_every_wait_is_woken():
     done = subprocess.run([RUN, "4000"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode == LEFT_OUT:

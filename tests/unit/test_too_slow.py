@@ -48,6 +48,7 @@ class Group:
         return [[self.net.ids.index(member) for member in engine.too_slow()] for engine in self.net.engines]
 
 
+@pytest.mark.long
 def test_a_receiver_that_holds_a_sender_is_too_slow_after_slow_s_and_all_members_hear_it():
     group = Group(4)
     group.run(1900, {2: 0})
@@ -91,6 +92,7 @@ def test_one_that_stops_after_a_time_of_full_load_is_too_slow_as_soon_as_any_oth
     assert group.slow()[0] == [2]
 
 
+@pytest.mark.long
 def test_pauses_of_half_the_time_exclude_nobody():
     group = Group(4)
     for _ in range(4):
