@@ -231,13 +231,13 @@ static uint64_t arrived(sender *s) {
 static int wait_credit(sender *s, uint64_t bytes) {
     int64_t since = 0;
     uint64_t seen = 0;
-    for (uint32_t turn = 0;; turn++) {
+    for (uint32_t round = 0;; round++) {
         uint64_t now_confirmed = confirmed(s);
         if (s->sent + bytes <= now_confirmed + s->given_up + s->window) return 0;
         int64_t now = clock_ns();
         if (!since || now_confirmed != seen) since = now, seen = now_confirmed;
         if (now - since > LOST_NS) s->given_up = s->sent - now_confirmed;
-        if (turn < 4) {
+        if (round < 4) {
             sched_yield();
         } else if (acks(s->config)) {
             struct pollfd p = {s->fd, POLLIN, 0};
@@ -527,11 +527,11 @@ static ssize_t receive_one(int fd, int spin, uint8_t *p, size_t len) {
         return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : n;
     }
     int64_t give_up = 0;
-    for (uint32_t turn = 1;; turn++) {
+    for (uint32_t round = 1;; round++) {
         ssize_t n = recv(fd, p, len, MSG_DONTWAIT);
         if (n >= 0) return n;
         if (errno != EAGAIN && errno != EINTR) return -1;
-        if (turn % 1024) continue;
+        if (round % 1024) continue;
         int64_t now = clock_ns();
         if (!give_up) give_up = now + 100000000;
         if (now > give_up) return 0;

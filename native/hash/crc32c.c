@@ -158,7 +158,7 @@ TARGET static void set_up_lanes(void) {
  * bytes, and added to them. A word that stands n words before another counts there times x^64n: `shift` has these
  * constants too. The remainder has the same CRC as all blocks folded into it. */
 #define WIDE_TARGET __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.2")))
-#define FOLDED 256u /* bytes a turn */
+#define FOLDED 256u /* bytes a step */
 
 WIDE_TARGET static inline __m512i fold(__m512i x, __m512i by, __m512i onto) {
     __m512i first = _mm512_clmulepi64_epi128(x, by, 0x00), second = _mm512_clmulepi64_epi128(x, by, 0x11);
@@ -184,12 +184,12 @@ WIDE_TARGET static uint32_t crc32c_wide(uint32_t crc, const void *data, size_t l
     if (len < FOLDED) return crc32c_lanes(crc, data, len);
     __m512i a = _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~crc)));
     __m512i b = _mm512_loadu_si512(p + 64), c = _mm512_loadu_si512(p + 128), d = _mm512_loadu_si512(p + 192);
-    __m512i turn = places(FOLDED / 8), next = places(8);
+    __m512i step = places(FOLDED / 8), next = places(8);
     for (p += FOLDED, len -= FOLDED; len >= FOLDED; p += FOLDED, len -= FOLDED) {
-        a = fold(a, turn, _mm512_loadu_si512(p));
-        b = fold(b, turn, _mm512_loadu_si512(p + 64));
-        c = fold(c, turn, _mm512_loadu_si512(p + 128));
-        d = fold(d, turn, _mm512_loadu_si512(p + 192));
+        a = fold(a, step, _mm512_loadu_si512(p));
+        b = fold(b, step, _mm512_loadu_si512(p + 64));
+        c = fold(c, step, _mm512_loadu_si512(p + 128));
+        d = fold(d, step, _mm512_loadu_si512(p + 192));
     }
     a = fold(fold(fold(a, next, b), next, c), next, d);
     for (; len >= 64; p += 64, len -= 64) a = fold(a, next, _mm512_loadu_si512(p));

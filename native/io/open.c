@@ -320,7 +320,7 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 
 void sc_io_aim(sc_io *io, const sc_targets *targets) {
     io->targets = targets;
-    io->turn = 0;
+    io->first_target = 0;
     if (io->config.transport->aim) io->config.transport->aim(io);
 }
 

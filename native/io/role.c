@@ -263,12 +263,12 @@ static void hold_role(sc_driver *d) {
 typedef struct {
     int64_t standby, looked; /* time until the next look; time of the last one */
     uint64_t turns;
-} watch;
+} callers_seen;
 
 /* A look costs as much as the receipt of some twenty packets, so under load looks are rarer while callers drive at
  * least once in two ticks. Without load the looks are left: a core that expects to be woken soon sleeps less deeply,
  * and a hop of blocking callers would take an eighth longer. */
-static void watch_callers(const sc_driver *d, watch *w, int64_t now) {
+static void look_at_callers(const sc_driver *d, callers_seen *w, int64_t now) {
     int64_t tick = d->config.tick_ns, passed = now - w->looked;
     if (passed < w->standby) return;
     int often = sc_load(&d->round.loaded) && (int64_t)(d->role.turns - w->turns) * 2 * tick >= passed;
@@ -282,7 +282,7 @@ static void watch_callers(const sc_driver *d, watch *w, int64_t now) {
 }
 
 /* True if nothing arrived for a tick while the time between looks is stretched. */
-static int is_idle(const sc_driver *d, const watch *w, int64_t now) {
+static int is_idle(const sc_driver *d, const callers_seen *w, int64_t now) {
     return w->standby > d->config.tick_ns && now - (int64_t)sc_counted(&d->round.came) >= d->config.tick_ns;
 }
 
@@ -307,12 +307,12 @@ void sc_driver_run(sc_driver *d) {
 #endif
     uint64_t seen = 0;
     int64_t since = 0; /* no caller's turn has begun or ended since then */
-    watch callers = {.standby = d->config.tick_ns};
+    callers_seen callers = {.standby = d->config.tick_ns};
     sc_mutex_lock(&d->role.lock);
     while (!sc_load(&d->stop)) {
         int64_t now = sc_now();
         ring(d, now); /* other work may have taken long */
-        watch_callers(d, &callers, now);
+        look_at_callers(d, &callers, now);
         if (d->role.turns != seen) {
             seen = d->role.turns;
             since = now;

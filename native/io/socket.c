@@ -475,8 +475,8 @@ void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n) {
 
 void sc_aim_at_each(sc_io *io, const sc_tx *run, sc_fd by, uint32_t n, sc_aimed *aimed) {
     for (uint32_t i = 0; i < n; i++)
-        aimed[i] = (sc_aimed){.run = run, .to = &io->targets->to[(i + io->turn) % n], .by = by};
-    io->turn = (io->turn + 1) % n;
+        aimed[i] = (sc_aimed){.run = run, .to = &io->targets->to[(i + io->first_target) % n], .by = by};
+    io->first_target = (io->first_target + 1) % n;
 }
 
 void sc_send_runs(sc_io *io, const sc_tx *runs, int n, int (*aim)(sc_io *io, const sc_tx *run, sc_aimed *aimed)) {

@@ -94,7 +94,7 @@ void sc_driver_flush(sc_driver *d, int all, int64_t since) {
  * average one flush in each `flush_ns_min`. `due` advances by that much for each flush and lags behind the clock while
  * there are none; up to FLUSH_BURST of them ahead. So a lone message leaves at once, and so do the first ones after a
  * pause. */
-static int64_t turn(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }
+static int64_t at_once_from(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }
 
 static void take_turn(sc_driver *d, int64_t now) {
     int64_t due = sc_load(&d->tx.due), step = d->config.flush_ns_min;
@@ -113,7 +113,7 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
         sc_wake_caller(d, SC_WANT_DELIVERY);
         return SC_FLUSH_NOTHING;
     }
-    int at_once = answer || now >= turn(d);
+    int at_once = answer || now >= at_once_from(d);
     if (!at_once) ask_flush(d);
     if (!at_once && unsent < d->config.flush_bytes) return SC_FLUSH_NOTHING;
     take_turn(d, now);
@@ -142,7 +142,7 @@ int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, in
 }
 
 int64_t sc_rest_due(const sc_driver *d) {
-    int64_t next = turn(d), quiet = (int64_t)sc_counted(&d->turn.packed_at) + d->config.flush_ns_max;
+    int64_t next = at_once_from(d), quiet = (int64_t)sc_counted(&d->turn.packed_at) + d->config.flush_ns_max;
     return next > quiet ? next : quiet;
 }
 

@@ -46,7 +46,7 @@ typedef struct {
 typedef struct {
     uint64_t place_next, global_next; /* of the next packet, and message, to be delivered */
     uint64_t own_next; /* seqno of the next own packet to be delivered */
-    uint32_t turn; /* sender's rank of the packet delivered last: often the owner of the next place too */
+    uint32_t last; /* sender's rank of the packet delivered last: often the owner of the next place too */
     /* Members. */
     places hand[2]; /* granted and not used, in order */
     uint64_t number; /* of the newest request */
@@ -130,10 +130,10 @@ static int pass(sc_engine *e, uint32_t rank) {
 /* Finds the sender of the packet with the next place. 0: not here. */
 static int find_turn(sc_engine *e) {
     granting *s = e->order.state;
-    if (place_of(e, s->turn) == s->place_next) return 1;
+    if (place_of(e, s->last) == s->place_next) return 1;
     for (uint32_t r = 0; r < e->view.n; r++) {
         if (place_of(e, r) != s->place_next) continue;
-        s->turn = r;
+        s->last = r;
         return 1;
     }
     return 0;
@@ -151,7 +151,7 @@ static void refuse_past(sc_engine *e, uint32_t rank) {
 static void deliver(sc_engine *e) {
     const granting *s = e->order.state;
     while (find_turn(e)) {
-        uint32_t rank = s->turn;
+        uint32_t rank = s->last;
         if (!pass(e, rank)) return;
         refuse_past(e, rank);
     }

@@ -9,7 +9,7 @@
 
 void sc_stamping_begin(sc_engine *e) {
     *(sc_stamping *)e->order.state =
-        (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .turn = 0};
+        (sc_stamping){.global_next = 1, .origin_next = e->view.origin_base[e->view.rank] + 1, .first = 0};
     e->order.waits = !sc_is_sequencer(e);
     e->order.own = sc_is_sequencer(e) ? &e->group : &e->forward;
     e->order.forward_to = sc_is_sequencer(e) ? -1 : e->view.sequencer;
@@ -109,10 +109,10 @@ int64_t sc_stamping_deadline(const sc_engine *e) {
 static void stamp_forwards(sc_engine *e, int64_t now) {
     sc_stamping *s = e->order.state;
     for (uint32_t idle = 0; idle < e->view.n;) {
-        sc_peer *peer = e->peers[s->turn];
+        sc_peer *peer = e->peers[s->first];
         const sc_rx_stream *rx = &peer->forward;
         if (peer->cut.lost || rx->queued >= rx->next) {
-            s->turn = (s->turn + 1) % e->view.n;
+            s->first = (s->first + 1) % e->view.n;
             idle++;
             continue;
         }
@@ -123,7 +123,7 @@ static void stamp_forwards(sc_engine *e, int64_t now) {
         }
         idle = 0;
         sc_stamping_take(e, peer, now);
-        s->turn = (s->turn + 1) % e->view.n;
+        s->first = (s->first + 1) % e->view.n;
     }
 }
 

@@ -8,7 +8,7 @@
 typedef struct {
     uint64_t global_next; /* of the next message to be stamped */
     uint64_t origin_next; /* own numbering of the sequencer */
-    uint32_t turn; /* rank whose forwards are considered first */
+    uint32_t first; /* rank whose forwards are considered first */
     uint64_t forwarded[SC_MEMBERS_MAX]; /* by rank: bytes of forwards stamped since the last count */
     int64_t count_due; /* of the members that forward much */
 } sc_stamping;

@@ -72,7 +72,7 @@ void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes) {
 
 int sc_outflow_yields(sc_engine *e) {
     if (e->packing.unsent == e->group.unsent_bytes) return 0;
-    return e->outflow.turns++ % (TURNS + 1) == TURNS;
+    return e->outflow.transmissions++ % (TURNS + 1) == TURNS;
 }
 
 /* Messages wait with their sender, rather than for long in the ring. */

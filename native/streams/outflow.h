@@ -14,7 +14,7 @@ typedef struct {
     int full; /* senders wait for packets to leave */
     int ready; /* they have waited until then */
     int closes; /* open packets were to be sent meanwhile */
-    uint32_t turns; /* transmissions while packets to single members waited */
+    uint32_t transmissions; /* while packets to single members waited */
 } sc_outflow;
 
 /* Do all packets for the group go to its members one by one? */
@@ -25,7 +25,7 @@ int sc_outflow_begin(sc_engine *e, int all);
 /* May another packet leave now? If not, sc_outflow_deadline says when. */
 int sc_outflow_open(sc_engine *e, int64_t now);
 void sc_outflow_spend(sc_engine *e, int lane, uint64_t bytes);
-/* Is it the turn of packets to single members, before those to the group? */
+/* Do packets to single members go first, before those to the group? */
 int sc_outflow_yields(sc_engine *e);
 /* Is there room for another packet of a stream before its unsent ones become too many? */
 int sc_outflow_room(sc_engine *e, const sc_tx_stream *tx);
