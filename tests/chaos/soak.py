@@ -46,9 +46,13 @@ def drawn(seed: int, seconds: float) -> Scenario:
 def _more(rng: random.Random) -> dict[str, Any]:
     """Settings that chaos leaves as they are."""
     more: dict[str, Any] = {}
-    if rng.random() < 0.3:
-        more["transport"] = "unicast"
+    if rng.random() < 0.5:
+        more["transport"] = rng.choice(("unicast", "multicast"))
     choices = {
+        "congestion": "on",
+        "send_bytes_per_s": 20_000_000,
+        "window_bytes": 128 << 10,
+        "ring_bytes": 256 << 10,
         "send_while_blocked": "queue",
         "flush_unicasts": True,
         "gso": False,
