@@ -1,17 +1,21 @@
 """Every numbered request of the machines: an answer to number n, or its end, comes while n + 1 is under way and changes
 nothing. An answer to n + 1 does."""
 
+import inspect
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from sim_stage import Stage
 
-from seqcast.core.frames.closing import BlockOk, Held, Ok
-from seqcast.core.frames.merging import MergeCancel, MergeReady, MergeRefused
+from seqcast.core.frames.closing import Accepted, BlockOk, Done, Held, Ok
+from seqcast.core.frames.kinds import SCHEMAS
+from seqcast.core.frames.merging import MergeCancel, MergeReady, MergeRefused, MergeTaken
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
-from seqcast.core.frames.ring import Confirmed, TokenHeld
+from seqcast.core.frames.recalling import Recalled
+from seqcast.core.frames.ring import Confirmed, TokenHeld, Unconfirmed
 from seqcast.core.machines.beacons import Heard
+from seqcast.core.machines.keeper import KeeperState, Returned
 from seqcast.core.machines.merge import MergerEvent
 from seqcast.core.machines.pause_request import PauseRequest
 from seqcast.core.machines.ring import Ring
@@ -120,7 +124,33 @@ def attempts_to_close_a_view():
     def ok(attempt):
         return [lambda m=member: initiator.ok(Ok(context.tag, attempt, 0, held), m) for member in members]
 
-    return Asked(initiator, ok((number, rank)), ok(initiator.attempt))
+    before, b = (number, rank), members[1]
+    late = [
+        lambda: initiator.done(Done(context.tag, before), b),
+        lambda: initiator.note_accepted(Accepted(context.tag, before, before, context.entered), b),
+    ]
+    return Asked(initiator, ok((number, rank)) + late, ok(initiator.attempt))
+
+
+def votes_of_those_that_started_again():
+    stage = Stage(partition="primary", found=2, stable=True)
+    stage.group("a", "b", "c")
+    for node in stage.nodes[:]:
+        node.crash()
+    stage.named("a", 2000)
+    stage.until(2500)
+    keeper = stage.nodes[-1].endpoint.machines.keeper
+    b = next(info.id for info in keeper.kept.view.members if info.name == "b")
+    for _ in range(2):
+        before = keeper.attempt
+        keeper.ask([Returned(id=77, name="b", address=b"b", was=keeper.was._replace(member=b))])
+    keeper.state = KeeperState.ASKING
+    stage.nodes[-1].endpoint.context.emitted.clear()
+
+    def vote(attempt):
+        return lambda: keeper.recalled(Recalled(keeper.kept.view.view_id.tag, attempt, b, attempt), 77)
+
+    return Asked(keeper, [vote(before)], [vote(keeper.attempt)])
 
 
 def merges():
@@ -138,6 +168,7 @@ def merges():
         lambda: merger.receive(MergeRefused((a, 1)), other, address),
         lambda: merger.receive(MergeReady((a, 1), frame, ()), other, address),
         lambda: merger.receive(MergeCancel((a, 1), ""), other, address),
+        lambda: merger.receive(MergeTaken((a, 1)), other, address),
     ]
     return Asked(merger, late, [lambda: merger.receive(MergeRefused((a, 2)), other, address)])
 
@@ -200,6 +231,7 @@ def tokens():
             lambda: ring.receive(TokenHeld(1, generation, 1), 2, ring.now),
             lambda: ring.receive(replace(ring.token, generation=generation, visited=(1, 2, 3)), 3, ring.now),
             lambda: ring.receive(Confirmed(1, "prepare", generation), 2, ring.now),
+            lambda: ring.receive(Unconfirmed(1, generation, generation, (1, 2, 3)), 2, ring.now),
         ]
 
     return Asked(ring, back(ring.generation - 1), back(ring.generation))
@@ -219,6 +251,7 @@ CASES = (
     pauses_of_another_member,
     rounds_of_block_callbacks,
     attempts_to_close_a_view,
+    votes_of_those_that_started_again,
     merges,
     transfers_of_a_state,
     merges_of_states,
@@ -236,3 +269,25 @@ def test_answers_to_a_number_during_the_next_one_change_nothing(case):
     for right in asked.right:
         right()
     assert seen(asked.machine) != before
+
+
+NUMBERS = {"attempt", "generation", "merge", "pause", "request"}
+ASKING = {
+    "ask", "block", "confirm", "cut", "merge_ask", "merge_go", "propose", "recall", "resume", "start", "suspend",
+    "token", "unblock", "view",
+}  # fmt: skip
+"""Frames that ask something under a number, or carry it on: a member that gets one answers to that number."""
+ELSEWHERE = {
+    "promised": "a promise that came late raises the next attempt, too",
+    "told": "the questions of `seqcast probe` are no machine: test_an_answer_to_the_question_before_is_not_shown",
+    "blocked": "test_answers_to_another_command_or_too_many_of_them_are_not_heeded",
+}
+"""Answers that are tried elsewhere, or may come at any time."""
+
+
+def test_every_answer_that_has_a_number_is_tried_late():
+    numbered = {kind: make.__name__ for kind, (make, fields) in SCHEMAS.items() if NUMBERS & fields.keys()}
+    cases = "".join(inspect.getsource(case) for case in CASES)
+    tried = {kind for kind, name in numbered.items() if f"{name}(" in cases and kind not in ASKING}
+    assert numbered.keys() - ASKING - tried == ELSEWHERE.keys()
+    assert ASKING < numbered.keys()

@@ -273,6 +273,15 @@ def test_a_question_about_this_member_alone_forgets_no_answer_of_the_others():
     assert asked(0)["told"]["2"][2] == "the other one"
 
 
+def test_an_answer_to_the_question_before_is_not_shown():
+    served = Questions(1, SimpleNamespace(path=None, sees=lambda page: [1, "this one"]), lambda *asked: None)
+    served._request = 2
+    served.told(MemberTold(2, 1, 1, "late"), 0)
+    assert not served._told
+    served.told(MemberTold(2, 2, 1, "in time"), 0)
+    assert served._told == {2: (0, 1, "in time")}
+
+
 def test_a_whole_board_goes_in_pages_and_others_are_refused():
     known, board = {"settings": {"slow": "block"}}, random.Random(1).randbytes(BYTES)
     pages = cut(known, board)
