@@ -50,6 +50,7 @@ GOSSIP = "--reliability gossip"
 SAFE = "one seed in eight delivers safely"
 FAULTY = "no member of a simulated group is faulty"
 SOCKETS = "seeds have no sockets"
+BLOCKS = "the members of seeds have no blocks"
 THREADS = "seeds have no threads"
 INTERLEAVED = "tests/unit/test_interleavings.py"
 KEYED = "in simulated groups nobody attacks"
@@ -1739,10 +1740,10 @@ BREAKS = (
          tests="tests/unit/test_frames.py", why="a seed has one release"),
     _one("a subscriber that is behind gets all that waits", "src/seqcast/blocks/feed.py",
          "if not self._fresh and self._is_behind():", "if False:",
-         tests="tests/unit/test_feed.py", why="no simulated member has a feed"),
+         tests="tests/unit/test_feed.py", why=BLOCKS),
     _one("the updates of a snapshot come again after it", "src/seqcast/blocks/feed.py",
          "        self._waiting.clear()\n        self._fresh = True\n", "        self._fresh = True\n",
-         tests="tests/unit/test_feed.py", why="no simulated member has a feed"),
+         tests="tests/unit/test_feed.py", why=BLOCKS),
     _one("a message of few calls overtakes the one on its way", "src/seqcast/blocks/outbox.py",
          "self._queued < self._message_bytes or len", "len",
          tests="tests/unit/test_replica_core.py", why="calls are correct in any number of messages"),
@@ -1918,7 +1919,7 @@ BREAKS = (
          "        except Exception:  # any may come from a codec", "        except TypeError:",
          tests="tests/unit/test_feed.py", why=DISK),
     _one("a replica whose start is cancelled stays", "src/seqcast/blocks/aio.py",
-         "                late = cancelled\n", "                late = False\n", tests="tests/unit/test_blocks.py", why=DISK),
+         "            late = cancelled\n", "            late = False\n", tests="tests/unit/test_blocks.py", why=DISK),
     _one("datagrams that the engine has to send wake no driver", "native/streams/transmit.c",
          "return e->out.first != NULL || (open", "return (open"),
     _one("each ack behind a gap counts the packets there again", "native/streams/congestion.c",
@@ -2080,4 +2081,24 @@ BREAKS = (
          "            return\n        assert context.view",
          "        if frame.view != context.tag or sender not in self.survivors:\n            return\n        assert context.view",
          tests="tests/protocol/test_numbers.py", why="attempts are few, and answers come soon"),
+    _one("a feed takes no update while it gives its state", "src/seqcast/blocks/feed.py",
+         "        write(_COUNT.pack(last))  # not under the lock: who takes the state may be slow\n",
+         "        self._lock.acquire()\n        write(_COUNT.pack(last))\n", tests="tests/unit/test_feed.py", why=SOCKETS),
+    _one("a snapshot whose reader was cancelled is lost", "src/seqcast/blocks/aio.py",
+         "            self.resync()\n            raise", "            raise", tests="tests/unit/test_feed.py", why=THREADS),
+    _one("requests for asyncio whose join is cancelled stay in the group", "src/seqcast/blocks/aio.py",
+         "await _made(functools.partial(self._join, handler=handler))",
+         "await on_own_thread(functools.partial(self._join, handler=handler))",
+         tests="tests/unit/test_feed.py", why=THREADS),
+    _one("who has left the group stays in the queue of a lock", "src/seqcast/blocks/lock.py",
+         "            self._keep([each for each in self._queue if each[0] in self._present])",
+         "            self._keep(self._queue)", tests="tests/sim/test_simulated_blocks.py", why=BLOCKS),
+    _one("a member that comes back holds the lock of its last life", "src/seqcast/blocks/lock.py",
+         "member == self._of._me != self._parted", "member == self._of._me", tests="tests/unit/test_blocks.py", why=BLOCKS),
+    _one("where sides meet each key has the value that was published first", "src/seqcast/blocks/feed.py",
+         "max(last, values.get(key, last))", "min(last, values.get(key, last))",
+         tests="tests/sim/test_simulated_blocks.py", why=BLOCKS),
+    _one("a question waits for the answer of a member that is gone", "src/seqcast/blocks/rpc.py",
+         "                if view.rank(member.id) < 0:", "                if False:",
+         tests="tests/sim/test_simulated_blocks.py", why=BLOCKS),
 )  # fmt: skip

@@ -216,6 +216,18 @@ def test_a_lock_goes_to_those_who_asked_in_their_order_and_fences_grow() -> None
         assert ask(each, 2, 22) == 4
 
 
+def test_a_member_that_comes_back_does_not_hold_the_lock_of_its_last_life() -> None:
+    """The state that it takes over may be of before the others entered a view without that."""
+    lock = lock_of(1, 1, 2)
+    ask(lock, 1, 10)
+    state: list[bytes] = []
+    lock.snapshot(state.append)
+    assert lock.holds(1)
+    lock._follow(None)
+    lock.restore(io.BytesIO(b"".join(state)).read)
+    assert not lock.holds(1)
+
+
 def test_parts_are_called_by_their_index_and_keep_their_states_apart() -> None:
     def parts() -> Parts:
         return Parts(ReplicatedDict(), Counting(), Lock())

@@ -12,11 +12,13 @@ import inspect
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
+import seqcast.blocks.closing
 import seqcast.blocks.dictionary
+import seqcast.blocks.feed
 import seqcast.blocks.leader
 import seqcast.blocks.lock
 import seqcast.blocks.replica
@@ -27,13 +29,14 @@ from seqcast.arguments import deadline_of, left_until, nanoseconds
 from seqcast.blocks.block import Block
 from seqcast.blocks.codec import Codec
 from seqcast.blocks.dictionary import ABSENT, Change
+from seqcast.blocks.feed import Snapshot, Update
 from seqcast.blocks.lock import RELEASE_S
 from seqcast.blocks.log import Counters, Machine
 from seqcast.blocks.outbox import READ, Call
 from seqcast.blocks.replica import GUARANTEES, Guarantee
 from seqcast.blocks.rpc import Reply
 from seqcast.config import Config
-from seqcast.errors import NotReady, SeqcastError, Undecided, UsageError
+from seqcast.errors import NotReady, SendTimeout, SeqcastError, Undecided, UsageError
 from seqcast.types import Member
 
 if TYPE_CHECKING:
@@ -44,10 +47,13 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound=Machine)
 B = TypeVar("B", bound=Block)
+C = TypeVar("C", bound=seqcast.blocks.closing.Closing)
 T = TypeVar("T")
 
 BUSY_S = 0.001
 """Pause before a look whether the machine of a replica is free."""
+YIELD_S = 0.001
+"""A subscriber that always has an item lets other tasks run this often."""
 
 
 class Closing(ABC):
@@ -63,6 +69,31 @@ class Closing(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+
+async def _made(make: Callable[[], C]) -> C:
+    """Makes a block that joins a group; after a cancellation, the block is closed."""
+    made: list[C] = []
+    lock, cancelled = threading.Lock(), False
+
+    def start() -> C:
+        each = make()
+        with lock:
+            made.append(each)
+            late = cancelled
+        if late:
+            each.close()
+        return each
+
+    try:
+        return await on_own_thread(start)
+    except BaseException:
+        with lock:
+            cancelled = True
+            unwanted = made.copy()
+        for each in unwanted:
+            threading.Thread(target=each.close, name="seqcast-close", daemon=True).start()
+        raise
 
 
 # ---- replicate
@@ -104,27 +135,7 @@ class Starting(Generic[M]):
         return self._run().__await__()
 
     async def _run(self) -> Replica[M]:
-        made: list[seqcast.blocks.replica.Replica[M]] = []
-        lock, cancelled = threading.Lock(), False
-
-        def start() -> seqcast.blocks.replica.Replica[M]:
-            replica = self._start()
-            with lock:
-                made.append(replica)
-                late = cancelled
-            if late:
-                replica.close()
-            return replica
-
-        try:
-            return Replica(await on_own_thread(start))
-        except BaseException:
-            with lock:
-                cancelled = True
-                unwanted = made.copy()
-            for each in unwanted:
-                threading.Thread(target=each.close, name="seqcast-close", daemon=True).start()
-            raise
+        return Replica(await _made(self._start))
 
     async def __aenter__(self) -> Replica[M]:
         self._replica = await self._run()
@@ -485,7 +496,7 @@ class Rpc(Closing):
 
     async def __aenter__(self) -> Self:
         handler = None if self._handler is None else _on_loop(self._answer)
-        self.sync = await on_own_thread(functools.partial(self._join, handler=handler))
+        self.sync = await _made(functools.partial(self._join, handler=handler))
         return self
 
     async def _answer(self, question: Any) -> Any:
@@ -509,3 +520,155 @@ class Rpc(Closing):
     async def close(self) -> None:
         """Leaves the group."""
         await on_own_thread(self.sync.close)
+
+
+# ---- feed
+
+
+class Feed(Closing):
+    """The last value of each key, as ``seqcast.blocks.Feed``, whose arguments it takes. Joins in ``async with``::
+
+        async with Feed("prices", name="a") as feed, feed.subscribe(behind_s=0.5) as subscriber:
+            await feed.publish("tea", 100.5)
+            async for item in subscriber:
+                print(item)
+
+    Attributes:
+        sync: the same, for other threads; only inside ``async with``.
+    """
+
+    sync: seqcast.blocks.feed.Feed
+
+    def __init__(
+        self,
+        cluster: str,
+        *,
+        codec: str | Codec = "json",
+        name: str | None = None,
+        config: Config | None = None,
+        info: Mapping[str, Any] | None = None,
+        **settings: Unpack[Settings],
+    ) -> None:
+        self._join = functools.partial(
+            seqcast.blocks.feed.Feed, cluster, codec=codec, name=name, config=config, info=info, **settings
+        )
+
+    async def __aenter__(self) -> Self:
+        self.sync = await _made(self._join)
+        return self
+
+    @property
+    def group(self) -> Group:
+        """As ``seqcast.blocks.Feed.group``."""
+        return self.sync.group
+
+    @property
+    def counters(self) -> seqcast.blocks.feed.Counters:
+        """As ``seqcast.blocks.Feed.counters``."""
+        return self.sync.counters
+
+    async def publish(self, key: str, value: Any, *, timeout: float | None = None) -> None:
+        """Gives a key another value, as ``seqcast.blocks.Feed.publish``. The value of a cancelled call may be
+        published."""
+        end = deadline_of(timeout)
+        try:
+            return self.sync.publish(key, value, timeout=0.0)
+        except SendTimeout:
+            if timeout == 0:
+                raise
+        await on_own_thread(functools.partial(self.sync.publish, key, value, timeout=left_until(end)))
+
+    async def snapshot(self) -> Snapshot:
+        """All values now."""
+        return await on_own_thread(self.sync.snapshot)
+
+    def subscribe(self, *, behind_s: float | None = 1.0) -> Subscriber:
+        """All values now, and each change from now on, as ``seqcast.blocks.Feed.subscribe``."""
+        return Subscriber(self.sync.subscribe(behind_s=behind_s))
+
+    async def close(self) -> None:
+        """Leaves the group, as ``seqcast.blocks.Feed.close``."""
+        await on_own_thread(self.sync.close)
+
+
+class Subscriber(Closing, AsyncIterator[Snapshot | Update]):
+    """Made by ``Feed.subscribe``: an iterator of one task, which begins with a snapshot.
+
+    Attributes:
+        sync: the same, for other threads.
+    """
+
+    def __init__(self, sync: seqcast.blocks.feed.Subscriber) -> None:
+        self.sync = sync
+        self._loop = asyncio.get_running_loop()
+        self._yielded = self._loop.time()
+        self._waiter: asyncio.Future[None] | None = None  # under the lock of the feed
+        sync._on_news = self._wake
+
+    async def recv(self, timeout: float | None = None) -> Snapshot | Update | None:
+        """The next item, as ``seqcast.blocks.Subscriber.recv``. A cancelled call loses nothing.
+
+        Raises:
+            UsageError: another task waits for the next item.
+        """
+        end = deadline_of(timeout)
+        if self._loop.time() - self._yielded > YIELD_S:
+            await self._waited(asyncio.sleep(0))
+        while True:
+            with self.sync._feed._lock:
+                if self.sync._has_next():
+                    is_snapshot, read = self.sync._take()
+                    break
+                if self._waiter is not None:
+                    raise UsageError("another task waits for the next item: give each task its own subscriber")
+                left = left_until(end)
+                if left is not None and left <= 0:
+                    return None
+                waiter = self._waiter = self._loop.create_future()
+            await self._waited(self._news(waiter, left))
+        if not is_snapshot:
+            return read()
+        try:
+            return await self._waited(on_own_thread(read))  # many values take long
+        except asyncio.CancelledError:
+            self.resync()
+            raise
+
+    async def _waited(self, wait: Awaitable[T]) -> T:
+        """Waits, while other tasks run."""
+        try:
+            return await wait
+        finally:
+            self._yielded = self._loop.time()
+
+    async def _news(self, waiter: asyncio.Future[None], left: float | None) -> None:
+        ends = None if left is None else self._loop.call_later(left, _end, waiter)
+        try:
+            await waiter
+        finally:
+            if ends is not None:
+                ends.cancel()
+            with self.sync._feed._lock:
+                if self._waiter is waiter:
+                    self._waiter = None
+
+    def _wake(self) -> None:
+        """Under the lock of the feed. All updates that come before the loop looks wake it once."""
+        waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(_end, waiter)
+
+    def resync(self) -> None:
+        """The next item is a snapshot, in place of all updates that wait."""
+        self.sync.resync()
+
+    async def close(self) -> None:
+        """Ends the subscription. A loop in another task ends, too."""
+        self.sync.close()
+
+    async def __anext__(self) -> Snapshot | Update:
+        try:
+            return cast("Snapshot | Update", await self.recv())
+        except NotReady:
+            raise StopAsyncIteration from None

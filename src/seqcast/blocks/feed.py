@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import struct
 import threading
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Unpack
 
+    from seqcast.api.receiving import Event
     from seqcast.config.keywords import Settings
     from seqcast.net.state import SubgroupState
 
@@ -191,10 +193,7 @@ class Feed(Closing):
         over = "the feed was closed"
         try:
             for event in self.group.events():
-                if isinstance(event, Message):
-                    self._take(event.payload)
-                elif isinstance(event, Lost):
-                    self.counters.lost += event.messages
+                self._event(event)
         except NotMember as error:
             over = str(error)
         except BaseException as error:
@@ -202,8 +201,14 @@ class Feed(Closing):
             log.exception(codes.CALLBACK_FAILED("the feed of %s has failed"), self.group.cluster)
         with self._lock:
             self._over = over
-            self._lock.notify_all()
+            self._wake()
         self.group.leave(0)
+
+    def _event(self, event: Event) -> None:
+        if isinstance(event, Message):
+            self._take(event.payload)
+        elif isinstance(event, Lost):
+            self.counters.lost += event.messages
 
     def _take(self, payload: bytes) -> None:
         try:
@@ -225,7 +230,13 @@ class Feed(Closing):
             for subscriber in self._subscribers:
                 subscriber._add(self._number, key, value)
             if self._subscribers:
-                self._lock.notify_all()
+                self._wake()
+
+    def _wake(self) -> None:
+        """Has the subscribers look for news. Under the lock."""
+        self._lock.notify_all()
+        for subscriber in self._subscribers:
+            subscriber._on_news()
 
     def _now(self) -> tuple[int, dict[str, tuple[int, bytes]]]:
         """For `_snapshot`. Under the lock."""
@@ -249,10 +260,11 @@ class Feed(Closing):
     def get_state(self, write: Callable[[bytes], Any]) -> None:
         """Of ``StateHandler``."""
         with self._lock:
-            write(_COUNT.pack(self._number))
-            for key, (number, value) in self._values.items():
-                name = key.encode()
-                write(_ENTRY.pack(number, len(name), len(value)) + name + value)
+            last, values = self._now()
+        write(_COUNT.pack(last))  # not under the lock: who takes the state may be slow
+        for key, (number, value) in values.items():
+            name = key.encode()
+            write(_ENTRY.pack(number, len(name), len(value)) + name + value)
 
     def set_state(self, read: Callable[..., bytes]) -> None:
         """Of ``StateHandler``."""
@@ -275,7 +287,7 @@ class Feed(Closing):
             self._number, self._values = number, values
             for subscriber in self._subscribers:
                 subscriber._drop()
-            self._lock.notify_all()
+            self._wake()
 
 
 def _read(read: Callable[..., bytes]) -> tuple[int, dict[str, tuple[int, bytes]]]:
@@ -305,6 +317,7 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
         self._skipped = 0
         self._fresh = True  # the next item is a snapshot
         self._closed = False
+        self._on_news: Callable[[], object] = lambda: None  # for an event loop
 
     def recv(self, timeout: float | None = None) -> Snapshot | Update | None:
         """The next item.
@@ -320,29 +333,19 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
         """
         feed, deadline = self._feed, deadline_of(timeout)
         with feed._lock:
-            while not (self._fresh or self._waiting):
-                if self._closed or feed._over:
-                    raise NotReady(feed._over or "this subscriber was closed")
+            while not self._has_next():
                 left = left_until(deadline)
                 if left is not None and left <= 0:
                     return None
                 feed._lock.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
-            if not self._fresh and self._is_behind():
-                self._drop()
-            if not self._fresh:
-                _, number, key, value = self._waiting.popleft()
-                return Update(number, key, feed._read(value))
-            skipped, self._skipped, self._fresh = self._skipped, 0, False
-            if skipped:
-                feed.counters.snapshots += 1
-                feed.counters.skipped += skipped
-            now = feed._now()
-        return feed._snapshot(*now, skipped)
+            _, read = self._take()
+        return read()
 
     def resync(self) -> None:
         """The next item is a snapshot, in place of all updates that wait."""
         with self._feed._lock:
             self._drop()
+            self._feed._wake()
 
     def close(self) -> None:
         """Ends the subscription. A loop on another thread ends, too."""
@@ -352,6 +355,7 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
             if self in self._feed._subscribers:
                 self._feed._subscribers.remove(self)
             self._feed._lock.notify_all()
+            self._on_news()
 
     def __next__(self) -> Snapshot | Update:
         try:
@@ -359,7 +363,33 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
         except NotReady:
             raise StopIteration from None
 
-    # ---- for the feed, under its lock
+    # ---- under the feed's lock
+
+    def _has_next(self) -> bool:
+        """
+        Raises:
+            NotReady: as for `recv`.
+        """
+        if self._fresh or self._waiting:
+            return True
+        if self._closed or self._feed._over:
+            raise NotReady(self._feed._over or "this subscriber was closed")
+        return False
+
+    def _take(self) -> tuple[bool, Callable[[], Snapshot | Update]]:
+        """Takes the next item. Returns whether it is a snapshot, which may be large, and the function that reads it, to
+        be called without the lock."""
+        feed = self._feed
+        if not self._fresh and self._is_behind():
+            self._drop()
+        if not self._fresh:
+            _, number, key, value = self._waiting.popleft()
+            return False, lambda: Update(number, key, feed._read(value))
+        skipped, self._skipped, self._fresh = self._skipped, 0, False
+        if skipped:
+            feed.counters.snapshots += 1
+            feed.counters.skipped += skipped
+        return True, functools.partial(feed._snapshot, *feed._now(), skipped)
 
     def _add(self, number: int, key: str, value: bytes | None) -> None:
         if self._fresh:  # part of the snapshot

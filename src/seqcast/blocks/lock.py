@@ -234,7 +234,8 @@ class Lock(Block):
         self._changed.notify_all()
 
     def _is_mine(self, member: int) -> bool:
-        return self._of is not None and self._of._me == member
+        """Of the present membership, not of one that has ended."""
+        return self._of is not None and member == self._of._me != self._parted
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
         """Of ``Machine``."""

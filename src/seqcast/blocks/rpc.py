@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -150,6 +151,14 @@ class _Ask:
             self.done.set()
 
     def result(self) -> dict[Member, Reply]:
+        """
+        Raises:
+            Undecided: no more replies can come.
+        """
+        if self.why:
+            error = Undecided(f"the question was sent, and may have been answered or not: {self.why}")
+            error.sent = 1
+            raise error
         return {member: self.replies.get(member.id, Reply("unanswered")) for member in self.members}
 
 
@@ -269,6 +278,16 @@ class Rpc(Closing):
     ) -> dict[Member, Reply]:
         """``ask``, whose wait ends, too, when somebody sets ``done``."""
         deadline = deadline_of(timeout)
+        with self._asking(payload, to, first, timeout, done) as ask:
+            left = left_until(deadline)
+            ask.done.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+        return ask.result()
+
+    @contextlib.contextmanager
+    def _asking(
+        self, payload: Any, to: Member | str | int, first: int | None, timeout: float | None, done: threading.Event
+    ) -> Iterator[_Ask]:
+        """A question that was sent, and takes replies until the end of ``with``."""
         if first is not None:
             _check_number("first", first)
         data = self._codec.dumps(payload)
@@ -283,17 +302,11 @@ class Rpc(Closing):
             self._asks[number] = ask
         try:
             message = _HEAD.pack(_VERSION, _QUESTION, number, ask.limit or 0) + data
-            self.group.send(message, to=receiver, timeout=left_until(deadline))
-            left = left_until(deadline)
-            ask.done.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
+            self.group.send(message, to=receiver, timeout=timeout)
+            yield ask
         finally:
             with self._lock:
                 del self._asks[number]
-        if ask.why:
-            error = Undecided(f"the question was sent, and may have been answered or not: {ask.why}")
-            error.sent = 1
-            raise error
-        return ask.result()
 
     def _asked(self, to: Member | str | int, first: int | None, done: threading.Event) -> tuple[_Ask, Member | None]:
         """The question, and the single receiver of its message; None: the group."""
@@ -410,17 +423,22 @@ class Rpc(Closing):
     # ---- answering
 
     def _answer_all(self) -> None:
-        while True:
-            with self._lock:
-                self._lock.wait_for(lambda: self._questions or self._why)
-                if self._why:
-                    return
-                question = self._questions.popleft()
-                self._held -= question.size
-                if question.asker.id not in self._present:
-                    self.counters.cancelled += 1
-                    continue
-            self._send(question, *self._answer(question), ANSWER_S)
+        while self._answer_next():
+            pass
+
+    def _answer_next(self) -> bool:
+        """Waits for a question, and answers it, unless its asker is gone; False: this is over."""
+        with self._lock:
+            self._lock.wait_for(lambda: self._questions or self._why)
+            if self._why:
+                return False
+            question = self._questions.popleft()
+            self._held -= question.size
+            if question.asker.id not in self._present:
+                self.counters.cancelled += 1
+                return True
+        self._send(question, *self._answer(question), ANSWER_S)
+        return True
 
     def _answer(self, question: _Question) -> tuple[int, bytes]:
         """Kind and data of the answer."""
