@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         Unblocked,
     )
     from seqcast.net.opening import ClippedBuffer
-    from seqcast.net.state import MergingHandler, StateHandler, SubgroupState
+    from seqcast.net.state import DurableHandler, MergingHandler, StateHandler, SubgroupState
     from seqcast.signals import leave_on_signals
     from seqcast.types import (
         LATER,
@@ -78,6 +78,7 @@ __all__ = [
     "CrowdLost",
     "CrowdMessage",
     "CrowdSettings",
+    "DurableHandler",
     "Event",
     "Excluded",
     "Group",
@@ -141,7 +142,7 @@ _NAMES = {
     "seqcast.api.group": "Group join",
     "seqcast.api.receiving": "Event",
     "seqcast.net.opening": "ClippedBuffer",
-    "seqcast.net.state": "MergingHandler StateHandler SubgroupState",
+    "seqcast.net.state": "DurableHandler MergingHandler StateHandler SubgroupState",
     "seqcast.signals": "leave_on_signals",
     "seqcast.types": (
         "LATER Marks Member MembershipChange MembershipPolicy MergeView OrderPolicy SequencerPolicy Status View ViewId "

@@ -2101,4 +2101,9 @@ BREAKS = (
     _one("a question waits for the answer of a member that is gone", "src/seqcast/blocks/rpc.py",
          "                if view.rank(member.id) < 0:", "                if False:",
          tests="tests/sim/test_simulated_blocks.py", why=BLOCKS),
+    _one("a replica that fails as it joins stays a member that nobody reads", "src/seqcast/blocks/replica.py",
+         "                    self._parted(group)\n                    raise", "                    raise",
+         tests="tests/unit/test_blocks.py", why=BLOCKS),
+    _one("a coroutine handler works on for an asker that has left", "src/seqcast/blocks/aio.py",
+         "            self._answering.cancel()", "            pass", tests="tests/sockets/test_rpc.py", why=BLOCKS),
 )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -39,6 +40,18 @@ def test_objects_of_kubernetes_have_the_fields_of_its_schemas():
     wrong = json.loads(json.dumps(STATEFUL_SET).replace("readinessProbe", "readynessProbe"))
     with pytest.raises(checks.ValidationError):
         checks.validate(wrong, checks.latest_version(), strict=True)
+
+
+def test_the_volume_in_the_comments_for_kubernetes_fits_the_path_of_the_setting():
+    text = (ROOT / "examples/kubernetes.yaml").read_text("utf-8")
+    _, with_volume = yaml.safe_load_all(re.sub(r"^( +)# (?=- |  |volume)", r"\1", text, flags=re.M))
+    (claim,) = with_volume["spec"]["volumeClaimTemplates"]
+    (container,) = with_volume["spec"]["template"]["spec"]["containers"]
+    (mount,) = container["volumeMounts"]
+    (path,) = (each["value"] for each in container["env"] if each["name"] == "SEQCAST_STABLE")
+    assert mount["name"] == claim["metadata"]["name"] and path.startswith(f"{mount['mountPath']}/")
+    checks = pytest.importorskip("kubernetes_validate")
+    checks.validate(with_volume, checks.latest_version(), strict=True)
 
 
 def test_the_file_of_compose_has_the_fields_of_its_specification():

@@ -359,6 +359,32 @@ def test_a_cancelled_task_leaves_no_thread_that_asks() -> None:
     asyncio.run(main())
 
 
+def test_asyncio_a_handler_whose_asker_leaves_is_cancelled() -> None:
+    async def main() -> None:
+        name, begun, ended = cluster(), asyncio.Event(), asyncio.Event()
+
+        async def handle(question: int) -> int:
+            if question == 2:
+                return 2
+            begun.set()
+            try:
+                await asyncio.sleep(LIMIT_S)
+            finally:
+                ended.set()
+            return 1
+
+        async with aio.Rpc(name, handle, name="a", **SETTINGS) as one:
+            async with aio.Rpc(name, name="b", **SETTINGS) as two:
+                asking = asyncio.create_task(two.ask(1, to="a", timeout=None))
+                await begun.wait()
+            with pytest.raises(seqcast.Undecided):
+                await asking
+            await asyncio.wait_for(ended.wait(), LIMIT_S / 2)
+            assert values(await one.ask(2, to="a", timeout=LIMIT_S)) == {"a": 2}
+
+    asyncio.run(main())
+
+
 def test_asyncio_asks_and_answers_on_the_loop() -> None:
     async def main() -> None:
         refused: list[seqcast.UsageError] = []

@@ -63,6 +63,42 @@ def test_checkers_know_neither_endpoint_nor_engine():
     assert len(checkers) > 5 and below == set(allowed)
 
 
+BLOCKS = {
+    "seqcast._native.engine": "the types of messages, which are public",
+    "seqcast.abandoned": "a cancelled call of asyncio ends a wait on its thread",
+    "seqcast.api.group": "join and Group, which are public; ENDING: the process ends",
+    "seqcast.api.own_thread": "the same threads for asyncio as those of seqcast.aio",
+    "seqcast.api.receiving": "the type of events, for annotations",
+    "seqcast.arguments": "the same checks of arguments as in join",
+    "seqcast.codes": "the codes of what is logged",
+    "seqcast.config": "Config, which is public",
+    "seqcast.config.keywords": "the types of settings, for annotations",
+    "seqcast.core.orders": "whether an order is total, as batches need",
+    "seqcast.errors": "public",
+    "seqcast.events": "public",
+    "seqcast.files": "a file is a regular one, and no link",
+    "seqcast.net.spool": "a state that is larger than memory should hold",
+    "seqcast.net.stable": "stable=: one lock, and one way to sync, for the votes and for the log of a replica",
+    "seqcast.net.state": "types of state handlers, which are public",
+    "seqcast.net.threads": "a thread may be refused while the interpreter ends",
+    "seqcast.types": "public",
+}
+"""The modules outside of their own room that blocks use, each with the reason."""
+
+
+def test_blocks_use_the_public_interface_and_a_few_named_modules_besides():
+    used = set[str]()
+    for path in (ROOT / "src" / "seqcast" / "blocks").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Import):
+                used |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used.add(str(node.module))
+    assert {each for each in used if each.startswith("seqcast") and not each.startswith("seqcast.blocks")} == set(
+        BLOCKS
+    )
+
+
 def test_a_circle_of_imports_is_seen():
     texts = {"seqcast/a.py": "from seqcast import b", "seqcast/b.py": "def f():\n    from seqcast.a import x\n"}
     assert imports(texts) == {"seqcast.a": {"seqcast.b"}, "seqcast.b": {"seqcast.a"}}

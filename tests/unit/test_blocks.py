@@ -15,11 +15,14 @@ import pytest
 from counting import Counting
 from members import wait_until
 
+import seqcast
+import seqcast.blocks.outbox
+import seqcast.blocks.replica
 from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict, aio
 from seqcast.blocks.codec import codec_of
 from seqcast.blocks.leader import Leader
 from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION
-from seqcast.errors import ConfigError, Undecided, UsageError
+from seqcast.errors import ConfigError, NotReady, Undecided, UsageError
 from seqcast.events import Unblocked
 
 SECOND = 10**9
@@ -226,6 +229,18 @@ def test_a_member_that_comes_back_does_not_hold_the_lock_of_its_last_life() -> N
     lock._follow(None)
     lock.restore(io.BytesIO(b"".join(state)).read)
     assert not lock.holds(1)
+
+
+def test_a_replica_that_fails_as_soon_as_it_is_in_its_group_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+    me = SimpleNamespace(id=1)
+    status = SimpleNamespace(reason="")
+    group = SimpleNamespace(member=me, status=status, leave=left.append, close_journal=lambda: left.append(-1.0))
+    monkeypatch.setattr(seqcast.blocks.replica, "join", lambda *_, **__: group)
+    monkeypatch.setattr(seqcast.blocks.outbox.Outbox, "rejoined", lambda *_: 1 / 0)
+    with pytest.raises(NotReady, match="ZeroDivisionError"):
+        seqcast.replicate("failing", Counting(), name="a", partition="primary")
+    assert left == [0, -1.0]
 
 
 def test_parts_are_called_by_their_index_and_keep_their_states_apart() -> None:

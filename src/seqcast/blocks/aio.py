@@ -469,7 +469,8 @@ class Leader(Closing):
 
 class Rpc(Closing):
     """Requests in a group, as ``seqcast.blocks.Rpc``, whose arguments it takes. Joins in ``async with``. The handler
-    runs on the loop, for one question after the other, and may be a coroutine function.
+    runs on the loop, for one question after the other, and may be a coroutine function, which is cancelled when the
+    asker leaves the group.
 
     Attributes:
         sync: the same, for other threads; only inside ``async with``.
@@ -497,11 +498,20 @@ class Rpc(Closing):
     async def __aenter__(self) -> Self:
         handler = None if self._handler is None else _on_loop(self._answer)
         self.sync = await _made(functools.partial(self._join, handler=handler))
+        loop = asyncio.get_running_loop()
+        self.sync._on_gone = lambda: loop.call_soon_threadsafe(self._cancel)
         return self
+
+    def _cancel(self) -> None:
+        """The asker has left, unless the handler has another question meanwhile."""
+        if self._answering is not None and self.sync._is_needless():
+            self._answering.cancel()
 
     async def _answer(self, question: Any) -> Any:
         assert self._handler is not None
         self._answering = asyncio.current_task()
+        if hasattr(self, "sync"):  # else this is still being entered
+            self._cancel()  # if the asker has left just now
         answer = self._handler(question)
         return await answer if inspect.isawaitable(answer) else answer
 

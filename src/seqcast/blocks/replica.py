@@ -521,9 +521,13 @@ class Replica(Closing, Generic[M]):
             except (JoinTimeout, NotMember) as late:
                 self._note(str(late))
             else:
-                self._joined(group)
-                if self._info is not info:  # set meanwhile
-                    self.set_info(self._info or {})
+                try:
+                    self._joined(group)
+                    if self._info is not info:  # set meanwhile
+                        self.set_info(self._info or {})
+                except BaseException:  # nobody would receive for this member, and the others would wait
+                    self._parted(group)
+                    raise
                 return group
         return None
 

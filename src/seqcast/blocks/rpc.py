@@ -233,6 +233,8 @@ class Rpc(Closing):
         self._waiting: list[_Question] = []  # transitional: until a view with this member
         self._held = 0  # bytes of both
         self._present: frozenset[int] = frozenset(member.id for member in self.group.view)
+        self._asker = 0  # id of the member whose question the handler has
+        self._on_gone: Callable[[], object] = lambda: None  # for a handler that can be cancelled
         # Of the thread that receives:
         self._view = self.group.view
         cluster = self.group.cluster
@@ -353,6 +355,7 @@ class Rpc(Closing):
             self._view = event
             with self._lock:
                 self._present = frozenset(member.id for member in event)
+                self._look_for_asker()
                 self._questions += self._waiting
                 self._waiting = []
                 for ask in self._asks.values():
@@ -437,8 +440,21 @@ class Rpc(Closing):
             if question.asker.id not in self._present:
                 self.counters.cancelled += 1
                 return True
-        self._send(question, *self._answer(question), ANSWER_S)
+            self._asker = question.asker.id
+        answer = self._answer(question)
+        with self._lock:
+            self._asker = 0
+        self._send(question, *answer, ANSWER_S)
         return True
+
+    def _look_for_asker(self) -> None:
+        """Under the lock."""
+        if self._is_needless() and not self._why:
+            self._on_gone()
+
+    def _is_needless(self) -> bool:
+        """Nobody waits for the answer that the handler makes."""
+        return bool(self._asker) and self._asker not in self._present
 
     def _answer(self, question: _Question) -> tuple[int, bytes]:
         """Kind and data of the answer."""
@@ -492,6 +508,7 @@ class Rpc(Closing):
         self._questions.clear()
         self._waiting, self._held = [], 0
         self._present = frozenset()
+        self._look_for_asker()
         for ask in self._asks.values():
             ask.end(why)
         self._lock.notify_all()
