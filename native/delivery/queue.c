@@ -36,6 +36,11 @@ static int is_to_self(const sc_engine *e, const sc_delivery *d) {
     return d->stream == SC_STREAM_UNICAST && d->sender == e->config.member;
 }
 
+/* In the own group stream of this view, which may carry forwards of others, too. */
+static int is_carried(const sc_engine *e, const sc_delivery *d) {
+    return d->stream == SC_STREAM_GROUP && d->epoch == e->epoch && d->carrier == e->view.rank;
+}
+
 static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
     if (is_to_self(e, d)) {
         e->queue.self_bytes -= d->len;
@@ -172,6 +177,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
     }
     sc_slab_ref(d->slab);
     if (d->own) e->queue.own_bytes += d->len;
+    e->queue.carried += d->stream == SC_STREAM_GROUP && d->carrier == e->view.rank;
     return 1;
 }
 
@@ -198,7 +204,8 @@ void sc_queue_own(sc_engine *e, const uint8_t *p, uint32_t len, uint64_t seqno, 
         }
         e->counters->drop_slabs++; /* without memory */
     }
-    sc_flow_self(e, seqno);
+    e->queue.passed = seqno; /* taken once the forwards before are: else those of a sequencer would pile up here */
+    if (!e->queue.carried) sc_flow_self(e, seqno);
 }
 
 int sc_queue_marker(sc_engine *e, uint64_t marker, int inside) {
@@ -358,7 +365,9 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
     if (d->p) {
         sc_taken_hand(e, d, 0);
         credit(e, d, now);
+        if (is_carried(e, d) && --e->queue.carried == 0) sc_flow_self(e, e->queue.passed);
         e->queue.bytes -= d->len;
+        e->queue.taken += d->len;
         if (d->own) {
             e->queue.own_bytes -= d->len;
             if (d->epoch != e->epoch) e->queue.closed_bytes -= d->len;
@@ -373,6 +382,7 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
 /* Everything in the queue now belongs to closed views. */
 void sc_queue_closed(sc_engine *e) {
     e->queue.closed_bytes = e->queue.own_bytes;
+    e->queue.carried = e->queue.passed = 0;
     e->queue.transitional = 0;
 }
 

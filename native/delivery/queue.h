@@ -33,6 +33,9 @@ typedef struct {
     uint64_t head, tail, cap; /* they begin at 0 again when empty; cap a power of two */
     uint64_t bytes;
     uint64_t own_bytes, closed_bytes; /* of `bytes`, copies of own packets; of these, of closed views */
+    uint64_t taken; /* bytes, by the application, ever */
+    uint64_t carried; /* packets of the own group stream in this view: own ones, and forwards of others */
+    uint64_t passed; /* the last packet of that stream that the application does without */
     uint64_t self_bytes; /* of messages to itself, which have the window of a unicast stream */
     uint64_t markers;
     int transitional; /* additions are transitional, until the view is over */

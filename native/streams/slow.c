@@ -42,7 +42,18 @@ static uint64_t left_by(const sc_engine *e, uint32_t rank) {
     return sc_tx_has(tx, consumed) ? tx->charged - sc_tx_at(tx, consumed)->charged : 0;
 }
 
-static int has_left(const sc_engine *e, uint32_t rank, uint64_t flight) { return left_by(e, rank) > flight / FLIGHT; }
+/* The own application may do without its own messages, but has those of all others to take: a sender that takes
+ * nothing itself does not call another one slow for that. Bytes that it takes until the next look are not left. */
+static void look_at_self(sc_engine *e) {
+    uint64_t took = e->queue.taken - e->slow.taken;
+    e->slow.taken = e->queue.taken;
+    e->slow.left = e->queue.bytes > took ? e->queue.bytes : 0;
+}
+
+static int has_left(const sc_engine *e, uint32_t rank, uint64_t flight) {
+    uint64_t left = rank == e->view.rank ? sc_most(left_by(e, rank), e->slow.left) : left_by(e, rank);
+    return left > flight / FLIGHT;
+}
 
 /* The sum of a member's looks, up for one in which it is busy, and down by less for others: above 0 if one in BUSY
  * is. */
@@ -101,6 +112,7 @@ void sc_slow_look(sc_engine *e, int64_t now) {
     const sc_tx_stream *tx = &e->group;
     int64_t passed = now - s->looked, most = 2 * e->config.heartbeat_ns; /* time without a look is no evidence */
     s->looked = now;
+    look_at_self(e);
     if (!e->config.slow_ns || e->order.own != tx || sc_is_closing(e)) return;
     uint64_t whose, mark, flight = tx->charged - tx->charged_consumed;
     int held = sc_flow_held(e, &whose, &mark);
@@ -132,7 +144,7 @@ size_t sc_engine_too_slow(const sc_engine *e, uint64_t *ids) {
 
 /* A view begins; `lost_one`: a member of the one before is gone. */
 void sc_slow_begin(sc_engine *e, int lost_one, int64_t now) {
-    e->slow = (sc_slow){.looked = now};
+    e->slow = (sc_slow){.looked = now, .taken = e->queue.taken};
     for (uint32_t r = 0; r < e->view.n; r++) {
         sc_peer_slow *slow = &e->peers[r]->slow;
         *slow = (sc_peer_slow){.evidence = lost_one ? 0 : slow->evidence, .loads = slow->loads};

@@ -13,7 +13,9 @@ typedef struct {
 } sc_peer_slow;
 
 typedef struct {
-    int64_t looked; /* time of the last look */
+    int64_t looked; /* time of the last look, */
+    uint64_t taken; /* the bytes that the own application had taken then, */
+    uint64_t left; /* and those that it has now, if it takes too long for them */
     uint32_t gives_up; /* as of a peer: as in our heartbeats */
 } sc_slow;
 

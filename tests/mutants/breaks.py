@@ -2106,4 +2106,10 @@ BREAKS = (
          tests="tests/unit/test_blocks.py", why=BLOCKS),
     _one("a coroutine handler works on for an asker that has left", "src/seqcast/blocks/aio.py",
          "            self._answering.cancel()", "            pass", tests="tests/sockets/test_rpc.py", why=BLOCKS),
+    _one("own messages of a sequencer are taken before the forwards ahead of them", "native/delivery/queue.c",
+         "    if (!e->queue.carried) sc_flow_self(e, seqno);\n", "    sc_flow_self(e, seqno);\n",
+         tests="tests/unit/test_sequencer.py", why="seeds of the family slow alone meet it: 130"),
+    _one("a sender that takes nothing itself calls others slow", "native/streams/slow.c",
+         "rank == e->view.rank ? sc_most(left_by(e, rank), e->slow.left) : left_by(e, rank);", "left_by(e, rank);",
+         tests="tests/unit/test_too_slow.py", why="seeds of the family slow alone meet it: 121"),
 )  # fmt: skip

@@ -87,7 +87,30 @@ def test_waits_that_overlap_are_one():
     assert not node.takes and spells(node.record) == [(now, now + 600 * MS)]
     node.record.slow_spells = [(now, now + 200 * MS), (now + MS, now + 200 * MS)]
     node.record.put_out_ns = now + 300 * MS
-    assert [text.split("nothing for ")[1] for text in check_slow(node.record)] == ["200 ms only"]
+    assert [text.split("nothing for ")[1] for text in check_slow(node.record, [node.record])] == ["200 ms only"]
+
+
+def test_an_exclusion_while_half_of_the_members_took_nothing_is_a_violation():
+    world = World(replace(FAST, settings=SLOW))
+    world.plan()
+    world.clock.run(SECOND)
+    records, now = [node.record for node in world.nodes], world.clock.now
+    out, other, *_ = records
+    out.put_out_ns, out.slow_spells = now, [(now - 700 * MS, now)]
+    assert list(check_slow(out, records)) == []
+    other.slow_spells = [(now - 360 * MS, now)]
+    assert list(check_slow(out, records)) == []  # the first 340 ms suffice
+    other.slow_spells = [(now - 600 * MS, now)]
+    assert [text.partition("too, but for ")[2] for text in check_slow(out, records)] == ["100 ms"]
+
+
+def test_an_idle_sequencer_without_its_own_messages_is_put_out_and_no_idle_member_beside_it():
+    """Its own messages counted as taken before the forwards ahead of them: it never held anybody up, and another member
+    that stopped 850 ms later was put out in its place."""
+    world = World(Options.draw(130, family="slow"))
+    result = world.run()
+    assert not result.violations, result.violations[0]
+    assert {node.name for node in world.nodes if node.record.put_out_ns} == {"m2", "m2'"}
 
 
 def test_a_member_without_which_the_others_are_no_majority_is_not_put_out():

@@ -251,6 +251,25 @@ def test_a_member_acknowledges_its_own_packets_like_others_whether_or_not_they_a
     assert [len(got) for got in net.got] == [1000, 1000 * deliver_own, 1000]
 
 
+@pytest.mark.parametrize("deliver_own", [True, False])
+def test_own_messages_of_a_sequencer_are_not_taken_before_the_forwards_ahead_of_them(deliver_own: bool) -> None:
+    """Or a sequencer that does without its own messages would queue those of others without bound."""
+    window = 64 << 10
+    net = Watched(3, window=window, deliver_own=deliver_own)
+    net.run(5)
+    for _ in range(300):
+        for i in range(3):
+            while net.engines[i].send(bytes(1000)) == SENT:
+                pass
+        net.step(take=False)
+        net.take(1)
+        net.take(2)
+    assert net.engines[0].deliverable() <= window
+    before = len(net.got[2])
+    net.run(20)
+    assert len(net.got[2]) > before and len(net.got[0]) > 30  # all goes on once the sequencer takes
+
+
 def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_all_credit() -> None:
     """Forwards wait in the engine, and own messages with their thread: when that runs, credit has come and is gone."""
     net = Watched(3, window=64 << 10)

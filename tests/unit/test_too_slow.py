@@ -75,6 +75,16 @@ def test_nobody_is_too_slow_if_half_of_the_members_are(n, stopped):
     assert group.slow() == [[] for _ in range(n)]
 
 
+@pytest.mark.parametrize("deliver_own", [True, False])
+def test_two_senders_of_four_that_take_nothing_themselves_do_not_name_each_other(deliver_own):
+    """Without its own messages a sender has nothing left to take of its own stream, but much of the other's."""
+    group = Group(4, deliver_own=deliver_own)
+    group.run(4 * SECOND_MS, {0: 0, 1: 0}, senders=(0, 1))
+    assert group.slow() == [[], [], [], []]
+    group.run(3 * SECOND_MS, {1: 0}, senders=(0, 1))
+    assert group.slow()[0] == [1], "alone it is named by a sender that takes all"
+
+
 def test_a_sender_in_bursts_calls_nobody_slow():
     group = Group(4)
     for _ in range(20):

@@ -30,7 +30,7 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from coordinators.check_coordinators(record)
         yield from gate.check_callback_pairs(record)
         yield from pauses.check_callbacks(record, records)
-        yield from check_slow(record)
+        yield from check_slow(record, records)
         yield from _check_queue(record, records)
         yield from _check_order_of_members(record)
         if record.options.flush_unicasts:

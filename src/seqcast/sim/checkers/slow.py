@@ -1,12 +1,13 @@
 """Members are put out as too slow, or skip messages, only by the setting ``slow``, and only after they took nothing
-for long."""
+for long, while most members of their view took messages."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 from seqcast.config.derive import to_ns
-from seqcast.sim.record import Record
+from seqcast.sim.record import Record, stays
 from seqcast.sim.settings import config
 
 PART = 0.8
@@ -14,8 +15,12 @@ PART = 0.8
 and evidence of before counts for a while."""
 
 
-def check_slow(record: Record) -> Iterator[str]:
-    """Each violation, in words."""
+def check_slow(record: Record, records: Sequence[Record]) -> Iterator[str]:
+    """Each violation by ``record``, in words.
+
+    Args:
+        records: of all members.
+    """
     settings = config(record.options)
     limit_ns = to_ns(settings.slow_s)
     if end := record.put_out_ns:
@@ -24,6 +29,9 @@ def check_slow(record: Record) -> Iterator[str]:
         idle_ns = _idle_ns(record, end - 2 * limit_ns, end)
         if idle_ns < PART * limit_ns:
             yield f"slow: {record} was put out, and took nothing for {idle_ns / 1e6:.0f} ms only"
+        elif (alone_ns := _alone_ns(record, records, end - 2 * limit_ns, end)) < PART * limit_ns:
+            alone = f"{alone_ns / 1e6:.0f} ms"
+            yield f"slow: {record} was put out, and half of the members took nothing, too, but for {alone}"
     if record.skips_ns:
         if settings.slow != "skip":
             yield f"slow: {record} skips messages with slow={settings.slow}"
@@ -36,6 +44,22 @@ def check_slow(record: Record) -> Iterator[str]:
 def _idle_ns(record: Record, begin: int, end: int) -> int:
     """For how long its application took nothing, in this time."""
     return sum(max(0, min(to, end) - max(since, begin)) for since, to in spells(record))
+
+
+def _alone_ns(record: Record, records: Sequence[Record], begin: int, end: int) -> int:
+    """For how long it took nothing while less than half of its last view did so, in this time."""
+    view = stays(record)[-1].view
+    idle = [spells(each) for each in records if view.rank(each.id) >= 0]
+    times = sorted({begin, end, *(at for each in idle for spell in each for at in spell if begin < at < end)})
+    mine, found = spells(record), 0
+    for since, to in itertools.pairwise(times):
+        n = sum(_covers(each, since) for each in idle)
+        found += (to - since) * (_covers(mine, since) and 2 * n < len(view.members))
+    return found
+
+
+def _covers(found: Sequence[tuple[int, int]], at: int) -> bool:
+    return any(since <= at < to for since, to in found)
 
 
 def spells(record: Record) -> list[tuple[int, int]]:
