@@ -1,5 +1,6 @@
 """Boards, in which members show their state in shared memory, read while it runs, hangs, and after it was killed."""
 
+import gzip
 import json
 import os
 import random
@@ -18,6 +19,7 @@ from project import ROOT
 from seqcast.board import place
 from seqcast.board.judge import readiness, troubles, way
 from seqcast.board.read import CHANGES, Board, BoardError, boards, read
+from seqcast.cli.seen import table
 from seqcast.metrics import families
 from seqcast.net import posting
 
@@ -180,6 +182,73 @@ def test_a_reader_beside_a_writer_sees_no_torn_row():
         stop.set()
         thread.join()
         made.remove()
+
+
+ROWS = 64
+POSTING = f"""
+import mmap, sys
+sys.path[:0] = {[str(ROOT / "tests"), str(ROOT / "tests" / "helpers")]}
+from engines import SENT, make_engine
+with open(sys.argv[1], "r+b") as file:
+    memory = mmap.mmap(file.fileno(), 0)
+member = make_engine(1, heartbeat_ns=1000, suspect_ns=10**17)
+member.use_board(memory)
+member.board_about(b"{{}}")
+member.install(
+    tag=1, ids=[*range(1, {ROWS} + 1)], addresses=[bytes([i]) for i in range({ROWS})], rank=0, mechanism=0,
+    sequencer=-1,
+    window_bytes=1 << 20, share_bytes=0, room_bytes=0, forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20,
+    state_window_bytes=1 << 20, packet_bytes=1472, path_bytes=0, base=[0] * {ROWS}, origin_base=[0] * {ROWS}, cut=None,
+    marker=1, now_ns=0, fell=None, apart=None, safe=False,
+)
+assert member.send(b"x") == SENT and member.transmit(1000)
+for i in range(2, 1 << 40):
+    member.tick(i * 1000)  # a heartbeat, which writes all rows
+    if i % 64 == 0:
+        member.transmit(i * 1000)
+    if i == 64:
+        print("posts", flush=True)
+"""
+
+
+@pytest.mark.long
+def test_a_million_rows_of_members_read_beside_a_writer_at_full_rate_are_of_one_moment():
+    """The packet that no member has acknowledged is as old in each row."""
+    made = place.make("c", "n", 1)
+    writer = script(POSTING, str(made.path))
+    try:
+        assert writer.stdout.readline() == "posts\n", writer.stderr.read()
+        rows, ages = 0, set()
+        while rows < 10**6:
+            board = read(made.path)
+            if "members" not in board.torn:
+                age = {row["lag_ns"] for row in board.members[1:]}
+                assert len(age) == 1 and len(board.members) == ROWS, age
+                rows += ROWS
+                ages |= age
+        assert len(ages) > 1000  # and was not the same all the time
+    finally:
+        writer.kill()
+        writer.communicate()
+        made.remove()
+
+
+def test_a_board_of_the_first_layout_with_a_field_more_and_one_less_is_read(tmp_path):
+    """A file that a member of 0.1.0 has left. A change of the layout that this reader cannot follow raises its version,
+    and a board of another version is refused by name: a field may mean something else there."""
+    data = gzip.decompress((ROOT / "tests" / "sockets" / "board-1.gz").read_bytes())
+    (path := tmp_path / "x.board").write_bytes(data)
+    board = read(path)
+    assert (board.cluster, board.name, board.torn) == ("stored", "a", frozenset())
+    assert board.about["view"]["order"] == "total" and board.counters["messages_sent"] == 50
+    assert [board.name_of(row["id"]) for row in board.members] == ["a", "b"]
+    assert way(board, 0, 1) == "m" and 0 < board.members[1]["rtt_min"] <= board.members[1]["rtt"]
+    assert any("joined" in event.text for event in board.events) and board.gauges["members"] == 2
+    path.write_bytes(data.replace(b" rtt_min ", b" unheard ").replace(b"messages_sent ", b"messages_SENT "))
+    other = read(path)
+    assert other.members[1]["rtt_min"] == 0 and other.members[1]["unheard"] == board.members[1]["rtt_min"]
+    assert other.members[1]["rtt"] == board.members[1]["rtt"] and other.counters["messages_SENT"] == 50
+    assert "stored  view 2  2 members" in table(other, [other], {}, [])[0]
 
 
 def test_old_boards_of_processes_that_have_ended_are_removed(runtime):
