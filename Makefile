@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*.h src/seqcast/*.pxd src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos soak figures docs clean help
+.PHONY: demo test test-all lint bench bench-hosts bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos soak figures docs clean help
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters; without their bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -29,6 +29,9 @@ lint: $(VENV)/.ready-dev ## ruff, mypy, clang-format, lizard, cython-lint, the l
 
 bench: $(VENV)/.ready-dev ## benchmarks of the kernels
 	$(BIN)/python -m pytest bench $(ARGS)
+
+bench-hosts: $(VENV)/.built ## between hosts, by ssh: HOSTS=a,b,c (30 minutes for four; OUT=hosts.jsonl, resumed; ARGS="--via ...")
+	$(BIN)/python -m seqcast perf --hosts $(HOSTS) --pairs 3 --matrix sizes=64,1024,8192:orders=fifo,total:transports=auto,unicast --out $(or $(OUT),hosts.jsonl) $(ARGS)
 
 bench-figures: $(VENV)/.ready-dev ## docs/figures.jsonl and docs/figures.md (18 minutes; ARGS="--only latency")
 	$(BIN)/python -m pip install --quiet 'seqcast[bench]'

@@ -21,7 +21,7 @@ from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: 
 
 from seqcast._native.engine import SENT, Batch
 from seqcast.errors import SeqcastError
-from seqcast.perf import command, hosts, report, runs, worker
+from seqcast.perf import command, hosts, matrix, report, runs, worker
 from seqcast.perf.loops import END, TURN, Payloads, Tally
 from seqcast.perf.messages import BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, on_interface, open_path
@@ -303,6 +303,7 @@ def run(mb, lost=0):
         "sent_msgs_per_s": mb * 1000, "delivered_msgs_per_s": mb * 990, "delivered_mb_per_s": mb, "messages": 10,
         "lost": lost, "wrong": 0, "retransmitted_packets": 1, "cpu_us_per_msg": 1.5, "acks_per_packet": 0.1,
         "throttled_s": 0.25 * lost, "rss_mb": 50 + mb / 1000, "rss_rest_mb": 40, "window_bytes": 1 << 20,
+        "drained": 0.0,
     }  # fmt: skip
 
 
@@ -521,7 +522,7 @@ def test_a_run_in_which_membership_changed_does_not_count(monkeypatch, capsys):
     assert group_throughput(None, load, "g") == {"views": 0}
     assert "membership changed during the run, which does not count" in capsys.readouterr().err
     views += [1, 1, 1]
-    with pytest.raises(RunFailed, match="membership changed during each of 3 runs"):
+    with pytest.raises(RunFailed, match="none of 3 runs counts, as membership changed during the run: is another"):
         group_throughput(None, load, "g")
 
 
@@ -695,6 +696,7 @@ def test_a_matrix_that_was_interrupted_goes_on_where_it_was(tmp_path, monkeypatc
         (["--matrix", "sizes=1:sizes=2", "--out", "x"], "each at most once"),
         (["--matrix", "sizes=a", "--out", "x"], "sizes are numbers"),
         (["--matrix", "orders=best", "--out", "x"], "orders are of"),
+        (["--matrix", "transports=auto,tcp", "--out", "x"], "transports are of auto, multicast, unicast, not 'tcp'"),
         (["--matrix", "members=1", "--out", "x"], "--members must be from 2"),
         (["--rate", "5"], "need --latency"),
         (["--latency", "--rate", "0x"], "invalid int"),
@@ -713,3 +715,8 @@ def test_a_file_that_is_no_matrix_is_named(tmp_path, capsys):
     other.write_text("[1]\n")
     assert command.main(command.parse([*MATRIX[1:], "--out", str(other)])) == 2
     assert "is no file of --matrix" in capsys.readouterr().err
+
+
+def test_a_matrix_varies_the_transport():
+    wanted = matrix.combinations("sizes=64:transports=auto,unicast")
+    assert list(wanted) == [(("size", 64), ("transport", "auto")), (("size", 64), ("transport", "unicast"))]

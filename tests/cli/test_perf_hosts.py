@@ -2,9 +2,12 @@
 
 import importlib
 import json
+import os
+import re
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 from members import LIMIT_S, wait_until
@@ -14,7 +17,7 @@ from project import ROOT
 from seqcast import cli
 from seqcast.perf import hosts, runs
 from seqcast.perf.paths import Path, PathError, Place
-from seqcast.perf.processes import Processes, RunFailed
+from seqcast.perf.processes import Processes, RunFailed, addressed
 from seqcast.perf.runs import everyone
 
 __all__ = ["network"]
@@ -24,7 +27,8 @@ TASK = {"role": "listener", "name": "a", "cluster": "perf-hosts-test", "members"
 
 def perf(network, *options):
     names = ",".join(place.namespace for place in network[:2])
-    command = [sys.executable, "-m", "seqcast", "perf", "--hosts", names, "--via", "ip netns exec {host}", "--json"]
+    command = [sys.executable, "-m", "seqcast", "perf", "--hosts", names, "--via", "ip netns exec {host}"]
+    command += ["--json", "--anyway"]  # though other tests run
     return subprocess.run([*command, *options], capture_output=True, text=True, timeout=LIMIT_S)
 
 
@@ -36,12 +40,53 @@ def test_throughput_between_two_hosts(network):
     assert said["path"] == "hosts" and said["members"] == 2 and said["lost"] == said["wrong"] == 0
     assert 0 < said["delivered_msgs_per_s"] < 1.2 * said["sent_msgs_per_s"]
     names = {place.namespace for place in network[:2]}
-    assert set(said["hosts"]) == set(said["dropped"]) == set(said["throttled"]) == names
+    assert all(re.fullmatch(r"eth0, veth, MTU 1500, 10,000 Mb/s(, rings .*)?", nic) for nic in said["nics"].values())
+    assert set(said["nics"]) == set(said["hosts"]) == set(said["dropped"]) == set(said["throttled"]) == names
     assert said["throttled_s"] <= sum(said["throttled"].values()) + 0.001
     assert all(set(places) == {"socket", "softnet", "nic", "qdisc"} for places in said["dropped"].values())
     assert said["raw_mb_per_s"] > 10 and said["limit_mb_per_s"] > 10
     assert 0.001 < said["ratio_to_raw"] < 10  # of the same run, so that a busy machine slows both
     assert 0 < said["ratio_to_line"] == pytest.approx(said["delivered_mb_per_s"] * 8 / 10_000, abs=0.001)
+
+
+@pytest.mark.parametrize(("busy", "counts"), [(0.09, True), (0.11, False)])
+def test_a_host_that_other_programs_keep_busy_is_measured_only_anyway(monkeypatch, busy, counts):
+    about = {"address": "10.0.0.1", "busy": busy}
+    monkeypatch.setattr(Processes, "start", lambda *_: types.SimpleNamespace(said=about))
+    (place,) = hosts.places(["a"], "ssh {host}", "", 1, "")
+    assert addressed([place])[0].address == "10.0.0.1"
+    if counts:
+        assert addressed([place], anyway=False) == addressed([place])
+    else:
+        with pytest.raises(PathError, match=r"^other programs use 0.11 of a core on a, .* --anyway$"):
+            addressed([place], anyway=False)
+
+
+def test_the_busy_cores_of_a_host_are_counted_without_idle_waiting_and_stolen_time(tmp_path):
+    (stat := tmp_path / "proc" / "stat").parent.mkdir()
+    hertz = os.sysconf("SC_CLK_TCK")
+
+    def later(seconds):
+        more = (seconds * hertz * each for each in (0.25, 0.25, 0.5, 7, 7, 0.25, 0.25, 7))
+        stat.write_text(f"cpu  {' '.join(str(round(100 + each)) for each in more)} 0 0\ncpu0 1 1\n")
+
+    later(0)
+    assert hosts.busy_cores(2.0, tmp_path, later) == pytest.approx(1.5)
+    assert hosts.busy_cores(2.0, tmp_path / "none", later) == 0.0
+
+
+@pytest.mark.parametrize(("drained", "agree", "tries"), [(0.019, 0.02, 1), (0.021, 0.02, 3), (9.0, 0.0, 1)])
+def test_a_run_whose_last_message_came_late_is_void(monkeypatch, capsys, drained, agree, tries):
+    made = []
+    monkeypatch.setattr(runs, "_journaled_run", lambda *a: made.append(a) or {"views": 0, "drained": drained})
+    load = runs.Load(2, 1, 1024, "fifo", 0.1, agree=agree)
+    path = Path("hosts", (), 0, 1, False)
+    if tries == 1:
+        assert runs.group_throughput(path, load, "c")["drained"] == drained
+    else:
+        with pytest.raises(RunFailed, match=r"none of 3 runs counts, as the last message came 2.1 % of"):
+            runs.group_throughput(path, load, "c")
+    assert len(made) == tries and capsys.readouterr().err.count("does not count") == tries - (tries == 1)
 
 
 @netns
@@ -101,7 +146,8 @@ def test_latency_at_a_fixed_rate_between_two_hosts(network):
     done = perf(network, "--latency", "--rate", "500", "--rounds", "400", "--pairs", "1")
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
-    assert 0 < said["latency_us"]["p50"] <= said["latency_us"]["p999"] and said["rate"] == 500
+    assert 0 < said["latency_us"]["p50"] <= said["latency_us"]["p999"] <= said["latency_us"]["max"]
+    assert said["rate"] == 500
     assert "raw_latency_us" not in said
 
 
@@ -210,6 +256,7 @@ def test_another_release_on_a_host_is_named():
         (["--hosts", "a,"], "must name each host once"),
         (["--hosts", "a,b", "--via", "ssh"], "must have {host} in it"),
         (["--hosts", "a,b", "--via", "ssh 'x {host}"], "No closing quotation"),
+        (["--anyway"], "--anyway needs --hosts"),
         (["--hosts", "a,b", "--loss", "1"], "leave --path, --loss and --journal out"),
     ],
 )

@@ -136,6 +136,7 @@ def test_figures_are_rendered_from_the_report_of_perf():
 
     keys = ("sent_msgs_per_s", "delivered_msgs_per_s", "delivered_mb_per_s", "cpu_us_per_msg", "rss_mb", "rss_rest_mb")
     keys += ("lost", "wrong", "messages", "retransmitted_packets", "window_bytes", "acks_per_packet", "throttled_s")
+    keys += ("drained",)
     group = dict.fromkeys(keys, 1200.0)
     about = {"members": 4, "senders": 1, "size": 1024, "order": "fifo", "seconds": 5.0, "machine": report.machine()}
     about["command"] = "seqcast perf --size 1024"

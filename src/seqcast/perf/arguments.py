@@ -43,11 +43,12 @@ figures of --json:
   rss_mb (the largest member, after the run), raw_mb_per_s, limit_mb_per_s (whole packets), ratio_to_raw,
   ratio_to_limit, spread (minimum and maximum of each); with --loss also loss_free_msgs_per_s and
   ratio_to_loss_free; with --journal journal_free_msgs_per_s, journal_ratio and journal_missing (messages
-  delivered but not in a journal); with --latency latency_us and raw_latency_us (p50, p99, p999 of half a round trip),
-  and with --kind aio recv_latency_us and ratio_to_recv, of the same without asyncio;
-  with --hosts hosts, throttled (the same of each host), dropped (datagrams that each host dropped at full sockets, in
-  softnet, at the card and in queues before it), dropped_between (packets repeated that no host has dropped) and
-  ratio_to_line (payload, of the slowest card);
+  delivered but not in a journal); with --latency latency_us and raw_latency_us (of half a round trip: p50, p99, p999,
+  max), and with --kind aio recv_latency_us and ratio_to_recv, of the same without asyncio;
+  drained (of a run's length, how long after it the slowest receiver's last message came);
+  with --hosts hosts, nics (interface, driver, MTU, speed, rings), throttled (the same of each host), dropped
+  (datagrams that each host dropped at full sockets, in softnet, at the card and in queues before it), dropped_between
+  (packets repeated that no host has dropped) and ratio_to_line (payload, of the slowest card);
   other_paths: the same figures on the other paths
 """
 
@@ -115,6 +116,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="command that runs another one on {host}, with its standard input and output: ssh, kubectl exec -i, "
         "docker exec -i, ip netns exec (%(default)s)",
     )
+    parser.add_argument(
+        "--anyway",
+        action="store_true",
+        help="with --hosts: measure though other programs keep a host busy, and count runs whose last message is late",
+    )
     parser.add_argument("--python", metavar="PATH", default="", help="Python of the hosts (as here)")
     parser.add_argument(
         "--loss", type=float, metavar="PERCENT", help="also run with this share of datagrams dropped by the kernel"
@@ -153,7 +159,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--matrix",
         metavar="AXES",
         default="",
-        help="measure each combination, such as sizes=64,1024:orders=fifo,total:members=2,3; "
+        help="measure each combination, such as sizes=64,1024:orders=fifo,total:members=2,3:transports=auto,unicast; "
         "those that --out has already are not measured again",
     )
     parser.add_argument("--out", metavar="FILE", default="", help="with --matrix: a line of JSON for each combination")
@@ -222,6 +228,8 @@ def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
         if arguments.path != "both" or arguments.loss is not None or arguments.journal is not None:
             parser.error("--hosts measures the network between hosts as it is: leave --path, --loss and --journal out")
         arguments.cores = "any"
+    elif arguments.anyway:
+        parser.error("--anyway needs --hosts")
     if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
         parser.error("--interface measures on an interface as it is: leave --path and --loss out")
 

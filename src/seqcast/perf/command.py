@@ -20,6 +20,8 @@ from seqcast.perf.processes import RunFailed, addressed
 from seqcast.perf.runs import Latency, Load, bare_latency, bare_throughput, group_latency, group_throughput
 
 NEEDS = ()
+AGREE = 0.02
+"""Between hosts: see ``Load``."""
 KIND_NAMES = {"plain": "plain loops", "aio": "loops in asyncio"}
 JOURNALED = {"hash": "hashes", "full": "whole payloads"}
 
@@ -68,7 +70,7 @@ def shown(arguments: argparse.Namespace, results: list[dict[str, Any]]) -> int:
         print(report.table(results))
         for host, places in results[0].get("dropped", {}).items():
             lost = ", ".join(f"{n:,} at the {place}" for place, n in places.items() if n)
-            print(f"{host}: {results[0]['hosts'][host]}; dropped: {lost or 'nothing'}")
+            print(f"{host}: {results[0]['hosts'][host]}; {results[0]['nics'][host]}; dropped: {lost or 'nothing'}")
         for line in filter(None, map(report.throttled, results)):
             print(line)
         if between := results[0].get("dropped_between"):
@@ -131,7 +133,7 @@ def across(arguments: argparse.Namespace) -> Path:
     """The path between several hosts."""
     names = arguments.hosts.split(",")
     found = hosts.places(names, arguments.via, arguments.python, arguments.members, arguments.interface or "")
-    return Path("hosts", addressed(found), 0, 1, False)
+    return Path("hosts", addressed(found, anyway=arguments.anyway), 0, 1, False)
 
 
 def measure_path(arguments: argparse.Namespace, path: Path) -> dict[str, Any]:
@@ -145,6 +147,7 @@ def measure_throughput(arguments: argparse.Namespace, path: Path) -> dict[str, A
     plain = Load(
         arguments.members, arguments.senders, arguments.size, arguments.order, arguments.seconds,
         kind=arguments.kind, settings=settings(arguments),
+        agree=AGREE if arguments.hosts and not arguments.anyway else 0.0,
     )  # fmt: skip
     load = replace(plain, journal=arguments.journal or "", journal_folder=arguments.journal_folder or "")
     burden = "loss" if arguments.loss is not None else "journal" if load.journal else ""

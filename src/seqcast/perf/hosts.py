@@ -7,22 +7,29 @@ these two will do. When the connection is lost the input of the worker closes, a
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import platform
 import shlex
 import socket
+import struct
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path as File
 from typing import Any
 
-from seqcast.doctor.system import number
+from seqcast.doctor.system import number, read
 from seqcast.files import cgroups
 from seqcast.perf.paths import DATAGRAM_MAX, SEGMENTS_MAX, Path, PathError, Place
 
 VIA = "ssh -T {host}"
+SIOCETHTOOL, ETHTOOL_GDRVINFO, ETHTOOL_GRINGPARAM, ETHTOOL_BYTES = 0x8946, 0x3, 0x10, 256
+"""Of Linux, ethtool.h; room for either answer."""
+BUSY_MAX = 0.1
+"""Of a core, that other programs may use on a host that is measured."""
 GROUP_ADDRESS = "239.255.77.77"
 """Multicast address of the baselines; seqcast chooses its own."""
 
@@ -65,14 +72,68 @@ def about(interface: str) -> dict[str, Any]:
     """A worker's report of itself and its host, when it has started."""
     from seqcast.core.frames.fields import PROTOCOL_VERSION
 
+    own = _own_address(interface)
     return {
         "version": metadata.version("seqcast"),
         "protocol": PROTOCOL_VERSION,
         "python": platform.python_version(),
         "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}, {platform.machine()}",
         "speed_mbit": number(File("/"), f"sys/class/net/{interface}/speed") if interface else 0,
-        "address": _own_address(interface),
+        "nic": nic(interface or _interface_with(own)),
+        "address": own,
     }
+
+
+def nic(interface: str) -> str:
+    """An interface in words: name, driver, MTU and speed, and receive and send rings where it has any."""
+    if not interface:
+        return "an unknown card"
+    folder = f"sys/class/net/{interface}"
+    mtu, speed = number(File("/"), f"{folder}/mtu"), number(File("/"), f"{folder}/speed")
+    said = [interface, _ethtool(interface, ETHTOOL_GDRVINFO)[4:36].split(b"\0")[0].decode("ascii", "replace")]
+    said += [f"MTU {mtu}", f"{speed:,} Mb/s" if speed else ""]
+    rings = struct.unpack("=9I", _ethtool(interface, ETHTOOL_GRINGPARAM)[:36])
+    said.append(f"rings {rings[5]} and {rings[8]}" if rings[5] or rings[8] else "")
+    return ", ".join(filter(None, said))
+
+
+def _ethtool(interface: str, question: int) -> bytes:
+    """An answer of the driver, as ethtool(8) asks; zeros where there is none."""
+    import fcntl  # absent on Windows
+
+    room = bytearray(struct.pack("=I", question) + bytes(ETHTOOL_BYTES))
+    held = (ctypes.c_char * len(room)).from_buffer(room)
+    request = struct.pack("16sP", os.fsencode(interface)[:15], ctypes.addressof(held))
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        fcntl.ioctl(asked, SIOCETHTOOL, request)
+        return bytes(room)
+    return bytes(len(room))
+
+
+def busy_cores(seconds: float, root: File = File("/"), sleep: Callable[[float], None] = time.sleep) -> float:
+    """How many cores all processes of this host keep busy, over a time in which this one does nothing; 0 where the
+    system does not say."""
+
+    def ticks() -> int:
+        user, nice, system, _, _, irq, softirq, *_ = map(int, read(root, "proc/stat").split("\n", 1)[0].split()[1:])
+        return user + nice + system + irq + softirq
+
+    try:
+        before = ticks()
+        sleep(seconds)
+        return (ticks() - before) / os.sysconf("SC_CLK_TCK") / seconds
+    except ValueError:
+        return 0.0
+
+
+def _interface_with(own: str) -> str:
+    """The name of the interface that has an address."""
+    from seqcast._native.driver import interface_of
+
+    try:
+        return str(interface_of(own)[0]) if own else ""
+    except OSError:
+        return ""
 
 
 def _own_address(interface: str) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path as File
 from typing import Any
 
+from seqcast.config import TRANSPORTS
 from seqcast.files import read_file
 from seqcast.perf.paths import PathError
 from seqcast.types import ORDERS
 
-AXES = {"sizes": "size", "orders": "order", "members": "members"}
+AXES = {"sizes": "size", "orders": "order", "members": "members", "transports": "transport"}
 """Axis of ``--matrix`` -> the option that varies."""
 BYTES_MAX = 64 << 20
 """Of the file."""
@@ -42,8 +43,9 @@ def _value(axis: str, text: str) -> Any:
         if not text.isdecimal():
             raise ValueError(f"{axis} are numbers, not {text!r}")
         return int(text)
-    if text not in ORDERS:
-        raise ValueError(f"orders are of {', '.join(ORDERS)}, not {text!r}")
+    known = ORDERS if axis == "orders" else TRANSPORTS
+    if text not in known:
+        raise ValueError(f"{axis} are of {', '.join(known)}, not {text!r}")
     return text
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from seqcast.errors import SeqcastError
 from seqcast.perf import hosts
-from seqcast.perf.paths import Place
+from seqcast.perf.paths import PathError, Place
 
 HELLO_S = 30.0
 """Limit for a process on another host to start."""
@@ -159,12 +159,15 @@ class Processes:
         return process
 
 
-def addressed(places: Sequence[Place]) -> tuple[Place, ...]:
+def addressed(places: Sequence[Place], *, anyway: bool = True) -> tuple[Place, ...]:
     """Places on other hosts with their addresses, which each host is asked for: names that lead to a host from here,
     such as those of pods and containers, need not be known to the others.
 
+    Args:
+        anyway: other programs may keep the hosts busy.
+
     Raises:
-        PathError: a host has another release.
+        PathError: a host has another release, or is busy.
         RunFailed: a host cannot be reached.
     """
     with Processes() as processes:
@@ -172,7 +175,11 @@ def addressed(places: Sequence[Place]) -> tuple[Place, ...]:
         for place in places:
             if place.host not in said:
                 task = {"role": "hello", "name": "a worker", "settings": {"interface": place.interface}}
-                said[place.host] = processes.start(place, task).said["address"]
+                about = processes.start(place, task).said
+                if not anyway and about["busy"] > hosts.BUSY_MAX:
+                    busy = f"other programs use {about['busy']:.2f} of a core on {place.host}"
+                    raise PathError(f"{busy}, which falsifies figures: end them, or --anyway")
+                said[place.host] = about["address"]
     return tuple(replace(place, address=said[place.host]) for place in places)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import seqcast.codes as codes
 
-PERCENTILES = ("p50", "p99", "p999")
+PERCENTILES = ("p50", "p99", "p999", "max")
 
 
 def median(values: Sequence[float], digits: int = 3) -> float:
@@ -53,6 +53,7 @@ def throughput(raw: Sequence[float], limit: Sequence[float], runs: Sequence[Mapp
         "delivered_mb_per_s": (column("delivered_mb_per_s"), 1),
         "cpu_us_per_msg": (column("cpu_us_per_msg"), 4),
         "acks_per_packet": (column("acks_per_packet"), 3),
+        "drained": (column("drained"), 4),
     }
     if raw:
         rates |= {
@@ -93,6 +94,7 @@ def across(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     throttled = {host: round(sum(float(run["throttled"][host]) for run in runs), 3) for host in said}
     found: dict[str, Any] = {"hosts": {host: each["machine"] for host, each in said.items()}, "dropped": dropped}
     found["throttled"] = throttled
+    found["nics"] = {host: each["nic"] for host, each in said.items()}
     found["dropped_between"] = between
     return found | ({"ratio_to_line": median(ratios)} if line else {})
 
@@ -165,6 +167,7 @@ ROWS_THROUGHPUT = (
     ("delivered_msgs_per_s", "messages/s delivered, slowest receiver"),
     ("delivered_mb_per_s", "MB/s delivered"),
     ("sent_msgs_per_s", "messages/s sent"),
+    ("drained", "of the run's length, the slowest receiver's last message after it"),
     ("raw_mb_per_s", "plain C without a protocol, MB/s"),
     ("limit_mb_per_s", "plain C with acks, CRC and copies, MB/s"),
     ("ratio_to_raw", "ratio to the first"),

@@ -13,6 +13,7 @@ from typing import IO, Any
 from seqcast.perf.hosts import GROUP_ADDRESS
 from seqcast.perf.paths import Path
 from seqcast.perf.processes import LEAVE_S, Crew, Process, Processes, RunFailed
+from seqcast.perf.report import PERCENTILES
 
 START_S = 40.0
 """Limit for processes to start and for a group to form, s."""
@@ -43,6 +44,8 @@ class Load:
         journal: the form of payloads in journals, "hash" or "full"; "": no journals.
         journal_folder: directory of the journals during a run.
         settings: more of ``seqcast.join``, by name.
+        agree: a run does not count whose last message came later than this part of its length after it: its senders
+            filled buffers, which were drained then. 0: each counts.
     """
 
     members: int
@@ -54,6 +57,7 @@ class Load:
     journal: str = ""
     journal_folder: str = ""
     settings: Mapping[str, Any] = field(default_factory=dict)
+    agree: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,18 +196,24 @@ def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = N
         retransmitted_packets, packets (sent for the first time), acks_per_packet, cpu_us_per_msg (of the whole group),
         used (``USED`` of each member, in their order), throttled_s (for how long a CPU quota stopped the member that it
         stopped longest), rss_mb and rss_rest_mb (of the largest member), window_bytes;
-        and with journals journal_missing, the messages received that no journal holds. A run during which membership
-        changed is repeated.
+        drained (how long after the run the slowest receiver's last message came, as a part of its length), and with
+        journals journal_missing, the messages received that no journal holds. A run that does not count is repeated.
 
     Raises:
-        RunFailed: a member failed, its journal cannot be read, or membership changed in each try.
+        RunFailed: a member failed, its journal cannot be read, or no try counts.
     """
+    why = ""
     for _ in range(GROUP_TRIES):
         run = _journaled_run(path, load, cluster, crew)
-        if not run["views"]:
+        if run["views"]:
+            why, mend = "membership changed during the run", "is another load on this machine?"
+        elif load.agree and run["drained"] > load.agree:
+            why = f"the last message came {100 * run['drained']:.1f} % of the run's length after its end"
+            mend = "buffers were drained, so the senders' rate is another one: more --seconds, or --anyway"
+        else:
             return run
-        print(f"{cluster}: membership changed during the run, which does not count", file=sys.stderr, flush=True)
-    raise RunFailed(f"membership changed during each of {GROUP_TRIES} runs: is another load on this machine?")
+        print(f"{cluster}: {why}, which does not count", file=sys.stderr, flush=True)
+    raise RunFailed(f"none of {GROUP_TRIES} runs counts, as {why}: {mend}")
 
 
 def _journaled_run(path: Path, load: Load, cluster: str, crew: Crew | None) -> dict[str, Any]:
@@ -276,6 +286,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
             process.tell(leave=True)
     receivers = [answer for answer, receives in zip(done, receiving, strict=True) if receives]
     rate = min(answer["received"] / answer["seconds"] if answer["seconds"] > 0 else 0.0 for answer in receivers)
+    drained = max(answer["seconds"] for answer in receivers) / load.seconds - 1
     throttled: dict[str, float] = {}
     for place, answer in zip(path.places, done, strict=False):
         throttled[place.host] = max(throttled.get(place.host, 0.0), answer["throttled_s"])
@@ -284,6 +295,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "delivered_msgs_per_s": rate,
         "delivered_mb_per_s": rate * load.size / 1e6,
         "messages": sum(sent),
+        "drained": max(0.0, drained),
         "received": sum(answer["received"] for answer in receivers),
         "lost": sum(answer["lost"] for answer in receivers),
         "wrong": sum(answer["wrong"] for answer in receivers),
@@ -308,7 +320,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
 
 
 def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
-    """p50, p99 and p999 of half a round trip of the plain C ping-pong, µs."""
+    """p50, p99, p999 and max of half a round trip of the plain C ping-pong, µs."""
     from seqcast._native import bare
 
     settings = {"group": GROUP_ADDRESS, "port": port(2), "message_bytes": latency.size}
@@ -335,7 +347,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
         done = ping.expect("done", START_S + latency.rounds / 1e3)
         pong.tell(over=True)
         pong.expect("done", START_S)
-    return {key: done[key] for key in ("p50", "p99", "p999")}
+    return {key: done[key] for key in PERCENTILES}
 
 
 def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float]:
@@ -366,7 +378,7 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
         asker = processes.all[listeners]
         asker.tell(go=True)
         done = asker.expect("done", START_S + latency.rounds / (latency.rate or 1e3))
-    return {key: done[key] for key in ("p50", "p99", "p999")}
+    return {key: done[key] for key in PERCENTILES}
 
 
 def everyone(processes: list[Process], event: str, timeout_s: float) -> list[dict[str, Any]]:
