@@ -9,6 +9,8 @@ Python (``pip install 'seqcast[bench]'``), both at their defaults and by turns. 
     threads    calls/s of eight threads at one member
     failover   the leader is killed with SIGKILL while another member calls: from the kill until a call that began
                after it has its answer
+    start      in the same runs, of seqcast: from the first suspicion of the killed leader until ``start`` of
+               ``on_leader`` is called at the next one
 
 PySyncObj's calls are made at its leader, where they are fastest, those of seqcast at a member that neither coordinates
 nor orders. Of seqcast alone: an ordered message's round (``Group.deliver``, with the same settings), and reads
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import logging
 import os
 import signal
 import socket
@@ -31,7 +34,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from failover import Suspicions
+
 import seqcast
+import seqcast.blocks
 from seqcast.blocks.replica import ACK_DELAY_S, NEEDED
 from seqcast.perf.processes import Process, RunFailed
 from seqcast.perf.report import machine
@@ -69,6 +75,12 @@ class Seqcast:
         settings: dict[str, Any] = {"interface": "lo", "found": MEMBERS}
         self.replica = seqcast.replicate(cluster, Counter(), name=f"member-{number}", ready_s=LIMIT_S, **settings)
         self.close = self.replica.close
+        self.suspicions = Suspicions()
+        log = logging.getLogger("seqcast")
+        log.addHandler(self.suspicions)
+        log.setLevel(logging.INFO)
+        self.led_ns: list[int] = []  # when this member began to lead
+        seqcast.blocks.on_leader(self.replica, lambda _: self.led_ns.append(time.monotonic_ns()))
 
     def call(self) -> int:
         return int(self.replica.call(b"1", timeout=LIMIT_S))
@@ -230,6 +242,11 @@ class Worker:
             time.sleep(0.001)
         say("failed", text=f"no call was answered within {LIMIT_S:g} s of the kill")
 
+    def led(self, killed_ns: int) -> None:
+        """ms from the kill until this member suspected the killed one, and until it led; None: not so."""
+        led = next(((at - killed_ns) / 1e6 for at in self.member.led_ns if at > killed_ns), None)
+        say("led", led_ms=led, detection_ms=self.member.suspicions.first_after(killed_ns))
+
     def leave(self) -> None:
         self.member.close()
         os._exit(0)
@@ -295,15 +312,37 @@ def rates(kind: str, number: int, seconds: float) -> dict[str, float]:
         return found
 
 
-def failover(kind: str, number: int) -> float:
-    """ms from the kill of the leader until a call that another member began after it is answered."""
+def failover(kind: str, number: int) -> dict[str, float]:
+    """ms from the kill of the leader until a call that another member began after it is answered; of seqcast also from
+    the first suspicion until the next leader has started.
+
+    Raises:
+        RunFailed: nobody leads, or nobody suspected the killed one.
+    """
     with replicas(kind, f"{kind}-kill-{number}") as (leader, _, members):
         caller = next(member for member in members if member is not leader)
         caller.ask("begin")
         time.sleep(1.0)
         killed_ns = time.monotonic_ns()
         leader.signal(signal.SIGKILL)
-        return float(caller.ask("end", killed_ns=killed_ns)["ms"])
+        found = {"failover_ms": float(caller.ask("end", killed_ns=killed_ns)["ms"])}
+        if kind == "seqcast":
+            found["start_ms"] = started([member for member in members if member is not leader], killed_ns)
+        return found
+
+
+def started(members: Sequence[Member], killed_ns: int) -> float:
+    """ms from the first suspicion of these members until one of them leads."""
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        told = [member.ask("led", killed_ns=killed_ns) for member in members]
+        led, suspected = (
+            [each[what] for each in told if each[what] is not None] for what in ("led_ms", "detection_ms")
+        )
+        if led and suspected:
+            return float(min(led) - min(suspected))
+        time.sleep(0.01)
+    raise RunFailed(f"nobody leads within {LIMIT_S:g} s of the kill")
 
 
 def measure(seconds: float, rounds: int, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
@@ -317,7 +356,7 @@ def measure(seconds: float, rounds: int, kinds: Sequence[str] = KINDS) -> dict[s
         for kind in kinds:
             run = rates(kind, number, seconds)
             if kind != "ordered":
-                run["failover_ms"] = failover(kind, number)
+                run |= failover(kind, number)
             found[kind].append(run)
             print(f"calls {number + 1} of {rounds}: {kind}: {run}", file=sys.stderr, flush=True)
     rows = [

@@ -490,6 +490,7 @@ def figures(printed: list[dict[str, Any]]) -> str:
                 "reads/s, linearizable, 8 threads",
                 "reads/s, local",
                 "failover ms",
+                "start of the next leader beyond detection, ms",
             ],
             calls_row,
             rows_of(runs, "calls"),
@@ -635,6 +636,8 @@ def more_targets(run: dict[str, Any], expect: Callable[..., None]) -> None:
     expect("linearizable reads/s of 8 threads, of local ones", 0.5, seqcast["total_per_s"] / seqcast["local_per_s"])
     expect("calls/s of one thread, of PySyncObj's", 100, seqcast["one_per_s"] / other["one_per_s"])
     expect("failover, of PySyncObj's", 0.2, seqcast["failover_ms"] / other["failover_ms"], most=True)
+    if "start_ms" in seqcast:
+        expect("start of the next leader beyond detection, ms", 10, seqcast["start_ms"], most=True)
 
 
 def membership_row(row: dict[str, Any]) -> list[str]:
@@ -708,7 +711,7 @@ def election_row(row: dict[str, Any]) -> list[str]:
 def calls_row(row: dict[str, Any]) -> list[str]:
     """One row of the table of calls."""
     names = {"ordered": "an ordered message", "seqcast": "`seqcast.replicate`", "pysyncobj": "PySyncObj"}
-    keys = ("one_per_s", "one_p50_us", "threads_per_s", "total_per_s", "local_per_s", "failover_ms")
+    keys = ("one_per_s", "one_p50_us", "threads_per_s", "total_per_s", "local_per_s", "failover_ms", "start_ms")
     return [names[row["kind"]], *(f"{row[key]:,.0f}" if key in row else "–" for key in keys)]
 
 
