@@ -28,7 +28,6 @@ void sc_driver_stop(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     while (d->role.callers > 0 || d->role.io_state == SC_IO_POLLING) {
         sc_io_wake(&d->io);
-        sc_wake_all(d);
         sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
     }
     sc_cond_broadcast(&d->role.io_idle);
@@ -68,7 +67,6 @@ void sc_driver_poke(sc_driver *d) {
     sc_driver_flush(d, 1, sc_now());
     sc_mutex_lock(d->lock);
     sc_cond_broadcast(&d->turn.free);
-    if (d->waits.watched) sc_tell_watcher(d);
     sc_mutex_unlock(d->lock);
     sc_mutex_lock(&d->role.lock);
     sc_wake_all(d);

@@ -119,6 +119,7 @@ int sc_role_take(sc_driver *d) {
         taken = 1;
     } else {
         d->role.callers--;
+        if (sc_load(&d->stop)) sc_wake_all(d); /* sc_driver_stop waits until callers have left */
     }
     sc_mutex_unlock(&d->role.lock);
     return taken;
@@ -346,6 +347,5 @@ void sc_driver_run(sc_driver *d) {
         }
         d->role.io_state = SC_IO_AWAKE;
     }
-    sc_wake_all(d);
     sc_mutex_unlock(&d->role.lock);
 }

@@ -33,6 +33,7 @@ enum {
     DUE_FLUSH,
     DUE_URGENT,
     DUE_UNSENT,
+    DUE_STOP,
     KINDS
 };
 static const char *const missed[KINDS] = {
@@ -47,6 +48,7 @@ static const char *const missed[KINDS] = {
     "has a flush to take over",
     "has something urgent to send",
     "has unsent bytes",
+    "may go on after a stop",
 };
 
 typedef struct {
@@ -63,6 +65,8 @@ typedef struct {
     int busy; /* the reader works between its messages */
     int64_t lazy; /* the deadline of an ack that began when the application took something: see below */
     int left; /* threads beside the I/O thread and the script that have not ended */
+    int ends; /* the application may end its sends before the stop */
+    int mends; /* how many more times its interface is made anew */
 } member;
 
 static member members[MEMBERS];
@@ -78,7 +82,15 @@ static void owe(int kind, int i, const char *who, int due, int64_t bound, int64_
         world_fail("%s %s, and nobody tells it before %.3f us", who, missed[kind], (double)next / 1e3);
 }
 
-static int may_send(const sc_driver *d) { return !d->turn.first[0] && !d->turn.first[1]; }
+static int precedes(const sc_driver *d, const sc_sending *first, int callback) {
+    return first && (!callback || first->state.done || first->state.wait_seqno) && !sc_engine_sends_ended(d->engine);
+}
+
+/* A block callback goes before messages that have not begun. */
+static int may_send(const sc_driver *d, uint64_t id) {
+    int callback = d->turn.callback == id;
+    return !precedes(d, d->turn.first[0], callback) && !precedes(d, d->turn.first[1], callback);
+}
 
 static int waits_for_role(const sc_driver *d, const thread *t) {
     int waits = t->on == &d->role.freed;
@@ -105,7 +117,7 @@ static void look_at_caller(const member *m, const thread *t, int i, int64_t next
     int free = polls || d->role.holder == SC_ROLE_FREE, loops = t->n_fds == 1 && !world_readable(t->fds[0].fd);
     int there = d->stop || (d->role.loop && polls) || sc_engine_deliverable(m->engine);
     owe(DUE_WAIT, i, t->name, t->want && (d->stop || sc_has(d, t->want, t->mark)), bound, next);
-    owe(DUE_TURN, i, t->name, t->on == &d->turn.free && (d->stop || may_send(d)), DELAY_NS, next);
+    owe(DUE_TURN, i, t->name, t->on == &d->turn.free && (d->stop || may_send(d, (uint64_t)i + 1)), DELAY_NS, next);
     owe(DUE_ROLE, i, t->name, waits_for_role(d, t) && !d->stop && free, DELAY_NS, next);
     owe(DUE_LOOP, i, t->name, loops && there, bound, next);
 }
@@ -117,6 +129,16 @@ static void look_at_server(const member *m, const thread *t, int i, int64_t next
     int told = d->stop || d->waits.control_kicked || sc_engine_has_event(m->engine);
     owe(DUE_IDLE, i, t->name, t->on == &d->role.io_idle && asked, DELAY_NS, next);
     owe(DUE_CONTROL, i, t->name, t->on == &d->waits.control && told, DELAY_NS, next);
+}
+
+/* The script stops and closes drivers. */
+static void look_at_script(const thread *t, int i, int64_t next) {
+    int due = 0;
+    for (int k = 0; k < MEMBERS; k++) {
+        const sc_role *role = &members[k].driver.role;
+        due |= t->on == &role->freed && !role->callers && role->holder == SC_ROLE_FREE;
+    }
+    owe(DUE_STOP, i, t->name, due, DELAY_NS, next);
 }
 
 static void look_at_member(member *m, int64_t next) {
@@ -144,6 +166,7 @@ static void look(int64_t next) {
         for (int kind = 0; kind < DUE_TIMER && !waits; kind++) overdue[kind][i] = 0;
         if (waits) look_at_caller(threads[i].arg, &threads[i], i, next);
         if (waits) look_at_server(threads[i].arg, &threads[i], i, next);
+        if (!threads[i].arg) look_at_script(&threads[i], i, next);
     }
     for (int i = 0; i < MEMBERS; i++) look_at_member(&members[i], next);
 }
@@ -198,25 +221,75 @@ static void events(member *m) {
     }
 }
 
+enum { SAY, MARK, PAUSE, RESUME, END };
+
+/* As the control thread changes the engine, and then pokes the driver. */
+static void change(member *m, int what) {
+    sc_mutex_lock(&m->lock);
+    if (what == SAY) sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7, 0);
+    if (what == MARK) sc_engine_mark(m->engine, 7);
+    if (what == PAUSE) sc_engine_pause(m->engine);
+    if (what == RESUME) sc_engine_resume(m->engine);
+    if (what == END) sc_engine_end_sends(m->engine);
+    sc_mutex_unlock(&m->lock);
+    sc_driver_poke(&m->driver);
+}
+
+static void act(member *m) {
+    sc_io_error error;
+    int what = (int)world_draw(8);
+    if (what < 2) {
+        change(m, what);
+    } else if (what == 2) {
+        change(m, PAUSE);
+        sc_sleep((int64_t)world_draw(2000000));
+        change(m, RESUME);
+    } else if (what > 3 && m->ends) {
+        change(m, END);
+    } else if (what == 3 && m->mends) {
+        m->mends--;
+        sc_driver_mend(&m->driver, &error);
+    }
+}
+
 static void control(thread *t) {
     member *m = t->arg;
     while (!m->driver.stop) {
         sc_driver_wait_control(&m->driver,
-                               sc_now() + 1000000 + (int64_t)world_draw(world_draw(2) ? 50000000 : 5000000000), 0);
+                               sc_now() + 1000000 + (int64_t)world_draw(world_draw(4) ? 5000000 : 5000000000), 0);
         events(m);
-        if (!world_draw(2)) continue;
-        sc_mutex_lock(&m->lock);
-        sc_engine_control_send(m->engine, NULL, (const uint8_t *)"control", 7, 0);
-        sc_mutex_unlock(&m->lock);
-        sc_driver_poke(&m->driver);
+        act(m);
     }
     m->left--;
 }
 
+static void expect(uint64_t to, uint64_t n) {
+    for (int i = 0; i < MEMBERS; i++) members[i].expected += !to || to == members[i].id ? n : 0;
+}
+
+/* As a program in Python does: it tries first, and comes back to the driver a little later. */
+static int try_first(member *m, sc_sending *s) {
+    int64_t now = sc_now();
+    sc_mutex_lock(&m->lock);
+    int result = sc_driver_send_now(&m->driver, s, now, sc_driver_wall(&m->driver, now));
+    uint64_t unsent = sc_engine_unsent(m->engine);
+    sc_mutex_unlock(&m->lock);
+    if (result == SC_AGAIN) {
+        sc_sleep((int64_t)world_draw(world_draw(2) ? 100000 : 3000000));
+        return result;
+    }
+    int what = sc_driver_packed(&m->driver, unsent, s->answer, now);
+    if (what != SC_FLUSH_NOTHING) sc_driver_flush(&m->driver, what == SC_FLUSH_ALL, now);
+    return result;
+}
+
 static void send_one(member *m, uint64_t to, const uint8_t *p, uint64_t n) {
     sc_sending s = {.to = to, .data = p, .len = n};
-    sc_driver_send(&m->driver, &s, INT64_MAX);
+    expect(to, 1);
+    int result = world_draw(3) ? SC_AGAIN : try_first(m, &s);
+    if (result == SC_AGAIN) result = sc_driver_send(&m->driver, &s, INT64_MAX);
     sc_driver_send_end(&m->driver, &s);
+    if (result == SC_ENDED) expect(to, UINT64_MAX); /* one less */
 }
 
 static const uint8_t bytes[MARKS * 4000];
@@ -226,7 +299,6 @@ static void singles(thread *t) {
     uint64_t most = world_draw(2) ? 100 : 12000;
     for (uint64_t left = 1 + world_draw(40); left; left--) {
         uint64_t to = world_draw(8) ? 0 : world_draw(4) ? m->other : m->id;
-        for (int i = 0; i < MEMBERS; i++) members[i].expected += !to || to == members[i].id;
         send_one(m, to, bytes, world_draw(most));
         if (!world_draw(6)) sc_sleep((int64_t)world_draw(3000000));
         if (m->driver.stop) break;
@@ -248,9 +320,10 @@ static void arrays(thread *t) {
                         .marks = marks};
         int64_t most = world_draw(2) ? 100 : 4000, at = 0;
         for (uint64_t i = 0; i <= s.n; i++, at += (int64_t)world_draw((uint64_t)most)) offsets[i] = at;
-        for (int i = 0; i < MEMBERS; i++) members[i].expected += s.n;
-        sc_driver_send(&m->driver, &s, INT64_MAX);
+        expect(0, s.n);
+        int result = sc_driver_send(&m->driver, &s, INT64_MAX);
         sc_driver_send_end(&m->driver, &s);
+        if (result == SC_ENDED) expect(0, s.next - s.n);
         if (!world_draw(3)) sc_sleep((int64_t)world_draw(2000000));
     }
     m->senders--;
@@ -262,7 +335,6 @@ static void taking(thread *t) {
     member *m = t->arg;
     for (uint64_t left = 1 + world_draw(8); left && !m->driver.stop; left--) {
         sc_taking w = {0};
-        for (int i = 0; i < MEMBERS; i++) members[i].expected++;
         send_one(m, 0, bytes, world_draw(3000));
         sc_mutex_lock(&m->lock);
         sc_taking_begin(m->engine, &w, sc_now());
@@ -271,6 +343,19 @@ static void taking(thread *t) {
         sc_mutex_lock(&m->lock);
         sc_taking_end(m->engine, &w);
         sc_mutex_unlock(&m->lock);
+    }
+    m->senders--;
+    m->left--;
+}
+
+/* A block callback sends, before others whose messages have not begun. */
+static void callback(thread *t) {
+    member *m = t->arg;
+    for (uint64_t left = 1 + world_draw(6); left && !m->driver.stop; left--) {
+        sc_driver_callback(&m->driver, 1);
+        for (uint64_t n = 1 + world_draw(8); n; n--) send_one(m, 0, bytes, world_draw(3000));
+        sc_driver_callback(&m->driver, 0);
+        sc_sleep((int64_t)world_draw(2000000));
     }
     m->senders--;
     m->left--;
@@ -324,7 +409,6 @@ static void talk(thread *t) {
     uint64_t rounds = 3 + world_draw(30), size = world_draw(2) ? 64 : 5000;
     for (uint64_t i = 0; (m->id != 1 || i < rounds) && !m->driver.stop;) {
         if (m->id == 1 && m->of_others == i) {
-            for (int k = 0; k < MEMBERS; k++) members[k].expected += 2;
             send_one(m, 0, bytes, size);
             i++;
         }
@@ -352,6 +436,7 @@ static void open_member(member *m, uint64_t id, int spins) {
     m->other = MEMBERS + 1 - id;
     m->loop = !world_draw(3);
     m->busy = !world_draw(3);
+    m->mends = 3;
     m->engine = sc_engine_new(&config);
     world_open(&m->driver.io, id);
     if (!m->engine || sc_driver_init(&m->driver, m->engine, &m->lock, &drive) || sc_driver_watch_open(&m->driver))
@@ -367,7 +452,7 @@ static void install(void) {
                     .forward_window_bytes = 1 << 16,
                     .unicast_window_bytes = 1 << 15,
                     .state_window_bytes = 1 << 15,
-                    .packet_bytes = 8192};
+                    .packet_bytes = world_draw(2) ? 8192 : 2048};
     if (view.sequencer >= 0) view.mechanism = SC_ORDER_SEQUENCER;
     for (uint32_t r = 0; r < MEMBERS; r++) {
         view.ids[r] = members[r].id;
@@ -413,10 +498,10 @@ static void script(thread *t) {
 }
 
 static void run(uint64_t seed) {
-    static const char *const names[][MEMBERS] = {{"io1", "io2"},       {"reader1", "reader2"}, {"single1", "single2"},
-                                                 {"array1", "array2"}, {"taking1", "taking2"}, {"control1", "control2"},
-                                                 {"talk1", "talk2"}};
-    static void (*const works[])(thread *) = {io, reader, singles, arrays, taking, control, talk};
+    static const char *const names[][MEMBERS] = {
+        {"io1", "io2"},         {"reader1", "reader2"},   {"single1", "single2"}, {"array1", "array2"},
+        {"taking1", "taking2"}, {"control1", "control2"}, {"talk1", "talk2"},     {"callback1", "callback2"}};
+    static void (*const works[])(thread *) = {io, reader, singles, arrays, taking, control, talk, callback};
     world_begin(seed, look);
     memset(overdue, 0, sizeof overdue);
     int talks = !world_draw(4), spins = !world_draw(3);
@@ -426,8 +511,10 @@ static void run(uint64_t seed) {
     for (int i = 0; i < MEMBERS; i++) {
         member *m = &members[i];
         m->io = world_start(names[0][i], io, m);
+        m->ends = !talks && !world_draw(4);
+        if (!talks && !world_draw(4)) start(names[7], callback, m, 1);
         start(names[talks ? 6 : 1], talks ? talk : reader, m, talks && i == 0);
-        if (!world_draw(3)) start(names[5], control, m, 0);
+        if (world_draw(2)) start(names[5], control, m, 0);
         for (uint64_t k = world_draw(talks ? 2 : 4 - (uint64_t)i); k; k--) {
             uint64_t which = talks ? 3 : 2 + world_draw(3);
             if (!talks) start(names[which], works[which], m, 1);

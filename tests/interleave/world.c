@@ -33,6 +33,7 @@ typedef struct {
     uint64_t count; /* of an eventfd */
     datagram *first; /* of a socket */
     uint64_t set; /* of an epoll: a bit for each descriptor */
+    int gone; /* a socket that was closed */
 } file;
 
 static struct {
@@ -41,6 +42,7 @@ static struct {
     uint64_t briefly; /* one in so many times that it takes the core it keeps it for up to 6 ms, else for 100 us */
     uint64_t points, switches, offs,
         losses; /* one in so many: points that switch, and that take the core; datagrams lost */
+    uint64_t slow; /* one in so many runs takes the kernel up to 3 ms to send */
     void (*quiet)(int64_t next);
     thread threads[THREADS_MAX];
     int n, current;
@@ -105,13 +107,24 @@ static void wake_pollers(void) {
         if (w.threads[i].state == WORLD_POLL && is_ready(&w.threads[i])) w.threads[i].state = WORLD_READY;
 }
 
+static void drop(datagram *d) {
+    for (datagram *next; d; d = next) {
+        next = d->next;
+        free(d);
+    }
+}
+
 /* Events that come by themselves until now. */
 static void let_happen(void) {
     while (w.air && w.air->at <= w.now) {
         datagram *d = w.air, **last = &w.files[d->fd - FIRST_FD].first;
         w.air = d->next;
-        while (*last) last = &(*last)->next;
         d->next = NULL;
+        if (w.files[d->fd - FIRST_FD].gone) {
+            drop(d);
+            continue;
+        }
+        while (*last) last = &(*last)->next;
         *last = d;
         wake_pollers();
     }
@@ -167,6 +180,11 @@ static void block(int state, const void *on, int64_t until) {
     switch_away();
 }
 
+static void lose_core(int64_t ns) {
+    w.threads[w.current].off = 1;
+    block(WORLD_SLEEP, NULL, w.now + ns);
+}
+
 void world_point(const char *what, const char *file, int line) {
     if (!w.runs) return;
     uint64_t i = w.points++ % TRACE;
@@ -177,11 +195,9 @@ void world_point(const char *what, const char *file, int line) {
     w.trace[i].file = file;
     w.trace[i].line = line;
     if (w.points > POINTS_MAX) world_fail("the run has no end");
-    if (w.offs && world_draw(w.offs) == 0) {
-        w.threads[w.current].off = 1;
-        block(WORLD_SLEEP, NULL,
-              w.now + (int64_t)(world_draw(w.briefly) ? 1 + world_draw(100000) : world_draw(6000000)));
-    } else if (world_draw(w.switches) == 0)
+    if (w.offs && world_draw(w.offs) == 0)
+        lose_core((int64_t)(world_draw(w.briefly) ? 1 + world_draw(100000) : world_draw(6000000)));
+    else if (world_draw(w.switches) == 0)
         switch_away();
 }
 
@@ -255,7 +271,8 @@ thread *world_start(const char *name, void (*work)(thread *), void *arg) {
 }
 
 void world_begin(uint64_t seed, void (*quiet)(int64_t next)) {
-    static const uint64_t switches[] = {2, 4, 16, 60}, offs[] = {0, 60, 300, 3000}, losses[] = {0, 0, 50, 8};
+    static const uint64_t switches[] = {2, 4, 16, 60}, offs[] = {0, 60, 300, 3000}, losses[] = {0, 0, 50, 8},
+                          slow[] = {0, 0, 20, 5};
     memset(&w, 0, sizeof w);
     w.seed = w.random = seed;
     w.now = 1000000000;
@@ -264,19 +281,13 @@ void world_begin(uint64_t seed, void (*quiet)(int64_t next)) {
     w.offs = offs[world_draw(4)];
     w.briefly = world_draw(2) ? 1 : 6;
     w.losses = losses[world_draw(4)];
+    w.slow = slow[world_draw(4)];
 }
 
 void world_run(void) {
     w.runs = 1;
     swapcontext(&w.back, &contexts[w.current]);
     w.runs = 0;
-}
-
-static void drop(datagram *d) {
-    for (datagram *next; d; d = next) {
-        next = d->next;
-        free(d);
-    }
 }
 
 void world_end(void) {
@@ -389,6 +400,7 @@ void sc_io_send(sc_io *io, const sc_tx *runs, int n) {
         WORLD_POINT("send");
         w.now += 2000;
         for (uint32_t k = 0; k < runs[i].n; k++) put_on_air(io, other, runs[i].lane, runs[i].p[k], runs[i].len[k]);
+        if (w.slow && world_draw(w.slow) == 0) lose_core((int64_t)world_draw(3000000));
     }
 }
 
@@ -412,4 +424,14 @@ int sc_io_receive(sc_io *io, int lane, sc_io_datagram *in, int n, size_t room) {
 int sc_io_refused(sc_io *io, sc_address *to, int max) { return (void)io, (void)to, (void)max, 0; }
 void sc_io_aim(sc_io *io, const sc_targets *targets) { io->targets = targets; }
 int sc_io_look(const sc_io *io) { return (void)io, 0; }
-int sc_io_mend(sc_io *io, sc_io_error *error) { return (void)io, (void)error, 0; }
+
+/* Other sockets take the place of those before; a thread that waits on these hears nothing of the others. */
+int sc_io_mend(sc_io *io, sc_io_error *error) {
+    (void)error;
+    for (int lane = 0; lane < SC_IO_SOCKETS; lane++) {
+        drop(w.files[io->fd[lane] - FIRST_FD].first);
+        w.files[io->fd[lane] - FIRST_FD] = (file){.gone = 1};
+        io->fd[lane] = new_file();
+    }
+    return 0;
+}
