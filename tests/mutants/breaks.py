@@ -2140,6 +2140,4 @@ BREAKS = (
          tests=INTERLEAVED, why=THREADS),
     _one("the thread that stops a driver is not told that the role is free", "native/io/wake.c",
          "    sc_cond_broadcast(&d->role.freed);\n}", "}", tests=INTERLEAVED, why=THREADS),
-    _one("votes of an attempt that is over count for the next one", MACHINES + "keeper.py",
-         " and frame.attempt == self.attempt\n", "\n", tests="tests/protocol/test_numbers.py", why=NUMBERS),
 )  # fmt: skip

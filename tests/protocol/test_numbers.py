@@ -3,17 +3,18 @@ nothing. An answer to n + 1 does."""
 
 import inspect
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sim_stage import Stage
 
-from seqcast.core.frames.closing import Accepted, BlockOk, Done, Held, Ok
+from seqcast.core.frames.closing import Accepted, Block, BlockOk, Cut, Done, Held, Ok, Propose, Start
 from seqcast.core.frames.kinds import SCHEMAS
-from seqcast.core.frames.merging import MergeCancel, MergeReady, MergeRefused, MergeTaken
+from seqcast.core.frames.merging import MergeAsk, MergeCancel, MergeGo, MergeReady, MergeRefused, MergeTaken
 from seqcast.core.frames.pausing import Resume, Resumed, Suspend, Suspended
 from seqcast.core.frames.recalling import Recalled
-from seqcast.core.frames.ring import Confirmed, TokenHeld, Unconfirmed
+from seqcast.core.frames.ring import Confirm, Confirmed, TokenHeld, Unconfirmed
 from seqcast.core.machines.beacons import Heard
 from seqcast.core.machines.keeper import KeeperState, Returned
 from seqcast.core.machines.merge import MergerEvent
@@ -153,6 +154,22 @@ def votes_of_those_that_started_again():
     return Asked(keeper, [vote(before)], [vote(keeper.attempt)])
 
 
+def attempts_that_a_member_answers():
+    machines, context, _ = group()
+    participant = machines.participant
+    everyone, me = tuple(each.id for each in context.members), context.me.id
+    participant.start(Start(context.tag, (3, 0), everyone), me)
+    cut = (0,) * 3
+    late = [
+        lambda: participant.start(Start(context.tag, (2, 0), everyone), me),
+        lambda: participant.block(Block(context.tag, (2, 0), everyone), me),
+        lambda: participant.cut(Cut(context.tag, (2, 0), cut, ()), me),
+        lambda: participant.propose(Propose(context.tag, (2, 0), context.entered), me),
+        lambda: participant.may_install(replace(context.entered, attempt=(2, 0))),
+    ]
+    return Asked(participant, late, [lambda: participant.cut(Cut(context.tag, (3, 0), cut, ()), me)])
+
+
 def merges():
     machines, context, (a, *_) = group()
     merger, other, address = machines.merger, (1 << 63) + 1, b"\x04\x00\x01\x7f\x00\x00\x01"
@@ -171,6 +188,20 @@ def merges():
         lambda: merger.receive(MergeTaken((a, 1)), other, address),
     ]
     return Asked(merger, late, [lambda: merger.receive(MergeRefused((a, 2)), other, address)])
+
+
+def merges_that_another_leads():
+    machines, context, _ = group()
+    merger, other, address = machines.merger, 1, b"\x04\x00\x01\x7f\x00\x00\x01"
+    merger.beacons = SimpleNamespace(hears=lambda *_: True, asked_by=lambda *_: None)
+
+    def says(frame):
+        return lambda: merger.receive(frame, other, address)
+
+    says(MergeAsk((other, 2), context.tag))()
+    assert merger.merge == (other, 2)
+    late = [says(MergeGo((other, 1), context.entered)), says(MergeCancel((other, 1), ""))]
+    return Asked(merger, late, [says(MergeCancel((other, 2), ""))])
 
 
 def filled(machine, incoming, boundary):
@@ -237,6 +268,17 @@ def tokens():
     return Asked(ring, back(ring.generation - 1), back(ring.generation))
 
 
+def memberships_that_a_ring_agrees_on():
+    ring = Ring(2, place, SETTINGS, lambda frame, to: None, set(), RingView(5, 1, (1, 2, 3)))
+
+    def confirm(generation):
+        return lambda: ring.receive(Confirm(1, "prepare", generation, 1, (1, 2, 3), ()), 1, ring.now)
+
+    confirm(8)()
+    late = [confirm(7), lambda: ring.receive(Unconfirmed(1, 7, 8, (1, 2, 3)), 3, ring.now)]
+    return Asked(ring, late, [confirm(9)])
+
+
 def seen(machine):
     """All that a machine knows by itself."""
     plain = (int, str, tuple, list, dict, set, frozenset)
@@ -251,11 +293,14 @@ CASES = (
     pauses_of_another_member,
     rounds_of_block_callbacks,
     attempts_to_close_a_view,
+    attempts_that_a_member_answers,
     votes_of_those_that_started_again,
     merges,
+    merges_that_another_leads,
     transfers_of_a_state,
     merges_of_states,
     tokens,
+    memberships_that_a_ring_agrees_on,
 )
 
 
