@@ -51,7 +51,7 @@ def listen():
             say(kind="view", members=[member.name for member in event.members], address=group.member.address.hex())
         elif event is not None:
             say(kind=type(event).__name__, text=str(event))
-            if isinstance(event, seqcast.Excluded):
+            if isinstance(event, seqcast.Excluded) and not settings.get("rejoin"):
                 return
 
 def talk():
@@ -62,7 +62,9 @@ def talk():
             say(kind="SendTimeout", text=str(error))
         except seqcast.SeqcastError as error:
             say(kind="SendError", text=str(error))
-            return
+            if not settings.get("rejoin"):
+                return
+            time.sleep(0.1)
         time.sleep(0.005)
 
 for run in (listen, talk):

@@ -142,6 +142,20 @@ def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, par
 
 
 @pytest.mark.long
+def test_a_member_whose_address_was_replaced_joins_again_with_the_new_one(network):  # noqa: F811
+    with talkers(network[:3], "abc", rejoin=True) as made:
+        place = made[0].place
+        place.run("ip", "address", "delete", "10.99.0.1/24", "dev", "eth0")
+        place.run("ip", "address", "add", "10.99.0.9/24", "dev", "eth0")
+        place.run("ip", "route", "replace", "224.0.0.0/4", "dev", "eth0")
+        await_(made, lambda: bool(made[0].of("Rejoined")))
+        assert "another address than 10.99.0.1" in made[0].of("Excluded")[0]["text"]
+        all_together(made)
+        views = [said for said in made[0].said if said["kind"] == "view"]
+        assert bytes([10, 99, 0, 9]).hex() in views[-1]["address"]
+
+
+@pytest.mark.long
 def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
     with talkers(network[:2], "ab") as made:
         place = made[0].place
