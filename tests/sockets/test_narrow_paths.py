@@ -10,6 +10,8 @@ from members import LIMIT_S, cluster
 from netns import python, segmented  # noqa: F401
 from talkers import await_, talkers
 
+from seqcast.perf.paths import PathError, Place, call, namespace
+
 pytestmark = pytest.mark.netns
 
 
@@ -71,6 +73,59 @@ def test_a_path_that_shrinks_under_load_costs_nobody_its_membership(segmented): 
         with narrow(segmented[1:2], 1400):
             await_(made, lambda: any(said(each, "(SC4307)") for each in made))
             all_hear_all(made)
+        no_harm(made)
+
+
+@contextlib.contextmanager
+def routed(icmp):
+    """The places of a, b and c. A link between two routers, of 1,400 bytes, is on the way from a to the others; routers
+    send ICMP messages, or a filter drops these. They count datagrams that forbid fragments and are no questions about
+    sizes (type 16)."""
+    with contextlib.ExitStack() as stack:
+        left, right, *ends = (stack.enter_context(namespace()).namespace for _ in range(5))
+        links = [(left, "inner", right, "inner", "10.98.0.1", "10.98.0.2", 1400)] + [
+            (router, f"to{number}", end, "eth0", f"10.98.{number}.254", f"10.98.{number}.1", 1500)
+            for number, (router, end) in enumerate(zip((left, right, right), ends, strict=True), 1)
+        ]
+        for one, near, other, far, here, there, mtu in links:
+            call("ip", "-n", one, "link", "add", near, "type", "veth", "peer", "name", far, "netns", other)
+            for place, name, address in ((one, near, here), (other, far, there)):
+                call("ip", "-n", place, "address", "add", f"{address}/24", "dev", name)
+                call("ip", "-n", place, "link", "set", name, "up", "mtu", str(mtu))
+        call("ip", "-n", left, "route", "add", "10.98.0.0/16", "via", "10.98.0.2")
+        call("ip", "-n", right, "route", "add", "10.98.1.0/24", "via", "10.98.0.1")
+        rules = (
+            "add table ip routed; add chain ip routed over { type filter hook forward priority 0; }; "
+            "add chain ip routed out { type filter hook output priority 0; }; "
+            "add rule ip routed over ip protocol udp @nh,49,1 1 @th,80,8 != 16 counter"
+        )
+        for router in (left, right):
+            call("ip", "netns", "exec", router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            call("ip", "netns", "exec", router, "nft", rules)
+            if not icmp:
+                call("ip", "netns", "exec", router, "nft", "add rule ip routed out ip protocol icmp drop")
+        places = []
+        for number, end in enumerate(ends, 1):
+            call("ip", "-n", end, "route", "add", "default", "via", f"10.98.{number}.254")
+            places.append(Place(("ip", "netns", "exec", end), "eth0", f"10.98.{number}.1", end))
+        yield places, [Place(("ip", "netns", "exec", router), "inner", "") for router in (left, right)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("icmp", [True, False], ids=["ICMP", "ICMP filtered"])
+def test_data_forbids_no_fragments_and_nothing_depends_on_messages_of_routers(icmp):
+    """Routers make fragments at first, and soon packets are as small as the path."""
+    with contextlib.ExitStack() as stack:
+        try:
+            places, routers = stack.enter_context(routed(icmp))
+        except PathError as error:
+            pytest.skip(f"namespaces cannot be made here: {error}")
+        settings = {"transport": "unicast", "seeds": "10.98.1.1", "level": "INFO", "bytes": 20_000}
+        made = stack.enter_context(talkers(places, "abc", **settings))
+        await_(made, lambda: any(said(each, "packets have 1372 bytes from now on, instead of 1472") for each in made))
+        all_hear_all(made)
+        for router in routers:
+            assert " packets 0 bytes 0" in router.run("nft", "list", "chain", "ip", "routed", "over")
         no_harm(made)
 
 

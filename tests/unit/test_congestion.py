@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, change_view
@@ -13,6 +14,8 @@ from seqcast._native.engine import LANE_UNICAST, SENT
 from seqcast.sim.wire import MESSAGES, header, kind
 
 PACKET, TRIP_MS = 1472, 4
+DATA, STATE = 1, 9
+"""Types of datagrams."""
 
 
 class Paths(Net):
@@ -220,3 +223,19 @@ def test_packets_that_wait_for_a_member_leave_once_the_member_counts_no_more():
     net.stirred.add(0)
     net.step()
     assert len(net.got[2]) > before
+
+
+def test_the_state_for_a_joiner_takes_only_a_little_of_a_path_that_messages_fill():
+    net, rng, left = Paths(unicast=True), random.Random(1), Counter()
+
+    def carry(src: int, _dst: int, _lane: int, datagram: bytes) -> bool:
+        left[kind(datagram)] += src == 0
+        return src == 0 and kind(datagram) in MESSAGES and rng.random() < 0.05
+
+    net.drop = carry
+    for _ in range(300):
+        net.engines[0].state_send(bytes(100_000), net.ids[1])
+        net.busy(1)
+        net.engines[1].state_read(net.ids[0], 1 << 20, net.now)
+    assert net.width() < 20 * PACKET
+    assert left[DATA] > 1000 and 0.05 < left[STATE] / left[DATA] < 0.25

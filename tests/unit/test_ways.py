@@ -6,6 +6,7 @@ import pytest
 from engines import HEARTBEAT_MS, MS, SUSPECT_MS, Net, count_reports, feed, messages, reports_of
 
 from seqcast._native.engine import LANE_UNICAST
+from seqcast.config import Config
 from seqcast.reports import MemberSuspected, PacketsLost, WayChanged
 
 DEAF_MS = SUSPECT_MS + 3 * HEARTBEAT_MS
@@ -131,3 +132,22 @@ def test_a_packet_that_is_repeated_in_vain_is_told_with_its_size():
     net.drop = lambda src, dst, lane, datagram: False
     net.run(200)
     assert len(net.got[2]) == 1
+
+
+def in_vain(n: int) -> float:
+    """Repeats a second, in the second second, of so many messages of four packets, of which three never pass."""
+    net = Net(3, window=1 << 20, ring_bytes=1 << 20)
+    net.run(2 * HEARTBEAT_MS)
+    net.drop = lambda src, dst, lane, datagram: dst == 2 and len(datagram) > 1400
+    for _ in range(n):
+        net.engines[0].send(bytes(5000))
+    net.run(1000)
+    before = net.engines[0].counters()["packets_retransmitted"]
+    net.run(1000)
+    return net.engines[0].counters()["packets_retransmitted"] - before
+
+
+def test_repeats_that_never_pass_are_few_while_no_size_is_known():
+    """Of one message by the pauses between requests, of a window by the share that each member has."""
+    assert in_vain(1) < 20 * 3
+    assert in_vain(200) < 1.1 * Config().retransmit_bytes_per_s / 64 / 1472
