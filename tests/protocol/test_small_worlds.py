@@ -36,7 +36,9 @@ def states(run):
         pytest.param("crash-coordinator", 1, 1, 100, marks=pytest.mark.long),
         pytest.param("join-to-1", 0, 1, 50, marks=pytest.mark.long),
         pytest.param("join-to-1", 1, 1, 500, marks=pytest.mark.long),
+        pytest.param("crash-of-2", 1, 1, 1, marks=pytest.mark.long),
         pytest.param("leave", 0, 0, 500, marks=pytest.mark.long),
+        pytest.param("leave-coordinator", 0, 0, 500, marks=pytest.mark.long),
         pytest.param("pause", 0, 0, 300, marks=pytest.mark.long),
     ],
 )
@@ -48,6 +50,17 @@ def test_every_order_of_control_frames_keeps_the_guarantees(scene, losses, crash
 
 
 @pytest.mark.long
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("scene", "losses", "crashes", "depth", "least"), [("merge-2-1", 0, 0, 6, 300), ("merge-1-1", 1, 1, 6, 200)]
+)
+def test_every_order_of_the_first_control_frames_keeps_the_guarantees(scene, losses, crashes, depth, least):
+    run = explore(scene, "--losses", str(losses), "--crashes", str(crashes), "--depth", str(depth))
+    assert run.returncode == 0, run.stdout
+    assert f"; complete to a depth of {depth}; " in run.stdout
+    assert states(run) >= least
+
+
 def test_a_core_that_levels_no_messages_is_found_wrong_and_its_run_can_be_replayed():
     found = explore("crash", "--literal", "no_reconciliation")
     assert found.returncode == 1
