@@ -45,6 +45,7 @@ with seqcast.join("x", name="a", interface="eth0", **json.loads(sys.argv[1])) as
 """
 
 
+@pytest.mark.multicast
 @pytest.mark.parametrize("lane", [0, 1], ids=["data", "control"])
 @pytest.mark.parametrize(("version", "address"), [(4, "239.1.2.3"), (6, "ff15::1:2")], ids=["IPv4", "IPv6"])
 @pytest.mark.parametrize(

@@ -229,6 +229,7 @@ def test_an_ipv6_address_of_the_link_may_be_given_with_its_interface(network):  
     assert "no network interface that is up has the address" in joined_at(place, "fe80::99:1%lo")
 
 
+@pytest.mark.multicast
 def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noqa: F811
     place = network[0]
     an_address_each(place, LASTING)

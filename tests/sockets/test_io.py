@@ -522,6 +522,7 @@ with seqcast.join("x", name="a", **settings) as a, seqcast.join("x", name="b", *
 """
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_without_an_ipv6_multicast_route_the_error_names_the_remedy(lonely):  # noqa: F811
     failed = script("import seqcast; seqcast.join('x', ip_version=6, interface='lo')", prefix=lonely.prefix)
@@ -572,6 +573,7 @@ def test_without_a_route_the_default_interface_is_loopback(lonely):  # noqa: F81
 JOIN = "import logging; logging.basicConfig(); import seqcast; seqcast.join('x').leave()"
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_a_bridge_without_ports_that_the_routes_choose_is_named(lonely):  # noqa: F811
     lonely.run(*"ip link add docker0 type bridge".split())
@@ -582,6 +584,7 @@ def test_a_bridge_without_ports_that_the_routes_choose_is_named(lonely):  # noqa
     assert "founded the group alone" in err and "docker0 is a bridge without ports: nobody can be reached there" in err
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_a_tunnel_without_multicast_that_the_routes_choose_is_named(lonely):  # noqa: F811
     lonely.run(*"ip tuntap add mode tun tun0".split())

@@ -95,6 +95,7 @@ def group_of(places, **settings):
     return name, members
 
 
+@pytest.mark.multicast
 @pytest.mark.long
 def test_members_that_are_alone_on_their_machines_loop_nothing_until_another_one_joins_there(network):  # noqa: F811
     a, b, c, _ = network
@@ -120,6 +121,7 @@ def test_members_that_are_alone_on_their_machines_loop_nothing_until_another_one
         member.end()
 
 
+@pytest.mark.multicast
 @pytest.mark.parametrize("version", first_quick([4, 6]))
 def test_members_of_one_machine_reach_each_other(network, version):  # noqa: F811
     here, there = network[:2]
@@ -134,6 +136,7 @@ def test_members_of_one_machine_reach_each_other(network, version):  # noqa: F81
         member.end()
 
 
+@pytest.mark.multicast
 def test_packets_that_may_be_routed_are_looped_to_a_router_on_this_machine(network):  # noqa: F811
     here, there = network[:2]
     _, members = group_of({"a": here, "b": there}, ttl=2)

@@ -150,6 +150,7 @@ def no_multicast(place, hooks):
         place.run("nft", "delete table inet seqcast_filter")
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 @pytest.mark.parametrize(("hooks", "rank"), first_quick([(("input",), 0), (("output",), 1), (("input", "output"), 0)]))
 def test_a_group_goes_on_without_a_member_whose_multicast_is_dropped(network, hooks, rank):  # noqa: F811

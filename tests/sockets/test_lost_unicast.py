@@ -178,6 +178,7 @@ def passing_only(place, ports):
         place.run("nft", "delete table inet seqcast_filter")
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_two_members_whose_firewalls_pass_the_two_multicast_ports_alone_say_so_and_continue_apart(network):  # noqa: F811
     with talkers(network, "ab") as made, passing_only(made[0].place, "47310-47311"):
@@ -201,6 +202,7 @@ def test_the_others_go_on_undisturbed_without_a_member_behind_a_firewall(network
         await_(made, lambda: all(sorted(each.members()) == ["a", "b", "c"] for each in made))
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_firewalls_that_pass_unicast_port_suffice(network):  # noqa: F811
     with contextlib.ExitStack() as stack:

@@ -18,6 +18,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.multicast
 def test_unicast_port_is_the_port_of_a_member_and_a_second_member_there_is_told_who_has_it():
     name, port = cluster(), free_port()
     with join(name, "a", unicast_port=port) as group:
@@ -71,6 +72,7 @@ def test_if_no_port_is_free_the_error_says_so(lonely, interface):  # noqa: F811
     assert len(lines) == 2 and all("no UDP port is free" in line for line in lines), out + err
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_unicast_port_is_used_though_no_other_port_is_free(lonely):  # noqa: F811
     lonely.run("sysctl", "-qw", "net.ipv4.ip_local_port_range=40000 40001")

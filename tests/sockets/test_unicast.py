@@ -74,6 +74,7 @@ def packets_by_multicast(name: str, said: str, groups: list[seqcast.Group]) -> i
         return count
 
 
+@pytest.mark.multicast
 def test_with_multicast_two_members_send_each_other_unicasts_and_three_multicast():
     name = cluster()
     with join(name, "a") as a, join(name, "b") as b:
