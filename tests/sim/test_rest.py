@@ -4,9 +4,12 @@ import pytest
 
 from seqcast._native.engine import Engine
 from seqcast.core.machines.coordinated import CoordinatedMembership
+from seqcast.core.machines.pause_member import PauseMember
 from seqcast.sim import Options, World
 from seqcast.sim.checkers import rest
+from seqcast.sim.network import Network
 from seqcast.sim.options import MS
+from seqcast.sim.wire import ACK, kind
 from seqcast.sim.world import simulate
 
 
@@ -46,3 +49,25 @@ def test_a_leave_that_nobody_hears_of_is_found_by_its_delay(heard, monkeypatch):
         monkeypatch.setattr(CoordinatedMembership, "leave", lambda *_: None)
     found = simulate(Options(seed=4, members=3, order="records", duration_ns=300 * MS, loss=0.0)).violations
     assert [text.partition(" of ")[0] for text in found[:1]] == ([] if heard else ["delay: the leave"])
+
+
+@pytest.mark.parametrize("acked", [True, False])
+def test_acks_that_come_with_heartbeats_alone_are_late(acked, monkeypatch):
+    carry = Network.carry
+
+    def without_acks(network, source, target, receive, datagram, address):
+        if not (network.healed and kind(datagram) == ACK):
+            carry(network, source, target, receive, datagram, address)
+
+    if not acked:
+        monkeypatch.setattr(Network, "carry", without_acks)
+    found = simulate(Options(seed=4, members=3, order="fifo", duration_ns=300 * MS, loss=0.0, unicasts=0)).violations
+    assert any(text.startswith("delay: the acks of") for text in found) != acked == (not found)
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_pause_that_nobody_answers_is_found_by_its_delay(heard, monkeypatch):
+    if not heard:
+        monkeypatch.setattr(PauseMember, "suspend", lambda *_: None)
+    found = simulate(Options(seed=4, members=3, order="records", duration_ns=300 * MS, loss=0.0)).violations
+    assert [text.partition(" of ")[0] for text in found[:1]] == ([] if heard else ["delay: a pause"])

@@ -12,6 +12,7 @@ from seqcast.sim.seal import HEADER, Sealings
 
 _HEADER = struct.Struct("<xxB9xHxxQQQ")
 CONTROL = 8  # types of datagrams: with a frame of the control plane,
+ACK = 4
 NAK = 5
 HEARTBEAT = 7
 MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,6 +38,7 @@ SPLIT_NS_MAX = 20 * SECOND
 FILTERED_NS_MAX = 20 * SECOND
 """Limits of the phases of a run with the default preset; with one that suspects later they are longer (`patience`)."""
 VIOLATIONS_MAX = 10
+PAUSE_NS = SECOND
 REST_NS = SECOND
 HOPS_MAX = 6
 """To the sequencer, from there to all, the acknowledgements of all, and the packets that all others acknowledged, with
@@ -50,6 +52,13 @@ def patience(options: Options) -> int:
     limited = options.packet_bytes > 60_000 and "retransmit_bytes_per_s" in dict(options.settings)
     slower = 4 if options.reliability == "gossip" or limited else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
+
+
+def is_acknowledged(node: Process) -> bool:
+    """Does it know that all other members have its packets to the group?"""
+    view = node.view
+    members = () if view is None else view.members
+    return not any(node.engine.stream(rank)[3] for rank, member in enumerate(members) if member.id != node.id)
 
 
 def most_delay(options: Options) -> float:
@@ -382,9 +391,15 @@ class World:
             found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
         before = {node.id: Counter(node.record.datagrams) for node in nodes}
         again = {node.id: repeated(node) for node in nodes}
-        delays = {node.name: self.delay(node, nodes) for node in nodes if not node.record.observer}
+        delays, acks = dict[str, float](), dict[str, float]()
+        for node in nodes:
+            if not node.record.observer:
+                delays[node.name] = self.delay(node, nodes)
+                acks[node.name] = self._time(functools.partial(is_acknowledged, node), SECOND)
         if not (self.options.full or self.options.orderer):
             found += rest.check_delays(delays, most_delay(self.options))
+            found += rest.check_delays(acks, most_delay(self.options), "the acks of a message of")
+            found += rest.check_delays({nodes[0].name: self.pause(nodes[0])}, most_change(self.options), "a pause of")
         overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full
         for node in nodes if not overtakes else ():
             sent, repeats = node.record.datagrams - before[node.id], repeated(node) - again[node.id]
@@ -399,6 +414,14 @@ class World:
         takers = [other.record for other in nodes if other.record.receives]
         takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
         return self._time(lambda: all(number in taker.delivered_of(node.id) for taker in takers), SECOND)
+
+    def pause(self, node: Process) -> float:
+        """How long it takes until the group pauses for a member, in s."""
+        pause = node.application.pause
+        node.suspend(PAUSE_NS)
+        took_s = 0.0 if pause.free else self._time(lambda: pause.held, SECOND)
+        self._time(lambda: pause.free, 2 * SECOND)
+        return took_s
 
     def changes(self) -> list[str]:
         """One more process joins; then a member leaves or crashes, unless the others would be too few."""
