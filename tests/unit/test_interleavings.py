@@ -11,7 +11,7 @@ LEFT_OUT = 77
 
 @pytest.mark.long
 def test_every_wait_is_woken():
-    done = subprocess.run([RUN, "4000"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    done = subprocess.run([RUN, "16000"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode == LEFT_OUT:
         pytest.skip(done.stdout.strip())
     assert done.returncode == 0, done.stdout[-20000:]
