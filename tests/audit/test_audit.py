@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from halves import first_quick
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -457,10 +458,10 @@ def test_a_member_that_ended_before_its_first_view_does_not_stop_the_audit(here:
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("master", "status", "told"),
-    [
+    first_quick([
         ("local[none]", 2, "'local[none]' is no Spark master"),
         ("nonsense", 2, "'nonsense' is no Spark master"),
-    ],
+    ]),
 )
 def test_spark_that_does_not_start_is_one_line_and_no_verdict(
     tmp_path: Path, master: str, status: int, told: str

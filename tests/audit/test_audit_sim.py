@@ -33,6 +33,7 @@ def written(top: Path, seeds: Iterable[int], patch: pytest.MonkeyPatch) -> int:
     return messages
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(("first", "last"), [(1, 5), pytest.param(6, 25, marks=pytest.mark.long)])
 def test_simulated_runs_give_no_alarm(

@@ -277,6 +277,7 @@ def test_every_complete_batch_survives_a_kill_and_the_torn_tail_is_counted(tmp_p
     assert kept.equals(whole.slice(0, kept.num_rows))
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(cut=st.floats(0, 1))
 def test_of_a_live_segment_only_the_last_batch_may_be_torn(
@@ -301,7 +302,7 @@ def test_of_a_live_segment_only_the_last_batch_may_be_torn(
 FLIPS = given(where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), full=st.booleans())
 
 
-@pytest.mark.parametrize("rolled", [True, False], ids=["parquet", "live"])
+@pytest.mark.parametrize("rolled", first_quick([True, False]), ids=["parquet", "live"])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
 @FLIPS
 def test_a_flipped_bit_is_damage_or_changes_nothing(
@@ -342,7 +343,8 @@ def flip(tmp_path_factory: pytest.TempPathFactory, where: float, bit: int, rolle
     assert after.equals(before) and found == told
 
 
-@pytest.mark.parametrize("together_rows", first_quick([1, 1000]))
+@pytest.mark.long
+@pytest.mark.parametrize("together_rows", [1, 1000])
 def test_a_reader_beside_the_writer_finds_every_row_once(tmp_path: Path, together_rows: int) -> None:
     """Segments are rolled while they are read: streams that were listed have become a Parquet file."""
     settings = {"segment_rows": 300, "together_rows": together_rows, "payload": "hash"}

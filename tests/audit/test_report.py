@@ -198,6 +198,7 @@ def test_a_standstill_is_seen_in_the_time_line() -> None:
     assert np.isnan(slow.lines[0].get_ydata()).tolist() == [False, False, True, True, False]
 
 
+@pytest.mark.long
 def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path) -> None:
     write_journals(tmp_path / "journals")
     timed = report.measure(spark, find([tmp_path / "journals"]))
@@ -223,6 +224,7 @@ def test_latency_throughput_and_trouble_are_measured(spark: Any, tmp_path: Path)
         report.write(timed, report.table(timed), blocked / "in", "x")
 
 
+@pytest.mark.long
 def test_the_command_writes_the_page_and_prints_the_table_or_all_as_json(
     here: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

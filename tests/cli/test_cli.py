@@ -12,6 +12,7 @@ from pathlib import Path
 
 import journal_data
 import pytest
+from halves import first_quick
 
 import seqcast
 from seqcast import cli
@@ -177,7 +178,7 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch):
         cli.main(["tail", "x"])
 
 
-@pytest.mark.parametrize("error", ["1 // 0", "open('/no/such/file')"])
+@pytest.mark.parametrize("error", first_quick(["1 // 0", "open('/no/such/file')"]))
 def test_an_error_of_ours_has_a_traceback_and_a_status_that_no_check_has(error):
     code = f"from seqcast.cli import process, tail; tail.main = lambda argv: {error}\n"
     command = [sys.executable, "-c", f"{code}import sys; sys.argv[1:] = ['tail', 'x']; process()"]
@@ -242,7 +243,7 @@ process()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="pipes there always block")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", first_quick(["", "1"]))
 def test_a_full_pipe_that_does_not_block_loses_no_line(unbuffered):
     """As many programs make their pipes, and so those of their children."""
     reader, writer = os.pipe()
@@ -264,7 +265,7 @@ def test_a_full_pipe_that_does_not_block_loses_no_line(unbuffered):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sets a limit of POSIX")
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("unbuffered", first_quick(["", "1"]))
 def test_a_disk_that_is_full_in_the_midst_of_a_line_is_told(unbuffered, tmp_path):
     """The limit of a file's size stands for the disk: both take a part of the write, and refuse the next one."""
     code = f"import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536)){NO_LOSS}"

@@ -15,6 +15,7 @@ import threading
 import time
 
 import pytest
+from halves import first_quick
 from members import LIMIT_S, PATIENT_JOINER, environment, founded, join, script, wait_until
 
 from seqcast import cli
@@ -98,6 +99,7 @@ def test_every_tail_prints_all_messages(start, cluster):
     assert leaves.returncode == stays.returncode == 0
 
 
+@pytest.mark.long
 def test_lines_may_come_from_a_file(start, cluster, tmp_path):
     (tmp_path / "x").write_text("one\ntwo\n")
     receiver = tail(start, cluster, "--count", "2", "--json")
@@ -130,6 +132,7 @@ def test_another_order_than_the_groups_is_refused(start, cluster):
     assert status != 0 and err.count("\n") == 1 and "order" in err
 
 
+@pytest.mark.long
 def test_options_may_stand_between_the_arguments(start, cluster, tmp_path):
     (tmp_path / "x").write_text("one\n")
     receiver = tail(start, cluster, "--count", "1")
@@ -172,6 +175,7 @@ def test_a_warning_is_one_line_that_names_no_source(start, cluster, monkeypatch)
     assert len(err.splitlines()) == 2 and ".py" not in err
 
 
+@pytest.mark.long
 def test_a_tail_ends_when_its_reader_does_though_nothing_comes(start, cluster):
     stays = tail(start, cluster, "--json", "--name", "stays")
     goes = tail(start, cluster, "--name", "goes")
@@ -229,6 +233,7 @@ def test_an_interrupted_send_reports_its_messages_and_leaves(start, cluster):
     assert json.loads(receiver.stdout.readline())["members"] == ["receiver"]
 
 
+@pytest.mark.long
 def test_a_send_that_was_excluded_does_not_say_delivered(start, cluster):
     receiver = tail(start, cluster, "--json", "--name", "receiver")
     sender = start("send", cluster, "--interface", "lo", "--name", "sender", stdin=subprocess.PIPE)
@@ -276,6 +281,7 @@ def test_a_send_does_not_take_a_queue_for_a_receiver(start, cluster, monkeypatch
     assert send(start, cluster, "one\ntwo")[1].startswith("2 messages, 6 bytes, taken by the receiver")
 
 
+@pytest.mark.long
 def test_a_send_whose_receivers_all_left_does_not_say_taken(start, cluster):
     """They had it in their queues."""
     text = "import sys, seqcast; g = seqcast.join(sys.argv[1], interface='lo'); print('in', flush=True); input()"
@@ -361,7 +367,7 @@ class Unstopped:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="descriptors of POSIX")
-@pytest.mark.parametrize("command", ["send", "doctor"])
+@pytest.mark.parametrize("command", first_quick(["send", "doctor"]))
 def test_a_command_works_whatever_the_numbers_of_its_descriptors(cluster, tmp_path, command):
     """`select` takes none beyond 1,023."""
     import resource

@@ -16,6 +16,7 @@ import weakref
 from pathlib import Path
 
 import pytest
+from halves import first_quick
 from members import LOOPBACK, cluster, group_of, join, script, wait_until
 from netns import network
 from project import ROOT
@@ -145,7 +146,7 @@ def test_top_shows_a_killed_member_and_its_last_event(capsys):
         other.communicate()
 
 
-@pytest.mark.parametrize("cut", [0, 4096, -4096])
+@pytest.mark.parametrize("cut", first_quick([0, 4096, -4096]))
 def test_the_board_of_another_release_is_named_with_the_remedy(capsys, tmp_path, cut):
     """Layout 2, also in a file of another size, beside a member whose board is read."""
     rich = pytest.importorskip("rich.console")

@@ -66,6 +66,7 @@ def pair(network):
     listener.communicate()
 
 
+@pytest.mark.long
 @netns
 def test_a_healthy_pair_has_no_finding(pair):
     here, there = pair
@@ -149,6 +150,7 @@ def pair6(pair):
     return pair[0], "fd99::2"
 
 
+@pytest.mark.long
 @netns
 def test_a_healthy_pair_of_ipv6_has_no_finding(pair6):
     here, there = pair6
@@ -243,6 +245,7 @@ def test_multicast_that_stops_later_is_found_by_a_long_run(pair):
     assert doctor(here, "--with", there.address, "--long", "3")[0] == set()
 
 
+@pytest.mark.long
 @netns
 def test_without_a_network_only_loopback_is_left(lonely):
     found, lines = doctor(lonely)

@@ -143,8 +143,9 @@ def test_bare_baselines_deliver_everything_and_acks_do_not_stall_them(path, tran
     assert 1 < raw < 20 * limit
 
 
+@pytest.mark.long
 @linux
-@pytest.mark.parametrize("limit", first_quick([False, True]))
+@pytest.mark.parametrize("limit", [False, True])
 def test_a_window_beyond_the_receive_buffers_is_cut_to_their_size(limit):
     path = Path("loopback", (LOOPBACK,) * 3, 65000, 1, False)
     assert bare_throughput(path, Load(3, 1, 1024, "fifo", 0.3), limit=limit, window_bytes=64 << 20) > 1
@@ -205,8 +206,9 @@ def received_packets(place):
     return int(place.run("cat", f"/sys/class/net/{place.interface}/statistics/rx_packets"))
 
 
+@pytest.mark.long
 @pytest.mark.netns
-@pytest.mark.parametrize("name", first_quick(PATHS[1:]))
+@pytest.mark.parametrize("name", PATHS[1:])
 def test_only_the_segmented_path_carries_each_packet_on_its_own(name):
     with open_path(name, 2) as path:
         before = received_packets(path.places[1])
@@ -369,8 +371,9 @@ def test_without_multicast_members_are_told_where_the_others_are_unless_seeds_ar
     assert group_throughput(path, Load(7, 1, 64, "fifo", 0.1, settings=given), "perf-test")["received"] > 0
 
 
+@pytest.mark.long
 @linux
-@pytest.mark.parametrize("kind", first_quick(["plain", "aio", "c"]))
+@pytest.mark.parametrize("kind", ["plain", "aio", "c"])
 def test_a_ping_pong_whose_other_side_is_gone_names_the_view_and_does_not_wait_long(monkeypatch, kind):
     path, tell = Path("loopback", (LOOPBACK,) * 2, 65000, 1, False), Process.tell
 
@@ -488,6 +491,7 @@ def test_an_interface_is_described_by_its_address_and_the_packets_that_fit():
         on_interface("nosuchinterface0", 2)
 
 
+@pytest.mark.long
 @linux
 @pytest.mark.parametrize("kind", ["plain", pytest.param("aio", marks=pytest.mark.long)])
 def test_loops_over_single_messages_with_all_settings_default(kind):

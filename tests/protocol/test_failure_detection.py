@@ -275,7 +275,7 @@ def test_lost_heartbeats_exclude_a_living_member_only_if_nobody_verifies(kind):
     assert (after_formation(world) == [4]) is (kind is World)
 
 
-@pytest.mark.parametrize("kind", [World, NoProbes])
+@pytest.mark.parametrize("kind", first_quick([World, NoProbes]))
 def test_a_link_cut_in_one_direction_for_a_while_excludes_nobody_if_others_vouch(kind):
     world = kind(quiet(members=4, order="fifo", rate=50))
     world.clock.at(1500 * MS, world.network.cut.update, {(1, 2), (3, 1)})
@@ -398,6 +398,7 @@ def test_a_crash_is_noticed_by_its_closed_port_long_before_the_suspicion_time():
     assert times[False] < 3.5 * HEARTBEAT_MS < SUSPECT_MS < times[True] < SUSPECT_MS + 3 * HEARTBEAT_MS
 
 
+@pytest.mark.long
 def test_a_busy_python_suspends_nobody_even_across_a_view_change():
     """Its engine answers for it, in the view before and in none."""
     world = World(quiet(members=4, order="total", settings=(("heartbeat_s", 0.01), ("suspect_s", 0.08)), rate=20))
@@ -409,6 +410,7 @@ def test_a_busy_python_suspends_nobody_even_across_a_view_change():
     assert after_formation(world) == [4, 5]
 
 
+@pytest.mark.long
 def test_a_member_that_is_paused_now_and_then_does_not_blame_others_for_it():
     """A machine that is short of processors: each member stops in turn, first for less than the suspicion time, then
     for more. By then each knows that it is late itself."""

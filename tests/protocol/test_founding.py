@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from halves import first_quick
 from sim_stage import Stage, names
 
 from seqcast.core.endpoint import Endpoint
@@ -270,7 +269,8 @@ def test_one_that_founds_nothing_does_not_count_towards_a_founding():
     assert len(applications(stage)) == 3
 
 
-@pytest.mark.parametrize("seed", first_quick([1, 4, 6]))
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 4, 6])
 def test_members_that_start_again_while_cut_off_found_no_second_group(seed):
     """With the default, they do."""
     options = Options.draw(seed, family="founders")

@@ -116,6 +116,7 @@ def test_of_two_sides_that_hear_each_other_one_takes_a_joiner_in():
     assert not ghosts(stage, j) and names(j)[0] == names(c if c.id < a.id else a)[-1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seeds", [range(1, 7), pytest.param(range(7, 13), marks=pytest.mark.long)], ids=str)
 def test_partitions_heal_in_bounded_virtual_time(seeds):
     """Before: p50 590 ms, p99 18.6 s of virtual time."""
@@ -240,6 +241,7 @@ def test_a_name_conflict_that_comes_back_after_a_merge_is_warned_of_again():
     assert len(leader.record.warnings) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("membership", ["coordinated", pytest.param("token-ring", marks=pytest.mark.long)])
 def test_groups_that_a_name_kept_apart_end_in_one_view(membership):
     """Seeds 9 and 13 ended in two, for ever."""

@@ -540,6 +540,7 @@ def told(group, kind):
     raise AssertionError(f"no {kind.__name__} in {LIMIT_S:g} s")
 
 
+@pytest.mark.long
 def test_a_minority_names_its_missing_members_and_goes_on_when_an_operator_says_so(minority, capsys):
     name, group = minority
     blocked = told(group, Blocked)
@@ -561,6 +562,7 @@ def test_a_minority_names_its_missing_members_and_goes_on_when_an_operator_says_
     assert "is blocked as a minority" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_join_times_out_with_the_answer_of_a_blocked_group(minority):
     name, group = minority
     told(group, Blocked)

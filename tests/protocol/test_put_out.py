@@ -165,6 +165,7 @@ def test_a_member_that_takes_nothing_skips_messages_and_stays():
     assert len(world.nodes[2].record.view) == 4
 
 
+@pytest.mark.long
 def test_storms_of_slow_receivers_that_skip_keep_all_guarantees():
     skipped = 0
     for seed in SKIPS:

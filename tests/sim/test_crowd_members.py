@@ -33,7 +33,7 @@ def crowd(n: int, loss: float, seed: int = 1) -> CrowdNet:
     return net
 
 
-@pytest.mark.parametrize("loss", [0.0, 0.05, 0.2])
+@pytest.mark.parametrize("loss", first_quick([0.0, 0.05, 0.2]))
 def test_members_find_each_other_and_deliver_everything_in_order(loss: float) -> None:
     net = crowd(12, loss)
     sent = talk(net, [1, 2, 3], 300)
@@ -177,7 +177,8 @@ def test_a_large_lag_alone_makes_a_late_join_handler() -> None:
     assert net.history(7) == [1]
 
 
-@pytest.mark.parametrize("loss", first_quick([0.0, 0.02]))
+@pytest.mark.long
+@pytest.mark.parametrize("loss", [0.0, 0.02])
 def test_messages_sent_while_a_joiner_catches_up_come_too(loss: float) -> None:
     """The joiner has no room for a message when it comes, and only the handler still keeps that message when the joiner
     gets there."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from halves import first_quick
 from sim_stage import Stage
 from sim_worlds import quiet
 
@@ -52,7 +51,8 @@ def lossy(**settings: object) -> Options:
     return replace(quiet(members=4, order="fifo", loss=0.2, rate=200.0, **settings), duration_ns=SECOND)
 
 
-@pytest.mark.parametrize(("dynamic", "multicast"), first_quick([(True, False), (False, False), (True, True)]))
+@pytest.mark.long
+@pytest.mark.parametrize(("dynamic", "multicast"), [(True, False), (False, False), (True, True)])
 def test_loss_is_repaired_without_acknowledgements_and_tail_probes(dynamic, multicast):
     """PB-12, PB-13: only by gossip do senders learn the positions of others."""
     settings = (("gossip_dynamic", dynamic), ("gossip_multicast", multicast))
@@ -182,6 +182,7 @@ def test_a_sender_has_the_room_that_the_others_do_not_use():
     assert lent < 0.2 * shares, (lent, shares)
 
 
+@pytest.mark.long
 def test_a_sender_in_a_large_group_gets_credit_without_hearing_a_gossip_of_each_member():
     """Every member makes a gossip in 1 s on average; the tally takes a few of all of them together."""
     with_tally = accepted_after_ms(12, 40)

@@ -46,7 +46,8 @@ def test_other_orders_memberships_and_reliabilities_weather_a_storm_too(who, cha
         assert not result.violations, f"{who}, seed {seed}: {result.violations[0]}"
 
 
-@pytest.mark.parametrize("who", first_quick(WHO))
+@pytest.mark.long
+@pytest.mark.parametrize("who", WHO)
 def test_without_the_key_an_attacker_is_nobody(who):
     """Whatever sender an attacker claims: each of its datagrams is dropped and counted, and no view changes because of
     them."""
@@ -88,8 +89,9 @@ class Replayer(Storm):
                     self.network.carry(2000, node.index, node.receive, datagram, address)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "changes", first_quick([{}, {"crashes": 1, "restarts": 1, "leaves": 1}]), ids=["calm", "with changes"]
+    "changes", [{}, {"crashes": 1, "restarts": 1, "leaves": 1}], ids=["calm", "with changes"]
 )
 def test_one_who_repeats_overheard_datagrams_breaks_no_guarantee(changes):
     for seed in range(1, 3):
@@ -115,6 +117,7 @@ class Former(Storm):
 OF_OUTSIDE = {kind for kind, (make, _) in frames.SCHEMAS.items() if TRAITS[make].outside}
 
 
+@pytest.mark.long
 def test_one_that_has_the_key_file_alone_is_nobody_in_a_view():
     for seed in range(1, 3):
         storm = Former(calm(seed, "impostor", keyed=True), "faulty")
@@ -221,7 +224,7 @@ class Ghost(Storm):
                 self.took_in |= ghost.id in node.endpoint.context.infos
 
 
-@pytest.mark.parametrize("keyed", [True, False])
+@pytest.mark.parametrize("keyed", first_quick([True, False]))
 def test_with_a_key_a_join_that_was_recorded_takes_nobody_in(keyed):
     """Without a key it does: the view is made, and made again when nobody answers."""
     storm = Ghost(1, keyed)
@@ -267,7 +270,8 @@ class Asker(Storm):
                 self.network.carry(2000, node.index, node.receive, datagram, self.evil.address)
 
 
-@pytest.mark.parametrize("renews", first_quick([True, False]))
+@pytest.mark.long
+@pytest.mark.parametrize("renews", [True, False])
 def test_a_stranger_that_asks_for_merges_holds_up_no_send(renews):
     storm = Asker(1, beats=False, renews=renews)
     result = storm.run()
@@ -275,7 +279,8 @@ def test_a_stranger_that_asks_for_merges_holds_up_no_send(renews):
     assert storm.asked > 90 and storm.held == 0
 
 
-@pytest.mark.parametrize("renews", first_quick([True, False]))
+@pytest.mark.long
+@pytest.mark.parametrize("renews", [True, False])
 def test_one_that_looks_like_a_group_is_believed_less_and_less(renews):
     storm = Asker(1, beats=True, renews=renews)
     result = storm.run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from halves import first_quick
 from sim_worlds import quiet
 
 from seqcast.events import Lost
@@ -11,7 +10,8 @@ from seqcast.sim import World
 from seqcast.sim.options import SECOND
 
 
-@pytest.mark.parametrize("order", first_quick(["fifo", "total", "causal"]))
+@pytest.mark.long
+@pytest.mark.parametrize("order", ["fifo", "total", "causal"])
 def test_a_member_that_lost_no_whole_message_is_told_of_none(order):
     """The pieces of a message that is under way when a member is cut off are in packets in which no message ends."""
     world = World(quiet(members=3, order=order, rate=200, filtered="in"), lambda line: None)  # not calm: one is cut off

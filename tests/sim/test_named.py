@@ -14,6 +14,7 @@ def flood(order):
     return World(replace(options, duration_ns=7 * SECOND // 4))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("order", ["records", pytest.param("sequencer", marks=pytest.mark.long)])
 def test_of_receivers_that_are_all_as_fast_none_is_named(order):
     world = flood(order)

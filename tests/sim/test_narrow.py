@@ -12,7 +12,8 @@ from seqcast.sim.options import SECOND, Options
 from seqcast.sim.world import simulate
 
 
-@pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
+@pytest.mark.long
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
 def test_a_view_with_smaller_packets_follows_and_costs_nobody_its_membership(membership):
     world = World(quiet(members=4, narrows=1, membership=membership, rate=200, bytes_max=30_000, packet_bytes=1472))
     world.faults.narrow_paths = lambda share, which: None
@@ -32,6 +33,6 @@ def test_a_view_with_smaller_packets_follows_and_costs_nobody_its_membership(mem
     assert not world.settle() and not list(check_safety(world.records))
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", first_quick(range(2)))
 def test_paths_that_shrink_lose_nothing(seed):
     assert not simulate(Options.draw(seed + 1, family="paths")).violations

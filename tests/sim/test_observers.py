@@ -52,6 +52,7 @@ def test_observers_come_last_whoever_joins_after_them_and_receive_everything(par
     assert not list(check_observers(world.records))
 
 
+@pytest.mark.long
 def test_an_observer_does_not_count_for_the_majority_of_a_primary_partition():
     """Three members and four observers: two members are a majority, though five of seven processes are gone."""
     world = made(3, 4, 5, 6, members=7, partition="primary")

@@ -13,6 +13,7 @@ def run(order: str, seed: int) -> list[str]:
     return [violation for violation in world.run().violations if violation.startswith("sending view")]
 
 
+@pytest.mark.long
 def test_with_records_all_that_survivors_sent_is_delivered_in_its_view():
     """TOT-02: messages sent in a view are received in that view only."""
     assert not [violation for seed in range(1, 5) for violation in run("records", seed)]

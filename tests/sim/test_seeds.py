@@ -85,6 +85,7 @@ def test_two_that_start_before_their_names_have_addresses_are_one_group_once_the
     assert are_one(world, "m0", "m1") and ends_well(world)
 
 
+@pytest.mark.long
 def test_members_that_all_restart_one_by_one_elsewhere_stay_one_group_though_seeds_are_stale(seeded):
     """Each newcomer's seed is the one that came before; nobody's seeds are looked up again."""
     asked: set[int] = set()

@@ -160,6 +160,7 @@ def test_a_transfer_starts_anew_with_another_provider(variant):
         assert found == ({"state"} if variant == "resumed_elsewhere" else set())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("order", "seeds"), [("total", 4), pytest.param("fifo", 10, marks=pytest.mark.long)])
 def test_states_agree_while_providers_fall_fail_and_leave(order, seeds):
     edges = set()
@@ -172,6 +173,7 @@ def test_states_agree_while_providers_fall_fail_and_leave(order, seeds):
         assert edge in edges, f"the storm no longer takes {edge}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
 def test_members_that_crash_together_make_one_view(seed):
     world = World(Options(seed=seed, members=5, order="total", spread_ns=0, duration_ns=3 * SECOND))
@@ -189,7 +191,7 @@ def test_founders_that_take_each_other_in_keep_two_groups_which_is_no_needless_c
     assert not result.violations, result.violations[0]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_quick(range(3)))
 def test_the_first_member_is_up_in_300_ms_and_concurrent_first_starts_converge(seed):
     world = World(Options(seed=seed, members=5, spread_ns=0, loss=0.05))
     world.plan()

@@ -99,11 +99,13 @@ def first_lines(name, *settings):
     return sorted(lines)
 
 
+@pytest.mark.long
 def test_of_two_that_start_under_one_name_one_gets_in_and_the_other_is_told():
     said = first_lines(cluster(), {}, {})
     assert said[0] == "in\n" and "the name 'same' is taken" in said[1]
 
 
+@pytest.mark.long
 def test_of_two_that_start_with_different_orders_one_gets_in_and_the_other_is_told():
     said = first_lines(cluster(), {"order": "fifo"}, {"order": "total"})
     assert said[0] == "in\n" and "join with the same order" in said[1]

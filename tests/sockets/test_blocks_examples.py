@@ -115,6 +115,7 @@ def test_the_scheduler_runs_each_job_once_with_fences_that_grow_when_its_leader_
             process.wait()
 
 
+@pytest.mark.long
 def test_the_chat_shows_everyone_the_same_lines(environment: dict[str, str]) -> None:
     def start(who: str) -> subprocess.Popen[str]:
         command = [sys.executable, str(ROOT / "examples" / "chat.py"), who]

@@ -96,6 +96,7 @@ def test_who_waits_for_a_lock_or_has_it_is_told_when_the_block_is_closed() -> No
         assert not one.holds(fence) and not one.release(fence)
 
 
+@pytest.mark.long
 def test_a_stopped_leader_loses_lead_and_lock_to_a_higher_fence_and_learns_of_it() -> None:
     name = cluster()
     holder = script(HOLDER, name, "a", LOOPBACK)

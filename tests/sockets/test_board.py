@@ -126,6 +126,7 @@ ctypes.PyDLL(None).sleep(60)  # keeps the GIL
 """
 
 
+@pytest.mark.long
 def test_the_board_of_a_member_whose_python_hangs_and_is_killed_then():
     name = cluster()
     with join(name, "a") as a:

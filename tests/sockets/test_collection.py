@@ -1,6 +1,7 @@
 """The garbage collector takes groups, engines, drivers and batches that are in cycles in whatever order it likes: an
 object to which another gives something back at its end must still exist."""
 
+import pytest
 from members import LOOPBACK, cluster, output, script
 
 TEXT = """
@@ -61,6 +62,7 @@ print("good")
 """
 
 
+@pytest.mark.long
 def test_the_collector_takes_groups_drivers_and_batches_in_any_order(monkeypatch):
     monkeypatch.setenv("MALLOC_PERTURB_", "165")  # freed memory is overwritten (glibc), so that its use is seen
     assert output(script(TEXT, cluster(), LOOPBACK)) == "good\n"

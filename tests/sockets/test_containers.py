@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from halves import first_quick
 from netns import network  # noqa: F401
 from project import ROOT
 from talkers import await_, talkers
@@ -88,8 +87,9 @@ def named(places, name):
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@pytest.mark.long
 @pytest.mark.netns
-@pytest.mark.parametrize("example", first_quick(EXAMPLES))
+@pytest.mark.parametrize("example", EXAMPLES)
 def test_processes_with_its_environment_are_one_group_on_a_bridge_without_multicast(network, monkeypatch, example):  # noqa: F811
     environment, ready, replicas = EXAMPLES[example]
     places = network[:replicas]

@@ -100,6 +100,7 @@ def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network: Any
         hear_each_other(made[1:])
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_a_member_with_a_secondary_address_is_told_that_it_was_replaced(network: Any) -> None:  # noqa: F811
     network[0].run("ip", "address", "add", "10.99.0.7/24", "dev", "eth0", "label", "eth0:second")
@@ -132,6 +133,7 @@ def test_a_member_on_loopback_is_told_that_a_network_has_come(network: Any) -> N
         wait_until(lambda: any(OFFER in line for line in member.of("log")), LIMIT_S)
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_an_interface_that_is_made_anew_is_used_again(network: Any) -> None:  # noqa: F811
     with talking(network[:2]) as made:

@@ -80,6 +80,7 @@ def test_another_process_of_a_member_s_host_cannot_silence_it() -> None:
             assert [m.payload for m in messages(each, 50)] == [b"%d" % i for i in range(50)]
 
 
+@pytest.mark.long
 def test_a_late_join_handler_that_was_killed_serves_joiners_again(tmp_path: Path) -> None:
     """PB-05: a process of its own, which is killed and started again with the same file."""
     name, path = cluster(), str(tmp_path / "store")

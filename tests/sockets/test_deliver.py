@@ -102,6 +102,7 @@ def of_three() -> Iterator[tuple[seqcast.Group, list[int]]]:
         group.leave(0.05)  # nobody answers
 
 
+@pytest.mark.long
 def test_a_view_change_decides_messages_that_waited_for_a_member_that_stopped() -> None:
     with of_three() as (group, (b, _)):
         assert group.deliver(b"all", timeout=LIMIT_S).payload == b"all"
@@ -113,6 +114,7 @@ def test_a_view_change_decides_messages_that_waited_for_a_member_that_stopped() 
         assert [group.recv(LIMIT_S).payload for _ in range(2)] == [b"all", b"late"]
 
 
+@pytest.mark.long
 def test_a_minority_decides_nothing_and_sends_nothing_once_it_knows() -> None:
     with of_three() as (group, others):
         for other in others:

@@ -91,6 +91,7 @@ def test_groups_that_were_left_or_never_joined_give_no_warning():
         gc.collect()
 
 
+@pytest.mark.long
 def test_a_process_that_ends_after_it_dropped_a_group_leaves_it_first():
     name = cluster()
     text = """

@@ -120,6 +120,7 @@ def test_c_and_cython_count_with_each_other(c_program, cython_module):
         assert any(line.count(",") == 2 for line in views), lines
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_two_programs_in_c_count_with_each_other(c_program):
     name = cluster()

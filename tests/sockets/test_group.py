@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from halves import first_quick
 from members import LIMIT_S, LOOPBACK, cluster, group_of, join, output, payloads, script, sequencer, wait_until
 
 import seqcast
@@ -473,6 +474,7 @@ def test_with_a_required_journal_a_full_disk_stops_delivery_and_nothing_is_taken
         a.leave()
 
 
+@pytest.mark.long
 def test_a_journal_that_is_left_without_with_has_its_end(tmp_path):
     pytest.importorskip("pyarrow")
     text = """
@@ -650,6 +652,7 @@ sys.stdin.read()
         process.wait()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_in_a_forked_child_the_group_is_closed_and_in_the_parent_it_goes_on():
     text = """
@@ -765,7 +768,7 @@ with seqcast.join(sys.argv[1], name="a", interface=sys.argv[2]) as group:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells which port was closed")
-@pytest.mark.parametrize(("number", "suspect_s"), [(signal.SIGKILL, 600.0), (signal.SIGSTOP, 1.0)])
+@pytest.mark.parametrize(("number", "suspect_s"), first_quick([(signal.SIGKILL, 600.0), (signal.SIGSTOP, 1.0)]))
 def test_a_killed_member_is_known_by_its_closed_port_and_a_stopped_one_by_its_silence(number, suspect_s):
     """The killed one long before its silence would tell."""
     text = """

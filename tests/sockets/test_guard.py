@@ -12,7 +12,6 @@ import threading
 import time
 
 import pytest
-from halves import first_quick
 from members import LIMIT_S, LOOPBACK, cluster, join, output, payloads, script, wait_until, why_no_multicast
 from netns import network, python
 
@@ -55,8 +54,9 @@ def linked(*groups):
     return all(group.counters()["guard_connections"] >= len(groups) - 1 for group in groups)
 
 
+@pytest.mark.long
 @pytest.mark.netns
-@pytest.mark.parametrize(("how", "suspect_s"), first_quick([("guarded", 600.0), ("bare", 1.0)]))
+@pytest.mark.parametrize(("how", "suspect_s"), [("guarded", 600.0), ("bare", 1.0)])
 def test_a_killed_process_is_known_even_if_icmp_is_dropped(network, how, suspect_s):
     """NBC-16: by its guard connections; without them, which would prove nothing else, by its silence alone."""
     for place in network[:3]:
@@ -164,6 +164,7 @@ def test_open_strangers_are_bounded():
         assert a.counters()["guard_connections"] <= STRANGERS_MAX
 
 
+@pytest.mark.long
 def test_a_process_without_descriptors_neither_spins_on_a_call_nor_takes_its_interface_for_gone():
     text = """
 import socket, sys, time, seqcast

@@ -56,6 +56,7 @@ def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds, ha
         assert not any(each.of("Excluded") for each in made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.long)])
 def test_a_member_whose_interface_has_another_hardware_address_is_soon_with_the_others_again(network, rank):  # noqa: F811
     """The others' kernels know the old one, and would use it for up to a minute, had the member not sent to them."""
@@ -73,6 +74,7 @@ def without_capabilities(place):
     return replace(place, prefix=(*place.prefix, "setpriv", "--bounding-set=-all", "--inh-caps=-all"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("address", ["", pytest.param("ff12::5:4", marks=pytest.mark.long)])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, address):  # noqa: F811
@@ -125,7 +127,8 @@ def test_an_interface_that_was_down_is_used_again(network):  # noqa: F811
         all_together(made)
 
 
-@pytest.mark.parametrize("partition", first_quick(["merge", "primary"]))
+@pytest.mark.long
+@pytest.mark.parametrize("partition", ["merge", "primary"])
 def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, partition):  # noqa: F811
     with talkers(network[:3], "abc", partition=partition) as made:
         place = made[0].place
@@ -229,6 +232,7 @@ def test_an_ipv6_address_of_the_link_may_be_given_with_its_interface(network):  
     assert "no network interface that is up has the address" in joined_at(place, "fe80::99:1%lo")
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noqa: F811
     place = network[0]
@@ -237,7 +241,8 @@ def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noq
     assert "there is no network interface 'eth9'" in joined_at(place, address="ff02::1:2%eth9")
 
 
-@pytest.mark.parametrize("interface", first_quick(["eth0", ""]))
+@pytest.mark.long
+@pytest.mark.parametrize("interface", ["eth0", ""])
 def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interface):  # noqa: F811
     """The join does not take loopback meanwhile, where nobody would hear the member."""
     place = network[0]
@@ -247,6 +252,7 @@ def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interfa
     assert "[fd99:2::1]" in joined_at(place, interface)
 
 
+@pytest.mark.long
 def test_an_ipv6_address_that_another_machine_has_too_is_named(network):  # noqa: F811
     for place in network[1], network[0]:
         an_address_each(place)

@@ -530,6 +530,7 @@ def test_without_an_ipv6_multicast_route_the_error_names_the_remedy(lonely):  # 
     assert "no multicast route to ff15::" in err and "or ip_version=4" in err
 
 
+@pytest.mark.long
 @pytest.mark.netns
 def test_ipv6_works_with_global_and_with_link_local_addresses(network):  # noqa: F811
     first = network[0]

@@ -255,6 +255,7 @@ def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
         assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("rekey_s", "views"), [(0.3, 5), pytest.param(1.0, 55, marks=pytest.mark.long)])
 def test_under_load_views_with_new_secrets_follow_each_other_and_nothing_is_lost(key, rekey_s, views):
     with group_of(3, key=key, rekey_s=rekey_s) as groups:
@@ -284,6 +285,7 @@ def written(path, *lines):
     os.replace(f"{path}.new", path)
 
 
+@pytest.mark.long
 def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tmp_path):
     """Each member has a file of its own, as on a machine of its own; in each step they change one after the other."""
     paths = [str(tmp_path / f"key of {member}") for member in "abc"]

@@ -22,7 +22,7 @@ def lines(caplog, member, part=None):
     ]
 
 
-@pytest.mark.parametrize("membership", MEMBERSHIPS)
+@pytest.mark.parametrize("membership", first_quick(MEMBERSHIPS))
 def test_joins_views_a_crash_and_leaves_are_told_in_one_line_each_with_names_and_reasons(caplog, membership):
     caplog.set_level(logging.INFO, "seqcast")
     name = cluster()

@@ -4,7 +4,6 @@ import json
 import time
 
 import pytest
-from halves import first_quick
 from members import LIMIT_S, cluster, output, script
 from netns import network  # noqa: F401
 
@@ -121,8 +120,9 @@ def test_members_that_are_alone_on_their_machines_loop_nothing_until_another_one
         member.end()
 
 
+@pytest.mark.long
 @pytest.mark.multicast
-@pytest.mark.parametrize("version", first_quick([4, 6]))
+@pytest.mark.parametrize("version", [4, 6])
 def test_members_of_one_machine_reach_each_other(network, version):  # noqa: F811
     here, there = network[:2]
     settings = {}
@@ -136,6 +136,7 @@ def test_members_of_one_machine_reach_each_other(network, version):  # noqa: F81
         member.end()
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 def test_packets_that_may_be_routed_are_looped_to_a_router_on_this_machine(network):  # noqa: F811
     here, there = network[:2]

@@ -7,7 +7,7 @@ import contextlib
 
 import pytest
 from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports
-from halves import first_quick, quick
+from halves import quick
 from netns import network  # noqa: F401
 from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
@@ -150,9 +150,10 @@ def no_multicast(place, hooks):
         place.run("nft", "delete table inet seqcast_filter")
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 @pytest.mark.netns
-@pytest.mark.parametrize(("hooks", "rank"), first_quick([(("input",), 0), (("output",), 1), (("input", "output"), 0)]))
+@pytest.mark.parametrize(("hooks", "rank"), [(("input",), 0), (("output",), 1), (("input", "output"), 0)])
 def test_a_group_goes_on_without_a_member_whose_multicast_is_dropped(network, hooks, rank):  # noqa: F811
     with talkers(network, "abc", transport="multicast") as made:
         lost = made[rank]

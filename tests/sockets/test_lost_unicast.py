@@ -8,7 +8,7 @@ import random
 
 import pytest
 from engines import HEARTBEAT_MS, SUSPECT_MS, Net, count_reports
-from halves import first_quick, quick
+from halves import quick
 from netns import network  # noqa: F401
 from sim_worlds import after_formation, quiet
 from talkers import await_, talkers
@@ -106,7 +106,8 @@ def test_one_of_a_pair_is_named_and_excluded_and_the_others_go_on(ways, order, p
     assert not world.settle() and not list(check_safety(world.records))
 
 
-@pytest.mark.parametrize("to_it", first_quick([True, False]))
+@pytest.mark.long
+@pytest.mark.parametrize("to_it", [True, False])
 def test_a_primary_group_takes_one_whose_unicasts_are_lost_in_again_only_after_a_while_and_says_why(to_it):
     world = World(quiet(members=3, rate=10, partition="primary", filtered="in"))
     world.plan()
@@ -141,6 +142,7 @@ def test_a_primary_group_takes_one_whose_unicasts_are_lost_in_again_only_after_a
     assert not world.settle() and not list(check_safety(world.records))
 
 
+@pytest.mark.long
 def test_a_coordinator_that_asks_in_vain_for_a_merge_is_named():
     """a, with the lower id, leads; b does not hear it, or a does not get the answers of b."""
     for deaf in (True, False):
@@ -178,6 +180,7 @@ def passing_only(place, ports):
         place.run("nft", "delete table inet seqcast_filter")
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 @pytest.mark.netns
 def test_two_members_whose_firewalls_pass_the_two_multicast_ports_alone_say_so_and_continue_apart(network):  # noqa: F811
@@ -202,6 +205,7 @@ def test_the_others_go_on_undisturbed_without_a_member_behind_a_firewall(network
         await_(made, lambda: all(sorted(each.members()) == ["a", "b", "c"] for each in made))
 
 
+@pytest.mark.long
 @pytest.mark.multicast
 @pytest.mark.netns
 def test_firewalls_that_pass_unicast_port_suffice(network):  # noqa: F811

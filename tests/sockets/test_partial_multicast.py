@@ -7,7 +7,6 @@ import itertools
 import time
 
 import pytest
-from halves import first_quick
 from netns import _or_skip, network  # noqa: F401
 from talkers import await_, talkers
 
@@ -50,7 +49,8 @@ def all_hear_all(made):
     await_(made, lambda: all(one.got(other.name) > marks[one.name, other.name] + 60 for one in made for other in made))
 
 
-@pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
+@pytest.mark.long
+@pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
 def test_members_with_incomplete_discovery_end_in_one_view_and_stay(five, membership):
     """NBC-04, with both kinds of membership."""
     pairs = {(one, other) for one in HEARD for other in HEARD if one != other and other not in HEARD[one]}

@@ -77,6 +77,7 @@ def test_each_member_sends_its_board():
         assert not seen_all.findings(read(a.board), seen, 1.0)
 
 
+@pytest.mark.long
 def test_the_command_prints_the_matrix_and_rates_and_names_who_does_not_answer():
     name = cluster()
     stopped = script(

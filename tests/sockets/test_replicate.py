@@ -136,6 +136,7 @@ def test_a_killed_coordinator_loses_nothing_that_was_answered() -> None:
             assert int(again.answer()) >= 100 + int(answered[-1])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "disks"), [(2, False), pytest.param(1, True, marks=pytest.mark.long)])
 def test_replicas_that_are_killed_and_stopped_lose_no_answered_call_and_read_nothing_stale(
     seed: int, disks: bool, tmp_path: Path

@@ -205,6 +205,7 @@ def test_a_closed_block_answers_nothing() -> None:
         assert not b._answering.is_alive() and not b._receiving.is_alive() and a.counters.late == 0
 
 
+@pytest.mark.long
 def test_an_excluded_member_joins_again_and_answers() -> None:
     name = cluster()
     with members(lambda q: q, lambda q: q, name=name) as (a, b):

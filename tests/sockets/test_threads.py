@@ -187,5 +187,6 @@ print("ok")
 """
 
 
+@pytest.mark.long
 def test_an_array_that_waits_for_another_senders_turn_does_not_keep_it_from_receiving_acks():
     hostile(TURNS)

@@ -101,6 +101,7 @@ def test_messages_of_a_group_without_multicast_reach_all_members_in_one_order(or
         settled(a, b)  # c has left
 
 
+@pytest.mark.long
 def test_a_member_that_is_killed_is_noticed_and_one_that_knows_a_single_seed_comes_back():
     name, port = cluster(), free_port()
     arguments = [sys.executable, "-c", MEMBER, name]

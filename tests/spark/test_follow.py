@@ -752,6 +752,7 @@ def test_two_groups_that_were_founded_apart_are_one_stream(tmp_path: Path) -> No
     assert sorted(Tagged(Folders([str(tmp_path)])).run()) == union(stories)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "order", ["sequencer", *(pytest.param(order, marks=pytest.mark.long) for order in ("records", "grant", "fifo"))]
 )

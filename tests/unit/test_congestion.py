@@ -102,6 +102,7 @@ def test_a_burst_after_a_rest_that_finds_a_queue_does_not_end_growth():
     assert net.width() > 1.2 * before
 
 
+@pytest.mark.long
 def test_a_window_grows_on_in_the_next_view():
     net = Paths(unicast=True)
     net.busy(40)

@@ -277,6 +277,7 @@ def test_any_bytes_give_a_frame_or_the_one_error(data):
         pass
 
 
+@pytest.mark.long
 @given(st.data())
 def test_a_frame_with_a_changed_value_gives_a_frame_or_the_one_error(data):
     value = json.loads(dump(data.draw(st.sampled_from(FRAMES))))

@@ -144,6 +144,7 @@ def test_nobody_blames_the_sequencer_for_a_member_that_takes_nothing(sequencer, 
     assert ("stuck", stuck) in stream.reports[sequencer] and ("slow", stuck) in stream.reports[stuck]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("heartbeat_s", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_with_rare_heartbeats_one_look_is_no_evidence_and_the_sequencer_is_not_blamed(heartbeat_s):
     rare = {"heartbeat_ns": heartbeat_s * 10**9, "suspect_ns": 60 * 10**9, "suspect_ns_max": 60 * 10**9}

@@ -9,7 +9,6 @@ import typing
 
 import pytest
 from engines import MS, Net, feed, messages, of_sender, reports_of
-from halves import first_quick
 from hostile.forge import Forger, sealed
 
 from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Sending, SendingArray
@@ -311,7 +310,8 @@ def test_a_record_of_as_many_entries_as_it_holds_and_more_is_one_order(turns: in
     assert max(entries) <= 64
 
 
-@pytest.mark.parametrize("n", first_quick([127, 128]))
+@pytest.mark.long
+@pytest.mark.parametrize("n", [127, 128])
 def test_a_view_may_have_as_many_members_as_a_heartbeat_has_bits(n: int) -> None:
     net = Net(n)
     net.run(3)

@@ -270,6 +270,7 @@ def test_own_messages_of_a_sequencer_are_not_taken_before_the_forwards_ahead_of_
     assert len(net.got[2]) > before and len(net.got[0]) > 30  # all goes on once the sequencer takes
 
 
+@pytest.mark.long
 def test_the_sequencers_own_messages_get_their_share_beside_forwards_that_take_all_credit() -> None:
     """Forwards wait in the engine, and own messages with their thread: when that runs, credit has come and is gone."""
     net = Watched(3, window=64 << 10)
