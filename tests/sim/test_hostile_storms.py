@@ -244,7 +244,7 @@ class Asker(Storm):
     def __init__(self, seed: int, beats: bool, renews: bool) -> None:
         super().__init__(calm(seed, partition="merge", duration_ns=12 * SECOND), "stranger")
         self.beats, self.renews = beats, renews
-        self.asked = self.held = 0
+        self.asked = self.merging = 0
 
     def plan(self) -> None:
         World.plan(self)
@@ -257,7 +257,7 @@ class Asker(Storm):
             return
         context = inside[0].endpoint.context
         self.asked += 1
-        self.held += any(node.endpoint.context.merging for node in inside)
+        self.merging += any(node.endpoint.context.merging for node in inside)
         view_id = ViewId(1 << 40, self.own, (1, self.own))
         order, shared = self.options.order, context.settings.shared
         beacon = Beacon("sim", order, context.mechanism, view_id, None, shared)
@@ -276,7 +276,7 @@ def test_a_stranger_that_asks_for_merges_holds_up_no_send(renews):
     storm = Asker(1, beats=False, renews=renews)
     result = storm.run()
     assert not result.violations and result.messages > 100
-    assert storm.asked > 90 and storm.held == 0
+    assert storm.asked > 90 and storm.merging == 0
 
 
 @pytest.mark.long
@@ -285,4 +285,4 @@ def test_one_that_looks_like_a_group_is_believed_less_and_less(renews):
     storm = Asker(1, beats=True, renews=renews)
     result = storm.run()
     assert not result.violations and result.messages > 100
-    assert 0 < storm.held < storm.asked / 3, "each time for half a second, which is up to six strikes"
+    assert 0 < storm.merging < storm.asked / 3, "each time for half a second, which is up to six strikes"

@@ -11,7 +11,7 @@ from halves import first_quick
 from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 
 import seqcast
-from seqcast.net.runner import Runner
+from seqcast.net.joining import Joining
 from seqcast.signals import TOGETHER_S
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends POSIX signals")
@@ -211,13 +211,13 @@ def test_a_member_of_a_blocked_minority_ends_before_it_is_killed():
 def test_a_join_that_is_interrupted_when_its_view_has_come_leaves_in_order(monkeypatch):
     name = cluster()
     with join(name, "a") as a:
-        joined = Runner.join
+        joined = Joining.wait
 
-        def interrupted(runner):
-            joined(runner)
+        def interrupted(joining):
+            joined(joining)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(Runner, "join", interrupted)
+        monkeypatch.setattr(Joining, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             join(name, "b")
         wait_until(lambda: len(a.view.members) == 1 and a.view.view_id.counter == 3)

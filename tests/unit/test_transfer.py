@@ -357,11 +357,9 @@ def test_the_time_that_get_state_takes_is_no_silence_of_the_member_that_merges()
     plan, refused = StatePlan(TAG, (9,)), []
     endpoint = SimpleNamespace(edges=set(), joiners_of=lambda tag: (9,), plan_at=lambda tag: plan)
     runner = SimpleNamespace(
-        member=FIRST.members[0],
+        name=FIRST.members[0].name,
         endpoint=endpoint,
-        name_of=str,
-        changed=threading.Condition(),
-        over=False,
+        standing=SimpleNamespace(name_of=str, changed=threading.Condition(), over=False),
         giving={},
         driver=SimpleNamespace(
             state_read=lambda *_: 0, state_send=lambda data, *_: len(data), state_end=lambda _: None
