@@ -232,6 +232,8 @@ static int finish_whole(sc_io *io, sc_fd fd, const sc_sockaddr *own) {
     set_fragments(io, fd, 1);
     return connect(fd, &to.any, sc_address_to(io, &io->address, &to)) != 0;
 }
+#else
+void sc_open_apart(sc_io *io) { (void)io; }
 #endif
 
 /* A socket that is connected to the group: the kernel looks for a route once, and not for each multicast; and no thread
