@@ -51,9 +51,8 @@ typedef struct {
 
 /* `shared` is SC_BARE_SHARED_BYTES of zeroed memory that all processes of one run share; `apart`: of one process, in
  * which others set the flags: 32 bits at 0: the run is over; at 64 * (i + 1) + 8: receiver `i` receives at this port,
- * and before that 0. Each function
- * returns 0 or -errno. The sender waits for `receivers` receivers, sends for warm_ns + measure_ns and counts the second
- * part. */
+ * and before that 0. Each function returns 0 or -errno. The sender waits for `receivers` receivers, sends for
+ * warm_ns + measure_ns and counts the second part. */
 int sc_bare_send(const sc_bare_config *config, void *shared, int64_t warm_ns, int64_t measure_ns, sc_bare_result *out);
 /* Receiver number `index`; returns when the sender is done. */
 int sc_bare_receive(const sc_bare_config *config, void *shared, uint32_t index, sc_bare_result *out);

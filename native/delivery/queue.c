@@ -36,9 +36,9 @@ static int is_to_self(const sc_engine *e, const sc_delivery *d) {
     return d->stream == SC_STREAM_UNICAST && d->sender == e->config.member;
 }
 
-/* In the own group stream of this view, which may carry forwards of others, too. */
+/* In the own group stream of its view, which may carry forwards of others, too. */
 static int is_carried(const sc_engine *e, const sc_delivery *d) {
-    return d->stream == SC_STREAM_GROUP && d->epoch == e->epoch && d->carrier == e->view.rank;
+    return d->stream == SC_STREAM_GROUP && d->carrier == e->view.rank;
 }
 
 static void credit(sc_engine *e, const sc_delivery *d, int64_t now) {
@@ -177,7 +177,7 @@ int sc_queue_packet(sc_engine *e, const sc_delivery *d) {
     }
     sc_slab_ref(d->slab);
     if (d->own) e->queue.own_bytes += d->len;
-    e->queue.carried += d->stream == SC_STREAM_GROUP && d->carrier == e->view.rank;
+    e->queue.carried += is_carried(e, d);
     return 1;
 }
 
@@ -365,7 +365,7 @@ void sc_queue_pop(sc_engine *e, int64_t now) {
     if (d->p) {
         sc_taken_hand(e, d, 0);
         credit(e, d, now);
-        if (is_carried(e, d) && --e->queue.carried == 0) sc_flow_self(e, e->queue.passed);
+        if (d->epoch == e->epoch && is_carried(e, d) && --e->queue.carried == 0) sc_flow_self(e, e->queue.passed);
         e->queue.bytes -= d->len;
         e->queue.taken += d->len;
         if (d->own) {

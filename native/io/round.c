@@ -58,9 +58,9 @@ static void nap(sc_driver *d, int64_t until) {
  * before any other socket is looked at. */
 static uint64_t look(sc_driver *d, int first, int *urgent) {
     const int streams = 1 << (d->io.apart ? SC_LANE_CONTROL : SC_LANE_DATA) | 1 << SC_LANE_UNICAST;
-    uint32_t turn = ++d->round.looks;
-    if (turn % LOOKS == 0) return sc_intake(d, SC_IO_ALL, first, urgent);
-    int lanes = turn % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk;
+    uint32_t nth = ++d->round.looks;
+    if (nth % LOOKS == 0) return sc_intake(d, SC_IO_ALL, first, urgent);
+    int lanes = nth % (LOOKS / 2) == 0 ? streams : 1 << d->round.talk;
     uint64_t bytes = sc_intake(d, lanes, first, urgent);
     if (bytes <= LOOK_BYTES || lanes == streams) return bytes;
     int talk = d->round.talk; /* the other stream brings acks and the like, not the conversation */

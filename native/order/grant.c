@@ -128,7 +128,7 @@ static int pass(sc_engine *e, uint32_t rank) {
 }
 
 /* Finds the sender of the packet with the next place. 0: not here. */
-static int find_turn(sc_engine *e) {
+static int find_next(sc_engine *e) {
     granting *s = e->order.state;
     if (place_of(e, s->last) == s->place_next) return 1;
     for (uint32_t r = 0; r < e->view.n; r++) {
@@ -150,7 +150,7 @@ static void refuse_past(sc_engine *e, uint32_t rank) {
 
 static void deliver(sc_engine *e) {
     const granting *s = e->order.state;
-    while (find_turn(e)) {
+    while (find_next(e)) {
         uint32_t rank = s->last;
         if (!pass(e, rank)) return;
         refuse_past(e, rank);

@@ -45,7 +45,7 @@ typedef struct {
 /* All that must stay secret, in memory of its own. */
 typedef struct {
     uint32_t alive; /* 0: a child process, which has the zeros from its system */
-    uint32_t tried;
+    uint32_t replaced; /* keys of sealers, ever */
     sc_seal_secret from[SC_SEAL_SECRETS];
     uint8_t own[SC_SEAL_KEY_MAX]; /* of the first one */
     view_secret views[SC_SEAL_VIEWS]; /* newest first */
@@ -295,7 +295,7 @@ static sealer_key *find(secrets *known, uint32_t which, uint64_t sealer) {
 static void keep(secrets *known, uint32_t which, uint64_t sealer, const uint8_t *key) {
     uint32_t i = 0;
     while (i < TRIES && known->keys[(sealer + i) % KEYS].sealer) i++;
-    if (i == TRIES) i = known->tried++ % TRIES;
+    if (i == TRIES) i = known->replaced++ % TRIES;
     sealer_key *place = &known->keys[(sealer + i) % KEYS];
     place->sealer = sealer;
     place->which = which;

@@ -6,7 +6,6 @@ reader for ever, a link to a file of another user, a sparse file of a terabyte.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -76,16 +75,3 @@ def read_file(path: str | Path, bytes_max: int, *, links: bool = False) -> bytes
 
 def _refused(path: str | Path, why: str) -> OSError:
     return OSError(errno.EINVAL, why, str(path))
-
-
-def cgroups(root: Path) -> list[Path]:
-    """The folders of this process's cgroup (version 2) and of those around it, from the innermost on.
-
-    Args:
-        root: "/", or a copy of it for tests.
-    """
-    mount, lines = root / "sys/fs/cgroup", list[str]()
-    with contextlib.suppress(OSError, ValueError):
-        lines = (root / "proc/self/cgroup").read_text("utf-8").splitlines()
-    folder = mount / next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
-    return [each for each in (folder, *folder.parents) if each.is_relative_to(mount)]

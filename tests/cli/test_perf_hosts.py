@@ -151,7 +151,7 @@ def test_latency_at_a_fixed_rate_between_two_hosts(network):
     assert "raw_latency_us" not in said
 
 
-DROPS = "import json; from seqcast.doctor.system import drops; print(json.dumps(drops('eth0')))"
+DROPS = "import json; from seqcast.system import drops; print(json.dumps(drops('eth0')))"
 FULL_SOCKET = """
 import socket
 full = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

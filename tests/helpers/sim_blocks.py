@@ -194,11 +194,17 @@ class Host:
     def rest(self) -> None:
         """Work of the threads of the block."""
 
+    handler: Any = None  # of the block's state
+
     def dump(self) -> bytes:
-        return b""
+        written = io.BytesIO()
+        if self.handler is not None:
+            self.handler.get_state(written.write)
+        return written.getvalue()
 
     def load(self, data: bytes) -> None:
-        pass
+        if self.handler is not None:
+            self.handler.set_state(io.BytesIO(data).read)
 
     def merge(self, others: Any) -> None:
         pass
@@ -302,15 +308,10 @@ class Services(Host):
         self.counts = False
 
     def incarnate(self) -> None:
-        self.part = _Part(self.replica)
-
-    def dump(self) -> bytes:
-        written = io.BytesIO()
-        self.part.get_state(written.write)
-        return written.getvalue()
+        self.handler = _Part(self.replica)
 
     def load(self, data: bytes) -> None:
-        self.part.set_state(io.BytesIO(data).read)
+        super().load(data)
         self.look()
 
     def joined(self) -> None:
@@ -628,16 +629,8 @@ class Feeding(Host):
 
     def incarnate(self) -> None:
         if self.feed is None:
-            self.feed = StillFeed("sim", name=self.name)
+            self.feed = self.handler = StillFeed("sim", name=self.name)
             self.subscriber = self.feed.subscribe(behind_s=None)
-
-    def dump(self) -> bytes:
-        written = io.BytesIO()
-        self.feed.get_state(written.write)
-        return written.getvalue()
-
-    def load(self, data: bytes) -> None:
-        self.feed.set_state(io.BytesIO(data).read)
 
     def merge(self, others: Any) -> None:
         self.town.merges += 1

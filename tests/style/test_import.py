@@ -57,7 +57,7 @@ OWN = {
     "debug": {"cli.debug", "cli.seen", *BOARD},
     "timeline": {"cli.timeline", *BOARD},
     "demo": {"cli.demo"},
-    "perf": {"doctor", "doctor.system", "journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},
+    "perf": {"system", "journal", "journal.schema", "perf", *(f"perf.{name}" for name in PERF)},
     "keygen": {"cli.keygen", "config.identities", "config.keys", "files"},
     "replay": {"cli.replay", "cli.send"},
     "report": {"spark", "spark.command", "spark.report_command"},

@@ -500,7 +500,7 @@ OTHER_READS = {
     "board/read.py": "/proc",
     "doctor/datagrams.py": "/sys",
     "doctor/listen.py": "/proc",
-    "doctor/system.py": "/proc and /sys",
+    "system.py": "/proc and /sys",
     "config/keys.py": "a new file, which is written",
     "net/stable.py": "a new file, which is written, and a lock",
     "journal/roll.py": "a member's own file, which it has just written",
@@ -513,7 +513,6 @@ OTHER_READS = {
     "cli/fault.py": "the demo's own journal, which was read before",
     "blocks/disk.py": "os.open writes; the log is read by open_file",
     "net/errors.py": "/sys",
-    "perf/hosts.py": "/proc",
     "perf/report.py": "/proc",
     "perf/worker.py": "/proc",
 }

@@ -261,7 +261,7 @@ class Feed(Closing):
         """Of ``StateHandler``."""
         with self._lock:
             last, values = self._now()
-        write(_COUNT.pack(last))  # not under the lock: who takes the state may be slow
+        write(_COUNT.pack(last))  # not under the lock: a slow receiver of the state holds up no update
         for key, (number, value) in values.items():
             name = key.encode()
             write(_ENTRY.pack(number, len(name), len(value)) + name + value)
@@ -352,10 +352,9 @@ class Subscriber(Closing, Iterator[Snapshot | Update]):
         with self._feed._lock:
             self._closed, self._fresh = True, False
             self._waiting.clear()
+            self._feed._wake()
             if self in self._feed._subscribers:
                 self._feed._subscribers.remove(self)
-            self._feed._lock.notify_all()
-            self._on_news()
 
     def __next__(self) -> Snapshot | Update:
         try:

@@ -12,9 +12,9 @@ from seqcast.config import Config
 from seqcast.config.identities import read_identity, read_list
 from seqcast.config.keys import read
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
-from seqcast.doctor.system import read as read_system
 from seqcast.errors import ConfigError
 from seqcast.net.secure import ANYWHERE, fault
+from seqcast.system import read as read_system
 
 MEMORY_BYTES = 64 << 10
 """That one member locks, at most: its secrets, and the keys derived from them."""

@@ -28,7 +28,7 @@ from seqcast.doctor.datagrams import (
     unpack,
     whole_only,
 )
-from seqcast.doctor.system import drops
+from seqcast.system import drops
 
 CLIENTS_MAX = 16
 SLICE_S = 0.2

@@ -20,12 +20,11 @@ from seqcast.config import Config
 from seqcast.config.derive import engine_settings
 from seqcast.doctor import keys
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
-from seqcast.doctor.system import drops, number, read
 from seqcast.errors import ConfigError
-from seqcast.files import cgroups
 from seqcast.net.errors import clipped_buffers
 from seqcast.net.interface import fault
 from seqcast.net.opening import group_tag, open_driver
+from seqcast.system import cgroups, cpu_stat, drops, number, read
 
 CLUSTER = "seqcast doctor"
 MEMBER = 1  # any id: no datagram is sent in its name
@@ -142,8 +141,7 @@ def _cpus(root: Path) -> Iterator[Line]:
         numbers = read(folder, "cpu.max").split()
         if len(numbers) == 2 and numbers[0].isdecimal() and numbers[1].isdecimal():
             quota = quota or int(numbers[0]) / max(int(numbers[1]), 1)
-        stat = dict(line.split() for line in read(folder, "cpu.stat").splitlines() if line.count(" ") == 1)
-        throttled = throttled or int(stat.get("nr_throttled", 0))
+        throttled = throttled or cpu_stat(folder).get("nr_throttled", 0)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if throttled:
         fact = f"a quota of {quota:g} cores has stopped this process {throttled:,} times"

@@ -28,7 +28,7 @@ from seqcast.doctor.datagrams import (
     whole_only,
 )
 from seqcast.doctor.lines import FAIL, NOTE, OK, WARN, Line
-from seqcast.doctor.system import drops
+from seqcast.system import drops
 
 ANSWER_S, TRIES = 0.5, 6
 PINGS, PING_S = 500, 0.001

@@ -1,4 +1,5 @@
-"""The application's wait for its first view, and for enough members; what a member that is alone tells."""
+"""The application's waits for its first view and for enough members, and the warning of a member that finds itself
+alone."""
 
 from __future__ import annotations
 
@@ -40,9 +41,6 @@ class Joining:
     ) -> None:
         self._standing, self._config, self._endpoint = standing, config, endpoint
         self._engine, self._driver, self._discovery = engine, driver, discovery
-        self._began = time.monotonic()
-
-    def begin(self) -> None:
         self._began = time.monotonic()
 
     def wait(self) -> None:

@@ -210,7 +210,6 @@ class Runner:
             self._threads.append(self.ordering.thread)
 
     def start(self) -> None:
-        self.joining.begin()
         for thread in self._threads:
             thread.start()
 

@@ -21,9 +21,8 @@ from importlib import metadata
 from pathlib import Path as File
 from typing import Any
 
-from seqcast.doctor.system import number, read
-from seqcast.files import cgroups
 from seqcast.perf.paths import DATAGRAM_MAX, SEGMENTS_MAX, Path, PathError, Place
+from seqcast.system import cgroups, cpu_stat, number, read
 
 VIA = "ssh -T {host}"
 SIOCETHTOOL, ETHTOOL_GDRVINFO, ETHTOOL_GRINGPARAM, ETHTOOL_BYTES = 0x8946, 0x3, 0x10, 256
@@ -158,12 +157,7 @@ def check(host: str, said: Mapping[str, Any]) -> None:
 def throttled_s(root: File = File("/")) -> float:
     """For how long CPU quotas have stopped the cgroup of this process and those around it, in sum, s; 0: never, or the
     system does not say."""
-    found = 0
-    for folder in cgroups(root):
-        with contextlib.suppress(OSError, ValueError):
-            stat = dict(line.split() for line in (folder / "cpu.stat").read_text("ascii").splitlines())
-            found += int(stat.get("throttled_usec", 0))  # not of those within
-    return found / 1e6
+    return sum(cpu_stat(folder).get("throttled_usec", 0) for folder in cgroups(root)) / 1e6  # each without those within
 
 
 def address(interface: str, group: str) -> str:

@@ -100,8 +100,7 @@ def bare_throughput(path: Path, load: Load, *, limit: bool, window_bytes: int) -
 
     Args:
         path: where.
-        load: members, message size and seconds.
-            By unicast if the group's messages are: one copy for each receiver.
+        load: members, message size and seconds; by unicast, a copy for each receiver, if the group's messages are.
         limit: with acks, CRC and copies; otherwise only a credit counter in shared memory.
         window_bytes: size of the credit window and of the rings.
 

@@ -22,12 +22,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from seqcast.doctor.system import drops
 from seqcast.errors import SendTimeout, SeqcastError
 from seqcast.perf import hosts
 from seqcast.perf.loops import END, Payloads, Tally
 from seqcast.perf.messages import SLICE_S, BatchSource, Check
 from seqcast.perf.report import PERCENTILES
+from seqcast.system import drops
 
 NAP_NS = 100_000
 """A sleep may end this much too late."""

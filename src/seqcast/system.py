@@ -1,4 +1,4 @@
-"""Files of the system that a diagnosis reads."""
+"""The system's own figures, which the doctor, measurements and reports read."""
 
 from __future__ import annotations
 
@@ -29,6 +29,23 @@ def number(root: Path, name: str) -> int:
     """The number in such a file; 0 for none, or a negative one."""
     text = read(root, name)
     return int(text) if text.isdecimal() else 0
+
+
+def cgroups(root: Path) -> list[Path]:
+    """The folders of this process's cgroup (version 2) and of those around it, from the innermost on.
+
+    Args:
+        root: "/", or a copy of it for tests.
+    """
+    mount, lines = root / "sys/fs/cgroup", read(root, "proc/self/cgroup").splitlines()
+    folder = mount / next((line.removeprefix("0::").strip("/") for line in lines if line.startswith("0::")), "")
+    return [each for each in (folder, *folder.parents) if each.is_relative_to(mount)]
+
+
+def cpu_stat(cgroup: Path) -> dict[str, int]:
+    """The figures of ``cpu.stat``; {}: there are none."""
+    rows = (line.split() for line in read(cgroup, "cpu.stat").splitlines())
+    return {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdecimal()}
 
 
 def drops(interface: str, root: Path = Path("/")) -> dict[str, int]:
