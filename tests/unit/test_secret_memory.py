@@ -138,13 +138,17 @@ def mappings() -> Iterator[tuple[int, int, set[str]]]:
 
 def with_secret(secret: bytes) -> list[tuple[int, int, set[str]]]:
     """The mappings of this process that children do not get, with this secret in them."""
-    found = []
-    with open("/proc/self/mem", "rb", buffering=0) as memory:
-        for begin, end, flags in mappings():
-            memory.seek(begin)
-            if "wf" in flags and secret in (memory.read(end - begin) or b""):
-                found.append((begin, end, flags))
-    return found
+    while True:
+        found = []
+        with open("/proc/self/mem", "rb", buffering=0) as memory:
+            try:
+                for begin, end, flags in mappings():
+                    memory.seek(begin)
+                    if "wf" in flags and secret in (memory.read(end - begin) or b""):
+                        found.append((begin, end, flags))
+            except OSError:  # another thread has freed its engine since the mappings were listed: list them again
+                continue
+        return found
 
 
 needs_smaps = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="nothing shows the memory here")
