@@ -85,6 +85,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.group: seqcast.Group | None = None
+        seqcast.Group  # noqa: B018 - the first use of a name imports all that a join needs
         self.longest_ns = 0
 
     def run(self) -> None:
