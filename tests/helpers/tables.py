@@ -7,7 +7,7 @@ from typing import Any
 from members import join
 
 import seqcast
-from seqcast.batches import Batches
+from seqcast.blocks.batches import Batches
 
 
 class Table:

@@ -12,15 +12,16 @@ import pytest
 from members import LIMIT_S, LOOPBACK, cluster, join, script, wait_until
 from tables import Table
 
-from seqcast import Message, batches
-from seqcast.batches import Batches
+from seqcast import Message
+from seqcast.blocks import batches
+from seqcast.blocks.batches import Batches
 
 ROWS = 400
 BATCHES = 12
 WRITER = f"""
 import sys
 import seqcast
-from seqcast import batches
+from seqcast.blocks import batches
 
 cluster, interface, first, last, stop_in, seed = sys.argv[1:]
 import random

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from seqcast import Member, Message, View, ViewId, batches
-from seqcast.batches import Batches
+from seqcast import Member, Message, View, ViewId
+from seqcast.blocks import batches
+from seqcast.blocks.batches import Batches
 from seqcast.errors import ConfigError
 from seqcast.net.state import SubgroupState
 from seqcast.net.state_merge import part_in_state

@@ -133,7 +133,7 @@ class Batches:
     Pass this as the ``state`` of ``join``, so that joiners take over the table and the rows that wait, and receive
     through it, on every member::
 
-        batches = seqcast.batches.Batches(handler)
+        batches = seqcast.blocks.batches.Batches(handler)
         group = seqcast.join("orders", state=batches)
         for message in batches.receive(group):
             ...

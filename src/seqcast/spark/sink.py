@@ -2,7 +2,7 @@
 
 Tasks hand the payloads of their rows to the driver, and the driver's process for commits multicasts the batch, as one
 member of the group. Tasks may run again, or twice at a time, and members that join and leave with every task would
-change the view each time. The batch is an atomic one (`seqcast.batches`): the receivers deliver the batch whole, and
+change the view each time. The batch is an atomic one (`seqcast.blocks.batches`): the receivers deliver it whole, and
 once, however often Spark repeats it.
 """
 
@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 import seqcast
-from seqcast import batches
+from seqcast.blocks import batches
 from seqcast.config import PARTITIONS, PRESETS, Config
 from seqcast.core.orders import resolve
 from seqcast.errors import JoinTimeout, NotMember, SendTimeout, UsageError
