@@ -29,6 +29,7 @@ each control frame that crossed the network and each view that was installed. A 
                                        this
 ``quiet`` ``write``                    events are not written; are written again
 ``show``                               where each member is
+``status [a b]``                       the machines of these, or of all, that are not as in a group at rest
 =====================================  =================================================================================
 """
 
@@ -91,6 +92,7 @@ class Play:
         self.waiting: list[tuple[str, str, set[str], str]] = []  # the same, and the command to be run then
         self.isolated: set[str] = set()
         self.sent: list[tuple[str, Any]] = []
+        self.at_rest: dict[str, str] = {}  # the states of a member of a group in which nothing is under way
         self._stage: Stage | None = None
 
     @property
@@ -141,6 +143,7 @@ class Play:
 
     def do_group(self, rest: str) -> None:
         self.stage.group(*rest.split())
+        self.at_rest = self.stage.nodes[0].endpoint.states()
 
     def do_start(self, rest: str) -> None:
         name, apart = split(r"(\w+)(?: apart from ([\w ]+))?", rest)
@@ -231,6 +234,15 @@ class Play:
 
     def do_show(self, rest: str) -> list[str]:
         return [f"{node}: {self.place(node)}" for node in self.stage.nodes]
+
+    def do_status(self, rest: str) -> list[str]:
+        nodes = [self.node(name) for name in rest.split()] or self.stage.nodes
+        return [f"{node}: {self.status(node)}" for node in nodes if node.up]
+
+    def status(self, node: Any) -> str:
+        """The states, by the names of docs/state-tables.md, that differ from those of a member of a group at rest."""
+        states = [each for each in node.endpoint.states().items() if each not in self.at_rest.items()]
+        return ", ".join(" ".join(each) for each in states) or "at rest"
 
     def place(self, node: Any) -> str:
         """Where a member is: out of the group and why, or in which view."""

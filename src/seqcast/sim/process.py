@@ -524,7 +524,7 @@ class Process:
             case StateHeld():
                 return "has the state"
             case StatePlan(held=True):
-                return "may use what it has of states"
+                return "may use the states that it has"
             case StatePlan(boundary, providers) if boundary:
                 return f"is to stop for the states of {', '.join(map(self.name_of, providers))}"
             case PauseOver(_, reason):
@@ -557,18 +557,18 @@ class Process:
         self.clock.at(until, self.resume)
 
     def starve(self, until: int, longest_ns: int, whole: bool) -> None:
-        """The process gets a processor only at times, for some ms, and waits for the next turn for up to
+        """The process gets a processor only at times, for some ms, and waits for the next such time for up to
         ``longest_ns``, mostly much shorter. ``whole``: all of it; else its Python alone, while its engine continues."""
         now, rng = self.clock.now, self.starving
         if not self.up or now >= until:
             return
-        turn = min(now + int(longest_ns * rng.random() ** 3), until)
+        runs = min(now + int(longest_ns * rng.random() ** 3), until)
         if whole:
-            self.paused_until = max(self.paused_until, turn)
+            self.paused_until = max(self.paused_until, runs)
         else:
-            self.stalled_until = max(self.stalled_until, turn)
-        self.clock.at(turn, self.resume)
-        self.clock.at(turn + rng.randrange(1, 10 * MS), self.starve, until, longest_ns, whole)
+            self.stalled_until = max(self.stalled_until, runs)
+        self.clock.at(runs, self.resume)
+        self.clock.at(runs + rng.randrange(1, 10 * MS), self.starve, until, longest_ns, whole)
 
     def slow_disk(self, until: int) -> None:
         """Its journal holds the application up: nothing is taken from the stream, while the rest continues."""
