@@ -8,7 +8,7 @@
 /* Callers that come back within this time make a stream, which looks at the sockets once in this time. */
 #define STREAM_NS 250000
 #define BURST_NS 1000000 /* only after this long */
-#define STANDBY_TICKS 4 /* under load the I/O thread looks up to so many times less often than the setting says ... */
+#define STANDBY_TICKS 4 /* under load the I/O thread looks up to this many times less often than by the setting ... */
 #define STANDBY_NS_MAX 8000000 /* ... unless that is less often than this */
 
 void sc_role_init(sc_role *role) {
@@ -214,14 +214,14 @@ static uint64_t unsent_bytes(sc_driver *d) {
 }
 
 /* When the role's holder is to be woken; SC_NEVER: has a timer, is awake, or is woken already. */
-static int64_t ring_due(sc_driver *d) {
+static int64_t wake_due(sc_driver *d) {
     int64_t end = sc_load(&d->waits.untimed);
     return end && !sc_load(&d->waits.woken_by_io) ? end : SC_NEVER;
 }
 
 /* Wakes a holder that is due; returns whether one was. */
-static int ring(sc_driver *d, int64_t now) {
-    if (now < ring_due(d)) return 0;
+static int wake_holder(sc_driver *d, int64_t now) {
+    if (now < wake_due(d)) return 0;
     sc_store(&d->waits.woken_by_io, 1);
     sc_io_wake(&d->io);
     return 1;
@@ -230,7 +230,7 @@ static int ring(sc_driver *d, int64_t now) {
 /* Streaming senders transmit themselves and leave a rest, which goes with later messages; a rest that nothing followed
  * is flushed. When there is none, senders have to ask again. */
 static void look_after_unsent(sc_driver *d) {
-    int64_t now = sc_now(), left = sc_earlier(sc_rest_due(d), ring_due(d)) - now;
+    int64_t now = sc_now(), left = sc_earlier(sc_rest_due(d), wake_due(d)) - now;
     if (left > 0) sc_sleep(sc_earlier(left, d->config.tick_ns));
     if (sc_now() < sc_rest_due(d)) return;
     if (unsent_bytes(d) > 0) {
@@ -293,13 +293,13 @@ static int is_idle(const sc_driver *d, const callers_seen *w, int64_t now) {
 static int stand_by(sc_driver *d, int64_t until) {
     sc_waits *w = &d->waits;
     sc_store(&w->covered_from, until);
-    until = sc_earlier(until, ring_due(d));
+    until = sc_earlier(until, wake_due(d));
     if (until == SC_NEVER)
         sc_cond_wait(&d->role.io_idle, &d->role.lock);
     else
         sc_cond_wait_until(&d->role.io_idle, &d->role.lock, until);
     sc_store(&w->covered_from, SC_NEVER);
-    return ring(d, sc_now());
+    return wake_holder(d, sc_now());
 }
 
 void sc_driver_run(sc_driver *d) {
@@ -312,7 +312,7 @@ void sc_driver_run(sc_driver *d) {
     sc_mutex_lock(&d->role.lock);
     while (!sc_load(&d->stop)) {
         int64_t now = sc_now();
-        ring(d, now); /* other work may have taken long */
+        wake_holder(d, now); /* other work may have taken long */
         look_at_callers(d, &callers, now);
         if (d->role.turns != seen) {
             seen = d->role.turns;

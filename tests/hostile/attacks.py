@@ -211,8 +211,8 @@ def leave_of_everyone(a: Attacker) -> None:
 @stranger
 def suspend_for_ever(a: Attacker) -> None:
     """A pause that is renewed while its sender likes: here until just before the group must send again."""
-    for turn in range(1, 30):
-        a.say(Suspend(a.tag, 1, turn, "stop", ()), a.id(1), 1, 0.02)
+    for repeat in range(1, 30):
+        a.say(Suspend(a.tag, 1, repeat, "stop", ()), a.id(1), 1, 0.02)
 
 
 @stranger

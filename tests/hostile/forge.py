@@ -333,7 +333,7 @@ class Drawer:
             "fetch": self._fetch,
             "under": self.attempt,
             "pause": self.count,
-            "turn": self.count,
+            "repeat": self.count,
             "phase": lambda: rng.choice(("block", "stop", "hold")),
             "primary": lambda: rng.choice((None, 0, 1, 128)),
             "view_id": self._view_id,

@@ -82,7 +82,7 @@ def pauses_of_an_owner():
     owner.suspend(2, LONG_NS)
 
     def suspended(number, member):
-        return lambda: owner.suspended(Suspended(context.tag, number, owner.turn, "stop", (0, 0, 0)), member)
+        return lambda: owner.suspended(Suspended(context.tag, number, owner.repeat, "stop", (0, 0, 0)), member)
 
     late = [suspended(1, member) for member in members]
     late += [lambda: owner.resumed(Resumed(context.tag, 1), members[1]), lambda: owner.resume(1)]

@@ -89,18 +89,18 @@ class Demo:
             self.start(name, number)
         self.wait_for_view({first, *others})
         self.tell_all("send")
-        self.watch(self.arguments.seconds)
+        self.pass_time(self.arguments.seconds)
 
         coordinator = self.coordinator()
         self.say("KILL", f"SIGKILL to {coordinator}, the coordinator")
         self.kill(coordinator)
         self.wait_for_view({first, *others} - {coordinator})
-        self.watch(self.arguments.seconds)
+        self.pass_time(self.arguments.seconds)
 
         self.start(joiner, 0)
         self.wait_for_view({first, *others, joiner} - {coordinator})
         self.processes[joiner].tell("send")
-        self.watch(self.arguments.seconds)
+        self.pass_time(self.arguments.seconds)
 
         self.tell_all("stop")
         self.wait("all to stop sending", lambda: all("stopped" in p.reports for p in self.alive()))
@@ -238,7 +238,7 @@ class Demo:
 
     # ---- waiting and printing ------------------------------------------------------------------------------------
 
-    def watch(self, for_s: float) -> None:
+    def pass_time(self, for_s: float) -> None:
         """Lets the group work for a while."""
         until = time.monotonic() + for_s
         while time.monotonic() < until:

@@ -308,8 +308,8 @@ class Tap:
                 with self._lock:
                     self._wanting += 1
                 try:
-                    turn = self._reading.submit(self._some_rows, connection, room, journal, at, end, columns)
-                    at, over = turn.result()
+                    part = self._reading.submit(self._some_rows, connection, room, journal, at, end, columns)
+                    at, over = part.result()
                 except (RuntimeError, CancelledError):  # the tap is closed
                     raise ConnectionAbortedError from None
         _send(connection, b"Z", b"")

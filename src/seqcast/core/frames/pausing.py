@@ -15,7 +15,7 @@ class Suspend:
 
     view: Id
     pause: Count
-    turn: Count
+    repeat: Count
     phase: Phase
     cut: Seqnos
 
@@ -23,11 +23,11 @@ class Suspend:
 @control("suspended", "flush", to_one=True)
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Member to pause owner: acknowledges the SUSPEND of this turn; after "stop": the packets that I hold, by rank."""
+    """Member to pause owner: acknowledges this repeat of SUSPEND; after "stop": the packets that I hold, by rank."""
 
     view: Id
     pause: Count
-    turn: Count
+    repeat: Count
     phase: Phase
     held: Seqnos
 

@@ -111,7 +111,7 @@ class PauseMember(TableMachine):
 
     def was_overtaken(self, frame: Suspend, sender: int) -> bool:
         known = self.known.get(sender)
-        return known is not None and frame.pause == known.frame.pause and frame.turn < known.frame.turn
+        return known is not None and frame.pause == known.frame.pause and frame.repeat < known.frame.repeat
 
     def asks_for_callbacks(self, frame: Suspend, _sender: int) -> bool:
         return frame.phase == "block"
@@ -152,7 +152,7 @@ class PauseMember(TableMachine):
             return
         known.waits = False
         self.context.send(
-            Suspended(frame.view, frame.pause, frame.turn, frame.phase, held if frame.phase == "stop" else ()), sender
+            Suspended(frame.view, frame.pause, frame.repeat, frame.phase, held if frame.phase == "stop" else ()), sender
         )
 
     def refuse(self, frame: Suspend, sender: int) -> None:

@@ -21,7 +21,7 @@ from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
 from seqcast.core.vocabulary import PauseHeld, PauseOver
 from seqcast.errors import RemoteProtocolError
 
-_TURNS_MAX = 64
+_REPEATS_MAX = 64
 
 
 class PauseOwnerState(Enum):
@@ -61,8 +61,8 @@ class PauseOwner(TableMachine):
         self.renewals = Repeat(max(settings.lease_ns // 4, 1), max(settings.lease_ns // 4, 1))
         self.request = 0  # the application's number
         self.number = 0  # of the last try; never used again (E-18)
-        self.turn = 0
-        self.sent: dict[int, int] = {}  # turn -> when
+        self.repeat = 0  # number of the last SUSPEND, by which answers name it
+        self.sent: dict[int, int] = {}  # repeat -> when
         self.answered: dict[int, int] = {}  # member -> sending time of the last SUSPEND with an answer
         self.missing: set[int] = set()
         self.prefixes: list[int] = []
@@ -89,7 +89,7 @@ class PauseOwner(TableMachine):
         """An answer to a SUSPEND of our view."""
         if frame.pause != self.number or self.frame is None or sender not in self.context.infos:
             return
-        if frame.phase != self.frame.phase or frame.turn not in self.sent:
+        if frame.phase != self.frame.phase or frame.repeat not in self.sent:
             return
         if len(frame.held) != (len(self.context.members) if frame.phase == "stop" else 0):
             raise RemoteProtocolError("SUSPENDED: the held packets are not by rank")
@@ -148,7 +148,7 @@ class PauseOwner(TableMachine):
         return {member for member in self.context.infos if answered.get(member, -NEVER) <= start}
 
     def _with(self, sender: int, frame: Suspended) -> dict[int, int]:
-        return {**self.answered, sender: max(self.answered.get(sender, 0), self.sent[frame.turn])}
+        return {**self.answered, sender: max(self.answered.get(sender, 0), self.sent[frame.repeat])}
 
     # ---- actions
 
@@ -179,12 +179,12 @@ class PauseOwner(TableMachine):
 
     def say(self) -> None:
         assert self.frame is not None
-        self.turn += 1
-        self.sent[self.turn] = self.context.now
-        while len(self.sent) > _TURNS_MAX:
+        self.repeat += 1
+        self.sent[self.repeat] = self.context.now
+        while len(self.sent) > _REPEATS_MAX:
             del self.sent[next(iter(self.sent))]
         frame = self.frame
-        self.context.multicast(Suspend(frame.view, frame.pause, self.turn, frame.phase, frame.cut))
+        self.context.multicast(Suspend(frame.view, frame.pause, self.repeat, frame.phase, frame.cut))
 
     def note(self, sender: int, frame: Suspended) -> None:
         self.missing.discard(sender)

@@ -170,7 +170,7 @@ class StateMerge(TableMachine):
         silent."""
         if self.receiving:
             self._now = now_ns
-            self.watch()
+            self.extend_deadline()
 
     def filled(self, incoming: Incoming, count: int, now_ns: int) -> list[StateMergeEffect]:
         """``count`` bytes of the provider are in ``incoming.room``."""
@@ -271,7 +271,7 @@ class StateMerge(TableMachine):
 
     def begin_next(self) -> None:
         self.incoming = Incoming(self.plan.boundary)
-        self.watch()
+        self.extend_deadline()
 
     def report_arrival(self) -> None:
         self._effects.append(StateArrived(self.plan.boundary))
@@ -290,10 +290,10 @@ class StateMerge(TableMachine):
 
     def reconcile(self, plan: StatePlan) -> None:
         self.plan = plan
-        self.watch()
+        self.extend_deadline()
         self._effects.append(Reconcile(plan.merges))
 
-    def watch(self) -> None:
+    def extend_deadline(self) -> None:
         self._deadline_ns = self._now + self._timeout_ns
 
     def go_on(self, *_: object) -> None:
@@ -335,7 +335,7 @@ class StateMerge(TableMachine):
         )
 
     def rest(self) -> None:
-        """Nothing is read and no time is watched."""
+        """Nothing is read and no deadline runs."""
         self.incoming = Incoming(0)
         self._deadline_ns = NEVER
 
@@ -384,7 +384,7 @@ class StateMerge(TableMachine):
             "this application must not hold up the group any longer",
         ),
         (None, E.DUE, None, ILLEGAL, "the timer runs only while gathering and reconciling"),
-        (S.RECONCILING, E.READ, None, watch, "the application is at work"),
+        (S.RECONCILING, E.READ, None, extend_deadline, "the application is at work"),
         (None, E.READ, None, IGNORED, "it reads on past the end"),
         (S.RECONCILING, E.LOADED, S.GOING, go_on_reconciled, "the application has the merged state"),
         (S.OUT, E.LOADED, None, IGNORED, "too late"),

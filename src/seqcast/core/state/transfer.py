@@ -215,7 +215,7 @@ class Transfer(TableMachine):
 
     def begin(self, provider: int, boundary: int) -> None:
         self.provider, self.incoming = provider, Incoming(boundary)
-        self.watch()
+        self.extend_deadline()
         self._silent_ns = self._now + SILENCE_NS
         self.backlog.restart(boundary)
         self._effects.append(BeginState(provider))
@@ -235,10 +235,10 @@ class Transfer(TableMachine):
         )
 
     def load(self) -> None:
-        self.watch()
+        self.extend_deadline()
         self._effects.append(LoadState())
 
-    def watch(self) -> None:
+    def extend_deadline(self) -> None:
         self._deadline_ns = self._now + self._timeout_ns
 
     def hold(self, item: Item) -> None:
@@ -269,7 +269,7 @@ class Transfer(TableMachine):
         )
 
     def stop(self) -> None:
-        """Nothing is read and no time is watched."""
+        """Nothing is read and no deadline runs."""
         self.incoming = Incoming(0)
         self._deadline_ns = self._silent_ns = NEVER
 
@@ -297,7 +297,7 @@ class Transfer(TableMachine):
         (S.REPORTED, E.HELD, S.LOADING, load, "no view came in between: the state holds"),
         (S.OUT, E.HELD, None, IGNORED, "given up meanwhile"),
         (None, E.HELD, None, ILLEGAL, "follows a report"),
-        (S.LOADING, E.READ, None, watch, "the application is at work"),
+        (S.LOADING, E.READ, None, extend_deadline, "the application is at work"),
         (None, E.READ, None, IGNORED, "it reads on past the end"),
         (S.RECEIVING, E.DUE, S.REPORTED, report_silence, "the provider, or its application, is silent"),
         (S.LOADING, E.DUE, S.OUT, (leave, give_up_late), "this application must not hold up the group any longer"),
