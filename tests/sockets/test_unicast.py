@@ -21,6 +21,7 @@ from seqcast import ConfigError, JoinTimeout, NameTaken
 from seqcast._native.driver import describe_address
 from seqcast.net.opening import open_driver
 
+RANGE = 8  # as in MEMBER
 MEMBER = """
 import sys, seqcast
 cluster, name, port, seeds = sys.argv[1:]
@@ -32,10 +33,15 @@ with seqcast.join(cluster, name=name, transport="unicast", port=int(port), port_
 
 
 def free_port() -> int:
-    """A UDP port of loopback that is free, as most likely are those after it."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        asked.bind(("127.0.0.1", 0))
-        return min(int(asked.getsockname()[1]), 60_000)
+    """A UDP port of loopback that is free, as are the ``RANGE`` ports after it."""
+    while True:
+        with contextlib.ExitStack() as asked, contextlib.suppress(OSError, OverflowError):
+            first = 0
+            for number in range(RANGE + 1):
+                each = asked.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                each.bind(("127.0.0.1", first + number))
+                first = first or int(each.getsockname()[1])
+            return first
 
 
 HERE = ("127.0.0.1",)
@@ -43,7 +49,7 @@ HERE = ("127.0.0.1",)
 
 def alone(name: str, member: str, port: int, seeds: Sequence[str] = HERE, **settings: object) -> seqcast.Group:
     """Joins without multicast on loopback."""
-    place = {"transport": "unicast", "port": port, "port_range": 8, "interface": "127.0.0.1"}
+    place = {"transport": "unicast", "port": port, "port_range": RANGE, "interface": "127.0.0.1"}
     return seqcast.join(name, name=member, **{**place, "seeds": list(seeds), "join_timeout_s": LIMIT_S, **settings})
 
 
@@ -229,7 +235,8 @@ def datagram(kind: int) -> bytes:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere a member has one socket for its port")
 def test_packets_leave_heartbeats_and_all_else_their_own_buffer():
-    config = seqcast.Config(transport="unicast", interface="127.0.0.1", port=free_port(), port_range=8, rcvbuf=65_536)
+    place = {"interface": "127.0.0.1", "port": free_port(), "port_range": RANGE}
+    config = seqcast.Config(transport="unicast", **place, rcvbuf=65_536)
     sockets = open_driver(make_engine(), cluster(), 1, config)  # nobody receives there
     with contextlib.closing(sockets), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
         assert sockets.apart
