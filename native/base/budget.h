@@ -2,7 +2,7 @@
 
 #include <stdint.h>
 
-/* How much may be spent: so much per second, and at most so much at once. A new one is full. */
+/* An allowance that refills at a rate per second, up to a bound. A new one is full. */
 typedef struct {
     int64_t left; /* may be a debt */
     int64_t refilled;

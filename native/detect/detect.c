@@ -31,7 +31,7 @@
 #define QUIET 4 /* suspicion times in which a member may have no unicast for us */
 #define BOTH 2 /* heartbeats for which a member that hears multicasts again gets both */
 #define BACK_NS_MIN ((int64_t)10 * 1000000000) /* between two returns of one member to multicast; */
-#define BACK_NS_MAX ((int64_t)600 * 1000000000) /* doubling, until one has lasted for so long */
+#define BACK_NS_MAX ((int64_t)600 * 1000000000) /* doubling, until one has lasted for this long */
 #define APART 20 /* heartbeats of another view until its coordinator should have met ours */
 #define SILENT 5 /* heartbeats of one that is heard by unicast, and whose multicasts do not come */
 #define QUICK 3 /* the same, of one that is new */

@@ -14,7 +14,7 @@ typedef struct {
 
 typedef struct {
     sc_beat beats[SC_MEMBERS_MAX];
-    int64_t starved; /* when something was last dropped for want of slabs; 0: never */
+    int64_t starved; /* when something was last dropped because slabs were lacking; 0: never */
     int stuck; /* and nothing was received in order, or taken, between the last two heartbeats */
     uint64_t progress; /* the result of progress() at the last heartbeat */
     int64_t heartbeat_due;
@@ -47,7 +47,7 @@ typedef struct {
     int way; /* SC_WAY_...: of the group's traffic to this member */
     int64_t way_since; /* when the way became this one */
     int64_t way_back; /* no return to multicast before, */
-    int64_t way_wait; /* so long after the last change from multicast; 0: at once */
+    int64_t way_wait; /* least time since the last change from multicast; 0: at once */
     uint8_t unheard[SC_MEMBERS_MAX / 8]; /* members not heard there, by rank, as of its last heartbeat */
     uint8_t mutes[SC_MEMBERS_MAX / 8]; /* and those whose unicasts do not arrive there */
 } sc_peer_detection;

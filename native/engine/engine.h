@@ -33,8 +33,7 @@ typedef struct {
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
     uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
-    uint32_t
-        piece_bytes; /* larger datagrams without messages leave in pieces of so many bytes; 0: they leave as they are */
+    uint32_t piece_bytes; /* larger datagrams without messages leave in pieces of this size; 0: leave as they are */
     uint32_t slabs_max;
     uint64_t ring_bytes; /* send ring of the group stream; bounds the window */
     uint64_t unicast_bytes; /* send ring of each unicast stream */
@@ -57,10 +56,10 @@ typedef struct {
     int64_t suspect_ns_max; /* ... by a member that has reason to trust its own judgement less */
     int64_t
         install_ns; /* for this long after a view, a member still in the previous one, or in none, counts as alive */
-    int64_t slow_ns; /* a receiver that holds senders up for so long is reported as too slow; 0: none is */
+    int64_t slow_ns; /* a receiver that holds senders up for this long is reported as too slow; 0: none is */
     uint32_t skips; /* 1: such a receiver stays in the group, and skips messages instead */
     int64_t policy_ns; /* how long a batch may wait for the application's order policy; 0: there is none */
-    uint64_t sealings_max; /* with a key: after so many in one view another is asked for: SC_EVENT_WORN */
+    uint64_t sealings_max; /* with a key: after this many in one view, SC_EVENT_WORN asks for another one */
     uint64_t seed; /* of the jitter */
 } sc_config;
 
@@ -82,8 +81,8 @@ int sc_engine_know(sc_engine *e, uint64_t tag, unsigned cipher, const uint8_t *s
 
 /* One received buffer. `segment` is the size that UDP_GRO reported (the buffer is then a run of datagrams of that size,
  * the last one may be shorter), or 0 for a single datagram. `slab` is the slab that holds `p`; the caller keeps its
- * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. By which way a datagram came is
- * of no matter: SC_FLAG_GROUP marks those for the group. Our own multicasts, looped back, are ignored. Returns how many
+ * reference. With slab == NULL, or while many slabs are in use, the bytes are copied. The socket of a datagram does not
+ * matter: SC_FLAG_GROUP marks those for the group. Our own multicasts, looped back, are ignored. Returns how many
  * datagrams were accepted. */
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,
                       int64_t now);
@@ -381,7 +380,7 @@ enum {
     SC_EVENT_LOST = 16, /* no repeat of a packet has reached `sender` for `took` ns; `rate`: bytes of that packet */
     SC_EVENT_SIZE =
         17, /* packets of another size than the view's reach all: `rate`, bytes; no larger ones to or from `sender` */
-    SC_EVENT_WORN = 18 /* the secret of the view has sealed sealings_max datagrams; from then on, now and again */
+    SC_EVENT_WORN = 18 /* the secret of the view has sealed sealings_max datagrams; again from time to time */
 };
 /* Evidence of SC_EVENT_KEY, which comes at the first such datagram, which may be damaged, and at the last of this many
  * in a row. */
@@ -549,8 +548,8 @@ typedef struct {
     uint64_t view; /* its tag, or 0 */
     uint64_t ways; /* changes with the ways to them */
     uint32_t n;
-    uint32_t alone; /* so many, the first ones, get packets by unicast; */
-    uint32_t together; /* so many, the last ones, by multicast */
+    uint32_t alone; /* the first ones, which get packets by unicast; */
+    uint32_t together; /* the last ones, which get them by multicast */
     sc_address to[SC_MEMBERS_MAX];
 } sc_targets;
 /* If they are others than in `out`: puts them there, and returns 1. */

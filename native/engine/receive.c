@@ -257,7 +257,7 @@ static sc_odd_source *odd_source(sc_engine *e, const sc_address *from) {
     return NULL;
 }
 
-/* Only so many sources are told of: to forge addresses costs nothing. */
+/* Only this many sources are reported, because forging addresses costs nothing. */
 static void note_odd(sc_engine *e, const sc_address *from, int evidence) {
     sc_odd_source *odd = odd_source(e, from);
     if (!odd && e->intake.n_odd == SC_ODD_SOURCES) return;

@@ -52,7 +52,7 @@ int sc_takes_over(sc_driver *d);
 #define SC_RECEIVE_FIRST 4 /* also of large buffers: they are checked and ordered while they are in the cache */
 int sc_intake_init(sc_round *round);
 void sc_intake_free(sc_driver *d);
-/* Receives the datagrams that have arrived on `lanes`; `first`: so many in the first call, or SC_RECEIVE_ONE of each
+/* Receives the datagrams that have arrived on `lanes`; `first`: this many in the first call, or SC_RECEIVE_ONE of each
  * lane. Sets *urgent if something has to be transmitted. Returns their bytes. */
 uint64_t sc_intake(sc_driver *d, int lanes, int first, int *urgent);
 

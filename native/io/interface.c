@@ -53,7 +53,7 @@ static int has_other_address(const sc_io *io) {
     return found;
 }
 
-/* Was loopback taken for want of another interface, and there is one now? */
+/* Was loopback taken because there was no other interface, and is there one now? */
 static int has_other_interface(const sc_io *io) {
     sc_io now = {.config = io->config};
     sc_sockaddr own;

@@ -6,15 +6,15 @@
 #define PERIOD_NS 1000000
 #define LOAD_BYTES (256u << 10)
 #define LOAD_PACKETS 32
-#define FEW 4 /* a conversation brings at most so many packets a round */
+#define FEW 4 /* packets of a conversation in a round, at most */
 #define WORTH 2 /* a nap pays, too, if half of a load would gather */
 
-/* A nap gathers at most so much, and never more than triggers an ack. */
+/* A nap gathers at most this much, and never more than triggers an ack. */
 #define GATHER_BYTES (768u << 10)
 /* A thread that gets a core late may nap LATER times its delay, but at most LONGER times the setting. */
 #define LATER 4
 #define LONGER 8
-#define LATENESSES 8 /* the average is over about so many */
+#define LATENESSES 8 /* the average is over about this many */
 
 /* A poll that finds something pays for two in vain, and many good ones for at most eight. Where polls do not pay, every
  * 16th wait tries one. */
@@ -23,7 +23,7 @@
 #define POLL_TRIES 16
 
 /* A thread that keeps the core for longer than KEPT_NS computes: no yields for a pause, which grows fourfold each time.
- * Of looks that find something, so many take two thirds off the pause. */
+ * YIELD_FINDS looks that find something take two thirds off the pause. */
 #define KEPT_NS 200000
 #define YIELD_PAUSE_NS_MIN 1000000
 #define YIELD_PAUSE_NS_MAX 500000000
@@ -39,7 +39,7 @@ static int64_t longest_nap(const sc_pace *p, int awaited) {
     return awaited || ns < p->nap_ns_max ? p->nap_ns_max : ns;
 }
 
-/* Many bytes, or many packets: unless the packets are a conversation. */
+/* Many bytes; or many packets that are no conversation. */
 static int is_load(const sc_pace *p, int talk, int64_t ns, int64_t period, unsigned part) {
     return p->bytes * (uint64_t)ns / (uint64_t)period >= LOAD_BYTES / part ||
            (!talk && p->packets * (uint64_t)ns / (uint64_t)period >= LOAD_PACKETS / part);

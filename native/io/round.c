@@ -110,8 +110,8 @@ static uint64_t poll_briefly(sc_driver *d, int64_t until, int *urgent) {
 
 /* Sleeps on the sockets; returns the bytes received. A thread that transmits wakes it if the deadline that this leaves
  * is before `sleep_until`; one that transmitted before that was set has left a deadline that is read after it. A timer
- * would have to be taken back when a message comes, which is a twentieth of the way of a message on a virtual machine:
- * where the I/O thread minds the time, there is none. */
+ * would have to be taken back when a message comes, which costs about 5 % of a hop on a virtual machine: while the I/O
+ * thread covers the time, there is none. */
 static uint64_t wait_on_sockets(sc_driver *d, int64_t until, int *woken, int *urgent) {
     int64_t end = sc_earlier(until, d->round.deadline);
     sc_store(&d->waits.sleep_until, end);
@@ -135,7 +135,7 @@ static void measure(sc_driver *d, int64_t now) {
     sc_store(&d->round.loaded, d->round.pace.loaded);
 }
 
-/* After receiving so many bytes: timers, flushes, and the threads that wait for them. */
+/* After receiving this many bytes: timers, flushes, and the threads that wait for them. */
 static void end_round(sc_driver *d, uint64_t bytes, int urgent) {
     int64_t now = bytes ? (int64_t)d->round.came : sc_now();
     d->round.cut_short = bytes >= SC_ROUND_BYTES_MAX;

@@ -36,7 +36,7 @@ typedef struct {
     char wanted_interface[64]; /* name or address; empty: chosen by routes */
     uint8_t group[16]; /* multicast address, 4 or 16 bytes */
     uint16_t port; /* data; control is port + 1. Without multicast: of this member, */
-    uint16_t port_range; /* or one of so many after it, if taken */
+    uint16_t port_range; /* or one of this many after it, if taken */
     uint16_t unicast_port; /* 0: any */
     int ttl;
     int dscp;
@@ -127,7 +127,7 @@ enum {
     SC_IO_NO_CARRIER = 8, /* up, but no cable or peer is connected */
     SC_IO_ADDRESS_GONE = 16, /* no interface has our address any more */
     SC_IO_ADDRESS_OTHER = 32, /* and ours has another one instead */
-    SC_IO_ROUTED = 64 /* loopback, for want of another one, and that which sc_io_open would choose now is none */
+    SC_IO_ROUTED = 64 /* loopback, because there was no other one; sc_io_open would choose another one now */
 };
 int sc_io_look(const sc_io *io);
 /* Makes the sockets send through, and joins the groups on, the interface that has the name now. They keep their

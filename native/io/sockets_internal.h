@@ -85,7 +85,7 @@ int sc_open_unicast(sc_io *io, const sc_sockaddr *own, uint16_t port, sc_io_erro
 /* Opens a second socket at the port of the one for unicasts, to which all but packets come from now on: a flood of
  * packets leaves them their buffer. Where the system cannot, the first one keeps getting all. */
 void sc_open_apart(sc_io *io);
-/* The same as sc_open_unicast at `first`, or at the first free one of so many ports after it. */
+/* The same as sc_open_unicast at `first`, or at the first free one of this many ports after it. */
 int sc_open_in_range(sc_io *io, const sc_sockaddr *own, unsigned first, unsigned more, sc_io_error *error);
 /* Makes the sockets multicast by the interface with this index, and join the group there. */
 int sc_mend_multicast(sc_io *io, const sc_sockaddr *own, unsigned index, sc_io_error *error);

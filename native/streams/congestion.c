@@ -8,7 +8,7 @@
 #define FIRST 10 /* packets at the beginning, as RFC 6928 */
 #define FLOOR 4 /* packets always, so that losses show by those that come behind them */
 #define LOSS_PERCENT 2 /* of the packets of a round trip, and */
-#define LOSSES 2 /* so many more, which chance loses of some */
+#define LOSSES 2 /* and this many more, as chance loses some */
 #define ROUND_PACKETS 50 /* fewer in a round trip are counted together with those of the next */
 #define SMOOTHING 8 /* as in RFC 6298 */
 #define SLACK_NS 1000000 /* a longer round trip than that of an empty path, with half as much again, shows a queue */
@@ -179,7 +179,7 @@ static uint64_t cube_root(uint64_t x) {
     return root;
 }
 
-/* CUBIC's window, so long after the last event; its C is 0.4 and its beta 0.7. */
+/* CUBIC's window at this time after the last event; its C is 0.4 and its beta 0.7. */
 static double cubic(const sc_engine *e, const sc_peer_congestion *at, int64_t now) {
     double packet = (double)packet_of(e), most = (double)at->most / packet, took = (double)(now - at->since) / 1e9;
     double flat = (double)cube_root((uint64_t)(most * 0.3 / 0.4 * 1e9)) / 1e3;

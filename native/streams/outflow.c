@@ -5,7 +5,7 @@
 
 #define BURST_NS 1000000 /* a pause is at least as long, and what gathers in it leaves at once: */
 #define BURST_BYTES_MAX 65536
-#define LATE 4 /* so many bursts leave at once after a pause that was longer than planned */
+#define LATE 4 /* bursts that leave at once after a pause that was longer than planned */
 #define BACKLOG_NS 20000000 /* as much as leaves in this time may wait in the ring */
 #define TURNS 7 /* transmissions in which the group stream is first, to one in which it is not */
 

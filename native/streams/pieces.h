@@ -28,7 +28,7 @@ typedef struct {
 
 /* Queues a packet in pieces that reach this member. */
 void sc_pieces_say(sc_engine *e, const struct sc_peer *peer, const uint8_t *p, uint32_t len);
-/* Queues pieces of a datagram without messages, which was in the queue, if only some paths carry so much. 0: all do. */
+/* Queues pieces of a datagram without messages, which was in the queue, if not all paths carry its size. 0: all do. */
 int sc_pieces_instead(sc_engine *e, const sc_out *o);
 /* A piece has come from a member, or from a stranger (NULL): returns the datagram, which the caller frees, after the
  * last piece, or NULL. */

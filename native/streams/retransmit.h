@@ -11,7 +11,7 @@ typedef struct {
     int stream;
     uint32_t requester; /* rank */
     int multicast;
-    uint32_t back; /* so many entries before this one is another one of the same packet; 0: none was */
+    uint32_t back; /* distance to the entry before of the same packet; 0: there is none */
 } sc_again;
 
 #define SC_AGAIN_MAX 1024

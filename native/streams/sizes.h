@@ -13,7 +13,7 @@ typedef struct {
     int stage; /* of the round of questions that runs: SC_SIZE_... */
     uint32_t tries; /* of this stage */
     uint64_t number; /* of the last round */
-    uint32_t passed; /* in this round, at least so much arrived */
+    uint32_t passed; /* the largest size that arrived in this round */
     uint32_t doubts; /* packets that were repeated in vain since the last round */
     int64_t ended; /* the last round; 0: there was none */
     int64_t due; /* the next question, or the next round; SC_NEVER: not before the member enters the view */

@@ -22,7 +22,7 @@
  * again. */
 #include "engine/internal.h"
 
-#define BUSY 16 /* busy: in one of so many looks, */
+#define BUSY 16 /* busy: in one of this many looks, */
 #define FLIGHT 16 /* with this part of the bytes in flight left to take */
 #define FORGETS 4 /* times as fast as the arrival */
 

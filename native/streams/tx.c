@@ -144,7 +144,7 @@ void sc_tx_rewindow(sc_engine *e, sc_peer *peer) {
     }
 }
 
-/* May the stream have another packet on its way that charges so much? */
+/* May the stream have another packet with this charge on its way? */
 int sc_tx_allows(const sc_engine *e, const sc_tx_stream *tx, uint32_t charge, uint64_t beyond) {
     uint64_t flight = tx->charged - tx->charged_consumed;
     if (!flight) return 1;

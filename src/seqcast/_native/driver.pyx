@@ -50,7 +50,7 @@ DEF MANY_MESSAGES = 4096  # taken from a list at a time: few enough to stay in t
 LIST_CHANGED, NOT_BYTES, UNSURE, KEPT_FULL = 17, 18, 19, 20
 
 
-# Results of `Receiver._keep`: another thread receives; arrivals are kept; so many are kept that no more may be.
+# Results of `Receiver._keep`: another thread receives; arrivals are kept; the bound of kept ones is reached.
 cdef enum:
     RECEIVED_ELSEWHERE
     KEPT

@@ -96,8 +96,8 @@ COUNTERS: dict[str, dict[str, str]] = {
         "drop_stranger": "Datagrams of processes that are not in the view.",
         "drop_view": "Packets of another view; with a key also datagrams that are sealed in a view whose secret this "
         "member does not have.",
-        "drop_frozen": "Packets that came after this member had said, for a view change, what it holds.",
-        "drop_window": "Packets too far ahead of what is in order.",
+        "drop_frozen": "Packets that came after this member had reported, for a view change, those that it holds.",
+        "drop_window": "Packets too far ahead of those in order.",
         "drop_slabs": "Packets for which there was no memory.",
         "drop_control_full": "Control frames that the queue had no room for.",
         "drop_partial_message": "Messages of which a part is missing, because its view is closed.",
@@ -117,7 +117,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "io_naps": "Short pauses in which datagrams gather, to be received together.",
         "io_nap_bytes": "The most bytes that such a pause was expected to gather.",
         "io_kicks": "Times that the I/O thread was woken.",
-        "io_flushes_left": "Times that a thread left what it had packed to one that was transmitting.",
+        "io_flushes_left": "Times that a thread left its packed messages to one that was transmitting.",
         "io_flushes_handed": "Times that a thread handed transmission to the I/O thread, as there was ever more.",
     },
     "Control plane": {
@@ -136,10 +136,10 @@ COUNTERS: dict[str, dict[str, str]] = {
         "control_callbacks_late": "Block callbacks that did not end within `block_deadline_s`.",
         "control_membership_policy_failed": "Views in the default order, because the membership policy failed.",
         "control_sequencer_policy_failed": "Views whose sequencer is the coordinator, as the policy failed.",
-        "control_gossips_forged": "Gossips that claim what cannot be.",
+        "control_gossips_forged": "Gossips that claim something impossible.",
     },
     "Key file (`key=`)": {
-        "key_id": "Now: id of the key with which this member seals what it says outside views: the first of its file.",
+        "key_id": "Now: id of the key with which this member seals its frames outside views: the first of its file.",
         "key_reads": "Times that the file was read again, as it had other keys.",
         "key_errors": "Times that it had changed, and could not be read: the keys before stayed.",
     },
@@ -197,7 +197,7 @@ CROWD: dict[str, dict[str, str]] = {
     },
     "Crowds: the store (`store=`)": {
         "store_packets": "Now: messages in the store.",
-        "store_bytes": "Now: their bytes, and what each takes besides.",
+        "store_bytes": "Now: their bytes, with the overhead of each.",
         "store_collected": "Messages removed from the store at its bounds.",
         "store_bad": "Messages in the store with a wrong checksum, which are not sent to anybody.",
         "store_errors": "1: the disk failed, and nothing is kept since.",

@@ -253,8 +253,8 @@ class Rpc(Closing):
 
         Args:
             payload: the question, for the handlers.
-            to: "all": the members of the view in which the question is delivered, this one included; a number: so many
-                of them, by rank; a member, or its name: that one alone.
+            to: "all": the members of the view in which the question is delivered, this one included; a number: that
+                many of them, by rank; a member, or its name: that one alone.
             first: returns after this many answers, errors not counted. None: waits for all that are still in the view.
             timeout: seconds for the whole call; None: no limit.
 

@@ -81,7 +81,7 @@ class Board:
         members: a row for each member of the view, by rank.
         events: the last ones, oldest first.
         read_ns: monotonic ns, of reading.
-        torn: parts that were being written whenever they were read: their process was killed at that.
+        torn: parts that were being written whenever they were read: their process was killed while it wrote them.
     """
 
     path: Path

@@ -23,8 +23,8 @@ from seqcast.errors import ConfigError, SeqcastError, SparkFailed, UsageError
 COMMANDS = {
     "demo": ("seqcast.cli.demo", "a whole group on this machine, with a crash and a join, audited by Spark", "spark"),
     "send": ("seqcast.cli.send", "send each line of a file, or of standard input, to a group as one message", ""),
-    "replay": ("seqcast.cli.replay", "send what a member's journal holds to a group again", "journal"),
-    "tail": ("seqcast.cli.tail", "join a group and print what is delivered", ""),
+    "replay": ("seqcast.cli.replay", "send the messages of a member's journal to a group again", "journal"),
+    "tail": ("seqcast.cli.tail", "join a group and print each message", ""),
     "tap": (
         "seqcast.cli.tap",
         "serve the journals of this machine to readers on others, such as Spark's tasks",
@@ -64,7 +64,7 @@ Reliable, totally ordered multicast with agreed membership, over UDP.
 commands:
 {commands}
 
-exit status: 0; 1 if a check fails or the group could not do what was asked; 2 for bad input, or output that
+exit status: 0; 1 if a check fails or the group could not do as asked; 2 for bad input, or output that
 cannot be written; 3 if Spark fails; 130 if a signal ends it; 70 for a bug of seqcast
 """
 

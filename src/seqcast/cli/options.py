@@ -47,7 +47,7 @@ def add_member_options(target: argparse.ArgumentParser) -> None:
         "--found",
         type=positive,
         metavar="N",
-        help="found a group only with so many that join, this one included (1; with partition=primary: found none)",
+        help="found a group only once this many are joining, this one included (1; with partition=primary: found none)",
     )
     target.add_argument("--journal", metavar="DIR", help="journal deliveries in this directory, for `seqcast audit`")
     target.add_argument(

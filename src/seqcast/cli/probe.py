@@ -116,7 +116,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         type=seconds,
         default=1.0,
         metavar="S",
-        help="senders may wait so long for one member (%(default)g s)",
+        help="longest wait of senders for one member that still passes (%(default)g s)",
     )
     result.add_argument("--json", action="store_true", help="print one JSON object")
     return result.parse_args(argv)

@@ -57,7 +57,7 @@ GOSSIPS_PER_S = 2000
 ones, and Python reads one in about 0.1 ms. Those that come faster wait, which is the load that the policy measures."""
 ETHERNET_MTU = 1500
 PIECE_BYTES = 1232
-"""Each path carries UDP payloads of this size: what IPv6 guarantees."""
+"""Each path carries UDP payloads of this size, which IPv6 guarantees."""
 JUMBO_BYTES = 9216
 """Larger packets travel within one machine, on paths that are not measured."""
 SECONDS = re.compile(r"(?<!_per)_s(?=$|_min$|_max$)")

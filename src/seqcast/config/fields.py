@@ -99,9 +99,9 @@ class Config(_Marked):
     preset: str = _knob(
         "lan",
         "",
-        "What the times below are tuned for. lan: one network. fast: machines that are not overloaded; failures are "
-        "noticed in a fifth of the time, at the cost of five times as many heartbeats. wan: round trips of up to 100 "
-        "ms.",
+        "The network for which the times below are tuned. lan: one network. fast: machines that are not overloaded; "
+        "failures are noticed in a fifth of the time, at the cost of five times as many heartbeats. wan: round trips "
+        "of up to 100 ms.",
         among=PRESETS,
     )
 
@@ -158,7 +158,7 @@ class Config(_Marked):
         4,
         "ports",
         "Without multicast, or with `seeds`: a member whose `port` is taken, as by another one on its host, takes the "
-        "first free one of so many after it. It must be the same on every member.",
+        "first free one of this many after it. It must be the same on every member.",
         low=0,
         high=1000,
     )
@@ -297,7 +297,7 @@ class Config(_Marked):
     journal_payload: str = _knob(
         "full",
         "",
-        "What the journal keeps of each payload: the whole payload, or a 64-bit hash, which is enough for the audit.",
+        "The journal's copy of each payload: the whole payload, or a 64-bit hash, which is enough for the audit.",
         among=("full", "hash"),
     )
     journal_required: bool = _knob(
@@ -306,7 +306,7 @@ class Config(_Marked):
         "What happens when the journal cannot be written, for example because the disk is full. False: the journal "
         "ends, which is logged once, and delivery continues; the counter `journal_rows_lost` tells how many rows are "
         "missing. True: receiving raises JournalWriteError and takes nothing more, so that the application receives "
-        "nothing that is not journaled, except what was already on its way to the disk.",
+        "nothing that is not journaled, except rows already on their way to the disk.",
     )
     journal_resume: bool = _knob(
         False,
@@ -442,8 +442,8 @@ class Config(_Marked):
     state_backlog_bytes: int = _knob(
         128 * _MIB,
         "bytes",
-        "How much of what the group sends during a state transfer the joiner keeps; beyond this the senders get no "
-        "credit and wait.",
+        "How many bytes of the group's messages the joiner keeps during a state transfer; beyond this the senders get "
+        "no credit and wait.",
         low=1024,
         high=1 << 40,
     )
@@ -484,9 +484,9 @@ class Config(_Marked):
     slow: str = _knob(
         "block",
         "",
-        "What a receiver costs that takes messages much slower than most others. block: senders wait for it, and the "
-        "log names it. exclude: once it has held a sender at its limit for `slow_s`, while most members take what "
-        "comes at least 16 times as fast, it is put out of the group: it is delivered what was agreed on until then, "
+        "Treatment of a receiver that takes messages much more slowly than most others. block: senders wait for it, "
+        "and the log names it. exclude: once it has held a sender at its limit for `slow_s`, while most members take "
+        "theirs at least 16 times as fast, the group excludes it: it receives all that was agreed on until then, "
         'and then `Excluded` with the cause "slow". One member at a time; never where half of the members are as slow, '
         'so not in a group of two; and with `partition="primary"` not if the others were no majority. skip: under '
         "the same conditions it stays, and from then on misses the messages that its application does not take in "
@@ -554,7 +554,7 @@ class Config(_Marked):
     send_while_blocked: str = _knob(
         "wait",
         "",
-        "What a send to the group does while a view change or a pause blocks it. wait: it returns when the message "
+        "Behaviour of a send to the group while a view change or a pause blocks it. wait: it returns when the message "
         "has been sent. queue: it returns at once, and the message is sent in the next view, in order and before "
         "anything newer. `Lost` reports what is still queued when this member leaves or is excluded. Unicasts are "
         "neither blocked nor queued.",

@@ -139,7 +139,7 @@ class Membership(Protocol):
         """A suspected member is heard again."""
 
     def starves(self, member_id: int) -> None:
-        """A member has dropped packets for a long time for want of room."""
+        """A member has dropped packets for a long time, because it lacks room."""
 
     def slow_changed(self) -> None:
         """The set of receivers that senders call too slow to stay has changed."""

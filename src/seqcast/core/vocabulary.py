@@ -91,7 +91,7 @@ class CallbackReturned:
 
 @dataclass(frozen=True, slots=True)
 class StateArrived:
-    """All of the state of this boundary is here. ``StateHeld`` follows, or ``TakeState`` where a view came in between
+    """All of the state of this boundary is here. ``StateHeld`` follows, or ``TakeState`` if a view came in between
     that names another provider."""
 
     boundary: int

@@ -292,7 +292,7 @@ class JournalWriter:
             raise JournalWriteError(self._error)
 
     def state(self) -> dict[str, Any]:
-        """Where it is, what is wrong with it, and its counters."""
+        """Its place, its fault, and its counters."""
         return {"path": str(self.path), "error": self._error or "", **self.counters()}
 
     def counters(self) -> dict[str, int]:

@@ -27,7 +27,7 @@ class Advice(NamedTuple):
 
     Args:
         text: sentences.
-        found: the text names a cause that this member sees, and not only what else may be.
+        found: the text names a cause that this member sees, not only possible ones.
     """
 
     text: str

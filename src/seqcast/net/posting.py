@@ -163,7 +163,7 @@ class Posting:
         Args:
             address: of this member, for others.
             seeds: how they fare; see ``Discovery.fate``.
-            seal: with a key, what seals; else empty.
+            seal: with a key, the ids of the keys and the cipher; else empty.
         """
         now, shown = now_ns(), (view, status, reason)
         if self._made is None or (shown == self._posted and now < self.due):

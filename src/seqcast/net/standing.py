@@ -27,7 +27,7 @@ LONG_S = 1.0  # a wait that takes longer is told
 class Standing:
     """
     Args:
-        member: this one; its newest view has what other members know of it.
+        member: this one; its newest view has its info as other members know it.
         endpoint: of this member; its own reasons for a wait are read from it.
     """
 

@@ -321,7 +321,7 @@ class Faults:
         names = [node.name for node in self.nodes]
         told = [f"{names[a]} to {names[b]} {size}" for (a, b), size in self.network.narrow.items()
                 if max(a, b) < len(names)]  # fmt: skip
-        self.trace(None, f"passes datagrams of so many bytes at most: {', '.join(told)}")
+        self.trace(None, f"passes datagrams of at most this many bytes: {', '.join(told)}")
 
     def _connect(self) -> None:
         """Who neither hears anybody's multicasts nor is heard by anybody could not be found."""

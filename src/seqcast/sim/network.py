@@ -153,7 +153,7 @@ class Network:
         self.mute: set[tuple[int, int]] = set()  # (from, to): no unicast comes through, as by a firewall
         self.deaf: set[tuple[int, int]] = set()  # (from, to): no multicast comes through
         self.narrow: dict[tuple[int, int], int] = {}  # (from, to): larger datagrams vanish
-        self.behind: dict[int, int] = {}  # datagrams to these come so much later, in ns
+        self.behind: dict[int, int] = {}  # extra delay of datagrams to these, in ns
         self.busy: dict[tuple[int, int], int] = {}  # by link: when it has sent all that waits
         self.overflows = 0  # datagrams that found the queue before their link full
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group

@@ -48,10 +48,10 @@ class Options:
             their receiver stands, and each next order has its first at the end. Rare interleavings need few of these
             changes, and evenly drawn delays hardly ever give them (probabilistic concurrency testing, Burckhardt et al.
             2010).
-        link_bytes_per_s: what the link from each member to each other carries; 0: as much as comes.
+        link_bytes_per_s: capacity of the link from each member to each other; 0: no bound.
         uplinks: all that leaves a member goes by one such link, each copy of a message to the group for itself.
         rivals: on each of these links there is a stream of others, as TCP's.
-        link_packets: packets that wait before such a link; what finds more is lost.
+        link_packets: packets that may wait before such a link; any further one is lost.
         narrows: how many times other paths than before carry only small datagrams, and lose the others.
         crashes, restarts: how many members crash, and how many of those come back as new incarnations.
         namesakes: how many times two processes have one name: a member is killed, and starts again while all others are

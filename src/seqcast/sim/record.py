@@ -98,7 +98,7 @@ class Record:
         coordinators: the coordinators of which the application was told, in order: views, changes, the end.
         told: answers of others that the application had asked.
         callbacks: its callbacks, in order: True: block; False: unblock.
-        minority: why the member is blocked for want of a majority, as its log tells it.
+        minority: why the member is blocked without a majority, by its log.
         receives: the application is delivered messages (``receive=True``).
         receives_own: its own messages to the group are among them (``deliver_own=True``).
         highest: (type, view tag) -> highest seqno of the group's packets that its process has put on the wire.
@@ -213,7 +213,7 @@ class Record:
 
     @property
     def told_minority(self) -> bool:
-        """The application, or the log of a joiner, was told of a block for want of a majority."""
+        """The application, or the log of a joiner, was told of a block without a majority."""
         if not self.inside:
             return bool(self.minority)
         return self.blocked is not None and self.blocked.kind == "minority"

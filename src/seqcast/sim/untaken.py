@@ -59,7 +59,7 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "pause request: OVER in OVER",
     ),
     (
-        "Does nothing: what comes is late, or comes again, in a state that lasts for a round trip or less. "
+        "Does nothing: the input is late, or a repeat, in a state that lasts for a round trip or less. "
         "The row says why that is right."
     ): (
         "lifecycle: JOINER in OUT",

@@ -46,7 +46,7 @@ LOOK_S = 0.1
 """A task whose journal is gone looks this often for another one."""
 LOOK_ALL_S = 1.0
 LOOK_ALL_SHARE = 0.01
-"""A stream of which nothing new comes looks at the journals of all members no more often, and for no larger share of
+"""A stream that brings nothing new looks at the journals of all members no more often, and for no larger share of
 its time, but looks four times in ``failover_s``."""
 T = TypeVar("T")
 NAMES_MAX = 16
@@ -245,7 +245,7 @@ class Follower:
         return min(founded, key=lambda each: each[0])[1]
 
     def waits(self, offset: Mapping[str, Any]) -> str:
-        """Why a stream may wait in vain of which nothing new comes, as of the last look; empty: nothing tells."""
+        """Why a stream that brings nothing new may wait in vain, as of the last look; empty: nothing tells."""
         return self._stalls.why(offset, self.seen())
 
     def _of_the_look(
@@ -298,7 +298,7 @@ class Follower:
             other = None  # the rows in which its side differs come once, as at a merge
         idle = other is not None and not _has_more(*other, merged_into(offset))
         if idle and followed is not None and not _stands(followed, idx):
-            other = None  # else two members of which nothing new comes would pass the stream to each other for ever
+            other = None  # else two members that bring nothing new would pass the stream to each other for ever
         return other or ((followed, idx) if followed is not None else None)
 
     def _other(self, offset: dict[str, Any], lost: Found | None) -> tuple[Found, int] | None:
@@ -336,7 +336,7 @@ class Follower:
     def beside(
         self, offset: dict[str, Any], *, wait: bool, ends: Mapping[int, int] | None = None
     ) -> tuple[Way, list[Range]] | None:
-        """Where a stream of which nothing new comes continues, if other members went on without the followed one, and
+        """Where a stream that brings nothing new continues, if other members went on without the followed one, and
         the rows that come first. None: nowhere, or not yet.
 
         Args:
@@ -372,7 +372,7 @@ class Follower:
     def rest(
         self, offset: Mapping[str, Any], found: list[Found], *, over: bool | None = None
     ) -> tuple[Way, list[Range]] | None:
-        """As `beside`, for others' deliveries in the view of a member of which nothing new comes, if that view has no
+        """As `beside`, for others' deliveries in the view of a member that brings nothing new, if that view has no
         successor: `seqcast.spark.sides.way_to_end`.
 
         Args:

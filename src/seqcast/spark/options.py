@@ -74,10 +74,10 @@ OPTIONS = (
     Option(
         "maxRowsPerBatch", (STREAM,), "no bound; a number", "a batch may have fewer: it ends where a row group does"
     ),
-    Option("failoverAfter", (STREAM,), "5; seconds", "a member that seems gone for so long is taken for gone"),
+    Option("failoverAfter", (STREAM,), "5; seconds", "after this long, a member that seems gone counts as gone"),
     Option(
         "failOnDataLoss", READ, "`true`, `false`",
-        "of a stream whose rows are gone: fail, or continue with what is there",
+        "if rows of a stream are gone: fail, or continue with the remaining ones",
     ),
     Option(
         "onNewGroup", READ, "`fail`, `continue`",

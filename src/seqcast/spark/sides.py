@@ -127,7 +127,7 @@ def is_apart(journal: Journal, idx: int, found: Sequence[Found]) -> bool:
 
 
 def way_out(offset: Mapping[str, Any], found: Sequence[Found], ends: Mapping[int, int] | None = None) -> Way | None:
-    """Where the stream goes on of whose member nothing new comes.
+    """Where a stream goes on whose member brings nothing new.
 
     Args:
         ends: of each member's journal, the position up to which the stream goes back; None: to its end.

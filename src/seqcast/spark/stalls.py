@@ -40,7 +40,7 @@ class Stalls:
         self._told = ""
 
     def why(self, offset: Mapping[str, Any], found: Sequence[Found]) -> str:
-        """Why the stream at an offset, of which nothing new comes, may wait in vain. Empty: nothing tells, or the
+        """Why the stream at an offset, which brings nothing new, may wait in vain. Empty: nothing tells, or the
         wait was not long enough."""
         now = time.monotonic()
         if offset != self._offset:

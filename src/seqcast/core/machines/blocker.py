@@ -43,7 +43,7 @@ class Blocker(TableMachine):
         self.due_ns = NEVER
         self.trouble = ""  # of the last run, until the application is told
         self.leaves = False
-        self.queued = 0  # so many messages had ever waited for the gate when the last run was over
+        self.queued = 0  # messages that had ever waited for the gate when the last run was over
 
     @property
     def running(self) -> bool:

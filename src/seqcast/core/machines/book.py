@@ -102,7 +102,7 @@ class Book:
             self._note(address, Source.FORMER, now)
 
     def all(self, tries: int = 0) -> tuple[bytes, ...]:
-        """Whom a JOIN goes to; ``tries``: there were so many before."""
+        """The addresses that a JOIN goes to; ``tries``: the number of JOINs before."""
         return (*self.places, *(self.hints.keys() - self.places.keys() if tries >= JOINS_ALONE else ()))
 
     def take(self, inside: Collection[bytes], now: int) -> list[bytes]:

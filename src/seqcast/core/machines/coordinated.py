@@ -114,7 +114,7 @@ class CoordinatedMembership(TableMachine):
         self.context = context
         self.participant = participant
         self.suspected: dict[int, str] = {}  # by the engine: silent, and verified; and why
-        self.slow: set[int] = set()  # members that have long dropped their datagrams, for want of slabs
+        self.slow: set[int] = set()  # members that have long dropped datagrams because they lack slabs
         self.severed: set[int] = set()  # ends of cut links that are given up; this member may be one of them
         self.links: dict[tuple[int, int], int] = {}  # (listener, unheard speaker): since when
         self.mute: set[tuple[int, int]] = set()  # those of them that lose unicasts alone

@@ -160,7 +160,7 @@ class Participant(TableMachine):
         """Notes an attempt: the next one of ours must be above it.
 
         Raises:
-            RemoteProtocolError: there cannot be so many.
+            RemoteProtocolError: more than there can be.
         """
         if attempt[0] > max(self.highest, self.promise[0]) + ATTEMPT_STEP_MAX:
             raise RemoteProtocolError("an attempt that is far above all others")
@@ -224,7 +224,7 @@ class Participant(TableMachine):
     def may_install(self, frame: NewView) -> bool:
         """Is this VIEW under our promise, and is everything up to its cut here?
 
-        An adopted VIEW (step 1) may come where we are not DONE under this promise; we were under an earlier one.
+        An adopted VIEW (step 1) may come when we are not DONE under this promise; we were under an earlier one.
 
         Raises:
             RemoteProtocolError: under our promise, and cannot be right.
@@ -241,7 +241,7 @@ class Participant(TableMachine):
         return all(self.context.plane.held(rank)[0] >= seqno for rank, seqno in enumerate(frame.cut))
 
     def check_held(self, frame: NewView) -> None:
-        """Raises RemoteProtocolError where we do not hold everything up to the cut of a VIEW that has us."""
+        """Raises RemoteProtocolError if we do not hold everything up to the cut of a VIEW that has us."""
         if not self.holds(frame):
             raise RemoteProtocolError("VIEW: its cut names packets that were never requested")
 

@@ -39,7 +39,7 @@ def charge_full(packet_bytes: int) -> int:
 
 
 def charge_most(packet_bytes: int) -> int:
-    """The largest charge of a packet of at most this size in a receive buffer: ``sccharge_most`` of the engine."""
+    """The largest charge of a packet of at most this size in a receive buffer: ``sc_charge_most`` of the engine."""
     return max(charge_full(packet_bytes), 256 + (1 << (min(packet_bytes, 32_768) + 398).bit_length()))
 
 
