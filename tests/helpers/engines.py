@@ -78,8 +78,6 @@ class Net:
     ) -> None:
         """``merge``: every member was apart from all others."""
         for rank, i in enumerate(members):
-            if self.sealed:
-                self.engines[i].know(tag, secret_of(tag), CIPHER)
             self.engines[i].install(
                 tag=tag,
                 ids=[self.ids[m] for m in members],
@@ -103,6 +101,8 @@ class Net:
                 fell=fell if cuts else None,
                 apart=[other != i for other in members] if merge else None,
                 safe=self.safe,
+                secret=secret_of(tag) if self.sealed else b"",
+                cipher=CIPHER,
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:

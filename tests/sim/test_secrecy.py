@@ -55,6 +55,16 @@ def test_a_view_that_lasts_for_long_is_followed_by_one_with_a_new_secret(members
     assert without.nodes[0].endpoint.view == before, "there is nothing to renew"
 
 
+def test_a_view_that_follows_a_long_one_has_its_secret_though_the_io_thread_runs_while_it_begins():
+    """Secrets of views that nobody has entered for long are forgotten by the engine's timer."""
+    settings = {"rekey_s": 1.0, "flush_deadline_s": 0.4, "block_deadline_s": 0.3}
+    stage = Stage(keyed=True, settings=tuple(settings.items()))
+    stage.group("a", "b")
+    first = stage.nodes[0].endpoint.view
+    stage.until(2500)
+    assert all(node.endpoint.view.view_id.counter > first.view_id.counter for node in stage.nodes)
+
+
 @pytest.mark.parametrize("membership", ["coordinated", "token-ring"])
 def test_a_secret_that_has_sealed_many_datagrams_of_one_member_is_followed_by_another(membership):
     """Any member, not only the one that makes views. A repeated request asks for one view."""

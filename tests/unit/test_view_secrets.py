@@ -48,11 +48,10 @@ def alone(member: int, tag: int, secret: bytes | None = None) -> Engine:
 
 
 def enter(engine: Engine, member: int, tag: int, secret: bytes, now: int = 0) -> None:
-    engine.know(tag, secret, 1)
     engine.install(
         tag=tag, ids=[100, 101], addresses=[b"\1", b"\2"], rank=member - 100, mechanism=0, sequencer=-1,
         window_bytes=1 << 20, forward_window_bytes=1 << 20, unicast_window_bytes=1 << 20, state_window_bytes=1 << 20,
-        packet_bytes=1472, base=[0, 0], origin_base=[0, 0], cut=None, marker=tag, now_ns=now,
+        packet_bytes=1472, base=[0, 0], origin_base=[0, 0], cut=None, marker=tag, now_ns=now, secret=secret, cipher=1,
     )  # fmt: skip
 
 

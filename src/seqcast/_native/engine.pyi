@@ -215,8 +215,8 @@ class Engine:
     def refile(self, secrets: Sequence[tuple[int, bytes]]) -> None:
         """The key file has changed: these take the place of ``Seal.secrets``."""
     def know(self, tag: int, secret: bytes, cipher: int) -> None:
-        """The secret of the view with this tag, 32 bytes, and the number of its cipher: before ``install``, where there
-        is a seal."""
+        """The secret of a view with this tag that others may be in, 32 bytes, and the number of its cipher: kept for a
+        while. ``install`` takes that of the view which this member enters."""
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:
         """Multicasts a standing control frame, which is said for the sake of others than the members of our view: these
         report the first of a row only. False if the queue is full.
@@ -311,6 +311,8 @@ class Engine:
         room_bytes: int = 0,
         safe: bool = False,
         path_bytes: int = 0,
+        secret: bytes = b"",
+        cipher: int = 0,
     ) -> None:
         """Installs a view.
 
@@ -322,6 +324,7 @@ class Engine:
             fell: by rank in the view that is closed: the member did not survive it.
             safe: messages are delivered when all members have them in order, or the view ends.
             path_bytes: size of the largest packet that paths are asked for; 0: they are not.
+            secret: with a seal: that of the view, 32 bytes; ``cipher``: the number of its cipher.
             sequencer: rank of the member that orders messages, if the mechanism has one; otherwise ignored.
             apart: if subgroups merge: by rank, whether the member comes from another subgroup.
         """

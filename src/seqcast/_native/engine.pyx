@@ -162,6 +162,12 @@ cdef uint64_t *by_rank(list values) except NULL:
     return out
 
 
+cdef const uint8_t *secret_of(bytes secret) except NULL:
+    if len(secret) != SC_SEAL_SECRET:
+        raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes")
+    return <const uint8_t *><const char *>secret
+
+
 cdef size_t put_secrets(sc_seal_secret *out, secrets) except 0:
     cdef bytes each
     cdef size_t n = 0
@@ -229,10 +235,10 @@ cdef class Engine:
         memset(those, 0, sizeof(those))
 
     def know(self, uint64_t tag, bytes secret, unsigned int cipher):
-        if len(secret) != SC_SEAL_SECRET:
-            raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes")
+        """A view that others may be in already; ``install`` takes the secret of the one that is entered."""
+        cdef const uint8_t *those = secret_of(secret)
         sc_mutex_lock(&self.lock)
-        cdef int failed = sc_engine_know(self.e, tag, cipher, <const uint8_t *><const char *>secret)
+        cdef int failed = sc_engine_know(self.e, tag, cipher, those)
         sc_mutex_unlock(&self.lock)
         if failed:
             raise ValueError(f"this machine has no cipher {cipher}")
@@ -620,12 +626,13 @@ cdef class Engine:
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
         uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
         apart=None, fell=None, uint64_t share_bytes=0, uint64_t room_bytes=0, bint safe=False,
-        uint32_t path_bytes=0,
+        uint32_t path_bytes=0, bytes secret=b"", unsigned int cipher=0,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view
         cdef uint64_t *marks = NULL
         cdef int result
+        cdef bint unknown
         ids = listed(ids, "ids", SC_MEMBERS_MAX, False)
         n = len(ids)
         if not n:
@@ -635,6 +642,7 @@ cdef class Engine:
         origin_base = listed(origin_base, "origin_base", n, True)
         if len(set(ids)) != n:
             raise ValueError("a member may appear in a view only once")
+        cdef const uint8_t *of_view = secret_of(secret) if secret else NULL
         if sequencer >= <int32_t>n:
             raise ValueError(f"no member has the sequencer's rank {sequencer}")
         if apart is not None:
@@ -674,12 +682,16 @@ cdef class Engine:
                 view.fell[i] = bool(each)
             if cut is not None:
                 marks = by_rank(cut)
+            # With the secret in one step: a tick in between would forget it, as that of a view which nobody entered.
             sc_mutex_lock(&self.lock)
-            result = sc_engine_install(self.e, view, marks, marker, now_ns)
+            unknown = of_view != NULL and sc_engine_know(self.e, tag, cipher, of_view) != 0
+            result = unknown or sc_engine_install(self.e, view, marks, marker, now_ns)
             sc_mutex_unlock(&self.lock)
         finally:
             free(marks)
             free(view)
+        if unknown:
+            raise ValueError(f"this machine has no cipher {cipher}")
         if result:
             raise ValueError(
                 "the view cannot be installed: it needs the own id at the own rank, packet_bytes 512..65000 divisible "

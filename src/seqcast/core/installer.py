@@ -111,9 +111,8 @@ class Installer:
 
     def _install_engine(self, frame: NewView, view: View, first: bool, marker: int) -> None:
         me, secrets = self.context.me.id, self.context.secrets
-        if secret := secrets.of(frame):
+        if secret := secrets.of(frame) or b"":
             secrets.entered(secret)
-            self.context.plane.know(view.view_id.tag, secret, frame.cipher)
         self.context.plane.install(
             tag=view.view_id.tag,
             ids=[member.id for member in view.members],
@@ -137,6 +136,8 @@ class Installer:
             safe=self.context.settings.safe,
             apart=apart(frame, me),
             fell=None if first else self._fell(frame),
+            secret=secret,
+            cipher=frame.cipher,
         )
 
     def _fell(self, frame: NewView) -> list[bool]:

@@ -46,6 +46,7 @@ from seqcast.core.vocabulary import (
 from seqcast.errors import RemoteProtocolError
 from seqcast.reports import FrameReceived, MemberSuspected, SendersHeld
 from seqcast.sim.application import Application
+from seqcast.sim.between import ticked_between
 from seqcast.sim.guard import GuardedProcess, Lines
 from seqcast.sim.interface import Interface
 from seqcast.sim.network import Clock, Network
@@ -153,7 +154,7 @@ class Process:
         core["path_bytes"] *= bool(options.narrows)
         core |= {name: value for name in ("verify_ns", "link_ns") if (value := getattr(options, name)) >= 0}
         self.endpoint = make_endpoint(
-            self.engine,
+            ticked_between(self.engine, lambda: self.now),
             Member(name, self.id, self.address),
             "sim",
             EndpointSettings(
