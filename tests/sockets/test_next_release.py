@@ -57,6 +57,21 @@ def next_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top
 
 
+@pytest.fixture
+def with_rule(next_release: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """A next release that says 8 in the new field of its VIEWs, under this condition."""
+
+    def made(condition: str) -> Path:
+        shutil.copytree(next_release, tmp_path / "rule")
+        secrets = tmp_path / "rule" / "seqcast" / "core" / "secrets.py"
+        said = f"frame = replace(frame, added=8 if {condition} else 7)"
+        replaced(secrets, r'^        """A VIEW of ours, with a new secret.*$', rf"\g<0>\n        {said}")
+        replaced(secrets, r"^from seqcast.core.frames.fields import MemberInfo$", r"\g<0>, common")
+        return tmp_path / "rule"
+
+    return made
+
+
 @pytest.fixture(params=["plain", "with identities"])
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str], dict[str, str]]:
     """The settings of a member, by name."""
@@ -108,6 +123,56 @@ def test_a_member_of_the_next_release_joins_this_one_and_this_one_joins_its_grou
                 answered(c, ["next", "b", "c"])
                 process.kill()
                 wait_until(lambda: [member.name for member in c.view] == ["b", "c"])
+    finally:
+        process.kill()
+        process.wait(LIMIT_S)
+
+
+WATCHED = """
+import sys, time, seqcast
+with seqcast.join(sys.argv[1], name="next", interface=sys.argv[2], join_timeout_s=60.0, key=sys.argv[3]) as group:
+    while True:
+        entered = group._runner.endpoint.context.entered
+        print(len(entered.members), entered.added, flush=True)
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("waits", [True, False], ids=["that waits until all speak it", "that does not wait"])
+def test_a_rule_of_the_next_release_counts_in_views_whose_members_all_speak_that(
+    with_rule: Callable[[str], Path], tmp_path: Path, waits: bool
+) -> None:
+    """Rule 4 of releases side by side. One that does not keep the rule shuts out this release."""
+    pytest.importorskip("nacl")
+    release = with_rule(f"common(frame.members)[1] > {PROTOCOL_VERSION}" if waits else "True")
+    key, name = str(tmp_path / "key"), cluster()
+    keys.make(key)
+    a = join(name, "a", key=key)
+    process = subprocess.Popen(
+        [sys.executable, "-c", WATCHED, name, LOOPBACK, key],
+        env={**os.environ, "PYTHONPATH": str(release)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        said = process.stdout
+
+        def until(members: int) -> str:
+            """The field, in the next release's view of so many members."""
+            return next(added for size, added in map(str.split, said) if int(size) == members)
+
+        assert until(2) == "7", "a view that this release has made"
+        a.leave()
+        assert until(1) == "8"
+        if waits:
+            with join(name, "b", key=key):
+                assert until(2) == "7", "a view that the next release has made, of both"
+            assert until(1) == "8"
+        else:
+            with pytest.raises(seqcast.JoinTimeout):
+                join(name, "b", key=key, join_timeout_s=3.0)
     finally:
         process.kill()
         process.wait(LIMIT_S)
