@@ -45,8 +45,9 @@ bench-pipeline: $(VENV)/.ready-dev ## docs/pipeline.md: journals, the audit besi
 	$(BIN)/python -m pip install --quiet 'seqcast[bench]'
 	$(BIN)/python bench/pipeline.py $(ARGS)
 
-fuzz: ## sealed datagrams, the wire parser and the engine under ASan and UBSan (FUZZ_S=60)
+fuzz: $(VENV)/.ready-dev ## sealed datagrams, the wire parser and the engine under ASan and UBSan (FUZZ_S=60), wrapped secrets (WRAPS=100000)
 	tests/fuzz/run $(or $(FUZZ_S),60)
+	PYTHONPATH=tests:tests/helpers $(BIN)/python tests/fuzz/wraps.py $(or $(WRAPS),100000)
 
 tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 	tests/tsan/run $(or $(TSAN_S),60)
