@@ -382,7 +382,8 @@ NETWORK_LOSS = _code(
     2331,
     "A burst is lost in the network",
     "More than 0.1 % of a second of full packets was lost, and not at the receiving socket; the line names the place.",
-    "`ethtool -S NAME` shows drops of the cards (rx_missed, rx_dropped); raise the rings with ethtool -G.",
+    "`ethtool -S NAME` shows drops of the cards (rx_missed, rx_dropped); raise the rings with ethtool -G. For drops in "
+    "the kernel before sockets raise `sysctl net.core.netdev_max_backlog`.",
 )
 UNDECIDED = _code(
     3006,

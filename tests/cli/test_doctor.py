@@ -20,6 +20,7 @@ from seqcast.doctor.keys import MEMORY_BYTES, look
 from seqcast.doctor.lines import Line
 from seqcast.doctor.path import places_of
 from seqcast.perf.paths import call
+from seqcast.system import drops
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads files of Linux")
 netns = pytest.mark.netns
@@ -232,6 +233,52 @@ def test_a_burst_that_a_socket_loses_says_so_and_is_no_finding(network):
 def test_losses_of_a_burst_are_shared_out_among_the_places_that_dropped(counted, places):
     counters = {"drops": 0, "softnet": 0, "nic": 0, "queue": 0} | counted
     assert {place: n for place, n in places_of(10, **counters).items() if n} == places
+
+
+def test_drops_before_sockets_are_summed_over_the_processors_and_those_of_the_card_over_their_kinds(tmp_path):
+    """The limit whose excess the kernel counts there is one of the whole machine, so no test can plant these drops."""
+    for name, text in {
+        "proc/net/softnet_stat": "00000001 0000000a 00000000\n00000001 00000100 00000007\n",
+        "proc/net/snmp": "Udp: InDatagrams RcvbufErrors\nUdp: 9 3\n",
+        "sys/class/net/eth0/statistics/rx_missed_errors": "4",
+        "sys/class/net/eth0/statistics/rx_fifo_errors": "5",
+        "sys/class/net/eth1/statistics/rx_missed_errors": "100",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = drops("eth0", tmp_path)
+    assert {place: n for place, n in found.items() if place != "qdisc"} == {"socket": 3, "softnet": 266, "nic": 9}
+
+
+LOSSY = """
+import sys
+from seqcast.doctor import listen
+lost, count, drops = [0], listen.Listener._count, listen.drops
+def lossy(self, client, kind, *rest):
+    lost[0] += kind == "burst"
+    if kind != "burst" or lost[0] % 10:
+        count(self, client, kind, *rest)
+def counted(interface):
+    found = drops(interface)
+    return found | {sys.argv[1]: found[sys.argv[1]] + lost[0] // 10}
+listen.Listener._count, listen.drops = lossy, counted
+print("listens", flush=True)
+listen.Listener("", 47320).run(60)
+"""
+"""A listener on a machine that loses each tenth datagram of a burst at this place, and counts the losses there."""
+
+
+@netns
+@pytest.mark.long
+@pytest.mark.parametrize(("place", "said"), [("softnet", "in its kernel before that"), ("nic", "at its card")])
+def test_a_burst_that_the_other_machine_loses_before_its_sockets_is_a_finding(network, place, said):
+    here, there = network[:2]
+    with python(there, "-c", LOSSY, place) as listener:
+        assert "listens" in listener.stdout.readline()
+        found, lines = doctor(here, "--with", there.address)
+        listener.kill()
+    (burst,) = (line["fact"] for line in lines if line["word"] == "burst")
+    assert found == {("WARN", "SC2331")} and re.search(rf"200 of 2,000 lost: .*200 {said}", burst), lines
 
 
 @netns
