@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "seal/seal_internal.h"
+#include "seal/secret.h"
 
 /* key_id: the kind of secret in the upper bits, then the mark of the secret, SC_SEALED_FOR_ONE, and who sealed. */
 #define KIND 0xc000

@@ -2,10 +2,10 @@
 #if defined(__linux__) && !defined(_GNU_SOURCE)
 #define _GNU_SOURCE
 #endif
+#include <stdint.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "seal/seal_internal.h"
+#include "seal/secret.h"
 
 void sc_secret_overwrite(void *p, size_t bytes) {
     volatile uint8_t *each = p; /* so that no compiler drops the call */

@@ -15,6 +15,9 @@ ORDERS = ("total", "records", "sequencer", "total-1999", "grant", "causal", "fif
 MEMBERS_MAX = 128
 """A view has at most this many members: ``SC_MEMBERS_MAX`` of the wire."""
 
+Secret = bytes | memoryview
+"""Bytes that nobody else may see. A member has its own in memory that is made for them: ``_native.engine.locked``."""
+
 
 class Answer(Enum):
     """A block callback's result: anything else says that the view change may continue."""

@@ -328,6 +328,7 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
     for each in threads[3:]:
         each.join(LIMIT_S)
     assert [len(each) for each in got] == [sum(sent)] * 3 and sum(sent) > 300
+    assert [group.counters()["drop_key"] for group in groups] == [0, 0, 0]
     wanted = sorted(b"%d %d" % (number, each) for number in range(3) for each in range(sent[number]))
     assert all(sorted(each) == wanted for each in got)
     counted = [group.counters() for group in groups]

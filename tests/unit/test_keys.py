@@ -356,7 +356,7 @@ def test_guard_connections_and_crowds_have_no_key(made):
 
 def test_clusters_with_one_key_have_different_secrets(made):
     (key,) = keys.read(made)
-    assert len({keys.cluster_secret(key, name) for name in ("orders", "orders-2", "")} | {key.secret}) == 4
+    assert len({keys.cluster_secret(key, name) for name in ("orders", "orders-2", "")} | {bytes(key.secret)}) == 4
 
 
 def test_the_file_is_read_again_when_it_has_changed_and_only_then(made):

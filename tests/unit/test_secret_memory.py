@@ -5,20 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
-from pathlib import Path
 
 import pytest
 from engines import make_engine
 from halves import first_quick
+from memory import FORGOTTEN, contents, needs_smaps
 from project import ROOT
 
+from seqcast._native.engine import locked
 from seqcast.sim.seal import simulated_seal
 
 compiler = shutil.which("cc") or shutil.which("gcc")
@@ -129,29 +128,9 @@ def test_a_secret_that_is_replaced_or_forgotten_is_overwritten_and_all_are_at_th
     assert c.left_over() == 0
 
 
-def mappings() -> Iterator[tuple[int, int, set[str]]]:
-    """(begin, end, flags) of this process's memory."""
-    text = Path("/proc/self/smaps").read_text()
-    for begin, end, flags in re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw.*?^VmFlags: ([^\n]*)", text, re.M | re.S):
-        yield int(begin, 16), int(end, 16), set(flags.split())
-
-
 def with_secret(secret: bytes) -> list[tuple[int, int, set[str]]]:
     """The mappings of this process that children do not get, with this secret in them."""
-    while True:
-        found = []
-        with open("/proc/self/mem", "rb", buffering=0) as memory:
-            try:
-                for begin, end, flags in mappings():
-                    memory.seek(begin)
-                    if "wf" in flags and secret in (memory.read(end - begin) or b""):
-                        found.append((begin, end, flags))
-            except OSError:  # another thread has freed its engine since the mappings were listed: list them again
-                continue
-        return found
-
-
-needs_smaps = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="nothing shows the memory here")
+    return [(begin, end, flags) for begin, end, flags, data in contents(flag=FORGOTTEN) if secret in data]
 
 
 @needs_smaps
@@ -175,3 +154,21 @@ def test_secrets_of_an_engine_lie_in_memory_that_is_locked_not_dumped_and_wiped_
     assert with_secret(view), "the parent has them still"
     del engine
     assert with_secret(view) == []
+
+
+@needs_smaps
+def test_a_secret_that_python_holds_lies_in_such_memory_until_the_last_reference_to_a_part_of_it_is_gone():
+    rng = random.Random(time.time_ns())
+    whole = locked(3 * 32)
+    assert bytes(whole) == bytes(96) and whole.nbytes == 96 and not whole.readonly
+    whole[32:64] = secret = rng.randbytes(32)
+    part = whole[32:64]
+    del whole
+    ((_, _, flags),) = with_secret(secret)
+    assert {"dd", "wf"} <= flags and part == secret
+    assert secret.hex() not in repr(part)
+    del part
+    assert with_secret(secret) == []
+    for n in (0, -1):
+        with pytest.raises(ValueError, match="at least one byte"):
+            locked(n)

@@ -32,6 +32,12 @@ cdef extern from "wire/wire.h" nogil:
     const uint64_t SC_SEQNO_MAX
 
 
+cdef extern from "seal/secret.h" nogil:
+    void *sc_secret_new(size_t bytes)
+    void sc_secret_overwrite(void *p, size_t bytes)
+    void sc_secret_free(void *p, size_t bytes)
+
+
 cdef extern from "seal/seal.h" nogil:
     enum:
         SC_SEAL_ROOM
@@ -422,6 +428,11 @@ cdef extern from "engine/engine.h" nogil:
 
 ctypedef uint64_t (*count)(const sc_engine *e) noexcept nogil
 ctypedef size_t (*members)(const sc_engine *e, uint64_t *ids) noexcept nogil
+
+
+cdef class Locked:
+    cdef void *p
+    cdef Py_ssize_t n
 
 
 cdef class Engine:

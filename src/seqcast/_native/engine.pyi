@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from seqcast.config.keys import Seal
 from seqcast.reports import Report
-from seqcast.types import Member, OwnPackets, View, ViewId
+from seqcast.types import Member, OwnPackets, Secret, View, ViewId
 
 SENT: int
 AGAIN: int
@@ -40,6 +40,10 @@ def order_name(mechanism: int) -> str | None:
 
 def crc32c(data: Any, crc: int = 0) -> int:
     """CRC32C of a buffer; ``crc``: of the bytes before."""
+
+def locked(n: int) -> memoryview:
+    """``n`` zeros to be a secret, in pages of their own: if the system can, neither swapped out nor dumped, and zeros
+    in a child process; overwritten when nobody refers to them any more."""
 
 class Message:
     """One delivered message, identified by (sender, seqno, index). Frozen; equal to another with the same values."""
@@ -212,9 +216,9 @@ class Engine:
         Args:
             outside: for those who are in no view, or in another one, too.
         """
-    def refile(self, secrets: Sequence[tuple[int, bytes]]) -> None:
+    def refile(self, secrets: Sequence[tuple[int, Secret]]) -> None:
         """The key file has changed: these take the place of ``Seal.secrets``."""
-    def know(self, tag: int, secret: bytes, cipher: int) -> None:
+    def know(self, tag: int, secret: Secret, cipher: int) -> None:
         """The secret of a view with this tag that others may be in, 32 bytes, and the number of its cipher: kept for a
         while. ``install`` takes that of the view which this member enters."""
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool:
@@ -311,7 +315,7 @@ class Engine:
         room_bytes: int = 0,
         safe: bool = False,
         path_bytes: int = 0,
-        secret: bytes = b"",
+        secret: Secret = b"",
         cipher: int = 0,
     ) -> None:
         """Installs a view.

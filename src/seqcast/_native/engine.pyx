@@ -162,21 +162,46 @@ cdef uint64_t *by_rank(list values) except NULL:
     return out
 
 
-cdef const uint8_t *secret_of(bytes secret) except NULL:
-    if len(secret) != SC_SEAL_SECRET:
+@cython.final
+@cython.no_gc
+cdef class Locked:
+    """See ``locked``."""
+
+    def __cinit__(self, Py_ssize_t n):
+        if n < 1:
+            raise ValueError("memory for secrets has at least one byte")
+        self.p = sc_secret_new(<size_t>n)
+        if self.p == NULL:
+            raise MemoryError("no memory for secrets")
+        self.n = n
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.p, self.n, 0, flags)
+
+    def __dealloc__(self):
+        sc_secret_free(self.p, <size_t>self.n)
+
+
+def locked(Py_ssize_t n):
+    return PyMemoryView_FromObject(Locked.__new__(Locked, n))
+
+
+cdef const uint8_t *secret_of(const uint8_t[::1] secret) except NULL:
+    """Of an object that the caller keeps."""
+    if secret.shape[0] != SC_SEAL_SECRET:
         raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes")
-    return <const uint8_t *><const char *>secret
+    return &secret[0]
 
 
 cdef size_t put_secrets(sc_seal_secret *out, secrets) except 0:
-    cdef bytes each
+    cdef const uint8_t[::1] each
     cdef size_t n = 0
     for mark, secret in listed(secrets, "a seal", SC_SEAL_SECRETS, False):
         each = secret
-        if len(each) != SC_SEAL_SECRET or not 0 <= mark < SC_SEAL_MARKS:
+        if each.shape[0] != SC_SEAL_SECRET or not 0 <= mark < SC_SEAL_MARKS:
             raise ValueError(f"a secret has {SC_SEAL_SECRET} bytes, and a mark below {SC_SEAL_MARKS}")
         out[n].mark = mark
-        memcpy(out[n].secret, <const char *>each, SC_SEAL_SECRET)
+        memcpy(out[n].secret, &each[0], SC_SEAL_SECRET)
         n += 1
     if not n:
         raise ValueError("a seal has at least one secret")
@@ -222,7 +247,7 @@ cdef class Engine:
         library.random = <sc_cipher_random><uintptr_t>seal.random
         self.sealed_by = seal.keeps  # and not its secret
         cdef int failed = sc_engine_seal(self.e, &library, secrets, n)
-        memset(secrets, 0, sizeof(secrets))
+        sc_secret_overwrite(secrets, sizeof(secrets))
         if failed:
             raise MemoryError("no memory to seal datagrams")
 
@@ -232,9 +257,9 @@ cdef class Engine:
         sc_mutex_lock(&self.lock)
         sc_engine_refile(self.e, those, n)
         sc_mutex_unlock(&self.lock)
-        memset(those, 0, sizeof(those))
+        sc_secret_overwrite(those, sizeof(those))
 
-    def know(self, uint64_t tag, bytes secret, unsigned int cipher):
+    def know(self, uint64_t tag, secret, unsigned int cipher):
         """A view that others may be in already; ``install`` takes the secret of the one that is entered."""
         cdef const uint8_t *those = secret_of(secret)
         sc_mutex_lock(&self.lock)
@@ -626,7 +651,7 @@ cdef class Engine:
         uint64_t window_bytes, uint64_t forward_window_bytes, uint64_t unicast_window_bytes,
         uint64_t state_window_bytes, uint32_t packet_bytes, base, origin_base, cut, uint64_t marker, int64_t now_ns,
         apart=None, fell=None, uint64_t share_bytes=0, uint64_t room_bytes=0, bint safe=False,
-        uint32_t path_bytes=0, bytes secret=b"", unsigned int cipher=0,
+        uint32_t path_bytes=0, secret=b"", unsigned int cipher=0,
     ):
         cdef Py_ssize_t n, i
         cdef sc_view *view

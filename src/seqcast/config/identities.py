@@ -16,8 +16,20 @@ import base64
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from seqcast.config.keys import OWNER_ALONE, OWNER_WRITES, Guarded, decoded, lines_of, written
+from seqcast.config.keys import (
+    OWNER_ALONE,
+    OWNER_WRITES,
+    Guarded,
+    Memory,
+    decoded,
+    lines_of,
+    ordinary,
+    secret_lines,
+    worded,
+    written,
+)
 from seqcast.errors import ConfigError
+from seqcast.types import Secret
 
 SEED_BYTES = 32
 PUBLIC_BYTES = 32
@@ -54,7 +66,7 @@ def described(public: bytes) -> str:
     return f"{KIND}:{base64.b64encode(public).decode()}"
 
 
-def make(path: str, seed: bytes) -> None:
+def make(path: str, seed: Secret) -> None:
     """Writes a new identity file, for its owner alone.
 
     Raises:
@@ -67,15 +79,17 @@ def make(path: str, seed: bytes) -> None:
     )
 
 
-def read_identity(path: str) -> bytes:
+def read_identity(path: str, memory: Memory = ordinary) -> memoryview:
     """The seed in an identity file.
+
+    Args:
+        memory: for its content, and for the seed.
 
     Raises:
         ConfigError: others may read the file, or it holds no identity.
     """
-    lines = lines_of(_IDENTITY, path)
-    kind, _, seed64 = lines[0].partition(" ") if len(lines) == 1 else ("", "", "")
-    seed = decoded(seed64.strip())
+    lines = secret_lines(_IDENTITY, path, memory)
+    kind, seed = worded(lines[0], memory) if len(lines) == 1 else ("", memoryview(b""))
     if kind != KIND or len(seed) != SEED_BYTES or len(set(seed)) < 8:
         raise ConfigError(f"identity={path!r} has no line `{KIND} SECRET`, with 32 random bytes in base64; {_MADE}")
     return seed

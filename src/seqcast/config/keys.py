@@ -14,12 +14,13 @@ import os
 import secrets
 import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seqcast.errors import ConfigError
 from seqcast.files import open_file
+from seqcast.types import Secret
 
 SECRET_BYTES = 32
 ROOM = 40
@@ -28,6 +29,10 @@ IDS = 32
 KEYS_MAX = 4
 FILE_BYTES_MAX = 4096
 _MADE = "`seqcast keygen FILE` makes one"
+Memory = Callable[[int], memoryview]
+"""So many zeros to be a secret. Members have memory for that (``_native.engine.locked``)."""
+Hash = Callable[[Secret, bytes, bytes], Secret]
+"""BLAKE2b of 32 bytes: its key, its input, and its purpose. Members have one whose result is in such memory, too."""
 OWNER_ALONE = stat.S_IRWXG | stat.S_IRWXO
 OWNER_WRITES = stat.S_IWGRP | stat.S_IWOTH
 
@@ -78,7 +83,7 @@ class Key:
     """
 
     number: int
-    secret: bytes = field(repr=False)
+    secret: Secret = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -97,29 +102,36 @@ class Seal:
     ciphers: tuple[tuple[int, int], ...]
     hash: int
     random: int
-    secrets: tuple[tuple[int, bytes], ...] = field(repr=False)
+    secrets: tuple[tuple[int, Secret], ...] = field(repr=False)
     aes: bool = True
     keeps: Any = field(default=None, repr=False)
 
 
-def cluster_secret(key: Key, cluster: str) -> bytes:
+def ordinary(n: int) -> memoryview:
+    """``Memory`` as any."""
+    return memoryview(bytearray(n))
+
+
+def hashed(key: Secret, said: bytes, person: bytes) -> bytes:
+    """``Hash`` in memory as any."""
+    return hashlib.blake2b(said, digest_size=SECRET_BYTES, key=key, person=person).digest()
+
+
+def cluster_secret(key: Key, cluster: str, by: Hash = hashed) -> Secret:
     """The sealing secret of one cluster: a secret that tells nothing about the key, or about another cluster's."""
-    return hashlib.blake2b(
-        cluster.encode(), digest_size=SECRET_BYTES, key=key.secret, person=b"seqcast cluster"
-    ).digest()
+    return by(key.secret, cluster.encode(), b"seqcast cluster")
 
 
-def cookie_secrets(secrets: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
+def cookie_secrets(secrets: Sequence[tuple[int, Secret]], by: Hash = hashed) -> tuple[Secret, ...]:
     """The secrets of a cluster's cookies: the first one makes those to give.
 
     Args:
         secrets: of a ``Seal``.
     """
-    kind = b"seqcast cookie"
-    return tuple(hashlib.blake2b(digest_size=SECRET_BYTES, key=each, person=kind).digest() for _, each in secrets)
+    return tuple(by(each, b"", b"seqcast cookie") for _, each in secrets)
 
 
-def line(number: int, secret: bytes) -> str:
+def line(number: int, secret: Secret) -> str:
     """A key as a line of a file."""
     return f"{number} {base64.b64encode(secret).decode()}"
 
@@ -174,8 +186,11 @@ def add(path: str) -> int:
     return number
 
 
-def read(path: str) -> tuple[Key, ...]:
+def read(path: str, memory: Memory = ordinary) -> tuple[Key, ...]:
     """The keys in a file.
+
+    Args:
+        memory: for its content, and for the keys.
 
     Raises:
         ConfigError: others may read the file, or it holds no key.
@@ -185,19 +200,18 @@ def read(path: str) -> tuple[Key, ...]:
             "key= is the name of a file, and this looks like a key itself, which other programs and users can see in "
             "the environment and among arguments: make a new one with `seqcast keygen FILE`, and give the file's name"
         )
-    lines = lines_of(_GUARDED, path)
+    lines = secret_lines(_GUARDED, path, memory)
     if not 1 <= len(lines) <= KEYS_MAX:
         raise ConfigError(f"key={path!r}: a key file has 1 to {KEYS_MAX} keys, a line each; this one has {len(lines)}")
-    found = tuple(_key(path, text) for text in lines)
+    found = tuple(_key(path, text, memory) for text in lines)
     if len({key.number for key in found}) < len(found):
         raise ConfigError(f"key={path!r}: two keys have one number; `seqcast keygen --add FILE` gives each its own")
     return found
 
 
-def _key(path: str, text: str) -> Key:
-    number, _, secret64 = text.partition(" ")
-    secret = decoded(secret64.strip())
-    if not (number.isascii() and number.isdigit() and len(number) < 3 and int(number) < IDS) or not secret:
+def _key(path: str, text: memoryview, memory: Memory) -> Key:
+    number, secret = worded(text, memory)
+    if not (number.isdigit() and len(number) < 3 and int(number) < IDS) or not secret:
         raise ConfigError(f"key={path!r}: a line is not `ID SECRET`, a number below {IDS} and base64; {_MADE}")
     if len(secret) != SECRET_BYTES:
         raise ConfigError(f"key={path!r}: a key has {SECRET_BYTES} bytes, this one {len(secret)}; {_MADE}")
@@ -225,26 +239,81 @@ def lines_of(kind: Guarded, path: str) -> list[str]:
     Raises:
         ConfigError: others have a right that is the owner's alone, or the file cannot be read, or is no text.
     """
+    try:
+        lines = bytes(_content(kind, path, ordinary)).decode(kind.encoding).splitlines()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{kind.setting}={path!r} {kind.binary}; {kind.remedy}") from None
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def secret_lines(kind: Guarded, path: str, memory: Memory) -> list[memoryview]:
+    """As ``lines_of``, but in the memory that they were read into: no object of Python's has a copy.
+
+    Raises:
+        ConfigError: as of ``lines_of``.
+    """
+    content = _content(kind, path, memory)
+    ends = [at for at, each in enumerate(content) if each in b"\r\n"]
+    lines = [content[one + 1 : end] for one, end in zip([-1, *ends], [*ends, len(content)], strict=True)]
+    found = [_stripped(line) for line in lines if _stripped(line) and line[0] != ord("#")]
+    if any(max(line) > 126 for line in found):
+        raise ConfigError(f"{kind.setting}={path!r} {kind.binary}; {kind.remedy}")
+    return found
+
+
+_BLANK = b"\t\r\n "
+
+
+def _stripped(text: memoryview) -> memoryview:
+    while text and text[0] in _BLANK:
+        text = text[1:]
+    while text and text[-1] in _BLANK:
+        text = text[:-1]
+    return text
+
+
+def worded(line: memoryview, memory: Memory) -> tuple[str, memoryview]:
+    """The first word of a line of ``secret_lines``, and the secret behind that word, in base64, or an empty one."""
+    at = next((at for at, each in enumerate(line) if each in _BLANK), len(line))
+    if at == len(line):
+        return "", line[:0]  # the word may be the secret
+    return bytes(line[:at]).decode("ascii"), _decoded(_stripped(line[at:]), memory)
+
+
+def _decoded(text: memoryview, memory: Memory) -> memoryview:
+    """As ``decoded``, by four letters at a time: no object of Python's has more than three bytes of the result."""
+    if len(text) % 4:
+        return text[:0]
+    out, n = memory(len(text) // 4 * 3), 0
+    for at in range(0, len(text), 4):
+        piece = decoded(text[at : at + 4])
+        if len(piece) < 3 and (not piece or at + 4 < len(text)):
+            return text[:0]
+        out[n : n + len(piece)] = piece
+        n += len(piece)
+    return out[:n]
+
+
+def _content(kind: Guarded, path: str, memory: Memory) -> memoryview:
+    """The content of a file, in this memory."""
     named = f"{kind.setting}={path!r}"
+    room, n = memory(kind.bytes_max + 1), 0
     try:
         with open_file(path, links=True) as file:
             mode = os.fstat(file.fileno()).st_mode
             if sys.platform != "win32" and mode & kind.forbidden:
                 others = kind.others.format(mode=f"{stat.S_IMODE(mode):04o}")
                 raise ConfigError(f"{named}: others than its owner {others}")
-            content = file.read(kind.bytes_max + 1)
+            while n < len(room) and (came := file.readinto(room[n:])):
+                n += came
     except OSError as error:
         raise ConfigError(f"{named} cannot be read: {error.strerror}; {kind.remedy}") from None
-    if len(content) > kind.bytes_max:
+    if n > kind.bytes_max:
         raise ConfigError(f"{named} {kind.large}; {kind.remedy}")
-    try:
-        lines = content.decode(kind.encoding).splitlines()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{named} {kind.binary}; {kind.remedy}") from None
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    return room[:n]
 
 
-def decoded(text: str) -> bytes:
+def decoded(text: str | memoryview) -> bytes:
     """Bytes from base64; empty for a text that is none."""
     try:
         return base64.b64decode(text, validate=True)

@@ -22,7 +22,7 @@ from seqcast.core.rules.quorum import Allowance, is_quorum
 from seqcast.core.secrets import Exchange, Secrets
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Command, Effect, Multicast, StatePlan, Unicast
-from seqcast.types import Member, MembershipPolicy, SequencerPolicy, View
+from seqcast.types import Member, MembershipPolicy, Secret, SequencerPolicy, View
 
 NEVER = (1 << 63) - 1
 _MS = 1_000_000
@@ -141,7 +141,7 @@ class EndpointSettings:
 
     order: str
     nonce: int = 1
-    cookie_secrets: tuple[bytes, ...] = field(default=(), repr=False)
+    cookie_secrets: tuple[Secret, ...] = field(default=(), repr=False)
     exchange: Exchange | None = field(default=None, repr=False)
     signer: Signer | None = field(default=None, repr=False)
     allowed: tuple[Allowed, ...] = ()
@@ -246,7 +246,7 @@ class Context:
     entered: NewView | None = None  # installer.py: the VIEW of the view
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
-    cookie_secrets: tuple[bytes, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again
+    cookie_secrets: tuple[Secret, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again
     lacks: tuple[int, ...] | None = None  # taker.py: this member lacks the state, and has passed these over; see ``Ok``
     plan: StatePlan | None = None  # taker.py: of a merge, where our application stops; read by its thread
     answered: int = 0  # participant.py: tag of the view that our last OK closes

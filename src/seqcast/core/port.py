@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seqcast.core.vocabulary import Send, Stand
-from seqcast.types import OwnPackets
+from seqcast.types import OwnPackets, Secret
 
 
 def transmit(engine: Transmitter, what: Send | Stand, counters: dict[str, int], now_ns: int) -> None:
@@ -106,7 +106,7 @@ class EnginePort(Protocol):
         room_bytes: int = 0,
         safe: bool = False,
         path_bytes: int = 0,
-        secret: bytes = b"",
+        secret: Secret = b"",
         cipher: int = 0,
     ) -> None: ...
     def close_view(self, cut: Sequence[int] | None, marker: int, fell: Sequence[bool] | None = None) -> None: ...

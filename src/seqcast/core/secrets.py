@@ -20,9 +20,12 @@ from typing import Protocol
 
 from seqcast.core.frames.codec import canonical, told
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.view import PROOF_BYTES, NewView
+from seqcast.core.frames.view import NewView
 from seqcast.core.identities import CLOSING, Identities
+from seqcast.types import Secret
 
+CLOSES = b"seqcast closes"
+"""Purpose of BLAKE2b in the proof of a VIEW."""
 CIPHERS = ("xchacha20-poly1305", "aegis-128l", "aegis-256", "aes-256-gcm")
 """By number: of ``NewView.cipher``, and of native/seal/seal.h."""
 
@@ -46,14 +49,17 @@ class Exchange(Protocol):
     @property
     def public(self) -> bytes: ...
 
-    def draw(self, about: bytes) -> bytes:
+    def draw(self, about: bytes) -> Secret:
         """A new secret, for one view."""
 
-    def wrap(self, to: bytes, about: bytes, secret: bytes) -> bytes:
+    def wrap(self, to: bytes, about: bytes, secret: Secret) -> bytes:
         """The secret, for the owner of the public key ``to``; whatever that is, nothing is raised."""
 
-    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
+    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> Secret | None:
         """The secret that the owner of the public key ``of`` has wrapped for us; None: there is no such secret."""
+
+    def prove(self, secret: Secret, said: bytes) -> bytes:
+        """Bytes that only somebody with this secret can compute: of a VIEW that closes the secret's view."""
 
 
 class Secrets:
@@ -68,7 +74,7 @@ class Secrets:
 
     def __init__(self, exchange: Exchange | None, me: int, identities: Identities, cipher: str = "auto") -> None:
         self._exchange, self._me, self._identities, self._cipher = exchange, me, identities, cipher
-        self._current = b""  # of the view that we are in
+        self._current: Secret = b""  # of the view that we are in
 
     @property
     def public(self) -> bytes:
@@ -87,9 +93,11 @@ class Secrets:
 
     def proven(self, frame: NewView) -> NewView:
         """A VIEW that closes our view, with the proof that its sender was a member."""
-        return frame if self._exchange is None else replace(frame, proof=_proof(self._current, frame))
+        if self._exchange is None:
+            return frame
+        return replace(frame, proof=self._exchange.prove(self._current, _said_in(frame)))
 
-    def of(self, frame: NewView) -> bytes | None:
+    def of(self, frame: NewView) -> Secret | None:
         """The secret in a VIEW; None: no secret for us. Without a key: none is needed, b""."""
         if self._exchange is None:
             return b""
@@ -106,7 +114,7 @@ class Secrets:
         """
         if self._exchange is None:
             return ""
-        if not hmac.compare_digest(frame.proof, _proof(self._current, frame)):
+        if not hmac.compare_digest(frame.proof, self._exchange.prove(self._current, _said_in(frame))):
             return "its sender does not show that it was in the view that it closes"
         maker = known.get(frame.view_id.flush[1])
         if maker is not None and maker.key != frame.maker_key:
@@ -115,7 +123,7 @@ class Secrets:
             return "it has no secret for us, or another cipher than it should"
         return self._identities.forged(frame, known.values())
 
-    def entered(self, secret: bytes) -> None:
+    def entered(self, secret: Secret) -> None:
         """We are in the view with this secret."""
         self._current = secret
 
@@ -125,9 +133,8 @@ def about(frame: NewView) -> bytes:
     return hashlib.blake2b(canonical(told(frame, _NOT_MADE)), digest_size=32, person=b"seqcast members").digest()
 
 
-def _proof(secret: bytes, frame: NewView) -> bytes:
-    said = canonical(told(frame, _NOT_SERVED))
-    return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=b"seqcast closes").digest()
+def _said_in(frame: NewView) -> bytes:
+    return canonical(told(frame, _NOT_SERVED))
 
 
 _NOT_MADE = {*CLOSING, "wraps", "maker_identity"}

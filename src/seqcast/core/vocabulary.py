@@ -17,7 +17,7 @@ from seqcast.core.frames.view import NewView
 from seqcast.core.identities import Allowed
 from seqcast.events import Blocked, CoordinatorChanged, Excluded, InterfaceChanged, Lost, Skipped, Unblocked
 from seqcast.reports import Report
-from seqcast.types import View, ViewId
+from seqcast.types import Secret, View, ViewId
 
 # ---- inputs: the application -------------------------------------------------------------------------------------
 
@@ -146,7 +146,7 @@ class SocketsMended:
 class KeysRead:
     """The key file has other keys now: with these cookies are computed, the first of those that are given."""
 
-    cookie_secrets: tuple[bytes, ...] = field(repr=False)
+    cookie_secrets: tuple[Secret, ...] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

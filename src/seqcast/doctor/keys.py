@@ -5,9 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import seqcast.codes as codes
+from seqcast._native.engine import locked
 from seqcast.config import Config
 from seqcast.config.identities import read_identity, read_list
 from seqcast.config.keys import read
@@ -37,9 +39,9 @@ def look(config: Config, root: Path) -> Iterator[Line]:
         yield _memory(_lockable())
     if "hypervisor" in read_system(root, "proc/cpuinfo") and not _tells_copies(root):
         yield Line(NOTE, "copies", "this virtual machine does not tell its system that it was copied", codes.COPIED_VM)
-    yield _file("key", config.key, read)
+    yield _file("key", config.key, partial(read, memory=locked))
     if config.identity:
-        yield _file("identity", config.identity, read_identity)
+        yield _file("identity", config.identity, partial(read_identity, memory=locked))
         yield _file("authorized", config.authorized, read_list)
 
 

@@ -8,11 +8,10 @@ from typing import TypeVar
 
 import seqcast.codes as codes
 from seqcast._native.engine import Engine
-from seqcast.config.keys import cookie_secrets
 from seqcast.core.context import NEVER
 from seqcast.core.vocabulary import Input, KeysRead, ListRead
 from seqcast.errors import ConfigError
-from seqcast.net.secure import KeyFile, ListFile, Reread
+from seqcast.net.secure import KeyFile, ListFile, Reread, cookies_of
 
 T = TypeVar("T")
 Say = Callable[[str, int], None]
@@ -70,7 +69,7 @@ class Rereading:
         self._engine.refile(secrets)
         ids = ", ".join(str(number) for number, _ in secrets)
         say(f"the key file has changed: seals with key {secrets[0][0]}, opens {ids}", logging.INFO)
-        return [KeysRead(cookie_secrets(secrets))]
+        return [KeysRead(cookies_of(secrets))]
 
     def _look_at_list(self, now_ns: int, say: Say) -> list[Input]:
         allowed = self._read(

@@ -22,7 +22,7 @@ from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
 from seqcast.config import Config
 from seqcast.config.derive import core_settings, engine_settings, to_ns
-from seqcast.config.keys import ROOM, cookie_secrets
+from seqcast.config.keys import ROOM
 from seqcast.core.context import NO_VOTE, EndpointSettings, Vote
 from seqcast.core.endpoint import Endpoint
 from seqcast.core.log import PARTS
@@ -75,7 +75,7 @@ from seqcast.net.pausing import Pausing
 from seqcast.net.posting import Posting
 from seqcast.net.questions import Questions
 from seqcast.net.rereading import Rereading
-from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, identity_of, seal_of
+from seqcast.net.secure import Ed25519, KeyFile, KeyPair, ListFile, cookies_of, identity_of, seal_of
 from seqcast.net.stable import StableFile
 from seqcast.net.standing import Standing
 from seqcast.net.threads import named, usable
@@ -143,7 +143,7 @@ class Runner:
         seal = seal_of(config, cluster)
         self.key_file = KeyFile(config.key, cluster, seal.secrets) if seal is not None else None
         self._aes = seal is not None and seal.aes
-        self._cookie_secrets = cookie_secrets(seal.secrets) if seal is not None else ()
+        self._cookie_secrets = cookies_of(seal.secrets) if seal is not None else ()
         identity = identity_of(config, name)
         self.stable_file = StableFile(config.stable, cluster, name) if config.stable else None
         self._signer: Ed25519 | None = None

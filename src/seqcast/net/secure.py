@@ -7,7 +7,6 @@ and receiving: the engine calls the functions itself. Key pairs are used at view
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import os
 import time
@@ -15,14 +14,16 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeVar
 
+from seqcast._native.engine import locked
 from seqcast.config import Config
 from seqcast.config.identities import described, read_identity, read_list
-from seqcast.config.keys import SECRET_BYTES, Seal, cluster_secret, read
-from seqcast.core.frames.fields import SIGNATURE_BYTES
+from seqcast.config.keys import KEYS_MAX, SECRET_BYTES, Key, Seal, cluster_secret, cookie_secrets, read
+from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES
+from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES
 from seqcast.core.identities import Allowed
-from seqcast.core.secrets import CIPHERS
+from seqcast.core.secrets import CIPHERS, CLOSES
 from seqcast.errors import ConfigError
-from seqcast.types import MEMBERS_MAX
+from seqcast.types import MEMBERS_MAX, Secret
 
 EXTRA = "pip install 'seqcast[secure]'"
 _CALLS = {
@@ -44,7 +45,7 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
     """
     if not config.key:
         return None
-    secrets = _secrets(config.key, cluster)
+    keys = read(config.key, locked)
     sodium = _sodium()
     aes = has_aes(sodium)
     if not aes and config.cipher not in ("auto", ANYWHERE):
@@ -52,7 +53,7 @@ def seal_of(config: Config, cluster: str) -> Seal | None:
             f"cipher={config.cipher!r} needs a processor with AES instructions, and this one has none: set "
             f"cipher={ANYWHERE!r}, or auto, on every member"
         )
-    return _seal(sodium, secrets, aes)
+    return _seal(sodium, _secrets(sodium, keys, cluster), aes)
 
 
 def fault() -> tuple[str, bool]:
@@ -64,7 +65,7 @@ def fault() -> tuple[str, bool]:
         return str(error), False
 
 
-def _seal(sodium: Any, secrets: tuple[tuple[int, bytes], ...], aes: bool) -> Seal:
+def _seal(sodium: Any, secrets: tuple[tuple[int, Secret], ...], aes: bool) -> Seal:
     try:
         ciphers = tuple(_pair(sodium, name, aes) for name in CIPHERS)
         hashes = _address(sodium, "crypto_generichash_blake2b_salt_personal")
@@ -88,13 +89,39 @@ def _address(sodium: Any, call: str) -> int:
     return int(sodium.ffi.cast("uintptr_t", sodium.ffi.addressof(sodium.lib, call)))
 
 
-PAIRS_KEPT = 4 * MEMBERS_MAX
+PAIRS_KEPT = 2 * MEMBERS_MAX
 """The results of X25519, which is slow, that are kept."""
 _NONCE = bytes(24)
 
 
-def _secrets(path: str, cluster: str) -> tuple[tuple[int, bytes], ...]:
-    return tuple((key.number, cluster_secret(key, cluster)) for key in read(path))
+class _Hashes:
+    """``config.keys.Hash`` by libsodium: at most ``n`` results, in one piece of memory for secrets."""
+
+    def __init__(self, sodium: Any, n: int) -> None:
+        self._sodium, self._room = sodium, locked(n * SECRET_BYTES)
+
+    def __call__(self, key: Secret, said: bytes, person: bytes) -> memoryview:
+        out, self._room = self._room[:SECRET_BYTES], self._room[SECRET_BYTES:]
+        _hash(self._sodium, out, key, said, person)
+        return out
+
+
+def _hash(sodium: Any, out: memoryview | bytearray, key: Secret, said: bytes, person: bytes) -> None:
+    """As ``hashlib.blake2b``, whose results, and in some releases states, are left in memory."""
+    at = sodium.ffi.from_buffer
+    sodium.lib.crypto_generichash_blake2b_salt_personal(
+        at(out), len(out), said, len(said), at(key), len(key), sodium.ffi.NULL, person.ljust(16, b"\0")
+    )
+
+
+def _secrets(sodium: Any, keys: Sequence[Key], cluster: str) -> tuple[tuple[int, Secret], ...]:
+    by = _Hashes(sodium, KEYS_MAX)
+    return tuple((key.number, cluster_secret(key, cluster, by)) for key in keys)
+
+
+def cookies_of(secrets: Sequence[tuple[int, Secret]]) -> tuple[Secret, ...]:
+    """``config.keys.cookie_secrets``, in memory for secrets."""
+    return cookie_secrets(secrets, _Hashes(_sodium(), KEYS_MAX))
 
 
 LOOK_NS = 1_000_000_000
@@ -139,7 +166,7 @@ class KeyFile:
         secrets: as read for the join.
     """
 
-    def __init__(self, path: str, cluster: str, secrets: Sequence[tuple[int, bytes]]) -> None:
+    def __init__(self, path: str, cluster: str, secrets: Sequence[tuple[int, Secret]]) -> None:
         self._file, self._cluster, self._secrets = Watched(path), cluster, tuple(secrets)
         self.due_ns = 0  # time of the next look
         self.counters = {"key_id": self._secrets[0][0], "key_reads": 0, "key_errors": 0}
@@ -150,7 +177,7 @@ class KeyFile:
         """Of the keys, the one that seals first."""
         return [number for number, _ in self._secrets]
 
-    def look(self, now_ns: int) -> tuple[tuple[int, bytes], ...] | None:
+    def look(self, now_ns: int) -> tuple[tuple[int, Secret], ...] | None:
         """The secrets, if they are others now.
 
         Raises:
@@ -160,7 +187,7 @@ class KeyFile:
         if not self._file.changed():
             return None
         try:
-            secrets = _secrets(self._file.path, self._cluster)
+            secrets = _secrets(_sodium(), read(self._file.path, locked), self._cluster)
         except ConfigError:
             self.counters["key_errors"] += 1
             raise
@@ -228,7 +255,7 @@ def identity_of(config: Config, name: str) -> tuple[Ed25519, ListFile] | None:
     """
     if not config.identity:
         return None
-    signer, listed = Ed25519(read_identity(config.identity)), ListFile(config.authorized)
+    signer, listed = Ed25519(read_identity(config.identity, locked)), ListFile(config.authorized)
     own = [each for each in listed.allowed if each.public == signer.public]
     if name and not any(fnmatchcase(name, each.names) for each in own):
         what = "has no line for this identity" if not own else f"does not give this identity the name {name!r}"
@@ -246,15 +273,19 @@ class Ed25519:
         seed: of an identity file.
     """
 
-    def __init__(self, seed: bytes) -> None:
-        _sodium()
+    def __init__(self, seed: Secret) -> None:
+        self._sodium, self._secret = _sodium(), locked(SECRET_BYTES + IDENTITY_BYTES)
         self._calls: Any = importlib.import_module("nacl.bindings")
-        self.public, self._secret = self._calls.crypto_sign_seed_keypair(seed)
+        at, public = self._sodium.ffi.from_buffer, bytearray(IDENTITY_BYTES)
+        self._sodium.lib.crypto_sign_seed_keypair(at(public), at(self._secret), at(seed))
+        self.public = bytes(public)
         failure: type[Exception] = importlib.import_module("nacl.exceptions").CryptoError
         self._failures = failure, ValueError, TypeError, RuntimeError
 
     def sign(self, said: bytes) -> bytes:
-        return bytes(self._calls.crypto_sign(said, self._secret)[:SIGNATURE_BYTES])
+        at, signed = self._sodium.ffi.from_buffer, bytearray(SIGNATURE_BYTES + len(said))
+        self._sodium.lib.crypto_sign(at(signed), self._sodium.ffi.NULL, said, len(said), at(self._secret))
+        return bytes(signed[:SIGNATURE_BYTES])
 
     def proves(self, public: bytes, said: bytes, signature: bytes) -> bool:
         try:
@@ -265,44 +296,63 @@ class Ed25519:
 
 
 class KeyPair:
-    """``core.secrets.Exchange``: X25519, BLAKE2b, XChaCha20-Poly1305. The secret half is never written down."""
+    """``core.secrets.Exchange``: X25519, BLAKE2b, XChaCha20-Poly1305. The secret half is never written down, and no
+    object of Python's has a copy of anything that must stay secret."""
 
     def __init__(self) -> None:
-        self._calls: Any = importlib.import_module("nacl.bindings")
-        self.public, self._private = self._calls.crypto_box_keypair()
-        failure: type[Exception] = importlib.import_module("nacl.exceptions").CryptoError
-        self._failures = failure, ValueError, TypeError, RuntimeError
-        self._shared: dict[bytes, bytes] = {}  # by public key of the other one
+        self._sodium, self._memory = _sodium(), locked((2 + PAIRS_KEPT) * SECRET_BYTES)
+        self._private, self._wrapping = self._place(0), self._place(1)
+        public = bytearray(SECRET_BYTES)
+        at = self._sodium.ffi.from_buffer
+        self._sodium.lib.crypto_box_keypair(at(public), at(self._private))
+        self.public = bytes(public)
+        self._shared: dict[bytes, memoryview] = {}  # by public key of the other one
 
-    def draw(self, about: bytes) -> bytes:
-        return self._random(SECRET_BYTES)
+    def draw(self, about: bytes) -> memoryview:
+        secret = locked(SECRET_BYTES)
+        self._draw(secret)
+        return secret
 
-    def wrap(self, to: bytes, about: bytes, secret: bytes) -> bytes:
-        key = self._key(to, about)
-        return bytes(self._calls.crypto_aead_xchacha20poly1305_ietf_encrypt(secret, about, _NONCE, key))
+    def wrap(self, to: bytes, about: bytes, secret: Secret) -> bytes:
+        self._key(to, about)
+        at, null, wrapped = self._sodium.ffi.from_buffer, self._sodium.ffi.NULL, bytearray(WRAP_BYTES)
+        self._sodium.lib.crypto_aead_xchacha20poly1305_ietf_encrypt(
+            at(wrapped), null, at(secret), len(secret), about, len(about), null, _NONCE, at(self._wrapping)
+        )
+        return bytes(wrapped)
 
-    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
-        try:
-            key = self._key(of, about)
-            return bytes(self._calls.crypto_aead_xchacha20poly1305_ietf_decrypt(wrapped, about, _NONCE, key))
-        except self._failures:
+    def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> memoryview | None:
+        if len(wrapped) != WRAP_BYTES:
             return None
+        self._key(of, about)
+        at, null, secret = self._sodium.ffi.from_buffer, self._sodium.ffi.NULL, locked(SECRET_BYTES)
+        failed = self._sodium.lib.crypto_aead_xchacha20poly1305_ietf_decrypt(
+            at(secret), null, null, wrapped, len(wrapped), about, len(about), _NONCE, at(self._wrapping)
+        )
+        return None if failed else secret
 
-    def _random(self, n: int) -> bytes:
-        return bytes(self._calls.randombytes(n))
+    def prove(self, secret: Secret, said: bytes) -> bytes:
+        proof = bytearray(PROOF_BYTES)
+        _hash(self._sodium, proof, secret, said, CLOSES)
+        return bytes(proof)
 
-    def _key(self, other: bytes, about: bytes) -> bytes:
-        """For one secret, so that one nonce does. An invalid public key gives a secret that nobody has."""
+    def _place(self, number: int) -> memoryview:
+        return self._memory[number * SECRET_BYTES : (number + 1) * SECRET_BYTES]
+
+    def _draw(self, to: memoryview) -> None:
+        self._sodium.lib.randombytes(self._sodium.ffi.from_buffer(to), len(to))
+
+    def _key(self, other: bytes, about: bytes) -> None:
+        """Of one secret, into ``_wrapping``; so one nonce does. With an invalid public key, one that nobody has."""
         if (shared := self._shared.get(other)) is None:
-            try:
-                shared = self._calls.crypto_scalarmult(self._private, other)
-            except self._failures:
-                shared = self._random(SECRET_BYTES)
             if len(self._shared) >= PAIRS_KEPT:
                 self._shared.clear()
-            self._shared[other] = shared
+            shared = self._shared[other] = self._place(2 + len(self._shared))
+            at, multiply = self._sodium.ffi.from_buffer, self._sodium.lib.crypto_scalarmult
+            if len(other) != len(self.public) or multiply(at(shared), at(self._private), other):
+                self._draw(shared)
         both = b"".join(sorted((self.public, other)))
-        return hashlib.blake2b(both + about, digest_size=32, key=shared, person=b"seqcast wrap").digest()
+        _hash(self._sodium, self._wrapping, shared, both + about, b"seqcast wrap")
 
 
 def _sodium() -> Any:

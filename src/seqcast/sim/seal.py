@@ -13,8 +13,10 @@ import random
 from typing import Any, NamedTuple
 
 from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
-from seqcast.core.frames.view import WRAP_BYTES
+from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES
 from seqcast.core.identities import Allowed
+from seqcast.core.secrets import CLOSES
+from seqcast.types import Secret
 
 HEADER = 40
 """The part that stays readable: the common header of native/wire/wire.h."""
@@ -150,9 +152,9 @@ class SimulatedExchange:
     def draw(self, about: bytes) -> bytes:
         return hashlib.blake2b(about, digest_size=SECRET_BYTES, key=self._private.to_bytes(8, "little")).digest()
 
-    def wrap(self, to: bytes, about: bytes, secret: bytes) -> bytes:
+    def wrap(self, to: bytes, about: bytes, secret: Secret) -> bytes:
         key = self._key(to)
-        mixed = _mixed(secret, key, about)
+        mixed = _mixed(bytes(secret), key, about)
         return mixed + hashlib.blake2b(about + mixed, digest_size=WRAP_BYTES - SECRET_BYTES, key=key).digest()
 
     def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
@@ -160,6 +162,9 @@ class SimulatedExchange:
         key = self._key(of)
         tag = hashlib.blake2b(about + mixed, digest_size=WRAP_BYTES - SECRET_BYTES, key=key).digest()
         return _mixed(mixed, key, about) if wrapped[SECRET_BYTES:] == tag else None
+
+    def prove(self, secret: Secret, said: bytes) -> bytes:
+        return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=CLOSES).digest()
 
     def _key(self, other: bytes) -> bytes:
         if other not in self._shared:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 
+from seqcast.types import Secret
+
 NO_COOKIE = 1
 
 
-def cookie(secret: bytes, joiner: int, address: bytes, tag: int) -> int:
+def cookie(secret: Secret, joiner: int, address: bytes, tag: int) -> int:
     """The number for a joiner.
 
     Args:
