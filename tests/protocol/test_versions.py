@@ -64,7 +64,7 @@ def test_the_frames_of_this_version_are_as_written_down() -> None:
 def test_a_later_version_only_adds() -> None:
     versions = range(PROTOCOL_OLDEST, PROTOCOL_VERSION + 1)
     files = set(HERE.glob("frames-*.json"))
-    assert {file_of(each) for each in versions} == files, "a file for each version that this release speaks, and no other"
+    assert {file_of(each) for each in versions} == files, "a file for each version that is spoken, and no other"
     for each in versions:
         assert not faults(json.loads(file_of(each).read_text()), described())
 
