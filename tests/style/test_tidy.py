@@ -45,6 +45,31 @@ def test_the_wheel_workflow_and_its_copy_are_equal():
     assert copy.read_bytes() == (ROOT / "wheels.yml").read_bytes()
 
 
+def run_together(page: str) -> list[str]:
+    """Items of lists, and rows of tables, that the site shows as text: no blank line is before them, or a nested list
+    is not indented by four."""
+    found = []
+    for block in re.split(r"\n\s*\n", re.sub(r"```.*?```|<!--.*?-->\n?", "", page, flags=re.S)):
+        first, *rest = block.strip("\n").split("\n")
+        for kind in (r" *(?:[-*]|\d+\.) ", r" *\|"):
+            if not re.match(kind, first):
+                found += [line for line in rest if re.match(kind, line)]
+        found += [line for line in (first, *rest) if re.match(r"(?: {1,3}| {5,7})(?:[-*]|\d+\.) ", line)]
+        found += re.findall(r"\w[.;] \d\. \w[^\n]*", block)  # the next item, in the middle of a line
+    return found
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in ROOT.glob("docs/*.md")))
+def test_lists_and_tables_stand_apart_from_the_text_before_them(page):
+    assert run_together((ROOT / "docs" / page).read_text(encoding="utf-8")) == []
+
+
+def test_an_item_that_the_site_shows_as_text_is_seen():
+    for text in ("Text:\n- item", "- item\n  - nested", "1. item; 2. item", "Text\n| a | b |", "- a\n  | b |\n- c"):
+        assert run_together(text), text
+    assert run_together("Text:\n\n- item\n  more\n- item\n\n    1. nested\n\n| a |\n|---|\n| 1. b |") == []
+
+
 @pytest.mark.parametrize("page", sorted(path.name for path in [*ROOT.glob("docs/*.md"), ROOT / "README.md"]))
 def test_links_between_documents_lead_somewhere(page):
     path = ROOT / "docs" / page if (ROOT / "docs" / page).exists() else ROOT / page
