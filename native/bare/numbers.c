@@ -44,7 +44,7 @@ uint64_t sc_numbers_check(const uint8_t *data, const int32_t *offsets, size_t n,
     return check(data, offsets, NULL, n, size, next);
 }
 
-/* Are the numbers of n messages, each `size` bytes behind the other, those from `due` on? They nearly always are, so
+/* Are the numbers of n messages, one every `size` bytes, those from `due` on? They nearly always are, so
  * that all are looked at without a branch. */
 static int follow(const uint8_t *data, size_t size, size_t n, uint64_t due) {
     uint64_t differ = 0;

@@ -31,7 +31,7 @@ typedef struct {
 
 enum { SC_COLUMNS_FULL = 1, SC_COLUMNS_OUTSIDE = 2 };
 
-/* Writes the multicast messages of a batch behind the `used` ones, the first with position `idx`; unicasts are skipped,
+/* Writes the multicast messages of a batch after the `used` ones, the first with position `idx`; unicasts are skipped,
  * and so are messages beside a total order: the agreed stream holds only messages that all members deliver in one
  * order. Returns 0, SC_COLUMNS_FULL, or SC_COLUMNS_OUTSIDE if runs or offsets point outside the batch; then `used` is
  * unchanged. */

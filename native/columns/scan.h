@@ -27,7 +27,7 @@ typedef struct {
     int64_t counter_min, counter_max;
     int64_t transitional; /* global seqno of the first transitional row; 0: none */
     sc_scan_found back, jumps; /* not higher than one before; more than one higher than the highest before */
-    sc_scan_found decided; /* not transitional, behind a transitional one: (the first transitional one, this) */
+    sc_scan_found decided; /* not transitional, after a transitional one: (the first transitional one, this) */
 } sc_scan_view;
 
 /* The rows of one sender. */

@@ -11,7 +11,7 @@
 /* The hash of data that comes in pieces. */
 typedef struct {
     uint64_t lane[8], len;
-    size_t waiting; /* bytes of `last` behind its first stripe: not summed up yet, as the hash treats the end apart */
+    size_t waiting; /* bytes of `last` after its first stripe: not summed up yet, as the hash treats the end apart */
     uint8_t last[SC_XXH3_STRIPE + SC_XXH3_BLOCK]; /* first the stripe before the waiting bytes */
 } sc_xxh3_state;
 

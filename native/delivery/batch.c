@@ -124,7 +124,7 @@ static void tail_resume(sc_engine *e, sc_batch *b, tail *t, sc_assembly *a) {
     a->n_kept = 0;
 }
 
-/* Copies a message in pieces to behind the whole messages of the batch's own memory; returns its length. */
+/* Copies a message in pieces to the end of the batch's own memory; returns its length. */
 static uint64_t copy_pieces(sc_batch *b, const sc_piece *piece, uint32_t n) {
     uint8_t *to = b->data + b->data_len;
     for (uint32_t i = 0; i < n; to += piece[i++].len) memcpy(to, piece[i].data, piece[i].len);
@@ -360,7 +360,7 @@ static int tell_skipped(sc_engine *e, sc_skipped *out, uint64_t sender, uint64_t
     return SC_DELIVER_SKIPPED;
 }
 
-/* The application has come to a gap. A message that goes on behind the gap is missed, too, if an end comes: known now,
+/* The application has come to a gap. A message that goes on after the gap is missed, too, if an end comes: known now,
  * or told then (`owed`), once, however many gaps the message is in. 0: no message ends here. */
 static int pass_gap(sc_engine *e, const sc_delivery *gap, sc_skipped *out) {
     const sc_delivery *behind = gap->open ? sc_queue_behind(e, gap) : NULL;

@@ -24,7 +24,7 @@ typedef struct {
     uint8_t own; /* a copy of an own packet, which the pool does not bound */
     uint8_t gap; /* packets of `sender` that this member skips: one for each sender and view */
     uint8_t continues; /* the first packet of the gap continues a message, */
-    uint8_t open; /* a message continues behind its last one */
+    uint8_t open; /* a message continues after its last one */
     uint8_t transitional; /* members that fell may have delivered something else in its place, or (safe) nothing */
 } sc_delivery;
 

@@ -399,7 +399,7 @@ static uint32_t lowest(const sc_engine *e) {
     return rank;
 }
 
-/* The packets that follow have no place, or one behind a hole: a member that fell may have delivered something else
+/* The packets that follow have no place, or one after a hole: a member that fell may have delivered something else
  * there. */
 static void own_order(sc_engine *e) {
     for (uint32_t r = 0; r < e->view.n; r++)

@@ -94,7 +94,7 @@ typedef struct sc_order_ops {
 
     /* Can this order run in the view? Called before anything changes. NULL: in every view. */
     int (*fits)(const sc_view *view);
-    /* The own number up to which own packets are known to be ordered, with packets of the order itself behind the last
+    /* The own number up to which own packets are known to be ordered, with packets of the order itself after the last
      * of them. NULL: they are ordered when they are packed. */
     uint64_t (*ordered)(const sc_engine *e);
     /* The open packet of the own group or forward stream is about to get its seqno: at most sc_order.spare packets may

@@ -10,5 +10,5 @@
 /* A copy of p[0..len), which is zero but for entries and place, as the next own packet; NULL without memory. */
 uint8_t *sc_record_copy(sc_engine *e, sc_sharing *sharing, uint8_t *p, uint32_t len, sc_slab **slab);
 /* Puts a record with these entries, and the place, if any, that stand in p[0..SC_RECORD_LEN(entries)), which is zero
- * otherwise, behind the last packet. The caller has checked credit. 0 without memory. */
+ * otherwise, after the last packet. The caller has checked credit. 0 without memory. */
 int sc_record_put(sc_engine *e, sc_sharing *sharing, uint8_t *p, uint32_t entries);

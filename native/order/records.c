@@ -163,7 +163,7 @@ static void packed(sc_engine *e, sc_tx_stream *tx, sc_tx_packet *packet) {
 /* Own packets up to this seqno are ordered. */
 static uint64_t ordered(const sc_engine *e) { return ((recording *)e->order.state)->own_next - 1; }
 
-/* The newest record, if it can take another entry: with nothing behind, and never transmitted. */
+/* The newest record, if it can take another entry: with nothing after, and never transmitted. */
 static uint8_t *unsent_record(const sc_engine *e) {
     const recording *s = e->order.state;
     if (s->newest + 1 != e->group.next || s->newest < e->group.unsent) return NULL;

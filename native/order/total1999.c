@@ -9,7 +9,7 @@
  *
  * A lost last packet (TOT-20) makes no gap. If the sequencer hears nothing more, the last packet is sent again, once,
  * to those without an acknowledgement, cumulative or single. From that a member sees its gaps a round trip earlier than
- * from a probe; one that has the last packet behind a gap says so by SEQ_ACK, knowing which packets to request. */
+ * from a probe; one that has the last packet after a gap says so by SEQ_ACK, knowing which packets to request. */
 #include "engine/internal.h"
 #include "order/stamping.h"
 
@@ -84,7 +84,7 @@ static int tail(sc_engine *e, int64_t now) {
 
 /* ---- the others ---------------------------------------------------------------------------------------------- */
 
-/* Of the packets behind a gap only the highest is acknowledged: that shows the end as present. */
+/* Of the packets after a gap only the highest is acknowledged: that shows the end as present. */
 static void advance(sc_engine *e, sc_peer *peer) {
     total *t = e->order.state;
     const sc_rx_stream *rx = &peer->group;

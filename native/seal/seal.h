@@ -2,7 +2,7 @@
  * these functions, with the engine's seal: NULL without a key.
  *
  * Without a key, a datagram carries the CRC32C of all its bytes, its CRC field taken as zero: damage is noticed, and
- * anybody may send one. With a key, datagrams are sealed by a cipher of a library: all behind the common header is
+ * anybody may send one. With a key, datagrams are sealed by a cipher of a library: all after the common header is
  * encrypted, and followed by a tag, which proves that the sealer has the key and that no byte has changed, and by the
  * number of the sealing.
  *
@@ -34,7 +34,7 @@
  *
  * Members share the secret, so a packet for one of them would open at another, too, to which somebody on the way has
  * sent that packet: the copy would be taken for that one's. A datagram for one member is therefore sealed with its
- * incarnation, as if that stood behind the header.
+ * incarnation, as if that stood after the header.
  *
  * Sealing always makes a copy: the send rings stay readable to their owner, and a packet that is sent again is sealed
  * again. */

@@ -39,7 +39,7 @@ int sc_congestion_on(const sc_engine *e);
 void sc_congestion_turned(sc_engine *e);
 /* There may be more room than when a packet waited, as after an ack, or when other members count. */
 void sc_congestion_wider(sc_engine *e);
-/* Does a sender need to know at once which of its packets have come, even behind a gap? */
+/* Does a sender need to know at once which of its packets have come, even after a gap? */
 int sc_congestion_tells(const sc_engine *e, const struct sc_peer *peer);
 /* The member has received a stream up to `received`. */
 void sc_congestion_acked(sc_engine *e, struct sc_peer *peer, sc_tx_stream *tx, uint64_t received, int64_t now);

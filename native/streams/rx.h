@@ -58,7 +58,7 @@ size_t sc_rx_ranges(const sc_engine *e, const sc_rx_stream *rx, int held, uint64
 static inline uint64_t sc_rx_delivered(const sc_rx_stream *rx) {
     return rx->consumed >= rx->queued ? rx->consumed : rx->queued - 1;
 }
-void sc_rx_end(sc_rx_stream *rx, uint64_t last); /* nothing behind `last` is delivered */
+void sc_rx_end(sc_rx_stream *rx, uint64_t last); /* nothing after `last` is delivered */
 int sc_rx_put(sc_engine *e, sc_rx_stream *rx, uint64_t seqno, uint8_t *p, size_t len, sc_slab *slab);
 void sc_rx_purge(const sc_engine *e, sc_rx_stream *rx, uint64_t upto);
 void sc_rx_stable(sc_engine *e, sc_rx_stream *rx, uint64_t stable);

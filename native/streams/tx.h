@@ -69,7 +69,7 @@ typedef struct sc_tx_stream {
     int64_t probe_latest; /* streams/probes.c: bounds `probe_due` while packets are sent */
 } sc_tx_stream;
 
-/* Lies behind the end of a ring, so that the ring can be retired without allocating, and without writing to lent
+/* Lies after the end of a ring, so that the ring can be retired without allocating, and without writing to lent
  * memory. */
 typedef struct sc_retired {
     struct sc_retired *next;

@@ -603,7 +603,7 @@ KEY_FILE = _code(
     5002,
     "The key file cannot be read again",
     "The key file of a member that runs has changed, and is no key file now: the member goes on with the keys before.",
-    "Mend the file, as the message says; it is read again when it changes.",
+    "Correct the file, as the message says; it is read again when it changes.",
 )
 UNPROVEN = _code(
     5003,
@@ -615,7 +615,7 @@ MEMBERS_LIST = _code(
     5004,
     "The list of members cannot be read again",
     "The file of `authorized=` has changed, and is no list now: the member goes on with the list before.",
-    "Mend the file, as the message says; it is read again when it changes.",
+    "Correct the file, as the message says; it is read again when it changes.",
 )
 COMPANY = _code(
     5005,
@@ -627,7 +627,7 @@ JOURNAL_FAILED = _code(
     6001,
     "A file cannot be written",
     "The disk is full, or the directory of a journal or a store cannot be written.",
-    "Free space or mend the directory. `JournalWriteError`.",
+    "Free space, or make the directory writable. `JournalWriteError`.",
 )
 SPARK_FAILED = _code(
     6002,
@@ -645,7 +645,7 @@ JOURNAL_LACKS = _code(
     6005,
     "The journal lacks messages",
     "The disk was full, or the journal was closed while another thread kept the stream.",
-    "Free space or mend the directory: it goes on by itself if it can; `rows_lost` counts what is missing.",
+    "Free space, or make the directory writable: it goes on by itself if it can; `rows_lost` counts missing rows.",
 )
 SOURCE_STALLS = _code(
     6007,

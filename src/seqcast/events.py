@@ -26,7 +26,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True)
 class Unblocked:
-    """A ``send`` to the group no longer waits. Ends the last ``Blocked``; after a view change, behind the new view.
+    """A ``send`` to the group no longer waits. Ends the last ``Blocked``, and follows the new view after a view change.
 
     Args:
         kind: that of the ended ``Blocked``.

@@ -537,7 +537,7 @@ def test_a_view_record_that_is_torn_or_lost_before_its_rows_is_damage_and_no_bro
     for cut in (20, len(whole.splitlines(keepends=True)[-1])):  # a part of the last record, all of it
         views.write_bytes(whole[:-cut])
         with pytest.raises(
-            JournalDamaged, match=r"views.jsonl lacks its end: row \d+ is of a view behind the last one"
+            JournalDamaged, match=r"views.jsonl lacks its end: row \d+ is of a view after the last one"
         ):
             check_cluster(here, find([top]))
 

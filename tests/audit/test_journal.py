@@ -718,7 +718,7 @@ def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
     live.unlink()
     refused(r"segment-000001\.arrows is missing")
     live.write_bytes(os.urandom(50_000))
-    refused("bytes behind its last checksum")
+    refused("bytes after its last checksum")
     live.write_bytes(b"")
     views = path / "views.jsonl"
     line = seals.unseal(views.read_text().splitlines()[0])

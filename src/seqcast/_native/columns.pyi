@@ -162,7 +162,7 @@ class Scan:
     def views(self) -> list[tuple[int, int, int, int, int, int, tuple[int, int], int, Found, Found, Found]]:
         """Runs of rows of one view: tag, idx, rows, first and highest global seqno, rows without one, lowest and
         highest view counter, the first global seqno that is transitional (0: none is), global seqnos that are not
-        higher than one before, those that leave some out, and those that are not transitional behind one that is."""
+        higher than one before, those that leave some out, and those that are not transitional after one that is."""
 
     def senders(self) -> list[tuple[int, int, int, tuple[int, int], tuple[int, int], Found, Found]]:
         """sender, idx, rows, first and highest (seqno, index), those not higher than one before, and those that leave

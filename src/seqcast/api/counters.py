@@ -165,7 +165,7 @@ COUNTERS: dict[str, dict[str, str]] = {
         "journal_rolled": "Segments rolled into Parquet files.",
         "journal_expired": "Segments that retention removed.",
         "journal_rows_lost": "Messages that could not be written.",
-        "journal_gaps": "Gaps behind which the journal went on, as there was room again (`journal_resume`).",
+        "journal_gaps": "Gaps after which the journal went on, as there was room again (`journal_resume`).",
         "journal_roll_errors": "Segments that could not be rolled, as of a full disk: they stay streams, and are read.",
         "journal_queued_bytes": "Now: bytes that wait to be written.",
         "journal_unrolled": "Now: finished segments that wait to be rolled.",

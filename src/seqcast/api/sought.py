@@ -53,7 +53,7 @@ class Sought:
         self._look()
 
     def saw(self, event: Meaning) -> None:
-        """This stands in the stream behind earlier deliveries. Under the stream's lock."""
+        """This stands in the stream after earlier deliveries. Under the stream's lock."""
         if isinstance(event, View):
             self._passed = max(self._passed, (event.view_id.counter, 0))
             self._look()

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from seqcast.blocks.log import RETRIED, Answer, Applied, Counters, Entry, Log
 
 IN_FLIGHT_MAX = 2
-"""The most messages of one replica that are on their way; those behind the first are full ones."""
+"""The most messages of one replica that are on their way; those after the first are full ones."""
 MESSAGE_BYTES = 128 << 10
 """A message gathers operations up to this size, or up to the largest that a message may have."""
 SETTLING_MAX = 256

@@ -92,7 +92,7 @@ def _members(journal: journals.Journal) -> list[Member]:
 
 
 def _shift_views(path: Path, idx: int, shift: int) -> None:
-    """Moves the beginnings of the views behind row ``idx``, and the end."""
+    """Moves the beginnings of the views after row ``idx``, and the end."""
     records = [seals.unseal(line) for line in read_file(path, VIEWS_BYTES_MAX).decode().splitlines()]
     for record in records:
         if record["idx"] > idx:

@@ -29,7 +29,7 @@ class Own(NamedTuple):
     Args:
         view_id: of the view.
         last: the last own packet that our side delivered.
-        first: packets behind this one are counted.
+        first: packets after this one are counted.
         ends: for each of those, how many messages have ended so far; empty if nobody was left behind.
     """
 

@@ -81,7 +81,7 @@ class Losses:
     def undelivered(
         self, after: int, missed_by: ViewId | None, last: int | None = None, waiting: bool = False
     ) -> list[Lost]:
-        """Of the messages that were sent to the group in our view: those in own packets behind ``after``, up to
+        """Of the messages that were sent to the group in our view: those in own packets beyond ``after``, up to
         ``last`` or the last one; with ``waiting`` also the large one that waits for its order."""
         assert self.context.view is not None
         own = self.context.plane.own()

@@ -155,7 +155,7 @@ class Streams:
         """Packets that came when there was no room for them."""
         self.doubted = self.restored = 0
         """Packets far from where their sender's next one is, which were not believed yet; and streams that continued
-        where such packets are, behind packets that somebody had made this member skip."""
+        where such packets are, after packets that somebody had made this member skip."""
 
     # ---- arrivals
 
@@ -360,7 +360,7 @@ class Streams:
         return True
 
     def _restore(self, sender: int, stream: _Stream, seqno: int) -> None:
-        """Continues with a packet that was passed over. Messages delivered behind that range do not come again."""
+        """Continues with a packet that was passed over. Messages delivered after that range do not come again."""
         self.restored += 1
         self.collect(sender, stream.delivered + 1)
         self._held_bytes -= sum(map(_size, stream.apart.values()))

@@ -1,6 +1,6 @@
 """The datagrams of the doctor, and the sockets at both ends of a path.
 
-A datagram is one line of JSON with padding behind it: ``t`` is its kind, ``token`` the client's, ``i`` a number. The
+A datagram is one line of JSON with padding after it: ``t`` is its kind, ``token`` the client's, ``i`` a number. The
 listener answers with no more bytes than came, and multicasts only for a client that has shown that answers reach its
 address (``proof``).
 """

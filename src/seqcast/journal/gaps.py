@@ -1,6 +1,6 @@
 """Rows that the disk did not take, of a journal that goes on once there is room again (``journal_resume``).
 
-They keep their positions, so ``idx`` counts the member's deliveries, and the segments before and behind the gap are
+They keep their positions, so ``idx`` counts the member's deliveries, and the segments before and after the gap are
 apart. ``views.jsonl`` tells of a gap in a record of its own, before the views that the member installed meanwhile.
 """
 
@@ -48,7 +48,7 @@ class Gap:
 
     @property
     def end(self) -> int:
-        """Position behind the last."""
+        """Position after the last."""
         return self.idx + self.rows
 
 

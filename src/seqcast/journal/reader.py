@@ -71,7 +71,7 @@ class ViewEnd:
     """How a member closed a view: by the next one, or by leaving.
 
     Args:
-        idx: position behind the last row of the view.
+        idx: position after the last row of the view.
         global_seqno: of the last message that the member delivered in the view; 0: none, or there is no total order.
             The same on every member with the same next view that delivers its own messages.
         stable: up to this global seqno *every* member of the view, even one that crashed or was cut off, delivered the
@@ -170,7 +170,7 @@ class Journal:
     version: int = SCHEMA_VERSION
     safe: bool = False
     gaps: tuple[Gap, ...] = ()
-    """Missing rows, as a full disk did not take them; in their order."""
+    """Rows that are missing because the disk was full, in their order."""
     locked: str = ""
     """The machine on which its writer holds a lock as long as the process is there; empty: there is none."""
     previous: int = 0
@@ -183,7 +183,7 @@ class Journal:
 
     @property
     def end_idx(self) -> int:
-        """Position behind the last row that can be read, or that a gap tells of."""
+        """Position after the last row that can be read, or that is in a gap."""
         return self.first_idx + self.rows + sum(gap.rows for gap in self.gaps if gap.end > self.first_idx)
 
     def kept(self, first: int, end: int) -> Iterator[tuple[int, int]]:
@@ -361,8 +361,8 @@ def read_again(path: Path) -> Journal:
 
 
 def _identity(path: Path, journal: Journal | None) -> tuple[Any, ...]:
-    """Which changes if the journal does: that of the files that its writer replaces or appends to. The newest segment
-    is that of the last reading of the journal; one that begins since then changes the manifest."""
+    """The state of the files that the writer replaces or appends to: if the journal changes, so does this. The newest
+    segment is that of the last reading of the journal; one that begins since then changes the manifest."""
     files = [f"{path}/{name}" for name in (HEADER_FILE, VIEWS_FILE, MANIFEST_FILE)]
     for segment in journal.segments[-1:] if journal is not None else ():
         if segment.live:

@@ -133,7 +133,7 @@ def read_sums(path: Path) -> tuple[list[Message], bool]:
         messages.append(Message(*fields[:4]))
         end += fields[1]
     if size > end:
-        raise JournalDamaged(f"{path} has {size - end} bytes behind its last checksum")
+        raise JournalDamaged(f"{path} has {size - end} bytes after its last checksum")
     torn = whole != len(data)
     if messages and size < end:
         torn = True

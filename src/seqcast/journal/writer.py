@@ -177,7 +177,7 @@ class JournalWriter:
         self._transitional = 0  # of the first transitional message; 0: none
         # Of the writer thread only:
         self._unwritten: list[dict[str, Any]] = []  # a record that the disk did not take
-        self._end_idx = 0  # behind the last row that was written, or lost in a gap
+        self._end_idx = 0  # after the last row that was written, or lost in a gap
         self._behind_gap = False  # the live segment is
         self._clocks: dict[int, int] = {}  # sender -> lowest difference between delivery and sending in the view, ns
         self._segment = self._segment_of(1)
@@ -297,7 +297,7 @@ class JournalWriter:
 
     def counters(self) -> dict[str, int]:
         """rows, batches (Arrow), bytes (live segments), views, waits (queue full), skipped (unicasts, and messages
-        beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, gaps (behind
+        beside the total order), segments, rolled, expired (segments that retention removed), rows_lost, gaps (after
         which the journal went on), roll_errors, and the current queued_bytes and unrolled (finished segments that wait
         to be rolled, small ones for others)."""
         with self._lock:
@@ -389,8 +389,8 @@ class JournalWriter:
         self._hand_over()
         self._counters["rows_lost"] += sum(item.messages for item in self._queue if not isinstance(item, dict))
         self._error = (
-            f"journal {self.path}: {why}; nothing is journaled from row {self._end_idx} on: free space or "
-            "mend the directory, then join again"
+            f"journal {self.path}: {why}; nothing is journaled from row {self._end_idx} on: free space, or "
+            "make the directory writable, then join again"
         )
         if not self._required:  # else the caller is told
             text = codes.JOURNAL_LACKS("%s; delivery continues, and rows_lost counts what the journal lacks")
@@ -404,7 +404,7 @@ class JournalWriter:
         log.error(
             codes.JOURNAL_LACKS(
                 "journal %s: %s; rows from %d on are not journaled, and counted in rows_lost, until there is room "
-                "again: free space or mend the directory"
+                "again: free space, or make the directory writable"
             ),
             self.path, why, self._end_idx,
         )  # fmt: skip

@@ -59,7 +59,7 @@ def hosts_of(entry: str) -> list[str]:
     """The hosts that an entry stands for now.
 
     Args:
-        entry: ``file:PATH``, a host in each line, with comments behind #; ``env:NAME``, hosts separated by commas; or a
+        entry: ``file:PATH``, a host in each line, with comments after #; ``env:NAME``, hosts separated by commas; or a
             host itself.
 
     Raises:

@@ -54,7 +54,7 @@ def encrypted(data: bytes, header: bytes, key: bytes, nonce: bytes, tag: int) ->
 
 
 def sealed_outside(body: bytes, header: bytes, secret: bytes, nonce: bytes) -> bytes:
-    """The part of a datagram behind its header, except for its number, as the secret of a file seals it."""
+    """The part of a datagram after its header, except for its number, as the secret of a file seals it."""
     tag = TAGS[0]
     key = hashlib.blake2b(header[16:24], digest_size=32, key=secret, person=b"seqcast sealer").digest()[:_KEY]
     return encrypted(body + bytes(ROOM - 8 - tag), header + bytes(8), key, nonce, tag)

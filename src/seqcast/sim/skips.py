@@ -38,7 +38,7 @@ class Skips:
         self._open.setdefault(skipped.sender.id, []).append(skipped)
 
     def settle(self) -> Iterator[Delivered]:
-        """Nothing follows the gaps: the missed messages stand behind the delivered ones."""
+        """Nothing follows the gaps: the missed messages stand after the delivered ones."""
         for sender in list(self._open):
             yield from self._name(sender, self._first_after(sender))
 

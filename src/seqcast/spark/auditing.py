@@ -404,7 +404,7 @@ def _note_absent(journals: Sequence[Journal], report: Report) -> None:
             rows, whys = sum(gap.rows for gap in journal.gaps), sorted({gap.why for gap in journal.gaps})
             report.notes.append(
                 f"{journal.member.name}'s journal lacks {rows:,} rows, in {len(journal.gaps)} gaps, which the disk did "
-                f"not take ({'; '.join(whys)}): views with a gap are compared behind it only"
+                f"not take ({'; '.join(whys)}): views with a gap are compared after it only"
             )
     crashed = sorted(journal.member.name for journal in journals if journal.closed is None)
     if crashed:

@@ -120,7 +120,7 @@ def pending(journal: Journal, idx: int, merged: int) -> Installed | None:
     """
     at = next(
         (at for at, view in enumerate(journal.views) if view.tag == merged), 0
-    )  # a stream begins behind the first
+    )  # a stream begins after the first
     return next((view for view in journal.views[at + 1 :] if view.idx >= idx and view.subgroups), None)
 
 

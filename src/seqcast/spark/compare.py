@@ -206,7 +206,7 @@ def _delivers(journal: Journal, sender: int) -> bool:
 
 class Kept:
     """Where the comparison starts in a view if one member lacks rows: the first, which retention removed, or some in a
-    gap, behind the last of which the comparison starts."""
+    gap, after the last of which the comparison starts."""
 
     def __init__(self, journals: Sequence[Journal], summaries: Iterable[tuple[int, Summary]]) -> None:
         self._cut = {

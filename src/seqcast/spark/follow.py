@@ -2,7 +2,7 @@
 
 An offset has a position in one member's journal (``member``, ``idx``) and its meaning in the stream that all members
 share: the whole id of the view (branches of a partition share counters) and the global seqno delivered last. At the
-beginning of a view the position is also that behind the views before (``also``): the member may be the only one that
+beginning of a view the position is also that after the views before (``also``): the member may be the only one that
 ever installed the last of them. Another member's journal can be continued at the same place if that member
 
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
@@ -73,7 +73,7 @@ def branches_left(offset: Mapping[str, Any]) -> int:
 
 
 def offset_of(found: Found, idx: int, merged: int = 0) -> dict[str, Any]:
-    """The offset of a position: behind ``idx`` rows of the journal.
+    """The offset of a position: after ``idx`` rows of the journal.
 
     Args:
         merged: as of `offset_at`.
@@ -138,7 +138,7 @@ class Follower:
     Args:
         stores: where journals are.
         fail_on_data_loss: raise an error if a stream gave out rows that the group never agreed on. Otherwise it
-            continues behind the last message of the view that the others have.
+            continues after the last message of the view that the others have.
         failover_s: a member counts as lost after this long without a readable journal, or outside the others' views.
     """
 
@@ -484,7 +484,7 @@ class Follower:
 
         Args:
             first: position of the first row of a task.
-            until, end: position behind the last row of the batch, and its offset.
+            until, end: position after the last row of the batch, and its offset.
         """
         views = found.journal.views
         ends = [*(view.idx for view in views[1:]), 1 << 62]
@@ -492,7 +492,7 @@ class Follower:
         return Reserve(self, found.id, of, {**end, "member": f"{found.id:016x}", "idx": until})
 
     def _named(self, other: Found, member: str, name: Name, lost: Found | None) -> int:
-        """The position in a journal behind a global seqno of a view; raises as `position`."""
+        """The position in a journal after a global seqno of a view; raises as `position`."""
         journal, (text, seqno, apart) = other.journal, name
         view = next((view for view in journal.views if view_text(view.view_id) == text), None)
         if view is None or not is_counted(journal, view):
@@ -522,7 +522,7 @@ class Follower:
 
     @staticmethod
     def _same(other: Found, view: Installed, first: int, end: int, lost: Found | None) -> bool:
-        """Whether the lost member's journal has the same messages of a view behind one global seqno, up to another."""
+        """Whether the lost member's journal has the same messages of a view after one global seqno, up to another."""
         assert view.end is not None
         if lost is None or end > view.end.global_seqno:
             return False
@@ -550,7 +550,7 @@ def _stable(view: Installed, lost: Found | None, apart: int | None) -> int:
 
 
 def _has_more(found: Found, idx: int, merged: int) -> bool:
-    """Whether a journal has something behind a position: rows, or branches before a view."""
+    """Whether a journal has something after a position: rows, or branches before a view."""
     merge = pending(found.journal, idx, merged)
     if found.journal.gap_in(idx, idx + 1) is not None:
         return merge is not None and merge.idx <= idx
@@ -601,7 +601,7 @@ def _behind(found: Found, idx: int) -> dict[str, float]:
     if segment is None:  # the gap is the end
         since_ns = gap.at_ns if gap is not None else 0
     elif segment.live:
-        first = max(first, segment.first_idx)  # behind several gaps
+        first = max(first, segment.first_idx)  # after several gaps
         since_ns = next(_times(found, first, first + 1), 0)
     else:
         since_ns = _rolled_ns(segment, first)
@@ -648,7 +648,7 @@ class Reserve:
     Args:
         member: owner of the journal.
         views: of a stream's batch: tag and first position of each view that has rows of the batch.
-        end: of a stream's batch: the offset behind its last row. None: only the same member's journal, which may be in
+        end: of a stream's batch: the offset after its last row. None: only the same member's journal, which may be in
             another store too, has the same rows, as in a table.
     """
 

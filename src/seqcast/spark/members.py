@@ -204,7 +204,7 @@ def _check_positions(who: str, journal: Journal, summaries: Sequence[Summary], r
 
 
 def _over_gaps(journal: Journal, at: int) -> int:
-    """The position behind the gaps that begin at one."""
+    """The position after the gaps that begin at one."""
     for gap in journal.gaps:
         at = gap.end if gap.idx == at else at
     return at
@@ -227,7 +227,7 @@ def _check_views(
             # A view is recorded before its rows, but a crash of the machine may take the record and leave the rows.
             if journal.torn_records or (at >= tail and journal.closed_idx < 0):
                 raise JournalDamaged(
-                    f"{journal.path / VIEWS_FILE} lacks its end: row {run.idx} is of a view behind the last one"
+                    f"{journal.path / VIEWS_FILE} lacks its end: row {run.idx} is of a view after the last one"
                 )
             report.violation("sending view", f"{who} delivered row {run.idx} in {names.view(run.tag)}", run.rows)
             continue

@@ -60,7 +60,7 @@ OPTIONS = (
     Option(
         "startingOffset", READ, "`earliest`, `latest`, an offset as JSON",
         "where a stream without a checkpoint begins: with the first row of the journal with the longest history, "
-        "behind the newest row of all, or at an offset as the progress of a query prints it (`endOffset`)",
+        "after the newest row of all, or at an offset as the progress of a query prints it (`endOffset`)",
     ),
     Option(
         "startingTimestamp", READ, "ISO 8601, or ms since 1970",
@@ -142,7 +142,7 @@ class Following:
         fail_on_data_loss: whether it is an error if retention removed rows before they were read, or if the stream gave
             out rows that no other member has.
         failover_s: a member that seems lost for this long counts as lost.
-        on_new_group: "fail" or "continue", behind the last row of the old one, where the whole group is started again.
+        on_new_group: "fail" or "continue", after the last row of the old one, where the whole group is started again.
         begin: an offset in place of ``starting``.
         since_ns: in its place, the time of delivery of the first row, ns since 1970.
         end: the stream ends at this offset.

@@ -77,7 +77,7 @@ class ViewRun:
     jumps: Found
     """Global seqnos more than one higher than the highest before."""
     decided: Found
-    """Non-transitional rows behind a transitional one: the global seqnos of that one and of the row."""
+    """Non-transitional rows after a transitional one: the global seqnos of that one and of the row."""
 
 
 @dataclass(slots=True)

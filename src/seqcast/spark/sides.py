@@ -248,5 +248,5 @@ def _last_view_ns(found: Found) -> int:
 
 
 def _view_at(journal: Journal, idx: int) -> Installed | None:
-    """The view that a stream is in behind some rows."""
+    """The view that a stream is in after some rows."""
     return next((view for view in reversed(journal.views) if view.idx <= idx), None)

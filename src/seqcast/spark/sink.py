@@ -151,7 +151,7 @@ class Sink(DataSourceStreamArrowWriter):
             if time.monotonic() >= deadline:
                 raise SendTimeout(
                     f"batch {batch} was not taken by every member of {self._target.cluster} within "
-                    f"{self._target.timeout_s:g} s: a receiver does not receive, or is slow: mend it, or raise timeout"
+                    f"{self._target.timeout_s:g} s: a receiver is slow or stopped: look there, or raise timeout"
                 )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -384,7 +384,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**offset, "merged": {**merged, "parts": [each.as_json() for each in ranges]}}
 
     def _further(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """The offset behind the next rows of the branches, or behind all of them: at the beginning of the view."""
+        """The offset after the next rows of the branches, or after all of them: at the beginning of the view."""
         left = branches_left(start)
         rows = min(left, limit.max_rows) if isinstance(limit, ReadMaxRows) else left
         merged = {**start["merged"], "done": start["merged"]["done"] + rows}

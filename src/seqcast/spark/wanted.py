@@ -56,7 +56,7 @@ class Wanted:
     """Spark's requirements on a batch, if given."""
     payload: Payload = BYTES
     behind: Last = ()
-    """Only messages behind these are wanted, of a sender that is named."""
+    """Only messages after these are wanted, of a sender that is named."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Wanted:
@@ -123,7 +123,7 @@ class Wanted:
         return needed
 
     def spans(self, journal: Journal) -> list[tuple[int, int]]:
-        """The positions of the rows of the wanted views, as ranges: the first, and the one behind the last."""
+        """The positions of the rows of the wanted views, as ranges: the first, and the one after the last."""
         ends = [*(view.idx for view in journal.views[1:]), journal.end_idx]
         views = zip(journal.views, ends, strict=False)
         kept = [(view.idx, end) for view, end in views if not self.views or view.view_id.counter in self.views]

@@ -420,7 +420,7 @@ class Lifecycle(TableMachine):
         if self.vote.name and self.vote.name not in self.peers:
             return (
                 f"it has voted that {self.vote.name} founds a group, and no longer hears that process, which may have "
-                "founded one: mend the network to it, or start it again under the same name; if it is gone for good, "
+                "founded one: repair the network to it, or start it again under the same name; if it is gone for good, "
                 "restart this one"
             )
         heard = f"it hears {', '.join(names)}" if names else "it hears none"

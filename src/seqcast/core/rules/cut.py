@@ -26,7 +26,7 @@ def fix_cut(n: int, oks: Mapping[int, Ok]) -> tuple[tuple[int, ...], tuple[Fetch
     """The cut by rank, and a holder for each range that some survivor lacks (E-14).
 
     A survivor holds its whole stream, so its cut is its last seqno. A lost member's cut is the longest prefix that the
-    survivors hold together: a packet that nobody holds is lost, and nothing behind a gap can be delivered.
+    survivors hold together: a packet that nobody holds is lost, and nothing after a gap can be delivered.
 
     Args:
         n: members of the closing view.

@@ -41,7 +41,7 @@ class Outgoing:
         self.offset = self.crc = 0
 
     def pieces(self, chunks: Iterable[Piece]) -> Iterator[Piece]:
-        """A whole transfer, in order: each chunk behind its header, and the end."""
+        """A whole transfer, in order: each chunk after its header, and the end."""
         for chunk in chunks:
             yield self._data(chunk)
             yield chunk

@@ -10,7 +10,7 @@ from seqcast.types import Member, MergeView, View
 
 
 def check_coordinators(record: Record) -> Iterator[str]:
-    """A change is told right behind each view that has another coordinator than the one before, and behind no other.
+    """A change is told right after each view that has another coordinator than the one before, and after no other.
     Within a view each change begins with the member that was told last, and a member that closed a view in the place of
     its coordinator was told that it acts. Of a joiner that waited for the state the first view may be followed by one,
     as its member was in a view before."""

@@ -119,7 +119,7 @@ def _check_fifo(record: Record, by_id: dict[int, Record]) -> Iterator[str]:
 def _unordered(by_id: dict[int, Record], entry: Delivered, before: Delivered | None) -> bool:
     """The sender was told that its messages between ``before`` and this one were never ordered.
 
-    Or they were of an older view, and it crashed before its application took that: it comes behind the view, where the
+    Or they were of an older view, and it crashed before its application took that: it comes after the view, where the
     application stops until states are merged.
     """
     sender = by_id[entry.sender]

@@ -38,7 +38,7 @@ def _check_end(stay: Stay) -> Iterator[str]:
     """The transitional messages are the last ones of the view that have a place in the order."""
     late = [entry.transitional for entry in stay.delivered if entry.global_seqno]
     if late != sorted(late):
-        yield f"transitional: {stay.record} delivers in {stay.view} what is not, behind what is"
+        yield f"transitional: {stay.record} delivers in {stay.view} what is not, after what is"
     beside = any(entry.transitional for entry in stay.delivered if not entry.global_seqno)
     if beside and not stay.record.options.safe:
         yield f"transitional: {stay.record} delivers in {stay.view} one without a place in the order that is"
