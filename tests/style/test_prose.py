@@ -21,10 +21,10 @@ STUMBLED = {"what": r"\bwhat\b", "it": r"\bit\b", "where": r"\bwhere\b", "is the
 MADE = {"codes", "config", "counters", "figures", "mutants", "pipeline", "stages", "wire"}
 """Pages that are made from code, where their words are counted, or from measurements."""
 LIMITS = {
-    "comments": {"what": 0.2, "it": 8.5, "where": 1.9, "is there": 0.4},
-    "docstrings": {"what": 0.3, "it": 7.6, "where": 2.0, "is there": 0.4},
+    "comments": {"what": 0.2, "it": 8.5, "where": 1.8, "is there": 0.4},
+    "docstrings": {"what": 0.3, "it": 7.6, "where": 1.9, "is there": 0.4},
     "errors": {"what": 0.1, "it": 7.9, "where": 0.7, "is there": 0.3},
-    "docs": {"what": 0.3, "it": 9.1, "where": 0.6, "is there": 0.2},
+    "docs": {"what": 0.3, "it": 8.3, "where": 0.6, "is there": 0.2},
     "names of tests": {"what": 0.1, "it": 9.4, "where": 0.8, "is there": 0.1},
 }
 """Per 1,000 words, rounded up to a tenth, and a tenth for work under way. Models have 0 to 2 "what", 2 to 10 "it"."""

@@ -1,4 +1,4 @@
-"""Reads the key file and the list of members again, now and then, while a member runs."""
+"""Reads the key file and the list of members again, from time to time, while a member runs."""
 
 from __future__ import annotations
 
