@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from halves import first_quick
 
 from seqcast.sim.crowd import Crowd, CrowdOptions, CrowdResult
 from seqcast.sim.options import SECOND
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(**given: Any) -> CrowdResult:
@@ -75,14 +78,24 @@ def test_a_seed_gives_the_same_run_and_another_seed_another() -> None:
     assert first == again and first.repaired_ns != other.repaired_ns
 
 
+def bench_of(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_table_of_processes_in_the_documents_is_made_from_the_figures_beside_it() -> None:
+    bench = bench_of("gossip_processes")
+    page = bench.PAGE.read_text(encoding="utf-8").partition(bench.BEGIN)[2].partition(bench.END)[0]
+    assert page == bench.table(json.loads(bench.DATA.read_text(encoding="utf-8")))
+
+
 def test_the_figures_in_the_documents_are_those_of_this_policy() -> None:
     """docs/gossip.csv takes six minutes to make; its smallest groups show whether it still holds."""
-    root = Path(__file__).resolve().parents[2]
-    spec = importlib.util.spec_from_file_location("gossip_scale", root / "bench" / "gossip_scale.py")
-    assert spec is not None and spec.loader is not None
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
-    with (root / "docs" / "gossip.csv").open(newline="", encoding="utf-8") as file:
+    bench = bench_of("gossip_scale")
+    with (ROOT / "docs" / "gossip.csv").open(newline="", encoding="utf-8") as file:
         written = [row for row in csv.DictReader(file) if row["members"] == "10"]
     assert len(written) == 3
     for row in written:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,12 @@ def test_the_page_has_the_figures_of_every_part() -> None:
     assert "| five columns | 3,750,000 | 0.4 | 4,250,000 | 0.3 |" in text
     assert "| backlog, behind its first batch | 1,500,000 | | 2,250,000 | |" in text
     assert "| stream | 60 | 291 | 408 | 470 | 280 | 90 |" in text and "| floor | 60 | 240 |" in text
+
+
+def test_the_page_in_the_documentation_is_made_from_the_figures_beside_it() -> None:
+    figures = ROOT / "docs" / "pipeline.json"
+    page = pipeline.page(json.loads(figures.read_text(encoding="utf-8")))
+    assert page == figures.with_suffix(".md").read_text(encoding="utf-8")
 
 
 def test_a_part_that_there_is_not_is_refused_before_the_page_is_made(tmp_path: Path) -> None:
