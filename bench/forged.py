@@ -9,10 +9,11 @@ outside the group multicasts 100,000 forged datagrams a second to them, of 128 b
 - of a group of another name, which members drop by their header: the cost of datagrams as such, as the process that
   forges takes CPU time, too
 - to a group without a key, each datagram with a wrong CRC
+- to a group without a key, a tenth as many questions (``ask``) of one that is no member, with the right CRC and view
 
 Printed are the medians of the ratios to the first run, or to one without a key.
 
-    python bench/forged.py --pairs 4 --rate 100000      # three minutes
+    python bench/forged.py --pairs 4 --rate 100000      # four minutes
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ import time
 from multiprocessing import Event, Process
 from multiprocessing.synchronize import Event as EventType
 
+from seqcast._native.engine import crc32c
 from seqcast.config import keys
+from seqcast.core.frames.asking import Ask
+from seqcast.core.frames.kinds import dump
 from seqcast.net.opening import group_address, group_tag
 from seqcast.perf.paths import open_path
 from seqcast.perf.runs import Load, group_throughput
@@ -39,6 +43,8 @@ BY_FILE, MARK_SHIFT = 0x4000, 9
 """In ``key_id``: native/seal/seal.c."""
 HEADER, BODY, NUMBER = 40, 88, 8
 """Bytes: the common header, the rest of a forged datagram, and the number at the end of one that is sealed."""
+CRC_AT, VIEW_AT = 4, 24
+"""Places of fields in the header."""
 KINDS = {
     "alone": "",
     "forged": "alone",
@@ -46,6 +52,7 @@ KINDS = {
     "of another group": "alone",
     "no key, alone": "",
     "no key, forged": "no key, alone",
+    "no key, asked": "no key, alone",
 }
 """And the kind with which each is compared."""
 
@@ -74,6 +81,9 @@ def flood(cluster: str, kind: str, mark: int, rate: int, stop: EventType) -> Non
             )
             forged.append(struct.pack("<BBBBIIHHQQQ", *head) + rng.randbytes(BODY))
         heard = await_message(to[0], stop)
+        if kind == "no key, asked":
+            rate //= 10
+            forged = [asked(each[:HEADER], heard) for each in forged]
         if kind == "overheard":
             forged = [heard[:HEADER] + rng.randbytes(BODY - NUMBER) + heard[-NUMBER:] for _ in forged]
         begin, sent = time.monotonic(), 0
@@ -83,6 +93,14 @@ def flood(cluster: str, kind: str, mark: int, rate: int, stop: EventType) -> Non
                 out.sendto(forged[number % len(forged)], to)
             sent = due
             time.sleep(0.001)
+
+
+def asked(head: bytes, heard: bytes) -> bytes:
+    """A question about the board, to the members of the view of a packet that was heard."""
+    view = heard[VIEW_AT : VIEW_AT + 8]
+    frame = dump(Ask(int.from_bytes(view, "little"), 1, 0))
+    head = head[:CRC_AT] + bytes(4) + head[CRC_AT + 4 : VIEW_AT] + view + head[VIEW_AT + 8 :]
+    return head[:CRC_AT] + crc32c(head + frame).to_bytes(4, "little") + head[CRC_AT + 4 :] + frame
 
 
 def await_message(group: str, stop: EventType) -> bytes:
