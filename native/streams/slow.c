@@ -5,9 +5,10 @@
  *              left to take, while most have taken theirs. The evidence falls four times as fast while that is not so.
  *              After slow_ns the receiver is too slow, if
  *   others     less than half of the members are busy in more than a sixteenth of the looks, this receiver among them:
- *              most take their packets at least 16 times as fast. If half of them are busy, the sender is fast, and
- *              nobody is slow. A look counts for slow_ns at most: who stops after an hour of full load, when all are
- *              busy, is named as soon.
+ *              packets wait at least 16 times as long for it as for most. (How fast the others could be does not show
+ *              while this one holds all to its rate: one at a quarter of theirs goes, too, if its queue alone is full.)
+ *              If half of them are busy, the sender is fast, and nobody is slow. A look counts for slow_ns at most: who
+ *              stops after an hour of full load, when all are busy, is named as soon.
  *   no time    is counted in which this member did not run, or the gate was closed; nor against a member that takes
  *              over the state, whose application cannot take messages yet.
  *   one        The heartbeats name one receiver, so that one is excluded at a time, and a view that has lost a member

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -140,6 +141,46 @@ class Calls:
 
     def too_slow(self):
         return self.slow
+
+
+LOAD = 420_000
+"""Bytes a second that seven members send, unless they wait."""
+ENOUGH = 10 * LOAD
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("slow", "order", "rate"),
+    [
+        ("block", "total", ENOUGH),
+        ("exclude", "total", ENOUGH),
+        ("exclude", "fifo", ENOUGH),
+        ("exclude", "sequencer", ENOUGH),
+        ("skip", "fifo", ENOUGH),
+        ("exclude", "total", LOAD // 2),
+        ("skip", "fifo", LOAD // 2),
+    ],
+)
+def test_of_receivers_at_no_rate_a_hundredth_and_a_quarter_at_once_those_go_that_hold_the_senders(slow, order, rate):
+    """``rate``: of sound members. A member at a quarter stays if that suffices for the load; if not, the others go
+    first."""
+    rates = tuple({1: 0, 3: rate // 4, 5: rate // 100}.get(index, rate) for index in range(7))
+    settings = (("slow", slow), ("slow_s", 0.8), ("window_bytes", 64 << 10))
+    options = replace(FAST, members=7, order=order, rate=200, rates=rates, duration_ns=6 * SECOND, settings=settings)
+    world = World(options)
+    world.doubted = True
+    result = world.run()
+    assert not result.violations, result.violations[0]
+    records = {node.name: node.record for node in world.nodes}
+    out = sorted((record.put_out_ns, name) for name, record in records.items() if record.put_out_ns)
+    skips = {name for name, record in records.items() if record.skips_ns}
+    behind = [] if rate == ENOUGH else ["m3"]
+    assert [name for _, name in out] in ([["m1", "m5"], ["m1", "m5", *behind]] if slow == "exclude" else [[]])
+    assert all(later - one > 780 * MS for (one, _), (later, _) in itertools.pairwise(out)), "one at a time"
+    assert skips in ([{"m1", "m5"}, {"m1", "m5", *behind}] if slow == "skip" else [set()])
+    assert {len(record.view) for record in records.values() if not record.put_out_ns} == {7 - len(out)}
+    sent = sum(length for record in records.values() for length, _ in record.sent.values())
+    assert (sent > LOAD) == (slow != "block"), "with block all wait"
 
 
 @pytest.mark.long

@@ -485,8 +485,9 @@ class Config(_Marked):
         "block",
         "",
         "Treatment of a receiver that takes messages much more slowly than most others. block: senders wait for it, "
-        "and the log names it. exclude: once it has held a sender at its limit for `slow_s`, while most members take "
-        "theirs at least 16 times as fast, the group excludes it: it receives all that was agreed on until then, "
+        "and the log names it. exclude: once it has held a sender at its limit for `slow_s`, while messages wait for "
+        "it at least 16 times as long as for most members, the group excludes it: it receives all that was agreed on "
+        "until then, "
         'and then `Excluded` with the cause "slow". One member at a time; never where half of the members are as slow, '
         'so not in a group of two; and with `partition="primary"` not if the others were no majority. skip: under '
         "the same conditions it stays, and from then on misses the messages that its application does not take in "

@@ -78,6 +78,13 @@ class ApplicationProcess(Protocol):
     def takes(self) -> bool:
         """Nothing keeps the application from taking deliveries."""
 
+    @property
+    def bite(self) -> int:
+        """Bytes that the application takes at a time."""
+
+    def took(self, n: int) -> None:
+        """The application has taken so many bytes."""
+
     def poke(self) -> None: ...
     def step(self, *inputs: Input) -> None: ...
     def service(self) -> None: ...
@@ -230,13 +237,15 @@ class Application:
         machine, keeper = self.machine, self.keeper
         if self.record.stopped and not keeper.merge.stopped:
             self.record.stopped = False
-        while not keeper.merge.stopped and (self.record.inside or keeper.transfer.holds):
+        while machine.takes and not keeper.merge.stopped and (self.record.inside or keeper.transfer.holds):
             if self.backlog:
                 self.accept(self.backlog.popleft())
                 continue
-            item = machine.engine.deliver(1 << 20, machine.now, machine.wall)
+            item = machine.engine.deliver(machine.bite, machine.now, machine.wall)
             if item is None:
                 break
+            if isinstance(item, Batch):
+                machine.took(item.nbytes)
             each = machine.endpoint.marker(item) if isinstance(item, int) else (self._gap(item),)
             if self.record.inside:
                 self.backlog.extend(each)

@@ -91,6 +91,8 @@ class Options:
         state_refusals: how many times an application fails to give its state.
         merges: when parts of a group merge, so do the applications' states; else all take over that of one part.
         guard: members have guard connections (``guard=True``), some of which break or are refused without cause.
+        rates: by process, the bytes that its application takes in a second; 0: none after the first ones; -1, and those
+            behind: as they come.
         slow_loads: fraction of the joiners' applications that load the state slowly; some take too long, some fail.
         orderer: order policy of the members, with records: "shuffled", or one that also sometimes "raises", is "late"
             or returns "rubbish"; "": none.
@@ -228,6 +230,7 @@ class Options:
     state_bytes: int = 0
     state_refusals: int = 0
     merges: bool = False
+    rates: tuple[int, ...] = ()
     slow_loads: float = 0.0
     preset: str = "lan"
     settings: tuple[tuple[str, Any], ...] = ()
@@ -265,13 +268,15 @@ class Options:
         """No application, disk or link keeps a living receiver behind the others; nor does a receiver become deaf to
         a sender, which takes a time of suspicion to notice."""
         return self.calm and not (
-            self.slow_disks or self.state or self.full or self.crashes or self.hasty or self.narrows or self.islands
-        )
+            self.slow_disks or self.rates or self.state or self.full or self.crashes or self.hasty or self.narrows
+            or self.islands
+        )  # fmt: skip
 
     @property
     def watches_repairs(self) -> bool:
         """Nothing but loss, or not even that: repairs can be bounded."""
         others = self.crashes + self.leaves + self.duplicate + self.tail + self.slow_disks + self.full + self.ranks
+        others += len(self.rates)
         settings = dict(self.settings)
         limited = "retransmit_bytes_per_s" in settings  # packets that wait for the limit are requested again
         hasty = self.jitter_ns and settings.get("nak_delay_s") == 0.0  # overtaken packets are requested at once

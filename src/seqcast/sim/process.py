@@ -50,7 +50,7 @@ from seqcast.sim.between import ticked_between
 from seqcast.sim.guard import GuardedProcess, Lines
 from seqcast.sim.interface import Interface
 from seqcast.sim.network import Clock, Network
-from seqcast.sim.options import MS, Options
+from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
 from seqcast.sim.seal import Sealings, SimulatedExchange, SimulatedSigner, simulated_list, simulated_seal
@@ -66,6 +66,8 @@ NOBODY = b"sim\xff\xff"
 TRANSLATED = 0x8000
 """In the address of a process that others see elsewhere."""
 STEPS_MAX = 5
+BITE_BYTES = 1024
+"""That a slow application takes at a time."""
 """Steps that the control plane may request in a row without time between them."""
 
 
@@ -135,6 +137,7 @@ class Process:
         if index and options.membership == "coordinated" and options.found == 1:
             observes = random.Random(f"observer {options.seed} {index}").random() < options.observers
             settings = settings.replace(observer=observes)
+        self._bytes_per_s = options.rates[index] if index < len(options.rates) else -1
         self.orderer: Orderer | None = None
         self.questions = Questions()
         wanted = engine_settings(settings)
@@ -251,6 +254,17 @@ class Process:
     def takes(self) -> bool:
         """Its application takes deliveries: its journal does not wait for the disk."""
         return self.clock.now >= self.record.slow_until
+
+    @property
+    def bite(self) -> int:
+        return 1 << 20 if self._bytes_per_s < 0 else BITE_BYTES
+
+    def took(self, n: int) -> None:
+        """Its application is as slow as ``Options.rates`` says, as long as there are faults."""
+        end = self.options.duration_ns
+        if self._bytes_per_s >= 0 and self.clock.now < end:
+            per_s = self._bytes_per_s
+            self.slow_disk(min(self.clock.now + n * SECOND // per_s, end) if per_s else end)
 
     @property
     def answered(self) -> bool:
