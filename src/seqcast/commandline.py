@@ -157,9 +157,9 @@ class Progress:
 def add_key(target: argparse.ArgumentParser, ciphers: Sequence[str]) -> None:
     """Adds the settings of a group with a key."""
     target.add_argument("--key", metavar="FILE", help="key file of the group, made by `seqcast keygen` (none)")
-    target.add_argument("--cipher", choices=ciphers, help="with it: the cipher of the group's messages (auto)")
-    target.add_argument("--identity", metavar="FILE", help="with it: file with the identity of this process (none)")
-    target.add_argument("--authorized", metavar="FILE", help="with it: list of those who may be members (none)")
+    target.add_argument("--cipher", choices=ciphers, help="with --key: the cipher of messages (auto)")
+    target.add_argument("--identity", metavar="FILE", help="with --key: identity of this process (none)")
+    target.add_argument("--authorized", metavar="FILE", help="with --key: list of allowed members (none)")
 
 
 def add_pace(target: argparse.ArgumentParser, congestions: Sequence[str]) -> None:

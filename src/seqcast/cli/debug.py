@@ -128,8 +128,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "debug",
         "Collect in one archive all that a report of trouble with a group needs: the boards and the settings of its\n"
         "members, those on this machine (also if they hang or were killed) and those on others, which one here asks;\n"
-        "what `seqcast doctor` says of this machine; and versions. It has no messages and no keys, but names,\n"
-        "addresses and log lines. It names who does not answer: run it there, too.",
+        "the findings of `seqcast doctor` here; and versions. The archive has no messages and no keys, but names,\n"
+        "addresses and log lines. The command names members that do not answer: run it there, too.",
         "example: seqcast debug orders orders.tar.gz; seqcast timeline orders.tar.gz",
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")

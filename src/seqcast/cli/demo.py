@@ -356,7 +356,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         nargs="?",
         const=FAULTS[0],
         choices=FAULTS,
-        help="falsify one member's journal after the run, to see the audit find it (without a word: %(const)s)",
+        help="falsify one member's journal after the run, to see the audit find it (if none is named: %(const)s)",
     )
     return result.parse_args(argv)
 

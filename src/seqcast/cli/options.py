@@ -78,15 +78,21 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
     )
     target.add_argument("--partition", choices=PARTITIONS, help="behaviour in a network partition (merge)")
     target.add_argument("--membership", choices=MEMBERSHIPS, help="how members agree on a view (coordinated)")
-    target.add_argument("--safe", action="store_const", const=True, help="deliver only what every member has in order")
     target.add_argument(
-        "--flush-unicasts", action="store_const", const=True, help="end a view with the messages to single members"
+        "--safe", action="store_const", const=True, help="deliver a message once all members have it in order"
+    )
+    target.add_argument(
+        "--flush-unicasts", action="store_const", const=True, help="end a view once unicasts have arrived"
     )
     target.add_argument("--reliability", choices=RELIABILITIES, help="how lost packets are repaired (nak)")
     target.add_argument("--slow", choices=SLOWS, help="what is done about receivers that are too slow (block)")
     target.add_argument("--slow-s", type=seconds, metavar="S", help="for how long they may hold senders up (preset's)")
-    target.add_argument("--heartbeat-s", type=seconds, metavar="S", help="between heartbeats, in seconds (preset's)")
-    target.add_argument("--message-bytes-max", type=positive, metavar="N", help="of the largest message (268435456)")
+    target.add_argument(
+        "--heartbeat-s", type=seconds, metavar="S", help="time between heartbeats, in seconds (preset's)"
+    )
+    target.add_argument(
+        "--message-bytes-max", type=positive, metavar="N", help="bytes of the largest message (268435456)"
+    )
 
 
 def add_group_network(target: argparse.ArgumentParser) -> None:
@@ -101,7 +107,10 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
         "--seeds", metavar="HOST,...", help="not with multicast alone: where other members may be, perhaps with :PORT"
     )
     target.add_argument(
-        "--port-range", type=lambda text: whole(text, 0, 1000), metavar="N", help="with it: ports after --port (4)"
+        "--port-range",
+        type=lambda text: whole(text, 0, 1000),
+        metavar="N",
+        help="without multicast, or with --seeds: ports after --port that members may have (4)",
     )
     target.add_argument("--ttl", type=lambda text: whole(text, 0, 255), metavar="N", help="networks to cross (1)")
     add_key(target, CIPHERS)

@@ -93,7 +93,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "example: seqcast probe orders --ready --members 3",
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
-    result.add_argument("--member", default="", metavar="NAME", help="as this member on this machine sees it")
+    result.add_argument("--member", default="", metavar="NAME", help="show it as this member on this machine does")
     one = result.add_mutually_exclusive_group()
     one.add_argument(
         "--all",

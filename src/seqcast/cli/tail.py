@@ -79,7 +79,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result.add_argument(
         "--observe",
         action="store_true",
-        help="join as an observer, which takes no part in decisions and founds no group: wait for one "
+        help="join as an observer, which takes no part in decisions, and waits for a group, as it founds none "
         "(default: as a member, so that this command may be the first of a group)",
     )
     result.add_argument(

@@ -38,7 +38,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = Parser(
         "tap",
         "Serve the journals of this machine to readers on others, such as the tasks of a Spark cluster. It reads the\n"
-        "files beside the members that write them; no reader can hold up a member. Ctrl-C ends it.",
+        "files while members write them; no reader can hold up a member. Ctrl-C ends it.",
         "example: seqcast tap --journal journals --listen 0.0.0.0:47400 --token-file token",
     )
     result.add_argument(

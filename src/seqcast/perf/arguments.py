@@ -26,10 +26,9 @@ DESCRIPTION = """throughput and latency, beside the raw limit measured in the sa
 
 Each member is a process of its own. Each pair of runs compares a seqcast group with two baselines in plain C that send
 the same packets on the same path: "raw" has no protocol, only a credit counter in shared memory (across hosts:
-datagrams); "limit" has the same
-credit window and acks, a CRC32C on both sides, one copy in and one copy out. Figures are medians over the pairs, with
-the minimum and maximum beside them. Two paths are measured: loopback, inside one kernel, and, where network namespaces
-can be created, one on which every packet crosses on its own, as on a real network.
+datagrams); "limit" has the same credit window and acks, a CRC32C on both sides, one copy in and one copy out. Figures
+are medians over the pairs, with the minimum and maximum beside them. Two paths are measured: loopback, inside one
+kernel, and, if network namespaces can be created, one on which every packet crosses on its own, as on a real network.
 """
 
 EPILOG = """exit status: 0; 1 if a message was lost, duplicated, out of order or missing from a journal, or if a member
@@ -79,7 +78,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
     parser.add_argument("--key", metavar="FILE", help="members seal what they send with this key (none)")
-    parser.add_argument("--cipher", choices=CIPHERS, help="with it: the cipher (auto)")
+    parser.add_argument("--cipher", choices=CIPHERS, help="with --key: the cipher of messages (auto)")
     parser.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
     parser.add_argument(
         "--seeds", metavar="HOST,...", help="where members find each other without multicast (where they are started)"
@@ -142,7 +141,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         type=int,
         default=0,
         metavar="N",
-        help="with --latency: N questions per second, whatever becomes of the answers; a round trip begins when its "
+        help="with --latency: N questions per second, whether answers come or not; a round trip begins when its "
         "question should have been sent, so that a stall counts for all that it delays",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="round trips of the ping-pong (5000 for each second)")

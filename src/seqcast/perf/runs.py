@@ -72,7 +72,7 @@ class Latency:
         kind: how both members send and receive, a key of PING_PONGS.
         cores: of the two members; None: not pinned.
         settings: more of ``seqcast.join``, by name.
-        rate: questions per second, whatever becomes of the answers; 0: each follows the answer to the one before.
+        rate: questions per second, whether answers come or not; 0: each follows the answer to the one before.
         members: of the group. Those beyond two only listen: they join first, so that neither side is the sequencer.
     """
 
