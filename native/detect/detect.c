@@ -346,7 +346,7 @@ void sc_detect_stranger(sc_engine *e, uint64_t tag, const sc_address *from, int6
     place->due = now + place->wait;
     /* Its view may end sooner than that, and so may the next one: it has been elsewhere all the time. */
     if (same || (before && now - known.heard <= e->config.suspect_ns && known.due < place->due)) place->due = known.due;
-    if (e->config.mixed && e->in_view && now >= place->due) {
+    if (e->config.mixed && now >= place->due) {
         place->wait = 2 * place->wait < BACK_NS_MAX ? 2 * place->wait : BACK_NS_MAX;
         place->due = now + place->wait;
         sc_push_event(e, SC_EVENT_STRANGER, 0, tag, from, NULL, 0);

@@ -2163,4 +2163,13 @@ BREAKS = (
          tests="tests/unit/test_seal.py", why=KEYED),
     _one("the frames of a version change", "src/seqcast/core/frames/asking.py", "    page: Page\n", "    page: Page = 0\n",
          tests="tests/protocol/test_versions.py", why="a seed has one release"),
+    _one("a joiner does not ask those whose heartbeats alone it hears", "src/seqcast/core/endpoint.py",
+         "            self.machines.book.named([report.address], self.context.now)\n", "            pass\n",
+         tests="tests/sim/test_islands.py", why="few joiners hear one member alone, and no coordinator"),
+    _one("a joiner that hears copies gets none until it has forgotten them", MACHINES + "book.py",
+         "            hint.heard_ns = now\n", "            hint.heard_ns, hint.copied = now, False\n",
+         tests="tests/sim/test_islands.py", why="few joiners wait where nobody hears anybody"),
+    _one("a joiner that has heard multicasts once never gets copies", MACHINES + "book.py",
+         "hint.copied |= now - hint.heard_ns >= HEARD_BEACONS * self.beacon_ns", "hint.copied |= hint.heard_ns < 0",
+         tests="tests/sim/test_islands.py", why="few joiners wait where nobody hears anybody"),
 )  # fmt: skip

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from halves import first_quick
+from halves import first_quick, quick
 from sim_worlds import quiet
 
 from seqcast.core.vocabulary import SeedsFound
 from seqcast.sim import World
 from seqcast.sim.checkers.safety import check_safety
-from seqcast.sim.options import SECOND, Options
+from seqcast.sim.options import PINNED, SECOND, Options
 from seqcast.sim.process import Process
 from seqcast.sim.world import simulate
 
@@ -63,6 +63,33 @@ def test_two_that_only_a_third_hears_found_a_group_of_three_with_the_third(trans
     assert len({node.view for node in world.nodes}) == 1 and not world.settle()
 
 
+@pytest.mark.parametrize("members", [4, pytest.param(3, marks=pytest.mark.long)])
+def test_joiners_whose_multicasts_pass_no_more_found_a_group(members):
+    """They know where the others are, and hear each other by copies alone."""
+    world = World(quiet(members=members, transport="auto", found=members, partition="primary", rate=20))
+    world.plan()
+    world.clock.run(SECOND // 50)
+    world.network.deaf = {(one, other) for one in range(members) for other in range(members) if one != other}
+    world.clock.run(5 * SECOND)
+    assert [len(node.view.members) if node.view else 0 for node in world.nodes] == [members] * members
+
+
+@pytest.mark.parametrize("membership", first_quick(["coordinated", "token-ring"]))
+def test_a_joiner_that_hears_heartbeats_of_one_member_and_that_nobody_hears_is_admitted(membership):
+    """It founds no group, and beacons of the coordinator do not reach it."""
+    world = World(quiet(members=3, transport="auto", found=2, partition="primary", membership=membership, rate=20))
+    world.plan()
+    world.clock.run(SECOND)
+    (view,) = {node.view for node in world.nodes}
+    heard = next(node for node in world.nodes if node.id == view.members[1].id)
+    world.network.deaf = {(3, node.index) for node in world.nodes}
+    world.network.deaf |= {(node.index, 3) for node in world.nodes if node is not heard}
+    world.start_node("late")
+    world.clock.run(5 * SECOND)
+    assert [len(node.view.members) if node.view else 0 for node in world.nodes] == [4] * 4
+    assert not world.settle()
+
+
 @pytest.mark.parametrize("partition", ["merge", "primary"])
 @pytest.mark.parametrize("members", first_quick([1, 2, 3, 5]))
 def test_not_a_datagram_more_is_sent_than_by_multicast_alone_if_all_hear_all(members, partition):
@@ -79,3 +106,18 @@ def test_not_a_datagram_more_is_sent_than_by_multicast_alone_if_all_hear_all(mem
 @pytest.mark.parametrize("seed", first_quick(range(2)))
 def test_ways_that_change_cost_nobody_its_membership(seed):
     assert not simulate(Options.draw(seed + 1, family="islands")).violations
+
+
+@pytest.mark.parametrize(
+    ("seed", "membership"), quick([(110, "coordinated")], (101, 110, 215, 306), ["coordinated", "token-ring"])
+)
+def test_nor_do_they_in_a_primary_group_that_a_majority_has_founded(seed, membership):
+    options = Options.draw(seed, family="islands", partition="primary", membership=membership)
+    assert options.found == options.members // 2 + 1
+    assert not simulate(options).violations
+
+
+def test_a_family_of_storms_draws_such_groups_too():
+    drawn = [Options.draw(seed, family="islands") for seed in range(PINNED + 1, PINNED + 21)]
+    assert {one.partition for one in drawn} == {"merge", "primary"}
+    assert all((one.found > 1) == (one.partition == "primary") for one in drawn)

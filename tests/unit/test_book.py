@@ -60,7 +60,7 @@ def test_one_that_is_named_anew_or_answers_is_tried_at_once():
 
 def test_no_member_and_not_oneself_is_tried_and_only_a_few_at_a_time():
     made = book(*range(20))
-    assert address(0) not in made.all()
+    assert address(0) not in made.all(0)
     assert len(made.take((), 0)) == TRIED_AT_ONCE
     inside = {address(number) for number in range(20)}
     assert made.take(inside, 0) == []
@@ -71,12 +71,12 @@ def test_a_full_book_forgets_the_worst_first_and_never_a_seed_for_less():
     made = book(*range(1, 101))
     made.former([address(number) for number in range(101, 201)], 1)
     made.named([address(number) for number in range(201, 1000)], 2)
-    assert len(made.all()) == BOOK_MAX
-    assert {address(number) for number in range(1, 201)} <= set(made.all())
+    assert len(made.all(0)) == BOOK_MAX
+    assert {address(number) for number in range(1, 201)} <= set(made.all(0))
     made.former([address(5000)], 3)
-    assert address(5000) in made.all()
+    assert address(5000) in made.all(0)
     made.seeds([address(number) for number in range(1, 400)], 4)
-    assert len(made.all()) == BOOK_MAX
+    assert len(made.all(0)) == BOOK_MAX
     before = made.refused
     made.named([address(7000)], 5)
     assert made.refused == before + 1
@@ -87,9 +87,9 @@ def test_those_that_are_no_seeds_are_forgotten_in_time():
     made.former([address(2)], 0)
     made.named([address(3)], 0)
     made.take((), KEPT_NS)
-    assert len(made.all()) == 3
+    assert len(made.all(0)) == 3
     made.take((), KEPT_NS + 1)
-    assert made.all() == (address(1),)
+    assert made.all(0) == (address(1),)
 
 
 @pytest.mark.parametrize(

@@ -330,7 +330,11 @@ class Endpoint:
             self.context.multicast(ViewWanted(report.tag))
 
     def _stranger_heard(self, report: StrangerHeard) -> None:
-        if report.tag not in self.machines.lineage.closed:
+        """Timeline without the first lines: c hears the multicasts of a member, but not those of the coordinator, and
+        nobody hears c, which founds no group, as ``found`` is more than 1. So c would seek one for ever."""
+        if self.machines.lifecycle.seeking:
+            self.machines.book.named([report.address], self.context.now)
+        elif report.tag not in self.machines.lineage.closed:
             self.machines.merger.beacons.meet_stranger(report.address)
 
     def _sends_drained(self, _: SendsDrained) -> None:
@@ -410,11 +414,12 @@ class Endpoint:
         those that hear no multicast the engine sends a copy.)"""
         context = self.context
         if not context.settings.unicast:
-            known = self.machines.book.all(frame.tries) if isinstance(frame, Join) and context.settings.book else ()
+            book = self.machines.book
+            known = book.all(context.now, frame.tries) if isinstance(frame, Join) and context.settings.book else ()
             return [b"", *sorted(known)]
         addresses = {info.address for info in context.infos.values()}
         if isinstance(frame, Join):
-            addresses.update(self.machines.book.all(frame.tries))
+            addresses.update(self.machines.book.all(context.now, frame.tries))
         elif isinstance(frame, NewView):
             addresses.update(info.address for info in frame.members)
         return sorted(addresses - {context.me.address})

@@ -236,7 +236,7 @@ class Router:
         self._heed_others(frame)
 
     def heed_hearer(self, frame: Join, _refused: object) -> None:
-        self.machines.book.heard_by(frame.info.address)
+        self.machines.book.heard_by(frame.info.address, self.context.now)
         self._heed_others(frame)
 
     def _heed_others(self, frame: Join) -> None:

@@ -256,7 +256,8 @@ class Faults:
         both = rng.random() < 0.5
         self.network.deaf = pairs | {(other, one) for one, other in pairs} if both else pairs
         names = [node.name for node in self.nodes]
-        deaf = [f"{names[one]} to {names[other]}" for one, other in pairs if max(one, other) < len(names)]
+        told = [(one, other) for one, other in self.network.deaf if max(one, other) < len(names)]
+        deaf = [f"{names[one]} to {names[other]}" for one, other in told]
         self.trace(None, f"passes no multicast from {', '.join(sorted(deaf))}")
 
     def _plan_narrows(self) -> None:
@@ -392,8 +393,12 @@ class Faults:
             node.starve(options.duration_ns, options.starving_ns, whole=rng.random() < 0.7)
 
     def some(self, fault: Callable[..., None], *args: object) -> None:
-        """Does something to one living member, often the coordinator, whose loss is the hardest."""
+        """Does something to one living member, often the coordinator, whose loss is the hardest. If a majority founds
+        the group, then not before that: joiners wait for the one they voted for until an operator says that it is gone
+        for good."""
         alive = [node for node in self.nodes if node.alive and not node.record.leaving]
+        if self.options.found > 1:
+            alive = [node for node in alive if node.record.may_send]
         if len(alive) > 1:
             coordinators = [node for node in alive if node.view and node.view.rank(node.id) == 0]
             fault(self.rng.choice(coordinators if coordinators and self.rng.random() < 0.5 else alive), *args)

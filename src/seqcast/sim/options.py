@@ -347,11 +347,15 @@ class Options:
                 drawn["transport"] = "unicast" if way < 0.25 else "auto" if way < 0.5 else own
                 if drawn["transport"] == "auto" and (partition or drawn["partition"]) == "merge":
                     drawn.setdefault("islands", random.Random(f"islands {seed}").choice((0, 1, 3)))
+            if family == "islands" and random.Random(f"majority {seed}").random() < 0.4:
+                drawn["partition"] = "primary"
         if drawn.get("transport") != "unicast":  # one datagram, and no copies, leaves a member
             drawn["uplinks"] = drawn["rivals"] = False
         if drawn.get("rivals"):  # they fill queues for longer than short timeouts
             drawn["preset"] = "wan"
         options = Options(seed=seed, **{**drawn, **{name: value for name, value in given.items() if value}})
+        if options.islands and options.partition == "primary":  # else groups founded apart would all be primary
+            options = replace(options, found=options.members // 2 + 1)
         # A pause is held by leases, which mean nothing to a clock that jumps.
         return replace(options, jumps=0) if options.suspends else options
 

@@ -171,7 +171,8 @@ class World:
         same = {(member.id, member.about) for member in old} == {(member.id, member.about) for member in view}
         often = self.options.sealings_max < SEALINGS_MAX
         renewed = self.options.keyed and (often or "rekey_s" in dict(self.options.settings))
-        if same and not (self.options.state or renewed or self.options.narrows):
+        founded = old.view_id.tag in node.record.founding  # no application is inside before a view of all is closed
+        if same and not (self.options.state or renewed or self.options.narrows or founded):
             self.needless.append(f"needless: {node} installs {view} after {old}: nobody came, left or fell")
 
     def _founders(self) -> list[Record]:

@@ -24,6 +24,8 @@ JOINS_ALONE = 3
 """The number of JOINs of a sparing book that go by multicast alone, beside the seeds."""
 TRIED_NS_MAX = 50
 """The longest wait between two tries of an address, in beacon intervals: 5 s, with the preset "wan" 20 s."""
+HEARD_BEACONS = 10
+"""A joiner that has not said for this many beacon intervals that it hears our multicasts gets copies."""
 KEPT_NS = 3_600_000_000_000
 """How long a former member, or one that others named, stays in the book."""
 
@@ -53,6 +55,19 @@ class Place:
     wait_ns: int
 
 
+@dataclass(slots=True)
+class Hint:
+    """A joiner, or a member, of which a sparing book tells JOINs.
+
+    Args:
+        heard_ns: when it said last that it hears us.
+        copied: JOINs go there alone, too, from now on.
+    """
+
+    heard_ns: int = -NEVER
+    copied: bool = False
+
+
 class Book:
     """The address book of one member.
 
@@ -65,7 +80,7 @@ class Book:
     def __init__(self, own: bytes, beacon_ns: int, sparing: bool = False) -> None:
         self.own, self.beacon_ns, self.sparing = own, beacon_ns, sparing
         self.places: dict[bytes, Place] = {}
-        self.hints: dict[bytes, None] = {}  # of a sparing book: for JOINs
+        self.hints: dict[bytes, Hint] = {}  # of a sparing book: for JOINs
         self.refused = 0  # addresses for which there was no room
 
     def seeds(self, addresses: Collection[bytes], now: int) -> None:
@@ -86,11 +101,13 @@ class Book:
             elif not self.sparing:
                 self._note(address, Source.NAMED, now)
             elif address != self.own and len(self.hints) < BOOK_MAX:
-                self.hints[address] = None
+                self.hints.setdefault(address, Hint())
 
-    def heard_by(self, address: bytes) -> None:
-        """There is a joiner who hears our multicasts."""
-        self.hints.pop(address, None)
+    def heard_by(self, address: bytes, now: int) -> None:
+        """There is a joiner who hears us: by multicast, if no JOIN has gone there alone."""
+        self.named([address], now)
+        if hint := self.hints.get(address):
+            hint.heard_ns = now
 
     def answered(self, address: bytes, now: int) -> None:
         """There is somebody who is not in our view: the next try comes at once, and often from then on."""
@@ -101,9 +118,21 @@ class Book:
         for address in addresses:
             self._note(address, Source.FORMER, now)
 
-    def all(self, tries: int = 0) -> tuple[bytes, ...]:
-        """The addresses that a JOIN goes to; ``tries``: the number of JOINs before."""
-        return (*self.places, *(self.hints.keys() - self.places.keys() if tries >= JOINS_ALONE else ()))
+    def all(self, now: int, tries: int = 0) -> tuple[bytes, ...]:
+        """The addresses that a JOIN goes to; ``tries``: the number of JOINs before.
+
+        Timeline without ``copied``: with ``found=3``, multicasts pass between no two of a, b, c and d. All send each
+        other copies, and so say that they hear each other. Then none sends copies until the others have forgotten it.
+        Each hears other joiners at each moment, and votes for another one.
+        """
+        places = dict.fromkeys(self.places)
+        if tries < JOINS_ALONE:
+            return tuple(places)
+        for address, hint in self.hints.items():
+            hint.copied |= now - hint.heard_ns >= HEARD_BEACONS * self.beacon_ns
+            if hint.copied:
+                places[address] = None
+        return tuple(places)
 
     def take(self, inside: Collection[bytes], now: int) -> list[bytes]:
         """Those to be tried now, a few at most.
