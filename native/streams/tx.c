@@ -67,16 +67,26 @@ static int new_ring(sc_engine *e, sc_tx_stream *tx, const sc_ring_size *size) {
     return 0;
 }
 
+/* As many descriptors as the setting says, or more: in smaller packets than those of the view before, messages that are
+ * sent again take more packets. */
+static int describe(sc_tx_stream *tx, uint32_t ring_packets, uint64_t needed) {
+    uint64_t n = ring_packets;
+    while (n < needed) n *= 2;
+    if (tx->packets && n == (uint64_t)tx->mask + 1) return 0;
+    sc_tx_packet *packets = calloc(n, sizeof *packets);
+    if (!packets) return -1;
+    free(tx->packets);
+    tx->packets = packets;
+    tx->mask = (uint32_t)(n - 1);
+    return 0;
+}
+
 /* Restarts the stream after `base`, empty. -1 without memory. */
 int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, uint32_t packet_bytes,
                 const sc_ring_size *size) {
-    if (!tx->packets) {
-        tx->packets = calloc((size_t)tx->mask + 1, sizeof *tx->packets);
-        tx->open_offsets = malloc(sizeof(int32_t) * (SC_PACKET_MAX / 4 + 2));
-        if (!tx->packets || !tx->open_offsets) return -1;
-    } else {
-        sc_tx_purge(tx, tx->next - 1);
-    }
+    if (tx->packets) sc_tx_purge(tx, tx->next - 1);
+    if (!tx->open_offsets) tx->open_offsets = malloc(sizeof(int32_t) * (SC_PACKET_MAX / 4 + 2));
+    if (!tx->open_offsets || describe(tx, e->config.ring_packets, size->packets)) return -1;
     sc_tx_sent(e, tx, tx->unsent_bytes); /* nor ever */
     if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while sends from there may go on */
     if (size->needed > tx->ring_room && new_ring(e, tx, size)) return -1;
@@ -169,6 +179,11 @@ static int has_credit(sc_engine *e, sc_tx_stream *tx) {
     return 0;
 }
 
+static int has_descriptor(const sc_engine *e, const sc_tx_stream *tx, int force) {
+    uint32_t spare = tx == &e->group ? e->order.spare : 0;
+    return tx->next - tx->first + spare <= (force ? tx->mask : e->config.ring_packets - 1);
+}
+
 static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
     if (force)
         tx->starved_until = 0;
@@ -178,8 +193,7 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
         e->counters->own_closed_stalls++;
         return 0;
     }
-    uint32_t spare = tx == &e->group ? e->order.spare : 0;
-    if (tx->next - tx->first + spare > tx->mask) return 0;
+    if (!has_descriptor(e, tx, force)) return 0;
     if (tx->first == tx->next && tx->lent == SC_NOT_LENT)
         tx->head = tx->tail = 0; /* empty: reuse the warm cache lines */
     /* Lent memory is not written, even if all receivers have the packet: a retransmission may be under way. */
@@ -285,7 +299,7 @@ int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) 
     if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
     uint64_t packets = len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2, bytes = tx->packet_bytes + SC_TX_ALIGN;
     return tx->head - tx->tail + packets * bytes + tx->window / CALLBACK_PART <= tx->ring_bytes &&
-           tx->next - tx->first + packets + tx->mask / CALLBACK_PART <= tx->mask;
+           tx->next - tx->first + packets + tx->mask / CALLBACK_PART <= e->config.ring_packets - 1;
 }
 
 /* How much of the `left` bytes of a message the open packet takes; -1: none, full. A message that would fit but
@@ -433,7 +447,7 @@ void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint
 
 int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond) {
     if (!sc_tx_allows(e, tx, sc_charge(len, len == tx->packet_bytes), beyond)) return 0;
-    return tx->next - tx->first <= tx->mask;
+    return tx->next - tx->first < e->config.ring_packets;
 }
 
 /* The packet that was added last, and was never transmitted, has grown. */

@@ -81,9 +81,10 @@ typedef struct {
     sc_retired *retired; /* rings that were replaced; freed by the next transmit */
 } sc_packing;
 
-/* Bytes of a ring. New memory has `room`, if that is more than needed, and the first `written` bytes are written to. */
+/* Bytes of a ring. New memory has `room`, if that is more than needed, and the first `written` bytes are written to.
+ * And the number of its packets, if messages that are sent again need more than the setting. */
 typedef struct {
-    uint64_t needed, room, written;
+    uint64_t needed, room, written, packets;
 } sc_ring_size;
 
 int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets);

@@ -181,6 +181,7 @@ static uint64_t forward_ring_of_fewer(const sc_engine *e) {
 static sc_ring_size ring_size(const sc_engine *e, uint64_t window, uint64_t resend) {
     uint64_t ring = ring_of(e, window);
     return (sc_ring_size){.needed = ring > resend ? ring : resend,
+                          .packets = resend / e->view.packet_bytes,
                           .room = ring_of(e, window_of(e, 2 * window)),
                           .written = e->order.waits ? forward_ring_of_fewer(e) : 0};
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages, reports_of
+from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages, of_sender, reports_of
 from hostile.forge import Forger
 
+from seqcast._native.engine import SENT
 from seqcast.reports import FrameReceived, PathsMeasured
 
 F = Forger(7)
@@ -163,3 +164,22 @@ def test_a_datagram_whose_pieces_are_mixed_with_others_arrives_and_old_ones_are_
     got = [each.payload for each in reports_of(net.engines[1], FrameReceived)]
     assert sorted(set(got)) == frames, "the first four had to make room, and come when they are sent again"
     assert net.engines[1].counters()["pieces_dropped"] >= 4
+
+
+def test_messages_that_are_sent_again_in_smaller_packets_may_need_more_of_them_than_a_ring_has():
+    """All that a member forwards waits to be ordered, in as many packets as there may be, when paths become narrow."""
+    net = Net(3, sequencer=0, packet=1472, ring_packets=64, window=1 << 20)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: dst == 0
+    sent = []
+    while net.engines[1].send(b"%1384d" % len(sent)) == SENT:
+        sent.append(b"%1384d" % len(sent))
+        net.step(1000)
+    assert len(sent) == 64
+    net.packet = 1232
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(500)
+    assert [of_sender(net, i, 1) for i in range(3)] == [sent] * 3
+    feed(net, {1: [b"later"] * 200})
+    assert of_sender(net, 2, 1) == [*sent, *[b"later"] * 200]
