@@ -34,7 +34,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from mutants import page
+from mutants import page, parts
 from mutants.breaks import BREAKS, Break
 from mutants.tree import ROOT, Copy, NoVerdict, python
 
@@ -156,16 +156,20 @@ def verdict(copy: Copy, each: Break, seeds: int, known: str = "") -> str:
 
 
 def power(chosen: Sequence[Break], jobs: int, seeds: int) -> int:
-    """Prints how many of these breaks fall to default seeds, and by which kind of violation."""
+    """Prints how many of these breaks fall to default seeds, and by which kind of violation; and of those in parts that
+    a simulated run executes."""
     kinds: Counter[str] = Counter()
-    unsaid = 0
+    unsaid, simulated, inside = 0, parts.simulated(), Counter[bool]()
     alone = [dataclasses.replace(each, family="", options="", tests="") for each in chosen]
     for each, found, error, _ in beside(alone, jobs, seeds, {}):
         unsaid += bool(error)
         kinds[found.rpartition("`: ")[2].partition(":")[0]] += bool(found)
+        if not error and parts.is_simulated(each, simulated):
+            inside[bool(found)] += 1
         print(f"{'UNSAID' if error else 'falls ' if found else 'STANDS'}  {each.name}: {error or found}", flush=True)
     falls, words = kinds.total(), ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common() if count)
     print(f"{falls} of {len(chosen) - unsaid} breaks fall to the seeds 1 to {seeds}: {words or 'none'}")
+    print(f"of {inside.total()} in parts that a simulated run executes, {inside[True]}")
     if unsaid:
         print(f"nothing can be said of {unsaid} others, with which the simulator does not run")
     return 0

@@ -34,7 +34,7 @@ class Shared:
                 seed=5, members=members, order=order, loss=loss, delay_ns=trip_ns // 2, jitter_ns=1000, spread_ns=0,
                 rate=1, bytes_max=100, unicasts=0, packet_bytes=PACKET, capacity=8 << 20, transport=transport,
                 link_bytes_per_s=link, link_packets=queue, uplinks=uplinks, rivals=rivals,
-                settings=tuple(settings.items()),
+                settings=(("message_bytes_max", 1000), *settings.items()),
             )
         )  # fmt: skip
         world, self.link, self.ms = self.world, link, ms

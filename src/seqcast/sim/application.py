@@ -43,8 +43,8 @@ from seqcast.events import Blocked, CoordinatorChanged, InterfaceChanged, Lost, 
 from seqcast.sim.network import Clock
 from seqcast.sim.options import MS
 from seqcast.sim.record import Delivered, Entry, PauseRun, Record, Run, Together
-from seqcast.sim.sending import HEAD, Sender, filler
-from seqcast.sim.settings import config
+from seqcast.sim.sending import Sender, filler
+from seqcast.sim.settings import HEAD, SMALL_MAX, config
 from seqcast.sim.skips import Skips
 from seqcast.sim.state import StateKeeper
 from seqcast.sim.taken import Waits
@@ -396,7 +396,7 @@ class Application:
             return
         self.sender.send_pending()
         if messages and not record.pending:
-            length = HEAD.size + self.callbacks.randrange(200)
+            length = HEAD.size + self.callbacks.randrange(SMALL_MAX)
             number = record.counter
             record.pending.append((0, length))
             self.sender.send_pending()

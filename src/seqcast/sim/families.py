@@ -313,15 +313,26 @@ FAMILIES: Mapping[str, Callable[[random.Random], Drawn]] = {
     "skip": _skip,
     "narrow": _narrow,
 }
-BY_NAME = {
+LATER = (
     "interfaces", "mute", "namesakes", "founders", "stable",
     "fanout", "seeds", "islands", "translated", "slow", "roles", "paths", "skip", "narrow",
-}  # fmt: skip
-"""Families that no seed draws by itself: they were added later, and old seeds must not change."""
+)  # fmt: skip
+"""Families that the first seeds do not draw: they were added later, and those seeds must not change."""
+BY_NAME = ("stable",)
+"""Families that no seed draws by itself: members of their groups may wait for each other for ever."""
+TURNS = tuple(name for name in (*sorted(FAMILIES), *LATER) if name not in BY_NAME)
+"""The families of the seeds that came later, in turn: those that the first seeds do not draw come twice."""
+
+
+def of_later(number: int) -> str:
+    """The family of a later seed, by its number from 1 on; "": each third one is drawn as the first seeds are. So a row
+    of seeds that is long enough has each family."""
+    before = number - 1
+    return "" if before % 3 == 2 else TURNS[(before - before // 3) % len(TURNS)]
 
 
 def draw(rng: random.Random, engine: Drawn, name: str = "") -> Drawn:
     """The options of one run of a family, which is drawn if not named; ``engine``: the options that are no faults."""
-    drawn = rng.choice(sorted(FAMILIES.keys() - BY_NAME))
+    drawn = rng.choice(sorted(FAMILIES.keys() - set(LATER)))
     name = name or drawn
     return engine | {"partition": "merge"} | FAMILIES[name](rng) | {"family": name}

@@ -10,6 +10,7 @@ from typing import Any
 from seqcast.config.derive import to_ns
 from seqcast.sim.options import SECOND, Options
 from seqcast.sim.settings import config
+from seqcast.sim.stranger import Stranger
 from seqcast.sim.wire import CONTROL, NAK, REPAIRED, kind, packet
 
 NAKS_MAX = 1.5
@@ -157,6 +158,11 @@ class Network:
         self.busy: dict[tuple[int, int], int] = {}  # by link: when it has sent all that waits
         self.overflows = 0  # datagrams that found the queue before their link full
         self.forgotten: set[int] = set()  # no multicast comes or leaves: their kernels forgot the group
+        self.steady = False  # each datagram takes as long as another one
+        self.stranger: Stranger | None = None
+        self.damaged: set[int] = set()  # hashes of datagrams that were altered
+        self.doomed = 0  # of this type a datagram is lost,
+        self.dies: tuple[bytes, int] | None = None  # this one, at this time
         self.healed = False  # the liveness phase: no loss, no duplicates, no tail
         self.packets = 0  # that arrived
         self.train: dict[tuple[int, int], int] | None = None  # (from, to): jitter of datagrams that stay together
@@ -183,10 +189,7 @@ class Network:
             if options.tail and random_() < options.tail:
                 delay += int(options.tail_ns * random_())
             if (options.late or options.echoes) and kind(datagram) == CONTROL:
-                if random_() < options.late:
-                    delay += int(options.late_ns * random_())
-                if random_() < options.echoes:
-                    self.clock.at(self.clock.now + int(options.late_ns * random_()), receive, datagram, address)
+                delay += self._late(receive, datagram, address)
             if options.flips and random_() < options.flips:
                 if self.repairs:
                     self.repairs.lost(target, datagram, self.clock.now)
@@ -194,15 +197,44 @@ class Network:
             elif self.repairs:
                 self.repairs.comes(target, datagram, self.clock.now + delay)
         for copy in range(copies):
-            extra = int(self.rng.expovariate(1.0) * options.jitter_ns)
+            extra = 0 if self.steady else int(self.rng.expovariate(1.0) * options.jitter_ns)
             if self.train is not None and not copy:
                 extra = self.train.setdefault((source, target), extra)
             self.packets += 1
             self.clock.at(self.clock.now + delay + extra, receive, datagram, address)
+        if self.stranger is not None:
+            self._overhear(self.stranger, target, datagram, address, delay)
+
+    def lose(self, doomed: int) -> None:
+        """The next datagram of this type reaches nobody; 0: nothing more is lost."""
+        self.doomed, self.dies = doomed, None
+
+    def _loses(self, target: int, datagram: bytes) -> bool:
+        if self.dies is None and kind(datagram) == self.doomed:
+            self.dies = datagram, self.clock.now
+        lost = self.dies == (datagram, self.clock.now)
+        if lost and self.repairs:
+            self.repairs.lost(target, datagram, self.clock.now)
+        return lost
+
+    def _late(self, receive: Callable[..., None], datagram: bytes, address: bytes) -> int:
+        """How much later a control frame comes; perhaps once more."""
+        options, random_ = self.options, self.rng.random
+        late_ns = int(options.late_ns * random_()) if random_() < options.late else 0
+        if random_() < options.echoes:
+            self.clock.at(self.clock.now + int(options.late_ns * random_()), receive, datagram, address)
+        return late_ns
+
+    def _overhear(self, stranger: Stranger, target: int, datagram: bytes, address: bytes, delay: int) -> None:
+        if not self.healed and (sent := stranger.heard(target, datagram, address)):
+            later_ns, node, forged, sender = sent
+            self.clock.at(self.clock.now + delay + later_ns, node.receive, forged, sender)
 
     def waits(self, source: int, target: int, datagram: bytes) -> int:
         """How long it waits before its link, and is on it, in ns; -1: it does not come through."""
         if not self.connects(source, target) or self.vanishes(source, target, datagram):
+            return -1
+        if self.doomed and self._loses(target, datagram):
             return -1
         if not self.options.link_bytes_per_s:
             return 0
@@ -225,7 +257,13 @@ class Network:
         data = bytearray(datagram)
         for place in self.rng.sample(range(8 * len(data)), min(self.rng.randrange(1, 4), 8 * len(data))):
             data[place // 8] ^= 1 << place % 8
+        self.damaged.add(hash(bytes(data)))
         return bytes(data)
+
+    def is_sound(self, target: int, datagram: bytes) -> bool:
+        """Has a member sent this datagram, as is, to ``target``?"""
+        forged = self.stranger.forged if self.stranger is not None else ()
+        return hash(datagram) not in self.damaged and (target, hash(datagram)) not in forged
 
     def connects(self, source: int, target: int) -> bool:
         """Do links and interfaces let a datagram through from one to the other?"""

@@ -127,6 +127,8 @@ class Options:
         keyed: datagrams are sealed.
         without_aes: if ``keyed``: fraction of the members whose processors have no AES instructions.
         sealings_max: if ``keyed``: a member asks for another view after this many datagrams.
+        strangers: if ``keyed``: of the datagrams of members, how many somebody else sends otherwise sealed, or to
+            others; see ``stranger``.
         identities: if ``keyed``: members have identities, and a list of those who may be members.
         transport: see ``Config``; without multicast each process is told, at its start and periodically, where all are
             that were ever started.
@@ -246,6 +248,7 @@ class Options:
     keyed: bool = False
     without_aes: float = 0.0
     sealings_max: int = SEALINGS_MAX
+    strangers: float = 0.0
     identities: bool = False
     lies: float = 0.0
     translated: str = ""
@@ -297,9 +300,13 @@ class Options:
         """The run of a seed: which faults it has and how many; given options are not drawn.
 
         Two of three runs have a bit of everything; the third is of a storm family, with many faults that belong
-        together.
+        together. Of the seeds beyond ``PINNED`` two of three have their family by ``families.of_later``, unless options
+        are given.
         """
         rng = random.Random(f"options {seed}")
+        if seed > PINNED and not (family or members or partition or membership or reliability):
+            family = families.of_later(seed - PINNED)
+            family = "slow" if family == "skip" and order else family  # few orders can skip
         stormy = rng.random() < 1 / 3 or bool(family)
         wide = {} if stormy else _wide(rng)
         engine = _engine(rng)
@@ -324,27 +331,29 @@ class Options:
         drawn["membership"] = random.Random(f"membership {seed}").choice(("coordinated",) * 3 + ("token-ring",))
         drawn["reliability"] = random.Random(f"reliability {seed}").choice(("nak",) * 3 + ("gossip",))
         if (reliability or drawn["reliability"]) != "gossip":
-            drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3 and family != "skip"
+            drawn["safe"] = random.Random(f"safe {seed}").random() < 0.3 and drawn.get("family") != "skip"
         if not drawn.get("state"):  # which is all that a member is delivered
             drawn["without_own"] = random.Random(f"without own {seed}").choice((0.0, 0.0, 0.3, 1.0))
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         if seed > PINNED:
-            drawn["keyed"] = random.Random(f"keyed {seed}").random() < 1 / 3
+            drawn["keyed"] = drawn.get("keyed", False) or random.Random(f"keyed {seed}").random() < 1 / 3
             renewed = random.Random(f"renewed {seed}").random() < 0.3
             drawn["identities"] = drawn["keyed"] and random.Random(f"identities {seed}").random() < 0.5
             drawn["settings"] += (("rekey_s", 1.5),) if drawn["keyed"] and renewed else ()
             if drawn["keyed"]:
                 drawn["without_aes"] = random.Random(f"aes {seed}").choice((0.0, 0.0, 0.2))
+                drawn["strangers"] = random.Random(f"strangers {seed}").choice((0.0, 0.02))
                 drawn["sealings_max"] = random.Random(f"sealings {seed}").choice((SEALINGS_MAX,) * 3 + (1000,))
             drawn["timeouts"] = random.Random(f"time out {seed}").choice((0.0, 0.0, 0.05, 0.3))
-            drawn["observers"] = random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4))
-            drawn["infos"] = random.Random(f"infos {seed}").choice((0, 0, 0, 4))
+            drawn.setdefault("observers", random.Random(f"observers {seed}").choice((0.0, 0.0, 0.0, 0.4)))
+            drawn.setdefault("infos", random.Random(f"infos {seed}").choice((0, 0, 0, 4)))
+            drawn["looks_ns"] = random.Random(f"looks {seed}").choice((0, 0, 0, 50 * MS, 300 * MS))
             drawn["ranks"] = random.Random(f"ranks {seed}").choice((0, 0, 0, 1, 3))
-            if not drawn.get("mutes") and not drawn.get("filtered"):  # those take unicasts, or multicasts alone, away
+            # Faults that take unicasts, or multicasts alone, away; and families that choose themselves.
+            if not drawn.get("mutes") and not drawn.get("filtered") and "transport" not in drawn:
                 way = random.Random(f"transport {seed}").random()
-                own = drawn.get("transport", "multicast")
-                drawn["transport"] = "unicast" if way < 0.25 else "auto" if way < 0.5 else own
+                drawn["transport"] = "unicast" if way < 0.25 else "auto" if way < 0.5 else "multicast"
                 if drawn["transport"] == "auto" and (partition or drawn["partition"]) == "merge":
                     drawn.setdefault("islands", random.Random(f"islands {seed}").choice((0, 1, 3)))
             if family == "islands" and random.Random(f"majority {seed}").random() < 0.4:

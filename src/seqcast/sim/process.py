@@ -50,7 +50,7 @@ from seqcast.sim.between import ticked_between
 from seqcast.sim.guard import GuardedProcess, Lines
 from seqcast.sim.interface import Interface
 from seqcast.sim.network import Clock, Network
-from seqcast.sim.options import MS, SECOND, Options
+from seqcast.sim.options import MS, PINNED, SECOND, Options
 from seqcast.sim.policies import Orderer, policy, sequencer_policy
 from seqcast.sim.record import LEAVES_NS, Record, Together
 from seqcast.sim.seal import Sealings, SimulatedExchange, SimulatedSigner, simulated_list, simulated_seal
@@ -80,6 +80,7 @@ class Surroundings(Protocol):
     made: dict[int, NewView]
     disks: dict[str, Kept]
     doubted: bool  # a member was told to take another for dead
+    resting: bool  # the group is quiet
 
     @property
     def nodes(self) -> Sequence[GuardedProcess]: ...
@@ -182,6 +183,7 @@ class Process:
             ),
         )
         self.restless = 0
+        self._offered_ns: dict[int, int] = {}  # batches that its order policy has: since when
         self._attempts: dict[ViewId, set[Attempt]] = {}  # under which each VIEW arrived or was sent
         self._changes: list[tuple[View, View]] = []  # of views, in this step
         self.paused_until = 0
@@ -384,6 +386,8 @@ class Process:
         engine, due = self.engine, NEVER
         if engine.deadline() <= now:
             engine.tick(now)
+        elif self.world.resting or self.options.seed > PINNED:
+            self._tick_early()
         if not busy:
             self.step()
             self._order()
@@ -411,12 +415,22 @@ class Process:
             self.timer = max(due, self.clock.now + 1)
             self.clock.at(self.timer, self.wake, self.timer)
 
+    def _tick_early(self) -> None:
+        """Before its deadline the engine has nothing to do: else the deadline is that of another timer, and this one
+        would be late if no datagram came."""
+        engine = self.engine
+        if not engine.urgent() and dict(self.options.settings).get("slow") != "skip":  # those look at each tick
+            engine.tick(self.now)
+            if engine.urgent():
+                self.record.violations.append(f"deadline: {self} has something to send at {self.now}, and said later")
+
     def _order(self) -> None:
         """Hands the waiting packets to its order policy, which takes a while."""
         if self.orderer is None:
             return
         if (offered := next_batch(self.engine, self.endpoint.view_tagged)) is not None:
             self.questions.offered(offered)
+            self._offered_ns[offered.number] = self.clock.now
         if (batch := self.questions.ask()) is None:
             return
         ranks: list[int] | None = None
@@ -427,12 +441,17 @@ class Process:
         self.clock.at(self.clock.now + self.orderer.takes_ns(), self._decided, batch.number, ranks)
 
     def _decided(self, batch: int, ranks: list[int] | None) -> None:
+        assert self.orderer is not None
         if not self.can_run:
             if self.up:
                 self.clock.at(self.busy_until, self._decided, batch, ranks)
             return
         self.questions.answered()
         in_time = self.engine.decide(batch, ranks, self.now)
+        since = self._offered_ns.pop(batch)
+        if in_time and self.clock.now - since > to_ns(self.orderer.limit_s) and self.paused_until < since:
+            took = (self.clock.now - since) / 1e6
+            self.record.violations.append(f"order policy: {self} waited {took:.1f} ms for its answer")
         self.record.paths["batches that an order policy ordered" if in_time else "late order policies"] += 1
         self.poke()
         self.service()
@@ -492,6 +511,7 @@ class Process:
             elif isinstance(effect, ExcludedBy | Left):
                 self.lines.stop()
             if isinstance(effect, ViewInstalled) and old is not None:
+                self.record.changes.append((old, effect.view, effect.change))
                 self._changes.append((old, effect.view))
                 self.world.changed(self, old, effect.view)
             self.world.told(self, effect)

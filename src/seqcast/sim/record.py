@@ -97,6 +97,7 @@ class Record:
         gate: its events about sending to the group, in order: not allowed, allowed, views, the end.
         coordinators: the coordinators of which the application was told, in order: views, changes, the end.
         told: answers of others that the application had asked.
+        changes: its views, each with the one before, and the word for the change.
         callbacks: its callbacks, in order: True: block; False: unblock.
         minority: why the member is blocked without a majority, by its log.
         receives: the application is delivered messages (``receive=True``).
@@ -155,6 +156,7 @@ class Record:
     told: list[MemberTold] = field(default_factory=list)
     coordinators: list[CoordinatorChanged | View | Excluded | Left] = field(default_factory=list)
     gate: list[Blocked | Unblocked | View | Excluded | Left] = field(default_factory=list)
+    changes: list[tuple[View, View, str]] = field(default_factory=list)
     callbacks: list[bool] = field(default_factory=list)
     minority: str = ""
     receives: bool = True

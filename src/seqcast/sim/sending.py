@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import random
-import struct
 from typing import Protocol
 
 from seqcast._native.engine import AGAIN, ENDED, NO_VIEW, SENT, Engine, Sending, SendingArray
 from seqcast.sim.network import Clock
 from seqcast.sim.record import Record
+from seqcast.sim.settings import HEAD, SMALL_MAX
 from seqcast.types import View
 
-HEAD = struct.Struct("<QQQ")  # sender, its counter, destination or 0
 PENDING_MAX = 20
 ARRAYS = (2, 5, 30)
 """Lengths of arrays."""
@@ -82,7 +81,7 @@ class Sender:
         self.rests = False
         if len(record.pending) < PENDING_MAX and record.may_send:
             for _ in range(rng.choice((1, 1, 1, 1, 8))):
-                length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else 200)
+                length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.05 else SMALL_MAX)
                 view, to = record.current, 0
                 if view is not None and len(view.members) > 1 and rng.random() < self.options.unicasts:
                     to = rng.choice([member.id for member in view.members if member.id != record.id])
@@ -102,6 +101,10 @@ class Sender:
         if not self.record.observer:
             self.record.pending.append((0, HEAD.size))
 
+    def say_to(self, member_id: int) -> None:
+        """In a quiet group: one unicast."""
+        self.record.pending.append((member_id, HEAD.size))
+
     def send_on(self) -> None:
         """One thread of the application leaves; others have just begun to send, to the group and to single members, and
         continue until they are told that they may not."""
@@ -111,7 +114,7 @@ class Sender:
             return
         others = [member.id for member in view.members if member.id != record.id]
         for _ in range(rng.choice((0, 3, 12))):
-            length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.2 else 200)
+            length = HEAD.size + rng.randrange(self.options.bytes_max if rng.random() < 0.2 else SMALL_MAX)
             record.pending.append((rng.choice(others) if others and rng.random() < 0.3 else 0, length))
         if rng.random() < 0.7:  # some of it is accepted before the others know that this member leaves
             self.send_pending()

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import functools
+import struct
 from typing import Any
 
 from seqcast.config import Config
 from seqcast.sim.options import Options
 
 MTU = 1500
+HEAD = struct.Struct("<QQQ")
+"""The beginning of each message: sender, its counter, destination or 0."""
+SMALL_MAX = 200
+"""Bytes of most messages behind it, at most."""
 SIZES: dict[str, Any] = {
     "slabs_max": 496,
     "ring_bytes": 1 << 20,
@@ -21,6 +26,11 @@ SIZES: dict[str, Any] = {
     "state_backlog_bytes": 1 << 20,
 }
 """Settings that differ in every run from the defaults of production."""
+
+
+def largest(options: Options) -> int:
+    """The length of the largest message that the applications of a run may send."""
+    return HEAD.size + max(options.bytes_max, SMALL_MAX)
 
 
 @functools.lru_cache(16)
@@ -41,6 +51,7 @@ def config(options: Options) -> Config:
         "reliability": options.reliability,
         "partition": options.partition,
         "found": options.found,
+        "message_bytes_max": largest(options),
         "stable": "the disk" if options.stable else "",
         "transport": options.transport,
         **dict(options.settings),

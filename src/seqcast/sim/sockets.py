@@ -10,7 +10,8 @@ from seqcast._native.engine import LANE_DATA, LANE_UNICAST, SLAB_BYTES, Engine
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.options import MS, Options
 from seqcast.sim.record import Record
-from seqcast.sim.wire import GROUP, MESSAGES, header, kind
+from seqcast.sim.wire import GROUP, MESSAGES, REPAIRED, header, kind
+from seqcast.types import ViewId
 
 BACKLOG_MAX = 2000
 """Datagrams that a socket's buffer holds while its process is paused."""
@@ -75,6 +76,8 @@ class Sockets:
         self.machine, self.options, self.rng = machine, options, rng
         self.backlog: list[Datagram] = []  # datagrams that came while the process was paused
         self.arrived: list[Datagram] = []  # at this instant
+        self.taken: set[int] = set()  # hashes of sealed datagrams that the engine has taken in
+        self.taken_in: ViewId | None = None  # in this view
         self.rest: list[list[Datagram]] = []  # taken from the engine, but not handed to the kernel
         self.lent: list[Datagram] | None = None  # how the engine's memory looked, when the kernel first had no room
         self.all = False  # open packets are to be transmitted, too
@@ -123,7 +126,25 @@ class Sockets:
                 buffer, segment = b"".join(datagram for _, _, datagram in run), len(buffer)
             if len(buffer) >= KEPT_BYTES:
                 paths["buffers that the engine may keep"] += 1
-            engine.receive(buffer, address, now, segment)
+            took = engine.receive(buffer, address, now, segment)
+            if took and not segment:
+                self._judge(buffer)
+
+    def _judge(self, datagram: bytes) -> None:
+        """The engine has taken in this datagram: did a member send one so, and, if sealed, for the first time? (Seqnos
+        tell packets apart, and who is in no view with us may repeat frames.)"""
+        record, seen = self.machine.record, header(datagram)
+        if not self.machine.network.is_sound(record.index, datagram):
+            record.violations.append(f"seal: {record} takes in what nobody has sent, of type {seen.kind}")
+        view = record.current
+        if not self.options.keyed or seen.kind in REPAIRED or view is None or view.rank(seen.sender) < 0:
+            return
+        if self.taken_in != view.view_id:
+            self.taken_in = view.view_id
+            self.taken.clear()
+        if hash(datagram) in self.taken:
+            record.violations.append(f"seal: {record} takes in the same datagram twice, of type {seen.kind}")
+        self.taken.add(hash(datagram))
 
     # ---- out
 

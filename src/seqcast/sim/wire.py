@@ -11,13 +11,13 @@ from seqcast.errors import RemoteProtocolError
 from seqcast.sim.seal import HEADER, Sealings
 
 _HEADER = struct.Struct("<xxB9xHxxQQQ")
-CONTROL = 8  # types of datagrams: with a frame of the control plane,
-ACK = 4
-NAK = 5
-HEARTBEAT = 7
-MESSAGES = (1, 2, 3, 9)  # with messages: DATA, UNICAST, FORWARD, STATE,
-GROUP = (1, 3)  # and of those with messages to the group
-REPAIRED = (*MESSAGES, 14)  # sent again on request: RECORD too
+DATA, UNICAST, FORWARD, ACK, NAK = 1, 2, 3, 4, 5  # types of datagrams
+PROBE, HEARTBEAT, CONTROL, STATE, RECORD, TOTAL = 6, 7, 8, 9, 14, 15
+PING, PONG, PIECE, WANT, GRANT = 10, 11, 18, 20, 21
+MESSAGES = (DATA, UNICAST, FORWARD, STATE)
+GROUP = (DATA, FORWARD)  # with messages to the group
+FOR_OUTSIDE = (CONTROL, PING, PONG, PIECE)  # whoever has the key file may send them
+REPAIRED = (*MESSAGES, RECORD)  # sent again on request
 
 
 class Header(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,19 +16,19 @@ from seqcast.core.frames.merging import MergeReady
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.machines.beacons import NEITHER_GIVES_WAY
-from seqcast.core.machines.merge import MergerState
 from seqcast.core.table import Edge
 from seqcast.core.vocabulary import Effect, ExcludedBy, JoinFailed
-from seqcast.sim.checkers import infos, liveness, observers, pauses, primary, rest, safety, secrecy, taken
+from seqcast.sim.checkers import infos, liveness, observers, pauses, primary, safety, secrecy, taken
 from seqcast.sim.checkers.digest import digest
 from seqcast.sim.faults import Faults
 from seqcast.sim.network import Clock, Network
 from seqcast.sim.operator import OperatorProcess
 from seqcast.sim.options import MS, SECOND, Options
 from seqcast.sim.process import Process
+from seqcast.sim.quiet import Quiet, repeated
 from seqcast.sim.record import Delivered, Record, Together, stays
 from seqcast.sim.seal import Sealings
-from seqcast.sim.settings import config
+from seqcast.sim.stranger import Stranger
 from seqcast.sim.wire import frame
 from seqcast.types import View
 
@@ -38,11 +37,6 @@ SPLIT_NS_MAX = 20 * SECOND
 FILTERED_NS_MAX = 20 * SECOND
 """Limits of the phases of a run with the default preset; with one that suspects later they are longer (`patience`)."""
 VIOLATIONS_MAX = 10
-PAUSE_NS = SECOND
-REST_NS = SECOND
-HOPS_MAX = 6
-"""To the sequencer, from there to all, the acknowledgements of all, and the packets that all others acknowledged, with
-room."""
 
 
 def patience(options: Options) -> int:
@@ -52,30 +46,6 @@ def patience(options: Options) -> int:
     limited = options.packet_bytes > 60_000 and "retransmit_bytes_per_s" in dict(options.settings)
     slower = 4 if options.reliability == "gossip" or limited else 1
     return slower * max(1, round(Config(preset=options.preset).suspect_s / Config().suspect_s))
-
-
-def is_acknowledged(node: Process) -> bool:
-    """Does it know that all other members have its packets to the group?"""
-    view = node.view
-    members = () if view is None else view.members
-    return not any(node.engine.stream(rank)[3] for rank, member in enumerate(members) if member.id != node.id)
-
-
-def most_delay(options: Options) -> float:
-    """How long, at most, a message may take in a quiet group, in s: hops, and the timers of acknowledgements where
-    delivery waits for them."""
-    settings = config(options)
-    hop = (options.delay_ns + 12 * options.jitter_ns) / SECOND
-    return HOPS_MAX * hop + (2 if options.safe else 1) * settings.ack_delay_s + settings.flush_s_max + 0.001
-
-
-def most_change(options: Options) -> float:
-    """How long, at most, a change of the members may take in a quiet group to show in all views, in s, without the time
-    to detect it: hops, and the timers for which the acting member waits."""
-    settings = config(options)
-    hop = (options.delay_ns + 12 * options.jitter_ns) / SECOND
-    callbacks_s = 2 * settings.block_deadline_s if options.blocks else 0  # of a leaver, and then of all
-    return 2 * HOPS_MAX * hop + 2 * settings.bundle_s + callbacks_s + 0.02
 
 
 @dataclass
@@ -124,9 +94,13 @@ class World:
         self.rejoins = options.rejoins
         self.state_refusals = options.state_refusals
         self.doubted = False  # a member was told to take another for dead
+        if options.strangers:
+            rng = random.Random(f"stranger {options.seed}")
+            self.network.stranger = Stranger(self.nodes, self.sealings, options.strangers, rng)
         self.needless: list[str] = []  # view changes without a reason
         self.settling = False  # the liveness phase: processes that start now send nothing
         self.operators: list[OperatorProcess] = []
+        self.resting = False  # nothing but what the checks of a quiet group do
         self.ended = False  # an operator has chosen between groups founded apart
         self.allowed: set[int] = set()  # tags of views whose minority an operator let continue
 
@@ -267,7 +241,7 @@ class World:
         violations += self.fall_apart() if in_primary and self.options.split else []
         violations += self.settle()
         at_rest = [] if violations else self.rest()
-        at_rest += self.changes() if changes and not (violations or at_rest) else []
+        at_rest += Quiet(self).changes() if changes and not (violations or at_rest) else []
         records = self.records
         violations += first(safety.check_safety(records))
         violations += first(infos.check_infos(records))
@@ -373,96 +347,10 @@ class World:
         yield from infos.check_shown(self.records)
 
     def rest(self) -> list[str]:
-        """All is right, and nobody sends: a second of rest, then one message of each member, one after the other."""
-        nodes = [node for node in self.nodes if node.inside]
-        if self.options.reliability == "gossip" or not nodes:
+        """All is right, and nobody sends; then one message after the other."""
+        if self.options.reliability == "gossip":
             return []  # members gossip about streams at rest, too
-        settings, found = config(self.options), list[str]()
-        copies = 1 if self.options.transport == "multicast" else len(nodes)
-        heartbeats = copies * REST_NS / SECOND / settings.heartbeat_s
-        self.clock.run(self.clock.now + REST_NS)  # packets in flight
-        before = {node.id: Counter(node.record.datagrams) for node in nodes}
-        views = {node.id: node.view for node in nodes}
-        self.clock.run(self.clock.now + REST_NS)
-        for node in nodes:
-            sent = node.record.datagrams - before[node.id]
-            if node.view == views[node.id]:  # its secret was not renewed
-                found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats)
-            engine = node.engine
-            found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
-        before = {node.id: Counter(node.record.datagrams) for node in nodes}
-        again = {node.id: repeated(node) for node in nodes}
-        delays, acks = dict[str, float](), dict[str, float]()
-        for node in nodes:
-            if not node.record.observer:
-                delays[node.name] = self.delay(node, nodes)
-                acks[node.name] = self._time(functools.partial(is_acknowledged, node), SECOND)
-        if not (self.options.full or self.options.orderer):
-            found += rest.check_delays(delays, most_delay(self.options))
-            found += rest.check_delays(acks, most_delay(self.options), "the acks of a message of")
-            found += rest.check_delays({nodes[0].name: self.pause(nodes[0])}, most_change(self.options), "a pause of")
-        overtakes = self.options.jitter_ns > self.options.delay_ns // 10 or copies > 1 or self.options.full
-        for node in nodes if not overtakes else ():
-            sent, repeats = node.record.datagrams - before[node.id], repeated(node) - again[node.id]
-            found += rest.check_needless(node.name, sent, repeats)
-        return found[:VIOLATIONS_MAX]
-
-    def delay(self, node: Process, nodes: Sequence[Process]) -> float:
-        """How long one message of a member takes to the last application, in s."""
-        number = node.record.counter
-        node.application.sender.say_last()
-        node.service()
-        takers = [other.record for other in nodes if other.record.receives]
-        takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
-        return self._time(lambda: all(number in taker.delivered_of(node.id) for taker in takers), SECOND)
-
-    def pause(self, node: Process) -> float:
-        """How long it takes until the group pauses for a member, in s."""
-        pause = node.application.pause
-        node.suspend(PAUSE_NS)
-        took_s = 0.0 if pause.free else self._time(lambda: pause.held, SECOND)
-        self._time(lambda: pause.free, 2 * SECOND)
-        return took_s
-
-    def changes(self) -> list[str]:
-        """One more process joins; then a member leaves or crashes, unless the others would be too few."""
-        nodes = [node for node in self.nodes if node.inside]
-        if self.network.deaf or not nodes:  # a change waits until deaf members are noticed, after a time of suspicion
-            return []
-        if any(node.endpoint.machines.merger.state is not MergerState.APART for node in nodes):
-            return []  # nor is a group quiet that waits for a merge whose leader has crashed just now
-        rng, settings = random.Random(f"changes {self.options.seed}"), config(self.options)
-        most_s = most_change(self.options)
-        by_unicast = self.options.keyed or self.options.transport != "multicast"
-        self.start_node("late")
-        joiner = self.nodes[-1]
-        joined = {joiner.name: self._time(lambda: self._shows(joiner, joiner), 20 * SECOND)}
-        again_s = settings.join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
-        found = [*rest.check_delays(joined, most_s + again_s, "the join of")]
-        view = joiner.view
-        if len(nodes) < 3 or found or view is None or sum(not member.observer for member in view.members) < 3:
-            return found
-        leaver = rng.choice(nodes)
-        crashes = rng.random() < 0.5
-        (leaver.crash if crashes else leaver.leave)()
-        gone = {leaver.name: self._time(lambda: self._shows(joiner, leaver, False), 20 * SECOND)}
-        detected_s = settings.suspect_s_max + 3 * settings.heartbeat_s if crashes else 0  # by those that were late
-        return [*rest.check_delays(gone, most_s + detected_s, "the crash of" if crashes else "the leave of")]
-
-    def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
-        """Is there one view, with that member, or without it?"""
-        views = {node.view for node in self.nodes if node.inside}
-        view = observer.view
-        return views == {view} and view is not None and (view.rank(member.id) >= 0) == there
-
-    def _time(self, done: Callable[[], bool], most_ns: int) -> float:
-        """How long it takes until then, in s; infinite: longer than ``most_ns``."""
-        begin = self.clock.now
-        while self.clock.now < begin + most_ns:
-            if done():
-                return (self.clock.now - begin) / SECOND
-            self.clock.run(self.clock.now + MS // 4)
-        return float("inf")
+        return Quiet(self).rest()[:VIOLATIONS_MAX]
 
     def end_one_of_two(self) -> None:
         """If members warn that none of the groups founded apart gives way, an operator ends all but one, once, and
@@ -490,11 +378,6 @@ class World:
         for nodes in by_name.values():
             if len(nodes) > 1:
                 self.rng.choice(nodes).leave()
-
-
-def repeated(node: Process) -> int:
-    """Packets that a member has sent again."""
-    return node.engine.counters()["packets_retransmitted"]
 
 
 def first(violations: Iterable[str]) -> list[str]:

@@ -7,9 +7,9 @@ an acknowledgement that is asked for in vain, or memory that is not given back.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from seqcast.sim.wire import CONTROL, HEARTBEAT, NAK
+from seqcast.sim.wire import CONTROL, HEARTBEAT, NAK, PROBE
 
 AT_REST = (HEARTBEAT, CONTROL, 10, 11, 12, 13)
 """Types of datagrams in a group in which nothing is sent: heartbeats, frames, pings, reports of consumption, each with
@@ -21,8 +21,10 @@ HEARTBEATS_MAX = 1.5
 moments."""
 FRAMES_PER_S = 60
 """Frames of each member: beacons, and standing ones."""
-SLABS_MAX = 24
-"""Of each member: those that are being filled, and one for each stream that has an open packet or a large one."""
+PROBES_MAX = 5
+"""In a burst: a large group's acknowledgements take turns."""
+SLABS_MAX = 4
+"""Of each member, when nothing is on its way: far from one for each message."""
 
 
 def check_rest(name: str, sent: Mapping[int, int], passed_s: float, heartbeats: float) -> Iterator[str]:
@@ -48,6 +50,25 @@ def check_memory(name: str, counters: Mapping[str, int], unsent: int, deliverabl
         yield f"at rest: {name} has {unsent} bytes to send and {deliverable} deliveries that nobody takes"
     if counters["slabs_in_use"] > SLABS_MAX:
         yield f"at rest: {name} keeps {counters['slabs_in_use']} slabs"
+
+
+def check_streams(streams: Mapping[str, Sequence[tuple[int, int, int]]]) -> Iterator[str]:
+    """The members of one view have received and delivered the same of each group stream, and know it."""
+    for place, found in enumerate(zip(*streams.values(), strict=True)):
+        if len({seqno for each in found for seqno in each}) > 1:
+            told = dict(zip(streams, found, strict=True))
+            yield f"at rest: of the stream of rank {place} members have delivered, received and know stable: {told}"
+
+
+def check_probes(name: str, sent: Mapping[int, int], slow: bool) -> Iterator[str]:
+    """A member's datagrams while messages come through, and none is lost or overtaken: each is acknowledged, with new
+    credit, before its sender asks.
+
+    Args:
+        slow: a round trip takes longer than a sender waits.
+    """
+    if not slow and sent.get(PROBE, 0) > PROBES_MAX:
+        yield f"needless: {name} asks {sent[PROBE]} times for acknowledgements, though nothing is lost"
 
 
 def check_needless(name: str, sent: Mapping[int, int], repeats: int) -> Iterator[str]:

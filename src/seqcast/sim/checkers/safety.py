@@ -8,7 +8,7 @@ from itertools import zip_longest
 from seqcast.core import orders
 from seqcast.events import Excluded, Lost
 from seqcast.sim.chain import Chain
-from seqcast.sim.checkers import causal, coordinators, gate, losses, pauses, transitional
+from seqcast.sim.checkers import causal, changes, coordinators, gate, losses, pauses, transitional
 from seqcast.sim.checkers.slow import check_slow
 from seqcast.sim.policies import BAD
 from seqcast.sim.record import Delivered, Record, Stay, comparable, never_ordered, stays
@@ -26,11 +26,13 @@ def check_safety(records: Sequence[Record]) -> Iterator[str]:
         yield from record.violations
         if bad := record.frames_bad:
             yield f"frames: {record} was sent {bad} frames that no member may send"
+        yield from changes.check_changes(record, by_id)
         yield from gate.check_gate(record)
         yield from coordinators.check_coordinators(record)
         yield from gate.check_callback_pairs(record)
         yield from pauses.check_callbacks(record, records)
         yield from check_slow(record, records)
+        yield from transitional.check_needless(record)
         yield from _check_queue(record, records)
         yield from _check_order_of_members(record)
         if record.options.flush_unicasts:

@@ -7,8 +7,8 @@ from itertools import combinations, permutations
 
 from seqcast.core.vocabulary import Left
 from seqcast.events import Excluded
-from seqcast.sim.record import Delivered, Stay, comparable
-from seqcast.types import ViewId
+from seqcast.sim.record import Delivered, Record, Stay, comparable
+from seqcast.types import View, ViewId
 
 
 def check_undecided(everywhere: Sequence[Stay]) -> Iterator[str]:
@@ -42,6 +42,20 @@ def _check_end(stay: Stay) -> Iterator[str]:
     beside = any(entry.transitional for entry in stay.delivered if not entry.global_seqno)
     if beside and not stay.record.options.safe:
         yield f"transitional: {stay.record} delivers in {stay.view} one without a place in the order that is"
+
+
+def check_needless(record: Record) -> Iterator[str]:
+    """Nothing is transitional in a view of which nobody was lost."""
+    view: View | None = None
+    late: Delivered | None = None
+    for entry in record.log:
+        if isinstance(entry, View):
+            stay = {member.id for member in record.together(entry).members}
+            if view is not None and late is not None and all(member.id in stay for member in view.members):
+                yield f"transitional: {record} went on from {view} to {entry} with all, and {late} is transitional"
+            view, late = entry, None
+        elif isinstance(entry, Delivered) and entry.transitional:
+            late = entry
 
 
 def agreed(entries: Sequence[Delivered], *, closed: bool) -> list[tuple[int, int]]:

@@ -1,0 +1,283 @@
+"""A group in which all is right, and nobody sends: a second of rest, then one message after the other, then changes.
+
+All bounds here are of performance, in timers: see ``checkers/rest.py``.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from seqcast.config import Config
+from seqcast.core.machines.merge import MergerState
+from seqcast.sim.checkers import rest
+from seqcast.sim.network import Clock, Network
+from seqcast.sim.options import MS, SECOND, Options
+from seqcast.sim.process import Process
+from seqcast.sim.settings import config, largest
+from seqcast.sim.wire import ACK, DATA, FORWARD, GRANT, RECORD, TOTAL, UNICAST, WANT
+from seqcast.types import OrderPolicy
+
+PAUSE_NS = SECOND
+REST_NS = SECOND
+HOPS_MAX = 6
+"""To the sequencer, from there to all, the acknowledgements of all, and the packets that all others acknowledged, with
+room."""
+LOST = (DATA, FORWARD, ACK, RECORD, TOTAL, WANT, GRANT)
+"""Types of datagrams of which one is lost, each time while a single message is on its way."""
+BURST_MAX = 400
+"""Messages of a burst: of more than that a run would take too long."""
+WINDOWS = 3
+"""Of messages, in a burst: the last ones need credit for what was taken of the first."""
+
+
+class QuietWorld(Protocol):
+    """The interface of the world to its quiet group."""
+
+    options: Options
+    clock: Clock
+    network: Network
+    nodes: list[Process]
+    resting: bool
+
+    def start_node(self, name: str) -> None: ...
+
+
+def repeated(node: Process) -> int:
+    """Packets that a member has sent again."""
+    return node.engine.counters()["packets_retransmitted"]
+
+
+def is_acknowledged(node: Process) -> bool:
+    """Does a member know that all others have its packets to the group?"""
+    view = node.view
+    members = () if view is None else view.members
+    return not any(node.engine.stream(rank)[3] for rank, member in enumerate(members) if member.id != node.id)
+
+
+def hop(options: Options) -> float:
+    """How long a datagram is on its way, in s, behind a copy to each member that waits for the same link."""
+    wire_s = options.members * options.packet_bytes / options.link_bytes_per_s if options.link_bytes_per_s else 0.0
+    return options.delay_ns / SECOND + 2 * wire_s
+
+
+def most_delay(options: Options) -> float:
+    """How long, at most, a message may take in a quiet group, in s: hops, and the timers of acknowledgements where
+    delivery waits for them, and of an order policy that has just begun with another batch."""
+    settings = config(options)
+    timers_s = (2 if options.safe else 1) * settings.ack_delay_s + settings.flush_s_max + options.corked_ns / SECOND
+    policy_s = 2 * OrderPolicy.limit_s if options.orderer else 0.0
+    return HOPS_MAX * hop(options) + timers_s + policy_s + 0.001
+
+
+def most_repair(options: Options, members: int) -> float:
+    """How long, at most, a message may take of which a datagram is lost, in s: until a probe, and then the repair."""
+    settings = config(options)
+    probe_s = settings.probe_s_min * (1 + members / 8)
+    return most_delay(options) + HOPS_MAX * hop(options) + probe_s + settings.nak_delay_s + settings.nak_backoff_s_min
+
+
+def most_change(options: Options) -> float:
+    """How long, at most, a change of the members may take in a quiet group to show in all views, in s, without the time
+    to detect it: hops, and the timers for which the acting member waits."""
+    settings = config(options)
+    callbacks_s = 2 * settings.block_deadline_s if options.blocks else 0  # of a leaver, and then of all
+    return 2 * HOPS_MAX * hop(options) + 2 * settings.bundle_s + callbacks_s + 0.02
+
+
+class Quiet:
+    """The checks of a world in which all is right.
+
+    Args:
+        world: the run.
+    """
+
+    def __init__(self, world: QuietWorld) -> None:
+        self.world, self.options = world, world.options
+        self.clock, self.network = world.clock, world.network
+        self.settings: Config = config(world.options)
+        self.nodes = [node for node in world.nodes if node.inside]
+        self.rng = random.Random(f"changes {world.options.seed}")
+        world.resting = self.network.steady = True
+
+    def rest(self) -> list[str]:
+        """A second of rest; then a message of each member, one after the other, to all and to one; then some of which
+        datagrams are lost; then as many as fill windows."""
+        found = self._silence() if self.nodes else []
+        senders = [node for node in self.nodes if not node.record.observer]
+        before = {node.id: Counter(node.record.datagrams) for node in self.nodes}
+        again = {node.id: repeated(node) for node in self.nodes}
+        found += self._single(senders)
+        copied = self.options.transport != "multicast" and len(self.nodes) > 1
+        for node in self.nodes if not copied else ():
+            sent, repeats = node.record.datagrams - before[node.id], repeated(node) - again[node.id]
+            found += rest.check_needless(node.name, sent, repeats)
+            found += rest.check_probes(node.name, sent, self._probed)
+        if senders and not found:
+            found += self._lost(senders)
+            found += self._burst(self.rng.choice(senders)) + self._largest(self.rng.choice(senders))
+        return found
+
+    @property
+    def _probed(self) -> bool:
+        """May a sender probe before it could have an acknowledgement?"""
+        return 4 * hop(self.options) + self.settings.ack_delay_s >= self.settings.probe_s_min
+
+    def _silence(self) -> list[str]:
+        nodes, found = self.nodes, list[str]()
+        copies = 1 if self.options.transport == "multicast" else len(nodes)
+        heartbeats = copies * REST_NS / SECOND / self.settings.heartbeat_s
+        self.clock.run(self.clock.now + REST_NS)  # packets in flight
+        before = {node.id: Counter(node.record.datagrams) for node in nodes}
+        views = {node.id: node.view for node in nodes}
+        self.clock.run(self.clock.now + REST_NS)
+        found += rest.check_streams({node.name: self._streams(node) for node in nodes if node.view == nodes[0].view})
+        trips = {node.name: self._trip(node) for node in nodes}
+        found += rest.check_delays(trips, 2 * hop(self.options) + self.settings.heartbeat_s / 2, "a round trip of")
+        for node in nodes:
+            sent = node.record.datagrams - before[node.id]
+            if node.view == views[node.id] and not self.options.looks_ns:  # its secret was not renewed
+                found += rest.check_rest(node.name, sent, REST_NS / SECOND, heartbeats)
+            engine = node.engine
+            found += rest.check_memory(node.name, engine.counters(), engine.unsent(), engine.deliverable())
+        return found
+
+    def _streams(self, node: Process) -> list[tuple[int, int, int]]:
+        """Of each group stream of its view: the last seqno delivered, received, and known to be everywhere."""
+        members = () if node.view is None else node.view.members
+        return [node.engine.stream(rank)[:3] for rank in range(len(members))]
+
+    def _trip(self, node: Process) -> float:
+        """The longest of a member's known round trips, in s."""
+        members = () if node.view is None else node.view.members
+        return max((node.engine.stream(rank)[4] / SECOND for rank in range(len(members))), default=0.0)
+
+    def _single(self, senders: Sequence[Process]) -> list[str]:
+        """One message of each member, to all and to one, and a pause."""
+        delays, acks, unicasts = dict[str, float](), dict[str, float](), dict[str, float]()
+        for node in senders:
+            delays[node.name] = self.delay(node)
+            acks[node.name] = self._time(functools.partial(is_acknowledged, node), SECOND)
+        for node, other in zip(self.nodes, self.nodes[1:] + self.nodes[:1], strict=True):
+            if node is not other and node.view == other.view:
+                unicasts[node.name] = self.unicast(node, other)
+        most_s = most_delay(self.options)
+        if not self.nodes:
+            return []
+        return [
+            *rest.check_delays(delays, most_s),
+            *rest.check_delays(acks, most_s, "the acks of a message of"),
+            *rest.check_delays(unicasts, most_s, "a unicast of"),
+            *rest.check_delays(
+                {self.nodes[0].name: self.pause(self.nodes[0])}, most_change(self.options), "a pause of"
+            ),
+        ]
+
+    def _lost(self, senders: Sequence[Process]) -> list[str]:
+        """A message, and a unicast, of which one datagram reaches nobody."""
+        delays = dict[str, float]()
+        for number, kind in enumerate(LOST):
+            node = senders[number % len(senders)]
+            self.network.lose(kind)
+            delays[f"{node.name}, of which a datagram of type {kind} was lost,"] = self.delay(node)
+        node = senders[0]
+        others = [other for other in self.nodes if other is not node and other.view == node.view]
+        for kind in (UNICAST, ACK) if others else ():
+            self.network.lose(kind)
+            delays[f"{node.name} to one, of which a datagram of type {kind} was lost,"] = self.unicast(node, others[0])
+        self.network.lose(0)
+        return [*rest.check_delays(delays, most_repair(self.options, len(self.nodes)))]
+
+    def _burst(self, node: Process) -> list[str]:
+        """A member sends several windows of messages at once."""
+        options = self.options
+        room = min(self.settings.window_bytes, options.capacity, options.ring_packets * options.packet_bytes)
+        number = max(WINDOWS * room // options.packet_bytes, 1)
+        if number > BURST_MAX:
+            return []
+        counter = node.record.counter
+        before = {each.id: Counter(each.record.datagrams) for each in self.nodes}
+        node.record.pending += [(0, min(options.packet_bytes, largest(options)))] * number
+        node.service()
+        took_s = self._time(lambda: self._delivered(node, counter + number - 1), 20 * SECOND)
+        found = [*rest.check_delays({node.name: took_s}, 20, "a burst of")]
+        for each in self.nodes:
+            found += rest.check_probes(each.name, each.record.datagrams - before[each.id], self._probed)
+        return found
+
+    def _largest(self, node: Process) -> list[str]:
+        """A message that is just as large as messages may be."""
+        number = node.record.counter
+        node.record.pending.append((0, largest(self.options)))
+        node.service()
+        took_s = self._time(lambda: self._delivered(node, number), 20 * SECOND)
+        return [*rest.check_delays({node.name: took_s}, 20, "the largest message of")]
+
+    def delay(self, node: Process) -> float:
+        """How long one message of a member takes to the last application, in s."""
+        number = node.record.counter
+        node.application.sender.say_last()
+        node.service()
+        return self._time(lambda: self._delivered(node, number), SECOND)
+
+    def _delivered(self, node: Process, number: int) -> bool:
+        """Has everybody taken this message, who takes any?"""
+        takers = [other.record for other in self.nodes if other.record.receives]
+        takers = [taker for taker in takers if taker.receives_own or taker is not node.record]
+        return all(number in taker.delivered_of(node.id) for taker in takers)
+
+    def unicast(self, node: Process, other: Process) -> float:
+        """How long a message to one member takes until its sender has the acknowledgement, in s."""
+        node.application.sender.say_to(other.id)
+        node.service()
+        return self._time(lambda: not (node.record.pending or any(node.engine.unacknowledged())), SECOND)
+
+    def pause(self, node: Process) -> float:
+        """The time until the group pauses for a member, in s."""
+        pause = node.application.pause
+        node.suspend(PAUSE_NS)
+        took_s = 0.0 if pause.free else self._time(lambda: pause.held, SECOND)
+        self._time(lambda: pause.free, 2 * SECOND)
+        return took_s
+
+    def changes(self) -> list[str]:
+        """One more process joins; then a member leaves or crashes, unless the others would be too few."""
+        world, nodes = self.world, self.nodes
+        if self.network.deaf or not nodes:  # a change waits until deaf members are noticed, after a time of suspicion
+            return []
+        if any(node.endpoint.machines.merger.state is not MergerState.APART for node in nodes):
+            return []  # nor is a group quiet that waits for a merge whose leader has crashed just now
+        rng, settings, most_s = self.rng, self.settings, most_change(self.options)
+        by_unicast = self.options.keyed or self.options.transport != "multicast"
+        world.start_node("late")
+        joiner = world.nodes[-1]
+        joined = {joiner.name: self._time(lambda: self._shows(joiner, joiner), 20 * SECOND)}
+        again_s = settings.join_s_max if by_unicast else 0  # a JOIN must be heard first, or proven
+        found = [*rest.check_delays(joined, most_s + again_s, "the join of")]
+        view = joiner.view
+        if len(nodes) < 3 or found or view is None or sum(not member.observer for member in view.members) < 3:
+            return found
+        leaver = rng.choice(nodes)
+        crashes = rng.random() < 0.5
+        (leaver.crash if crashes else leaver.leave)()
+        gone = {leaver.name: self._time(lambda: self._shows(joiner, leaver, False), 20 * SECOND)}
+        detected_s = settings.suspect_s_max + 3 * settings.heartbeat_s if crashes else 0  # by those that were late
+        return [*rest.check_delays(gone, most_s + detected_s, "the crash of" if crashes else "the leave of")]
+
+    def _shows(self, observer: Process, member: Process, there: bool = True) -> bool:
+        """Is there one view, with that member, or without it?"""
+        views = {node.view for node in self.world.nodes if node.inside}
+        view = observer.view
+        return views == {view} and view is not None and (view.rank(member.id) >= 0) == there
+
+    def _time(self, done: Callable[[], bool], most_ns: int) -> float:
+        """The time until then, in s; infinite: longer than ``most_ns``."""
+        begin = self.clock.now
+        while self.clock.now < begin + most_ns:
+            if done():
+                return (self.clock.now - begin) / SECOND
+            self.clock.run(self.clock.now + MS // 4)
+        return float("inf")
