@@ -2187,4 +2187,7 @@ BREAKS = (
          tests="tests/unit/test_disk_rules.py", why=DISK),
     _one("an asker without room gets no answer", "src/seqcast/blocks/rpc.py",
          "            self._keep(question, message)\n", "            pass\n", tests="tests/sockets/test_rpc.py", why=BLOCKS),
+    _one("a member without multicast whose TCP port is taken tries the same port again", "src/seqcast/net/opening.py",
+         "        config = _behind(driver, config)\n", "",
+         tests="tests/sockets/test_guard.py::test_a_member_whose_tcp_port_is_taken_uses_another_number", why=SOCKETS),
 )  # fmt: skip
