@@ -394,7 +394,7 @@ def gossip_rows() -> list[dict[str, str]]:
 
 
 def gossip(rows: list[dict[str, str]]) -> str:
-    """The table of groups of many sizes, and the sentences that say what is in it."""
+    """The table of groups of many sizes, and the sentences about it."""
 
     def number(text: str) -> str:
         return f"{int(text):,}"

@@ -60,7 +60,7 @@ enum { SC_IO_AWAKE = 0, SC_IO_POLLING = 1, SC_IO_STANDBY = 2, SC_IO_DEEP = 3 };
 
 typedef struct { /* role.c */
     sc_mutex lock;
-    sc_cond came[SC_WANTS]; /* callers wait for the role, or for what its holder receives: by their wants */
+    sc_cond came[SC_WANTS]; /* callers wait for the role, or for its holder's results: by their wants */
     sc_cond freed; /* others wait until nobody has the role */
     sc_cond io_idle; /* the I/O thread stands by */
     int holder; /* SC_ROLE_* */

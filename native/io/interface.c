@@ -1,4 +1,4 @@
-/* The interface while the sockets are open: what became of it, and which addresses are of this machine. */
+/* The interface while the sockets are open: its present state, and the addresses of this machine. */
 #include "io/sockets_internal.h"
 
 #if defined(_WIN32)

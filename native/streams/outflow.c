@@ -3,7 +3,7 @@
  * anything to spend, and may leave a debt. */
 #include "engine/internal.h"
 
-#define BURST_NS 1000000 /* a pause is at least as long, and what gathers in it leaves at once: */
+#define BURST_NS 1000000 /* a pause is at least as long, and packets that gather in it leave at once: */
 #define BURST_BYTES_MAX 65536
 #define LATE 4 /* bursts that leave at once after a pause that was longer than planned */
 #define BACKLOG_NS 20000000 /* as much as leaves in this time may wait in the ring */

@@ -604,7 +604,7 @@ class Replica(Closing, Generic[M]):
     # ---- with `stable=`
 
     def _settle(self) -> None:
-        """Answers the calls that are on enough disks now, and sends what waited for that."""
+        """Answers the calls that are on enough disks now, and sends the messages that waited for that."""
         assert self._durable is not None
         with self._lock:
             answered = [call for each in self._durable.take() for call in self._outbox.applied(each)]

@@ -284,7 +284,7 @@ class Endpoint:
             frame, at = load_from(came.payload)
             if received.outside and not TRAITS[type(frame)].outside:
                 raise RemoteProtocolError("a frame of a view, whose sender does not show that it is in one")
-            # Whoever has the key may say where it is: what it sends comes from elsewhere if addresses are translated.
+            # Whoever has the key may name its address: its frames come from elsewhere if addresses are translated.
             known = at if at and self.context.settings.exchange is not None else received.address
             if self._is_proven(frame, received, came):
                 context = self.context

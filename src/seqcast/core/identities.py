@@ -74,7 +74,7 @@ class Identities:
         self._signer, self._cluster = signer, cluster
         self._lines: dict[bytes, list[Allowed]] = {}
         self._barred: dict[tuple[bytes, str], bool] = {}  # by identity and name, as the list is now
-        self._right: dict[bytes, None] = {}  # digests of what was proven
+        self._right: dict[bytes, None] = {}  # digests of proven signatures
         self.read(allowed)
 
     @property

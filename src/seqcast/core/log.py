@@ -160,7 +160,7 @@ class LogLines:
         return ("", 0) if old is None else (self._change(old, view, frame.survivors, why), took_ns)
 
     def _change(self, old: View, view: View, survivors: Collection[int], why: Mapping[int, str]) -> str:
-        """In one word: the gravest of what changed."""
+        """In one word: the gravest of the changes."""
         before, after = set(old.members), set(view.members)
         if self._lost(old, view, survivors, why):
             return "loss"

@@ -100,7 +100,7 @@ class World:
         self.needless: list[str] = []  # view changes without a reason
         self.settling = False  # the liveness phase: processes that start now send nothing
         self.operators: list[OperatorProcess] = []
-        self.resting = False  # nothing but what the checks of a quiet group do
+        self.resting = False  # only the checks of a quiet group do anything
         self.ended = False  # an operator has chosen between groups founded apart
         self.allowed: set[int] = set()  # tags of views whose minority an operator let continue
 

@@ -46,7 +46,7 @@ OPTIONS = (
     Option("until", READ, "ISO 8601", "only rows delivered before this time"),
     Option(
         "payload", READ, "`binary`, `utf8`, `json`",
-        "column `payload` as bytes, as text (other bytes have the replacement character), or as what its JSON says",
+        "column `payload` as bytes, as text (other bytes have the replacement character), or as the value of its JSON",
     ),
     Option(
         "payloadSchema", READ, "DDL, such as `id bigint, name string`",
@@ -68,7 +68,7 @@ OPTIONS = (
     ),
     Option(
         "endingOffset", READ, "an offset as JSON",
-        "a stream ends there; a table with this option or one of the two before has what a stream gives between them",
+        "a stream ends there; a table with this option or one of the two before has a stream's rows between them",
     ),
     Option("minPartitions", READ, "a number", "rows are divided among this many tasks at least"),
     Option(

@@ -94,7 +94,7 @@ class Keeper(TableMachine):
         self.proposal: NewView | None = None
         self.decided: NewView | None = None  # the first view of the group, with us in it
 
-    # ---- what is known
+    # ---- knowledge
 
     @property
     def was(self) -> Was | None:
