@@ -20,9 +20,7 @@ for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMI
 
 
 UNICAST = {"SEQCAST_TRANSPORT": "unicast", "SEQCAST_SEEDS": "127.0.0.1", "SEQCAST_PORT_RANGE": "40"}
-"""Environment of groups on loopback whose members do not use multicast; in namespaces members have other seeds."""
-PORTS = 47400
-"""The first of their ports: tests that run beside each other have others, as members name strangers that they meet."""
+"""Environment of groups on loopback whose members do not use multicast; `netns.python` names its own seeds."""
 
 
 def pytest_addoption(parser):
@@ -34,8 +32,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("transport") == "unicast":
-        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-        os.environ.update(UNICAST, SEQCAST_PORT=str(PORTS + 50 * worker))
+        os.environ.update(UNICAST)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -550,9 +550,11 @@ typedef struct {
     uint32_t n;
     uint32_t alone; /* the first ones, which get packets by unicast; */
     uint32_t together; /* the last ones, which get them by multicast */
+    uint32_t first; /* in `to`: whose message came last, and who may wait for the answer; `n`: nobody */
+    uint32_t place[SC_MEMBERS_MAX]; /* by rank: in `to` */
     sc_address to[SC_MEMBERS_MAX];
 } sc_targets;
-/* If they are others than in `out`: puts them there, and returns 1. */
+/* If they are others than in `out`: puts them there, and returns 1. `first` is put there in any case. */
 int sc_engine_targets(const sc_engine *e, sc_targets *out);
 /* Leaves the view: delivers up to the cut (NULL: nothing more), then `marker`; from then on only control frames are
  * sent or accepted. `fell`, by rank: see sc_view; NULL: none. */

@@ -89,6 +89,7 @@ struct sc_engine {
     sc_peer *peers[SC_MEMBERS_MAX]; /* view/install.c: by rank, own rank too */
     int64_t installed; /* view/install.c */
     uint64_t view_before; /* view/install.c: tag of the closed view, or 0 */
+    uint32_t spoke; /* rank of the member whose message came last; the own one: nobody's has, in this view */
     sc_order order; /* order/ */
 
     sc_tx_stream group, forward;

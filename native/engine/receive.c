@@ -107,7 +107,10 @@ static int receive_data(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_
     if (!sc_of_pair((uint64_t)stream) && !e->order.ops->accepts(e, peer, stream, p))
         return drop(&e->counters->drop_field);
     if (is_frozen(e, peer, stream, seqno)) return drop(&e->counters->drop_frozen);
-    if (stream == SC_STREAM_GROUP) sc_flow_claim(rx, sc_get_claim(p));
+    if (stream == SC_STREAM_GROUP) {
+        sc_flow_claim(rx, sc_get_claim(p));
+        e->spoke = peer->rank;
+    }
     if (direct)
         sc_rx_stable(e, rx, sc_get_stable(p));
     else if (!sc_gaps_asked(rx, seqno))

@@ -322,7 +322,7 @@ int sc_io_open(sc_io *io, const sc_io_config *config, sc_io_error *error) {
 
 void sc_io_aim(sc_io *io, const sc_targets *targets) {
     io->targets = targets;
-    io->first_target = 0;
+    io->next_target = 0;
     if (io->config.transport->aim) io->config.transport->aim(io);
 }
 

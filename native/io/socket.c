@@ -474,9 +474,14 @@ void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n) {
 #endif
 
 void sc_aim_at_each(sc_io *io, const sc_tx *run, sc_fd by, uint32_t n, sc_aimed *aimed) {
-    for (uint32_t i = 0; i < n; i++)
-        aimed[i] = (sc_aimed){.run = run, .to = &io->targets->to[(i + io->first_target) % n], .by = by};
-    io->first_target = (io->first_target + 1) % n;
+    const sc_targets *targets = io->targets;
+    uint32_t k = 0, first = targets->first;
+    if (first < n) aimed[k++] = (sc_aimed){.run = run, .to = &targets->to[first], .by = by};
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t next = (i + io->next_target) % n;
+        if (next != first) aimed[k++] = (sc_aimed){.run = run, .to = &targets->to[next], .by = by};
+    }
+    io->next_target = (io->next_target + 1) % n;
 }
 
 void sc_send_runs(sc_io *io, const sc_tx *runs, int n, int (*aim)(sc_io *io, const sc_tx *run, sc_aimed *aimed)) {

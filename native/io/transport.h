@@ -26,8 +26,8 @@ typedef struct {
 /* Sends them; where the system can, in one call for each row of those that leave by one socket. Runs that are on their
  * way to several addresses stand one behind the other. */
 void sc_send_aimed(sc_io *io, const sc_aimed *aimed, int n);
-/* Aims a run at the first `n` targets, 1 or more. Another one of them is the first each time, so that none always gets
- * packets last. */
+/* Aims a run at the first `n` targets, 1 or more. The one whose message came last gets it before the others, as it may
+ * wait for an answer; these take turns, so that none always gets packets last. */
 void sc_aim_at_each(sc_io *io, const sc_tx *run, sc_fd by, uint32_t n, sc_aimed *aimed);
 /* Sends runs to where `aim` aims each: at no more than SC_MEMBERS_MAX addresses, whose number it returns. */
 void sc_send_runs(sc_io *io, const sc_tx *runs, int n, int (*aim)(sc_io *io, const sc_tx *run, sc_aimed *aimed));

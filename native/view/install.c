@@ -215,6 +215,7 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     e->installed = now;
     forget_view(e);
     e->view = *view;
+    e->spoke = view->rank;
     if (!e->view.share_bytes) e->view.share_bytes = e->view.window_bytes;
     order_begin(e, new);
     int lost_one = replace_members(e, n_old, new, now);
@@ -251,23 +252,32 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
 
 uint64_t sc_engine_view(const sc_engine *e) { return e->in_view ? e->view.tag : 0; }
 
-int sc_engine_targets(const sc_engine *e, sc_targets *out) {
+static void new_targets(const sc_engine *e, sc_targets *out) {
     static const int by_way[] = {SC_WAY_UNICAST, SC_WAY_BOTH, SC_WAY_MULTICAST};
-    uint64_t view = sc_engine_view(e);
     uint32_t up_to[3] = {0};
-    if (view == out->view && e->detect.ways == out->ways) return 0;
-    out->view = view;
-    out->ways = e->detect.ways;
     out->n = 0;
     for (int i = 0; i < 3; i++) {
-        for (uint32_t r = 0; e->in_view && r < e->view.n; r++)
-            if (r != e->view.rank && e->peers[r]->detect.way == by_way[i]) out->to[out->n++] = e->view.addresses[r];
+        for (uint32_t r = 0; e->in_view && r < e->view.n; r++) {
+            if (r == e->view.rank || e->peers[r]->detect.way != by_way[i]) continue;
+            out->place[r] = out->n;
+            out->to[out->n++] = e->view.addresses[r];
+        }
         up_to[i] = out->n;
     }
+    if (e->in_view) out->place[e->view.rank] = out->n;
     int none = sc_outflow_singly(e);
     out->alone = none ? out->n : up_to[1];
     out->together = none ? 0 : out->n - up_to[0];
-    return 1;
+}
+
+int sc_engine_targets(const sc_engine *e, sc_targets *out) {
+    uint64_t view = sc_engine_view(e);
+    int others = view != out->view || e->detect.ways != out->ways;
+    if (others) new_targets(e, out);
+    out->view = view;
+    out->ways = e->detect.ways;
+    out->first = e->in_view ? out->place[e->spoke] : out->n;
+    return others;
 }
 
 void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uint64_t marker) {

@@ -151,3 +151,17 @@ def test_repeats_that_never_pass_are_few_while_no_size_is_known():
     """Of one message by the pauses between requests, of a window by the share that each member has."""
     assert in_vain(1) < 20 * 3
     assert in_vain(200) < 1.1 * Config().retransmit_bytes_per_s / 64 / 1472
+
+
+def test_who_spoke_last_in_a_view_is_the_first_target():
+    """It may wait for the answer."""
+    net = Mixed(4)
+    net.deaf = {(0, 1), (0, 2), (0, 3)}
+    net.run(DEAF_MS)
+    for speaker in (2, 3, 1):
+        feed(net, {speaker: messages(speaker, 1)})
+        first, *others = net.engines[0].targets()[0]
+        assert first == bytes([speaker + 1]) and len(others) == 2
+    net.install([0, 1, 2, 3], sequencer=-1, tag=2, marker=2)
+    net.run(DEAF_MS)
+    assert net.engines[0].targets()[0] == [b"\2", b"\3", b"\4"]

@@ -195,6 +195,7 @@ cdef extern from "engine/engine.h" nogil:
         uint32_t n
         uint32_t alone
         uint32_t together
+        uint32_t first
         sc_address *to
 
     ctypedef struct sc_send_state:

@@ -204,7 +204,8 @@ class Engine:
     def lent(self) -> list[tuple[int, bytes, bytes]]:
         """Copies again the result of the last ``transmit``: its memory must not change until the next one."""
     def targets(self) -> tuple[list[bytes], bool]:
-        """Members that packets to the group reach by unicast: their addresses; and whether others hear multicasts."""
+        """Members that packets to the group reach by unicast: their addresses, first that of the one whose message came
+        last; and whether others hear multicasts."""
     def unsent(self) -> int:
         """Bytes that are packed and not yet transmitted."""
     def urgent(self) -> bool:

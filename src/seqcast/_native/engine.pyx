@@ -373,12 +373,12 @@ cdef class Engine:
 
     def targets(self):
         cdef sc_targets targets
-        cdef uint32_t i
         memset(&targets, 0, sizeof(targets))
         sc_mutex_lock(&self.lock)
         sc_engine_targets(self.e, &targets)
         sc_mutex_unlock(&self.lock)
-        return [get_address(&targets.to[i]) for i in range(targets.alone)], targets.together > 0
+        places = sorted(range(targets.alone), key=lambda place: place != targets.first)
+        return [get_address(&targets.to[place]) for place in places], targets.together > 0
 
     def unsent(self):
         return self.ask(sc_engine_unsent)
