@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import queue
+import random
 import secrets
 import shutil
 import signal
@@ -26,7 +27,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from chaos.scenarios import Scenario, Step
+from chaos.scenarios import SIZES, Scenario, Step
 from seqcast.config import keys
 from seqcast.perf.paths import Place, bridged
 
@@ -51,11 +52,24 @@ TESTS, SOURCE = Path(__file__).resolve().parents[1], Path(__file__).resolve().pa
 TABLE = """
 add table inet seqcast_chaos
 add set inet seqcast_chaos cut { type ipv4_addr; }
+add set inet seqcast_chaos deaf { type ipv4_addr; }
 add chain inet seqcast_chaos loss
 add chain inet seqcast_chaos input { type filter hook input priority 0; }
 add rule inet seqcast_chaos input ip saddr @cut drop
+add rule inet seqcast_chaos input ip daddr 224.0.0.0/4 ip saddr @deaf drop
 add rule inet seqcast_chaos input jump loss
-"""
+add table netdev seqcast_chaos
+add chain netdev seqcast_chaos input { type filter hook ingress device "eth0" priority 0; }
+""" + "".join(
+    f"add set netdev seqcast_chaos narrow{size} {{ type ipv4_addr; }}\n"
+    f"add rule netdev seqcast_chaos input ip saddr @narrow{size} meta length > {size} drop\n"
+    for size in SIZES
+)
+"""Fragments are looked at as they come, before the kernel joins them."""
+NOBODY = tuple(f"10.99.0.{number}" for number in (201, 202))
+"""Addresses at which nobody is."""
+REFRESH_S = 0.5
+"""How often members look at their seeds."""
 
 
 @dataclass
@@ -99,7 +113,7 @@ class Network:
 
     def __init__(self, places: Sequence[Place]) -> None:
         self.places = places
-        self.cuts: Counter[tuple[int, int]] = Counter()  # (from, to): by how many faults
+        self.kept: Counter[tuple[str, int, int]] = Counter()  # (set of sources, from, to): by how many faults
         self._run(dict.fromkeys(range(len(places)), TABLE))
 
     def _run(self, rules: dict[int, str]) -> None:
@@ -120,21 +134,23 @@ class Network:
             rules += f"add rule inet seqcast_chaos loss meta l4proto udp {share} drop\n"
         self._run(dict.fromkeys(range(len(self.places)), rules))
 
-    def cut(self, pairs: Collection[tuple[int, int]]) -> None:
-        """Nothing gets from the first to the second of each pair."""
-        fresh = [pair for pair in pairs if not self.cuts[pair]]
-        self.cuts.update(pairs)
-        self._elements("add", fresh)
+    def keep(self, what: str, pairs: Collection[tuple[int, int]]) -> None:
+        """From the first to the second of each pair nothing gets (``what``: "inet cut"), no multicast ("inet deaf"),
+        or nothing that is larger than so many bytes ("netdev narrow1400")."""
+        fresh = [pair for pair in pairs if not self.kept[(what, *pair)]]
+        self.kept.update((what, *pair) for pair in pairs)
+        self._elements("add", what, fresh)
 
-    def heal(self, pairs: Collection[tuple[int, int]]) -> None:
-        self.cuts.subtract(pairs)
-        self._elements("delete", [pair for pair in pairs if not self.cuts[pair]])
+    def heal(self, what: str, pairs: Collection[tuple[int, int]]) -> None:
+        self.kept.subtract((what, *pair) for pair in pairs)
+        self._elements("delete", what, [pair for pair in pairs if not self.kept[(what, *pair)]])
 
-    def _elements(self, verb: str, pairs: Sequence[tuple[int, int]]) -> None:
+    def _elements(self, verb: str, what: str, pairs: Sequence[tuple[int, int]]) -> None:
         rules: dict[int, str] = {}
+        family, name = what.split()
         for source, target in pairs:
             address = self.places[source].address
-            rules[target] = rules.get(target, "") + f"{verb} element inet seqcast_chaos cut {{ {address} }}\n"
+            rules[target] = rules.get(target, "") + f"{verb} element {family} seqcast_chaos {name} {{ {address} }}\n"
         self._run(rules)
 
 
@@ -172,6 +188,9 @@ class Run:
         self.settled_s = 0.0
         self.network: Network
         self.places: dict[str, int] = {}
+        self.lied_to: Counter[str] = Counter()  # whose seeds are wrong: by how many faults
+        self.ended = False  # the faults have ended
+        self.rng = random.Random(scenario.name)
 
     # ---- the run
 
@@ -191,6 +210,7 @@ class Run:
             stack.callback(self.end_all)
             self.places = {name: i for i, name in enumerate(everyone)}
             self.network = Network(places)
+            self.write_seeds(everyone)
             if scenario.forming:
                 self.play(first)
             else:
@@ -225,12 +245,17 @@ class Run:
             case "loss":
                 self.network.loss(step.percent)
                 end = partial(self.network.loss, 0)
-            case "cut" | "split":
+            case "cut" | "split" | "deafen" | "narrow":
                 pairs = {(self.places[a], self.places[b]) for a in who for b in whom if a != b}
                 if step.what == "split":
                     pairs |= {(b, a) for a, b in pairs}
-                self.network.cut(pairs)
-                end = partial(self.network.heal, pairs)
+                what = {"deafen": "inet deaf", "narrow": f"netdev narrow{step.most}"}.get(step.what, "inet cut")
+                self.network.keep(what, pairs)
+                end = partial(self.network.heal, what, pairs)
+            case "lie":
+                self.lied_to.update(who)
+                self.write_seeds(who)
+                end = partial(self.end_lie, who)
             case "kill":
                 for process in self.named(who):
                     process.killed = True
@@ -251,6 +276,28 @@ class Run:
                         self.start(name)
         if end is not None:
             due.append((step.at + step.seconds, len(due), end))
+
+    def end_lie(self, who: Sequence[str]) -> None:
+        self.lied_to.subtract(who)
+        self.write_seeds(who)
+
+    def seeds_of(self, name: str) -> Path:
+        """The file with the seeds of a process."""
+        return self.directory / f"{name}.seeds"
+
+    def write_seeds(self, names: Sequence[str]) -> None:
+        """The seeds of these: all places; one, once the faults have ended; or, for those that are lied to, none that
+        somebody is at, none at all, or their own and those of processes that are gone."""
+        all_places = [place.address for place in self.network.places]
+        for name in names:
+            own = all_places[self.places[name]]
+            gone = [all_places[i] for other, i in self.places.items() if not self.named([other])]
+            lies = (NOBODY, (), (own, *gone))
+            one = [all_places[self.places[process.name]] for process in self.living()[:1]]
+            seeds = self.rng.choice(lies) if self.lied_to[name] > 0 else one if self.ended else all_places
+            fresh = self.seeds_of(name).with_suffix(".new")
+            fresh.write_text("".join(f"{seed}\n" for seed in seeds), encoding="utf-8")
+            fresh.replace(self.seeds_of(name))
 
     def resume(self, processes: Sequence[Process]) -> None:
         for process in processes:
@@ -276,8 +323,8 @@ class Run:
 
     # ---- processes
 
-    def _settings(self) -> dict[str, Any]:
-        """Of each member; a group with a key has a file of its own, if the library of its cipher is there."""
+    def _settings(self, name: str) -> dict[str, Any]:
+        """Of a member; a group with a key has a file of its own, if the library of its cipher is there."""
         settings = dict(self.scenario.settings)
         if settings.pop("keyed", False) and find_spec("nacl"):
             file = self.directory / "group.key"
@@ -285,7 +332,7 @@ class Run:
                 keys.make(str(file))
             settings["key"] = str(file)
         if settings.get("transport") == "unicast":
-            settings["seeds"] = ",".join(place.address for place in self.network.places)
+            settings |= {"seeds": f"file:{self.seeds_of(name)}", "discovery_refresh_s": REFRESH_S}
         return settings
 
     def start(self, name: str) -> None:
@@ -297,7 +344,7 @@ class Run:
             "order": self.scenario.order,
             "journal": str(self.journals),
             "rate": self.scenario.rate,
-            "settings": patient | self._settings(),
+            "settings": patient | self._settings(name),
         }
         place = self.network.places[self.places[name]]
         number = sum(process.name == name for process in self.processes)
@@ -309,12 +356,17 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**self._environment(), "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C is for this process, which ends them
         )
         process = Process(name, place, popen, log)
         self.processes.append(process)
         threading.Thread(target=self._read, args=(process,), daemon=True).start()
+
+    @staticmethod
+    def _environment() -> dict[str, str]:
+        """Without settings: the scenario has them all."""
+        return {name: text for name, text in os.environ.items() if not name.startswith("SEQCAST_")}
 
     def _read(self, process: Process) -> None:
         assert process.popen.stdout is not None
@@ -356,7 +408,7 @@ class Run:
                 self.view_at = self.changed_at = time.monotonic()
                 self.views.add(process.tag)
                 self.say(f"  {process.name}: {told['kind']} {told['view'][0]} [{' '.join(process.members)}]", told)
-                if told["kind"] == "MergeView" and self.scenario.calm and not self.scenario.forming:
+                if told["kind"] == "MergeView" and self.scenario.together and not self.scenario.forming:
                     text = f"{process.name} was apart from the others, and nothing separated them"
                     self.not_calm(text, told["at_ns"])
             case "quiet":
@@ -454,6 +506,8 @@ class Run:
 
     def settle(self) -> None:
         """The faults have ended: waits for the last view, stops the senders, and has each send a last message."""
+        self.ended = True
+        self.write_seeds([process.name for process in self.living()])
         for process in self.living():
             process.tell("quiet")
         ended = self.changed_at = time.monotonic()

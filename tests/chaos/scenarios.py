@@ -14,6 +14,9 @@ NAMES = "abcdef"
 ORDERS = ("total", "sequencer", "fifo")
 NEWER = ("total-1999", "grant", "causal")
 SECONDS = 6.0
+SIZES = (1280, 1400)
+"""The most bytes of an IP packet that a narrow path carries."""
+TRANSPORTS = ("auto", "multicast", "unicast")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +25,14 @@ class Step:
 
     Args:
         at: seconds after the group was complete (or, with ``Scenario.forming``, after the first start).
-        what: loss, cut (nothing gets from ``who`` to ``whom``), split (nothing between ``who`` and ``whom``), kill
-            (SIGKILL), stop (SIGSTOP, then SIGCONT), leave, or start (a process; under a name that was used: again).
+        what: loss, cut (nothing gets from ``who`` to ``whom``), split (nothing between them), deafen (no multicast gets
+            from ``who`` to ``whom``), narrow (nothing larger than ``most`` gets from ``who`` to
+            ``whom``), lie (the seeds of ``who`` are wrong), kill (SIGKILL), stop (SIGSTOP, then SIGCONT), leave, or
+            start (a process; under a name that was used: again).
         who, whom: members by name, or by rank in the view of that moment: "#0" is the coordinator, "#-1" the last.
-        seconds: how long a loss, cut, split or stop lasts.
+        seconds: how long a loss, cut, split, deafness, narrowness, lie or stop lasts.
         percent: of loss.
+        most: bytes of an IP packet, of ``SIZES``.
     """
 
     at: float
@@ -35,13 +41,16 @@ class Step:
     whom: tuple[str, ...] = ()
     seconds: float = 0.0
     percent: float = 0.0
+    most: int = 0
 
     def __str__(self) -> str:
         parts = [f"{self.at:6.2f} s", self.what, " ".join(self.who)]
         if self.whom:
-            parts.append(("to " if self.what == "cut" else "from ") + " ".join(self.whom))
+            parts.append(("from " if self.what == "split" else "to ") + " ".join(self.whom))
         if self.percent:
             parts.append(f"{self.percent:g} %")
+        if self.most:
+            parts.append(f"{self.most} bytes")
         if self.seconds:
             parts.append(f"for {self.seconds:.2f} s")
         return " ".join(part for part in parts if part)
@@ -59,7 +68,8 @@ class Scenario:
         segmented: each packet crosses the wire on its own, so that loss strikes packets and not whole bursts.
         forming: the steps begin with the start of the first process, not when the group is complete.
         rate: messages each member sends a second.
-        settings: of ``seqcast.join``; ``keyed``: with a key.
+        settings: of ``seqcast.join``; ``keyed``: with a key. With ``transport="unicast"`` the seeds are in a file of
+            each process: all places, or none that is right while a step lies.
     """
 
     name: str
@@ -74,9 +84,17 @@ class Scenario:
     @property
     def calm(self) -> bool:
         """Nothing in it makes a living member look dead: nobody may be excluded, and no join may fail."""
+        deaf = self.settings.get("transport") == "multicast"  # whoever is not heard so is taken for dead
         return not any(
-            step.what in ("cut", "split", "stop") or (step.what == "loss" and step.percent > 10) for step in self.steps
+            step.what in ("cut", "split", "stop", *(("deafen",) if deaf else ()))
+            or (step.what == "loss" and step.percent > 10)
+            for step in self.steps
         )
+
+    @property
+    def together(self) -> bool:
+        """Nothing in it keeps living members in groups of their own."""
+        return self.calm and not any(step.what == "lie" for step in self.steps)
 
     @property
     def seconds(self) -> float:
@@ -185,6 +203,40 @@ DIRECTED = (
         "flapping",
         tuple(Step(0.2 + 0.7 * i, "split", ("a", "d"), ("b", "c"), seconds=0.45) for i in range(4)),
     ),
+    Scenario(
+        "ways-change-under-load",
+        (
+            Step(0.2, "deafen", ("#0",), ("#1", "#2"), seconds=1.5),
+            Step(0.8, "deafen", ("#1", "#3"), ("#0", "#2"), seconds=2.0),
+            Step(1.2, "start", ("e",)),
+            Step(1.5, "deafen", ("a", "b", "c", "d"), ("e",), seconds=1.5),
+            Step(2.0, "kill", ("#1",)),
+        ),
+        rate=1000,
+    ),
+    Scenario(
+        "narrower-in-a-cut",
+        (
+            Step(0.5, "kill", ("#0",)),
+            Step(0.9, "narrow", ("b", "c", "d"), ("b", "c", "d"), seconds=3.0, most=1400),
+            Step(1.5, "start", ("a",)),
+            Step(1.6, "narrow", ("b",), ("a", "d"), seconds=2.0, most=1280),
+        ),
+        order="fifo",
+        segmented=True,
+        settings={"transport": "unicast"},
+    ),
+    Scenario(
+        "seeds-lie-while-halves-are-apart",
+        (
+            Step(0.1, "lie", ("a", "b", "c", "d", "e"), seconds=3.5),
+            Step(0.5, "split", ("a", "b"), ("c", "d"), seconds=2.0),
+            Step(0.7, "start", ("e",)),
+            Step(1.0, "kill", ("b",)),
+            Step(1.5, "start", ("b",)),
+        ),
+        settings={"transport": "unicast"},
+    ),
 )
 
 
@@ -232,7 +284,37 @@ def draw(seed: int, seconds: float = SECONDS) -> Scenario:
         rate=rng.choice((50, 300, 1000)),
     )
     order, settings = _kind(random.Random(f"chaos kind {seed}"), scenario.order)
-    return replace(scenario, order=order, settings=settings)
+    scenario = replace(scenario, order=order, settings=settings)
+    return _with_ways(random.Random(f"chaos ways {seed}"), scenario, seconds)
+
+
+def _with_ways(rng: random.Random, scenario: Scenario, seconds: float) -> Scenario:
+    """A transport, and faults of the ways that members have to each other, for how many seconds. Of a random source of
+    their own, too."""
+    transport = rng.choice(TRANSPORTS)
+    names, others, more = list(NAMES[: scenario.members]), scenario.steps, list[Step]()
+
+    def when() -> tuple[float, float]:
+        """At any time, or in the middle of a view change."""
+        near = rng.choice(others).at + rng.uniform(0.0, 0.5) if rng.random() < 0.5 else rng.uniform(0.2, seconds)
+        return round(near, 2), round(rng.choice((0.5, 1.0, 3.0)) * rng.uniform(0.5, 1), 2)
+
+    def some() -> tuple[str, ...]:
+        return tuple(sorted(rng.sample(names, rng.randrange(1, len(names) + 1))))
+
+    scale = seconds / SECONDS
+    for _ in range(round(scale * rng.choice((0, 1, 3))) if transport == "auto" else 0):
+        at, lasts = when()
+        more.append(Step(at, "deafen", some(), some(), seconds=lasts))
+    for _ in range(round(scale * rng.choice((0, 0, 1, 2))) if scenario.segmented else 0):
+        at, lasts = when()
+        more.append(Step(at, "narrow", some(), some(), seconds=lasts, most=rng.choice(SIZES)))
+    for _ in range(round(scale * rng.choice((0, 1, 2))) if transport == "unicast" else 0):
+        at, lasts = when()
+        more.append(Step(at, "lie", some(), seconds=lasts))
+    settings = scenario.settings | ({"transport": transport} if transport != "auto" else {})
+    steps = tuple(sorted((*others, *more), key=lambda step: step.at))
+    return replace(scenario, steps=steps, settings=settings)
 
 
 def _kind(rng: random.Random, order: str) -> tuple[str, dict[str, Any]]:

@@ -45,9 +45,6 @@ def drawn(seed: int, seconds: float) -> Scenario:
 
 def _more(rng: random.Random) -> dict[str, Any]:
     """Settings that chaos leaves as they are."""
-    more: dict[str, Any] = {}
-    if rng.random() < 0.5:
-        more["transport"] = rng.choice(("unicast", "multicast"))
     choices = {
         "congestion": "on",
         "send_bytes_per_s": 20_000_000,
@@ -62,8 +59,7 @@ def _more(rng: random.Random) -> dict[str, Any]:
         "journal_payload": "full",
         "journal_resume": True,
     }
-    more.update({name: value for name, value in choices.items() if rng.random() < 0.25})
-    return more
+    return {name: value for name, value in choices.items() if rng.random() < 0.25}
 
 
 def grown(run: Run, seconds: float) -> str:

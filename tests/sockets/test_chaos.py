@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 from chaos.member import watch
 from chaos.runner import LEAVE_S, RECENT_S, STUCK_S, Failed, Process, Run, Stalled, completed, judge, place_for
-from chaos.scenarios import DIRECTED, NEWER, ORDERS, Scenario, Step, draw
+from chaos.scenarios import DIRECTED, NEWER, ORDERS, SIZES, TRANSPORTS, Scenario, Step, draw
 from chaos.soak import grown_in, slope
 
 from seqcast.cli.fault import plant
@@ -96,7 +96,7 @@ def test_a_group_that_cannot_recover_fails_with_the_faults(namespaces, tmp_path,
     monkeypatch.setattr("chaos.runner.SETTLE_S", 2.0)
     monkeypatch.setattr("chaos.runner.CALM_S", 60.0)  # it is not calm before both know of the split
     endless = Scenario("endless", (Step(0.2, "split", ("a",), ("b",), seconds=0.8),), members=2)
-    monkeypatch.setattr("chaos.runner.Network.heal", lambda self, pairs: None)
+    monkeypatch.setattr("chaos.runner.Network.heal", lambda self, what, pairs: None)
     with pytest.raises(Failed, match=r"one view on every live member, with none blocked .*: not within .* s; a in"):
         Run(endless, tmp_path).run()
 
@@ -209,8 +209,13 @@ def test_a_seed_draws_the_same_scenario_each_time_and_every_kind_of_fault_is_dra
     assert draw(5) == draw(5) != draw(6)
     drawn = [draw(seed) for seed in range(40)]
     steps = [step for one in drawn for step in one.steps]
-    assert {step.what for step in steps} == {"loss", "cut", "split", "kill", "stop", "leave", "start"}
+    assert {step.what for step in steps} == {
+        "loss", "cut", "split", "kill", "stop", "leave", "start", "deafen", "narrow", "lie",
+    }  # fmt: skip
     assert {step.percent for step in steps if step.what == "loss"} == {1, 5, 20}
+    assert {step.most for step in steps if step.what == "narrow"} == set(SIZES)
     assert {one.order for one in drawn} == {*ORDERS, *NEWER}
-    assert {value for one in drawn for value in one.settings.values()} == {"token-ring", "gossip", True}
+    assert {one.settings.get("transport", "auto") for one in drawn} == set(TRANSPORTS)
+    others = {"token-ring", "gossip", True, "multicast", "unicast"}
+    assert {value for one in drawn for value in one.settings.values()} == others
     assert len({one.name for one in DIRECTED}) == len(DIRECTED)
