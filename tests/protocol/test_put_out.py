@@ -16,7 +16,7 @@ from seqcast.sim.record import Delivered
 from seqcast.types import View
 
 SLOW = (("slow", "exclude"), ("slow_s", 0.4), ("window_bytes", 64 << 10))
-SKIPS = (3, 8, 17)
+SKIPS = (3, 8, 17, 135)
 FAST = Options(members=4, order="total", spread_ns=0, duration_ns=3 * SECOND, rate=400, bytes_max=5000, unicasts=0.0)
 
 
@@ -186,7 +186,7 @@ def test_of_receivers_at_no_rate_a_hundredth_and_a_quarter_at_once_those_go_that
 @pytest.mark.long
 def test_storms_of_slow_receivers_keep_all_guarantees_and_put_out_nobody_else():
     out = 0
-    for seed in (118, 121):
+    for seed in (118, 121, 135):
         world = World(Options.draw(seed, family="slow"))
         result = world.run()
         assert not result.violations, result.violations[0]

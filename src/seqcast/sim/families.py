@@ -255,7 +255,8 @@ def _narrow(rng: random.Random) -> Drawn:
 
 
 def _slow(rng: random.Random) -> Drawn:
-    """Applications take nothing for a while, half of them for longer than senders wait for them."""
+    """Applications take nothing for a while, half of them for longer than senders wait for them; in some runs
+    others are slow all the time (``Options.draw``)."""
     return calm(
         members=rng.choice((3, 4, 4)), duration_ns=3 * SECOND, rate=400, bytes_max=5000, unicasts=0.02,
         slow_disks=rng.choice((1, 2, 4)), pause_ns=rng.choice((300 * MS, 4 * SECOND)), rejoins=8,

@@ -337,6 +337,7 @@ class Options:
         if "doubts" in drawn and not stormy:  # a member may look dead anyway
             drawn["interfaces"] = random.Random(f"interfaces {seed}").choice((0, 0, 1, 3))
         if seed > PINNED:
+            drawn["rates"] = _rates(seed, drawn)
             drawn["keyed"] = drawn.get("keyed", False) or random.Random(f"keyed {seed}").random() < 1 / 3
             renewed = random.Random(f"renewed {seed}").random() < 0.3
             drawn["identities"] = drawn["keyed"] and random.Random(f"identities {seed}").random() < 0.5
@@ -384,6 +385,13 @@ def _engine(rng: random.Random) -> dict[str, Any]:
         "first_seqno": rng.choice((1, 1, 2**32 - rng.randrange(1, 400), 2**62 - 10**6)),
         "flips": rng.choice((0.0, 0.001, 0.01)),
     }
+
+
+def _rates(seed: int, drawn: dict[str, Any]) -> tuple[int, ...]:
+    rng = random.Random(f"rates {seed}")
+    if drawn.get("family") not in ("slow", "skip") or rng.random() >= 0.25:
+        return ()
+    return tuple(rng.choice((-1, -1, 0, 5_000, 120_000)) for _ in range(drawn["members"]))
 
 
 def _drive(seed: int, drawn: dict[str, Any]) -> dict[str, Any]:
