@@ -9,7 +9,7 @@ python -m mutants --tenth 3        every tenth one, from the third on; docs/muta
                                    the next tenth
 
 python -m mutants --power          breaks that default seeds find by themselves (--seeds 50: only the first;
-                                   --sample 60: of so many breaks, drawn from all)
+                                   --seeds 101..160: those; --sample 60: of so many breaks, drawn from all)
 
 For each break only the test or seed named in docs/mutants.md is run. If that no longer catches the break, this is said
 (MOVED), and others are run, to name one that does; the exit status is 1 then if the page names a test. The findings of
@@ -104,13 +104,13 @@ def by_tests(copy: Copy, *tests: str) -> str:
     return "" if fails_anyway(*PYTEST, test) else f"`{test}`"
 
 
-def by_seeds(copy: Copy, each: Break, seeds: int) -> str:
+def by_seeds(copy: Copy, each: Break, seeds: range) -> str:
     """The seed that catches the break, and the violation; or ""."""
-    steps: list[tuple[int, tuple[str, ...]]] = [(first, ()) for first in range(1, seeds + 1, STEP)]
+    steps: list[tuple[range, tuple[str, ...]]] = [(seeds[at : at + STEP], ()) for at in range(0, len(seeds), STEP)]
     if each.drawn:
-        steps[:0] = [(first, each.drawn) for first in range(1, FAMILY_SEEDS + 1, STEP)]
-    for first, drawn in steps:
-        span = f"{first}..{first + STEP - 1}"
+        steps[:0] = [(range(at, at + STEP), each.drawn) for at in range(1, FAMILY_SEEDS + 1, STEP)]
+    for some, drawn in steps:
+        span = f"{some[0]}..{some[-1]}"
         status, output = run(copy, "-m", "seqcast", "sim", "--seeds", span, *drawn, cpu_s=SEEDS_CPU_S)
         if status < 0:
             return f"`sim {' '.join(('--seeds', span, *drawn))}`: {killed(status)}"
@@ -139,7 +139,7 @@ def again(copy: Copy, known: str) -> str:
         return ""  # perhaps there is no such test any more; else the search says so, too
 
 
-def verdict(copy: Copy, each: Break, seeds: int, known: str = "") -> str:
+def verdict(copy: Copy, each: Break, seeds: range, known: str = "") -> str:
     """The test or seed that catches the break, or ""; ``known``: see ``again``.
 
     Raises:
@@ -155,28 +155,29 @@ def verdict(copy: Copy, each: Break, seeds: int, known: str = "") -> str:
         copy.mend()
 
 
-def power(chosen: Sequence[Break], jobs: int, seeds: int) -> int:
-    """Prints how many of these breaks fall to default seeds, and by which kind of violation; and of those in parts that
-    a simulated run executes."""
+def power(chosen: Sequence[Break], jobs: int, seeds: range) -> int:
+    """Prints how many of these breaks fall to default seeds, and by which kind of violation. Those in parts that no
+    simulated run executes stand."""
     kinds: Counter[str] = Counter()
-    unsaid, simulated, inside = 0, parts.simulated(), Counter[bool]()
-    alone = [dataclasses.replace(each, family="", options="", tests="") for each in chosen]
+    unsaid, simulated = 0, parts.simulated()
+    inside = [each for each in chosen if parts.is_simulated(each, simulated)]
+    alone = [dataclasses.replace(each, family="", options="", tests="") for each in inside]
     for each, found, error, _ in beside(alone, jobs, seeds, {}):
         unsaid += bool(error)
         kinds[found.rpartition("`: ")[2].partition(":")[0]] += bool(found)
-        if not error and parts.is_simulated(each, simulated):
-            inside[bool(found)] += 1
         print(f"{'UNSAID' if error else 'falls ' if found else 'STANDS'}  {each.name}: {error or found}", flush=True)
     falls, words = kinds.total(), ", ".join(f"{count} by {kind}" for kind, count in kinds.most_common() if count)
-    print(f"{falls} of {len(chosen) - unsaid} breaks fall to the seeds 1 to {seeds}: {words or 'none'}")
-    print(f"of {inside.total()} in parts that a simulated run executes, {inside[True]}")
+    print(
+        f"{falls} of {len(chosen) - unsaid} breaks, of which {len(inside) - unsaid} are in parts that a simulated run "
+        f"executes, fall to the seeds {seeds[0]} to {seeds[-1]}: {words or 'none'}"
+    )
     if unsaid:
         print(f"nothing can be said of {unsaid} others, with which the simulator does not run")
     return 0
 
 
 def beside(
-    chosen: Sequence[Break], jobs: int, seeds: int, rows: dict[str, str]
+    chosen: Sequence[Break], jobs: int, seeds: range, rows: dict[str, str]
 ) -> Iterator[tuple[Break, str, str, float]]:
     """The verdict on each break, or why there is none, and the seconds it took; this many are tried beside each other,
     each in a copy of its own."""
@@ -198,6 +199,12 @@ def beside(
         yield from pool.map(one, chosen)
 
 
+def span(text: str) -> range:
+    """Seeds of the command line."""
+    first, dots, last = text.partition("..")
+    return range(int(first), int(last) + 1) if dots else range(1, int(first) + 1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--tenth", type=int, metavar="N", help="every tenth one, from the Nth on")
@@ -205,7 +212,9 @@ def main() -> int:
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="with --power: this many, always the same")
     parser.add_argument("--new", action="store_true", help="those that docs/mutants.md says nothing of")
     parser.add_argument("--match", default="", metavar="WORDS", help="those whose name has these, or of several by |")
-    parser.add_argument("--seeds", type=int, default=200, metavar="N", help="the default seeds 1 to N (200)")
+    parser.add_argument(
+        "--seeds", type=span, default="200", metavar="N", help="the default seeds 1 to N (200), or A..B"
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many at a time (all cores)")
     parser.add_argument("--list", action="store_true", help="list them, and whether they still apply")
     arguments = parser.parse_args()

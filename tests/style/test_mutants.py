@@ -54,6 +54,7 @@ LOGGED = "ERROR    seqcast.journal:writer.py:394 no space\n"
 FAILED = (1, f"{LOGGED}FAILED tests/unit/test_x.py::test_y[a b] - assert 1 == 2\n1 failed in 0.1s")
 PASSED = (0, "1 passed in 0.1s")
 NAMED = "tests/unit/test_x.py"
+TWENTY = range(1, 21)
 
 
 def test_a_test_that_fails_again_and_only_with_the_break_catches_it(monkeypatch):
@@ -85,14 +86,14 @@ def test_the_first_seed_that_fails_only_with_the_break_catches_it(monkeypatch):
     monkeypatch.setattr(tool, "fails_anyway", lambda *command: "3" in command)
     line = "FAILED: {}; replay: seqcast sim --seed {} --members 3 --order fifo"
     wrong, raised = line.format("delivered twice", 4), line.format("an exception", 5)
-    storm = Break("x", (), family="storm")
-    assert tool.by_seeds(Said((1, line.format("late", 3)), (0, "")), Break("x", ()), 20) == ""
+    plain, storm = Break("x", ()), Break("x", (), family="storm")
+    assert tool.by_seeds(Said((1, line.format("late", 3)), (0, "")), plain, TWENTY) == ""
     said = f"{line.format('late', 3)}\n{wrong}"
-    assert tool.by_seeds(Said((0, ""), (1, said)), storm, 20) == "`sim --seed 4 --family storm`: delivered twice"
-    assert tool.by_seeds(Said((1, f"AssertionError: no\n{raised}")), Break("x", ()), 20).endswith("AssertionError: no")
-    assert tool.by_seeds(Said((-signal.SIGSEGV, "")), Break("x", ()), 20) == "`sim --seeds 1..10`: killed by SIGSEGV"
+    assert tool.by_seeds(Said((0, ""), (1, said)), storm, TWENTY) == "`sim --seed 4 --family storm`: delivered twice"
+    assert tool.by_seeds(Said((1, f"AssertionError: no\n{raised}")), plain, TWENTY).endswith("AssertionError: no")
+    assert tool.by_seeds(Said((-signal.SIGSEGV, "")), plain, TWENTY) == "`sim --seeds 1..10`: killed by SIGSEGV"
     with pytest.raises(NoVerdict, match="status 2"):
-        tool.by_seeds(Said((2, "no such family")), Break("x", ()), 20)
+        tool.by_seeds(Said((2, "no such family")), plain, TWENTY)
 
 
 def test_the_test_that_caught_a_break_is_run_first_and_others_if_that_fails(monkeypatch):
@@ -128,3 +129,13 @@ def test_bytecode_of_a_file_does_not_outlast_a_break_of_the_same_second_and_size
     assert made.exists()
     copy._write("x.py", "rule = 2\n")
     assert not made.exists() and source.read_text() == "rule = 2\n"
+
+
+def test_a_break_in_a_part_that_no_simulated_run_executes_stands_unseen(monkeypatch, capsys):
+    monkeypatch.setattr(tool, "Copy", lambda folder: None)
+    monkeypatch.setattr(tool, "verdict", lambda copy, each, seeds, known: f"`sim --seed {seeds[0]}`: total order: no")
+    places = ("native/io/wake.c", "src/seqcast/spark/source.py", "native/order/grant.c", "src/seqcast/core/log.py")
+    breaks = [Break(place, ((place, "a", "b"),)) for place in places]
+    assert tool.power(breaks, 1, tool.span("101..160")) == 0
+    assert "2 of 4 breaks, of which 2 are in parts" in (said := capsys.readouterr().out) and "101 to 160" in said
+    assert tool.span("50") == range(1, 51)
