@@ -20,7 +20,9 @@ for name in ("JAVA_TOOL_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMI
 
 
 UNICAST = {"SEQCAST_TRANSPORT": "unicast", "SEQCAST_SEEDS": "127.0.0.1", "SEQCAST_PORT_RANGE": "40"}
-"""Environment of groups on loopback whose members do not use multicast; `netns.python` names its own seeds."""
+"""Environment of groups on loopback whose members do not use multicast; in namespaces members have other seeds."""
+PORTS = 47400
+"""The first of their ports: tests that run beside each other have others, as members name strangers that they meet."""
 
 
 def pytest_addoption(parser):
@@ -32,7 +34,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("transport") == "unicast":
-        os.environ.update(UNICAST)
+        worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+        os.environ.update(UNICAST, SEQCAST_PORT=str(PORTS + 50 * worker))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from netns import there
 
 import seqcast
 
@@ -119,15 +120,23 @@ def payloads(group: seqcast.Group, n: int, timeout: float = LIMIT_S) -> list[byt
     return out
 
 
-def script(text: str, *arguments: str, prefix: Sequence[str] = (), **options: Any) -> subprocess.Popen[str]:
-    """Runs Python text as a process of its own. Later joiners of a cluster among its arguments find a group there."""
+def script(
+    text: str, *arguments: str, prefix: Sequence[str] = (), ip_version: int = 4, **options: Any
+) -> subprocess.Popen[str]:
+    """Runs Python text as a process of its own. Later joiners of a cluster among its arguments find a group there.
+
+    Args:
+        prefix: of a place, where the process runs; its members find those at other places, too.
+        ip_version: of its group.
+    """
     options.setdefault("stdin", subprocess.PIPE)
+    known = environment(*arguments)
     process = subprocess.Popen(
         [*prefix, sys.executable, "-c", text, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment(*arguments),
+        env=there(known, ip_version) if prefix else known,
         **options,
     )
     founded(*(each for each in arguments if each.startswith(CLUSTER)))

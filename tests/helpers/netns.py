@@ -20,16 +20,35 @@ import pytest
 from seqcast.perf.paths import PathError, Place, bridged, dropping, namespace
 
 MEMBERS = 4
+PREFIXES = {4: ("10.99.0.",), 6: ("fd99::", "fe80::99:")}
+"""By version: how the addresses of places begin, before their numbers; those of IPv6 are given by ``with_ipv6``."""
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
 
-def python(place: Place, *arguments: str, **options: Any) -> subprocess.Popen[str]:
-    """Starts this Python at ``place``, with text pipes for its output."""
+def seeds(ip_version: int = 4) -> str:
+    """Where members at the places may be, for those that use no multicast."""
+    return ",".join(f"{prefix}{number}" for prefix in PREFIXES[ip_version] for number in range(1, MEMBERS + 1))
+
+
+def there(environment: dict[str, str], ip_version: int = 4) -> dict[str, str]:
+    """The environment of a process at a place, where the ports are free: the seeds of tests/conftest.py, which lead to
+    loopback, lead to the other places, too."""
+    if environment.get("SEQCAST_SEEDS") != "127.0.0.1":
+        return environment
+    kept = {name: text for name, text in environment.items() if name not in ("SEQCAST_PORT", "SEQCAST_PORT_RANGE")}
+    return {**kept, "SEQCAST_SEEDS": f"{'127.0.0.1' if ip_version == 4 else '::1'},{seeds(ip_version)}"}
+
+
+def python(place: Place, *arguments: str, ip_version: int = 4, **options: Any) -> subprocess.Popen[str]:
+    """Starts this Python at ``place``, with text pipes for its output.
+
+    Args:
+        ip_version: of its group, by which its seeds are chosen if members use no multicast.
+    """
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])}
-    if environment.get("SEQCAST_TRANSPORT") == "unicast":
-        environment["SEQCAST_SEEDS"] = ",".join(f"10.99.0.{number}" for number in range(1, MEMBERS + 1))
+    environment = there(environment, ip_version)
     return subprocess.Popen([*place.prefix, sys.executable, *arguments], text=True, env=environment, **options)
 
 
@@ -48,6 +67,15 @@ def cut_off(places: Sequence[Place]) -> Iterator[None]:
             place.run("nft", rules)
             stack.callback(place.run, "nft", "delete table inet seqcast_cut")
         yield
+
+
+def with_ipv6(place: Place, scope: str = "global") -> None:
+    """The interface has one IPv6 address that a member can use, of this scope ("global", "link-local")."""
+    number = place.port.removeprefix("member")
+    prefix = dict(zip(("global", "link-local"), PREFIXES[6], strict=True))[scope]
+    place.run("ip", "link", "set", "eth0", "addrgenmode", "none")  # the kernel adds no link-local address by itself
+    place.run("ip", "-6", "address", "flush", "dev", "eth0")
+    place.run("ip", "address", "add", f"{prefix}{number}/64", "dev", "eth0", "nodad")
 
 
 def _or_skip(manager: Any) -> Iterator[Any]:
@@ -77,7 +105,7 @@ def segmented() -> Iterator[tuple[Place, ...]]:
     yield from _or_skip(bridged(MEMBERS, segmented=True))
 
 
-__all__ = ["MEMBERS", "cut_off", "dropping", "lonely", "network", "python", "segmented"]
+__all__ = ["MEMBERS", "cut_off", "dropping", "lonely", "network", "python", "seeds", "segmented", "with_ipv6"]
 
 
 def remake(place, seconds="", hardware="the same"):

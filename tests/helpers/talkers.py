@@ -79,8 +79,9 @@ class Talker:
 
     def __init__(self, place: Place, cluster: str, name: str, **settings: Any) -> None:
         self.place, self.cluster, self.name = place, cluster, name
+        arguments = "-c", PROGRAM, cluster, name, place.interface, json.dumps(QUICK | settings)
         self.process = python(
-            place, "-c", PROGRAM, cluster, name, place.interface, json.dumps(QUICK | settings), stdin=subprocess.PIPE
+            place, *arguments, ip_version=settings.get("ip_version", 4), stdin=subprocess.PIPE
         )
         self.said: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)

@@ -97,11 +97,20 @@ class Attacker:
 
     def control(self, datagram: bytes) -> None:
         """To all, on the lane of control frames."""
-        self.socket.sendto(datagram, (self.where, PORT + 1))
+        self._to_all(datagram, PORT + 1)
 
     def data(self, datagram: bytes) -> None:
         """To all, on the lane of data."""
-        self.socket.sendto(datagram, (self.where, PORT))
+        self._to_all(datagram, PORT)
+
+    def _to_all(self, datagram: bytes, port: int) -> None:
+        """By multicast, or to each member, where they use none."""
+        if self.groups[0]._runner.endpoint.context.settings.unicast:
+            for group in self.groups:
+                host, _, own = describe_address(group.member.address).rpartition(":")
+                self.socket.sendto(datagram, (host, int(own)))
+        else:
+            self.socket.sendto(datagram, (self.where, port))
 
     def unicast(self, rank: int, datagram: bytes) -> None:
         host, _, port = describe_address(self.view.members[rank].address).rpartition(":")

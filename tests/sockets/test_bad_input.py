@@ -149,6 +149,7 @@ class OtherWire:
         self.socket.sendto(self.datagram, self.to)
 
 
+@pytest.mark.multicast
 def test_beside_a_group_of_another_wire_version_a_joiner_forms_none():
     name = cluster()
     text = """
@@ -166,6 +167,7 @@ except seqcast.JoinRefused as error:
         assert "another wire version: run the same release of seqcast on every member, or" in output(process)
 
 
+@pytest.mark.multicast
 def test_datagrams_of_another_wire_version_or_cluster_do_not_harm_a_group():
     with group_of(2) as groups, unharmed(groups), OtherWire(groups[0].cluster) as other:
         for _ in range(100):

@@ -247,9 +247,13 @@ def taken(monkeypatch):
         stranger.close()
 
 
-def test_a_member_whose_tcp_port_is_taken_uses_another_number(taken):
+BY_UNICAST = {"transport": "unicast", "seeds": "127.0.0.1", "port": 25_000 + os.getpid() % 5_000, "port_range": 8}
+
+
+@pytest.mark.parametrize("way", [{}, BY_UNICAST], ids=["as by default", "by unicast"])
+def test_a_member_whose_tcp_port_is_taken_uses_another_number(taken, way):
     strangers, name = taken(2), cluster()
-    with join(name, "a", guard=True) as a, join(name, "b", guard=True) as b:
+    with join(name, "a", guard=True, **way) as a, join(name, "b", guard=True, **way) as b:
         assert len(strangers) == 2
         wait_until(lambda: linked(a, b))
         b.send(b"to the new port")

@@ -133,6 +133,7 @@ def refuses(frame):
     return Refused("\x1b]0;owned\x07\x1b[2Jgo away\u202e", "full", frame.nonce if frame else 0xBAD)
 
 
+@pytest.mark.multicast
 @pytest.mark.parametrize("hears", [True, False], ids=["by one who hears it", "by one who does not"])
 def test_a_joiner_that_somebody_refuses_is_in_when_the_group_takes_it(hears):
     with group_of(2) as groups, Heckler(groups[0].cluster, refuses, hears) as heckler:
@@ -141,6 +142,7 @@ def test_a_joiner_that_somebody_refuses_is_in_when_the_group_takes_it(hears):
             wait_until(lambda: heckler.said > 0)
 
 
+@pytest.mark.multicast
 def test_the_text_of_a_refusal_is_shown_without_the_codes_that_a_terminal_obeys():
     name = cluster()
     with Heckler(name, refuses), pytest.raises(seqcast.JoinRefused) as raised:

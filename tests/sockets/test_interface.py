@@ -7,9 +7,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from halves import first_quick, quick
+from halves import quick
 from members import wait_until
-from netns import lonely, network, python, remake  # noqa: F401
+from netns import PREFIXES, lonely, network, python, remake, with_ipv6  # noqa: F401
 from talkers import await_, talkers
 
 from seqcast.core.machines.interface import OFFER
@@ -17,16 +17,8 @@ from seqcast.core.machines.interface import OFFER
 pytestmark = pytest.mark.netns
 
 
-ADDRESSES = {"global": "fd99::", "link-local": "fe80::99:"}
+ADDRESSES = dict(zip(("global", "link-local"), PREFIXES[6], strict=True))
 SCOPES = [pytest.param("global", marks=pytest.mark.long), "link-local"]
-
-
-def with_ipv6(place, scope):
-    """The interface has one IPv6 address that a member can use, of this scope."""
-    number = place.port.removeprefix("member")
-    place.run("ip", "link", "set", "eth0", "addrgenmode", "none")  # the kernel adds no link-local address by itself
-    place.run("ip", "-6", "address", "flush", "dev", "eth0")
-    place.run("ip", "address", "add", f"{ADDRESSES[scope]}{number}/64", "dev", "eth0", "nodad")
 
 
 def told(talker, text):
@@ -75,7 +67,7 @@ def without_capabilities(place):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("address", ["", pytest.param("ff12::5:4", marks=pytest.mark.long)])
+@pytest.mark.parametrize("address", ["", pytest.param("ff12::5:4", marks=pytest.mark.multicast)])
 @pytest.mark.parametrize("scope", SCOPES)
 def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, address):  # noqa: F811
     """Its number changes: IPv6 sockets are bound to the number, and link-local addresses used with it. Binding them to
@@ -172,6 +164,7 @@ def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
         assert sum(refused in said["text"] for said in made[0].of("InterfaceChanged")) == 1
 
 
+@pytest.mark.multicast
 def test_a_member_on_loopback_is_told_once_that_another_interface_has_come(network):  # noqa: F811
     """The member started before the network, and reaches members on its machine only."""
     place = replace(network[0], interface="")
@@ -199,12 +192,13 @@ def an_address_each(place, *kinds):
         assert kind
 
 
+INTERFACES = ["eth0", pytest.param("", marks=pytest.mark.multicast)]  # the second by the route for multicasts
 OLD = ("deprecated", "fd99:1::", ("preferred_lft", "0", "valid_lft", "600"))
 LINK = ("link-local", "fe80::99:", ())
 LASTING = ("lasting", "fd99:2::", ())
 
 
-@pytest.mark.parametrize("interface", ["eth0", ""])
+@pytest.mark.parametrize("interface", INTERFACES)
 @pytest.mark.parametrize("kinds", [(OLD, LINK, LASTING), (LASTING, OLD, LINK)])
 def test_of_an_interfaces_ipv6_addresses_the_one_that_lasts_is_used(network, interface, kinds):  # noqa: F811
     place = network[0]
@@ -213,7 +207,7 @@ def test_of_an_interfaces_ipv6_addresses_the_one_that_lasts_is_used(network, int
     assert "[fd99:2::1]" in joined_at(place, interface)
 
 
-@pytest.mark.parametrize("interface", first_quick(["eth0", ""]))
+@pytest.mark.parametrize("interface", ["eth0", pytest.param("", marks=[pytest.mark.long, pytest.mark.multicast])])
 def test_no_temporary_ipv6_address_is_used(network, interface):  # noqa: F811
     """Such an address expires within a day, and with it the membership; the kernel prefers it as a source."""
     place = network[0]
@@ -242,7 +236,7 @@ def test_a_multicast_address_of_the_link_may_name_the_interface(network):  # noq
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("interface", ["eth0", ""])
+@pytest.mark.parametrize("interface", INTERFACES)
 def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interface):  # noqa: F811
     """The join does not take loopback meanwhile, where nobody would hear the member."""
     place = network[0]
@@ -261,6 +255,7 @@ def test_an_ipv6_address_that_another_machine_has_too_is_named(network):  # noqa
     assert "or another machine has it too" in joined_at(network[0], "")
 
 
+@pytest.mark.multicast
 def test_an_ipv6_address_that_the_kernel_cannot_test_is_not_waited_for(lonely):  # noqa: F811
     """Its interface never had a carrier, so nobody could be asked."""
     lonely.run("ip", "link", "add", "eth0", "type", "veth", "peer", "eth1")
@@ -287,5 +282,5 @@ except seqcast.ConfigError as error:
 def joined_at(place, interface="", **settings):
     """The address of a member that joins there with these settings, or the error."""
     settings |= {"interface": interface}
-    out, err = python(place, "-c", JOINED, json.dumps(settings)).communicate(timeout=60)
+    out, err = python(place, "-c", JOINED, json.dumps(settings), ip_version=6).communicate(timeout=60)
     return out + err

@@ -80,7 +80,7 @@ def test_a_nap_gathers_no_more_than_a_quarter_of_a_small_window():
 @linux
 def test_a_receiver_does_not_nap_while_datagrams_wait_for_it():
     """Messages that came while the application was busy for longer than a nap have accumulated for long enough."""
-    name, settings = cluster(), {"order": "fifo", "packet_bytes": 1472}
+    name, settings = cluster(), {"order": "fifo", "packet_bytes": 1472, "congestion": "off"}
     busy = {"nap_s": 0.0001, "standby_s": 0.1}  # on a busy machine naps are up to eight times as long
     with join(name, "a", receive=False, **settings) as a, join(name, "b", deliver_own=False, **busy, **settings) as b:
         for _ in range(100):
@@ -152,6 +152,7 @@ def test_an_interface_can_be_given_by_its_address():
         assert a.path["interface"] == LOOPBACK or sys.platform == "win32"
 
 
+@pytest.mark.multicast
 @pytest.mark.skipif(sys.platform == "win32", reason="there a port is shared in other ways")
 def test_a_port_that_another_program_holds_is_refused():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
@@ -161,6 +162,7 @@ def test_a_port_that_another_program_holds_is_refused():
             join(cluster(), "a", port=port)
 
 
+@pytest.mark.multicast
 @linux
 def test_clipped_buffers_are_a_warning_with_the_remedy_and_the_group_still_works():
     text = """
@@ -301,6 +303,7 @@ def packets_of_gathered_sends(flush_bytes):
     """How many packets of 30 messages leave with them, and whether nothing but the messages let packets leave: neither
     time, nor frames, nor the I/O thread, which transmits in the sender's place if it is at work just then."""
     settings = {"flush_bytes": flush_bytes, "flush_s_min": FLUSH_S, "flush_s_max": FLUSH_S, "packet_bytes": 1472}
+    settings["congestion"] = "off"
     with group_of(2, order="fifo", deliver_own=False, heartbeat_s=10.0, suspect_s=60.0, **settings) as (a, _):
         first = a.counters()["packets_sent"]
         for n in range(1, 10):  # the first one, and 8 more in a row, leave at once
@@ -532,16 +535,17 @@ def test_without_an_ipv6_multicast_route_the_error_names_the_remedy(lonely):  # 
 
 @pytest.mark.long
 @pytest.mark.netns
-def test_ipv6_works_with_global_and_with_link_local_addresses(network):  # noqa: F811
+@pytest.mark.parametrize(
+    ("own", "address"),
+    [("fd99::1", ""), ("fe80::99:1", ""), pytest.param("fe80::99:1", "ff12::77", marks=pytest.mark.multicast)],
+)
+def test_ipv6_works_with_global_and_with_link_local_addresses(network, own, address):  # noqa: F811
     first = network[0]
-    first.run(*"ip -6 addr add fd99::1/64 dev eth0 nodad".split())
-    size, address, *_ = output(script(TWO, "eth0", "{'ip_version': 6}", prefix=first.prefix)).split()
-    assert size == "1448" and address.startswith("[fd99::1]:")
-    first.run(*"ip -6 addr del fd99::1/64 dev eth0".split())
-    first.run(*"ip -6 addr add fe80::99/64 dev eth0 nodad".split())
-    settings = "{'ip_version': 6, 'address': 'ff12::77'}"
-    _, address, *_ = output(script(TWO, "fe80::99", settings, prefix=first.prefix)).split()
-    assert address.startswith("[fe80::99]:")
+    first.run("ip", "-6", "address", "add", f"{own}/64", "dev", "eth0", "nodad")
+    settings = repr({"ip_version": 6, "address": address})
+    process = script(TWO, own, settings, prefix=first.prefix, ip_version=6)
+    size, used, *_ = output(process).split()
+    assert size == "1448" and used.startswith(f"[{own}]:")
 
 
 @pytest.mark.netns

@@ -62,6 +62,7 @@ for join in (lambda: seqcast.join("full", name="a", interface=sys.argv[1], **set
 """
 
 
+@pytest.mark.multicast
 @pytest.mark.netns
 @pytest.mark.parametrize("interface", first_quick(["lo", ""]))
 def test_if_no_port_is_free_the_error_says_so(lonely, interface):  # noqa: F811

@@ -100,8 +100,17 @@ def open_guarded(
                 )  # fmt: skip
                 break
         driver.close()
+        config = _behind(driver, config)
         driver = open_driver(engine, cluster, member_id, config, discovery)
     return driver, None
+
+
+def _behind(driver: Driver, config: Config) -> Config:
+    """The same settings for a port that this driver has not tried: without multicast the ports come in a row."""
+    port, last = int(describe_address(driver.address).rpartition(":")[2]), config.port + config.port_range
+    if config.transport != "unicast" or port >= last:
+        return config
+    return config.replace(port=port + 1, port_range=last - port - 1)
 
 
 def warn_of(driver: Driver, cluster: str, config: Config) -> None:
