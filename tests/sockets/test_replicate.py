@@ -221,6 +221,27 @@ def test_calls_that_wait_are_told_when_the_replica_is_closed() -> None:
     assert [type(error) for error in errors] == [seqcast.Undecided]
 
 
+def test_threads_that_give_up_as_their_answers_come_hold_up_no_other_one() -> None:
+    """The threads whose calls one message answers wake each other in turn."""
+    with replicate(cluster(), "a") as replica:
+        undecided: list[int] = []
+
+        def call(hasty: bool) -> None:
+            for number in range(150):
+                try:
+                    replica.call(b"1", timeout=number % 30 / 20_000 if hasty else LIMIT_S)
+                except seqcast.Undecided as error:
+                    undecided.append(error.sent)
+
+        threads = [threading.Thread(target=call, args=(number % 2 == 0,)) for number in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert not any(thread.is_alive() for thread in threads) and 0 < len(undecided) <= 450
+        assert replica.read(lambda machine: machine.total) >= 900 - len(undecided)
+
+
 def test_a_call_that_a_signal_interrupts_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     class Signal(BaseException):
         pass

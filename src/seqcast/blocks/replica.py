@@ -63,6 +63,8 @@ AGAIN_S = 0.5
 """Pause before a join that was refused is tried again."""
 HEAD_BYTES = 256
 """Room for the head of a message."""
+WOKEN_S = 1.0
+"""Patience of a thread that a signal interrupts with the one that is to wake it: the next one waits behind."""
 TICK_S = 0.01
 """The shortest time between two messages that only tell the time."""
 
@@ -135,6 +137,45 @@ def checked_settings(who: str, config: Config, settings: dict[str, Any]) -> Conf
         if settings.get(key, value) != value:
             raise ConfigError(f"{key}={settings[key]!r}: {who} needs {key}={value!r}")
     return config.replace(**{"ack_delay_s": min(config.ack_delay_s, ACK_DELAY_S), **settings, **NEEDED})
+
+
+class _Waiter(Call):
+    """The call of a thread that waits.
+
+    Attributes:
+        left: nobody waits any more, though the operation was sent, and may yet be answered.
+        woken: ``wake`` was called.
+        then: the call of the thread that this one wakes in turn.
+    """
+
+    __slots__ = ("_lock", "left", "then", "woken")
+
+    def __init__(self, operation: bytes | None, own: bool, seen: int) -> None:
+        super().__init__(operation, self.wake, own, seen)
+        self._lock = _thread.allocate_lock()
+        self._lock.acquire()
+        self.left = self.woken = False
+        self.then: _Waiter | None = None
+
+    def wake(self) -> None:
+        self.woken = True
+        self._lock.release()
+
+    def wait(self, seconds: float) -> bool:
+        """False: not woken in time; < 0: no limit."""
+        return self.woken or self._lock.acquire(True, seconds)
+
+
+def _wake(answered: list[Call]) -> None:
+    """Threads wake each other in turn: woken at once, each would wait a second time, for the interpreter's lock."""
+    first: _Waiter | None = None
+    for call in reversed(answered):
+        if not isinstance(call, _Waiter):
+            call.done()
+        elif not call.left:
+            call.then, first = first, call
+    if first is not None:
+        first.wake()
 
 
 class Replica(Closing, Generic[M]):
@@ -330,18 +371,18 @@ class Replica(Closing, Generic[M]):
 
     def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits any more."""
-        done = _thread.allocate_lock()
-        done.acquire()
-        call = Call(operation, done.release, own, seen)
+        call = _Waiter(operation, own, seen)
         wait = -1.0 if timeout is None else min(nanoseconds(timeout) / 1e9, threading.TIMEOUT_MAX)
         try:
-            if not self._begin(call):
-                done.acquire(True, wait)
+            if not self._begin(call) and not call.wait(wait) and self._give_up(call):
+                call.wait(-1.0)
         except BaseException:
-            self._give_up(call)
+            if self._give_up(call):
+                call.wait(WOKEN_S)  # or a signal came before this thread had to wait
             raise
-        if call.answer is None:
-            self._give_up(call)
+        finally:
+            if call.then is not None:
+                call.then.wake()
         return call
 
     def _begin(self, call: Call) -> bool:
@@ -379,16 +420,20 @@ class Replica(Closing, Generic[M]):
             return None
         return group, message
 
-    def _give_up(self, call: Call) -> None:
+    def _give_up(self, call: Call) -> bool:
+        """Nobody waits for this any more. True: the answer has just come, and the call is about to be woken, or was."""
         if call.seen and self._durable is not None:
             self._durable.give_up(call)
-            return
+            return False
         with self._lock:
             if call.answer is not None:
-                return
+                return True
+            if isinstance(call, _Waiter):
+                call.left = True
             served = self._outbox.give_up(call)
         for each in served:
             each.done()
+        return False
 
     def _refuse_failed(self) -> None:
         """Under the lock."""
@@ -611,8 +656,7 @@ class Replica(Closing, Generic[M]):
             unsent = self._composed()
         if unsent is not None:
             self._transmit(*unsent)
-        for call in answered:
-            call.done()
+        _wake(answered)
 
     def _disk_failed(self, error: SeqcastError) -> None:
         """On the thread that syncs. The member ends as in a crash."""
@@ -660,8 +704,7 @@ class Replica(Closing, Generic[M]):
             if message is not None:
                 self._transmit(group, message)
         finally:
-            for call in answered:
-                call.done()
+            _wake(answered)
 
     # ---- time, where nobody sends
 
