@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*.h src/seqcast/*.pxd src/seqcast/_native/*.pyx src/seqcast/_native/*.px[di])
 
-.PHONY: demo test test-all lint bench bench-hosts bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos soak figures docs clean help
+.PHONY: demo test test-all lint bench bench-hosts bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos services soak figures docs clean help
 .DELETE_ON_ERROR:
 # Tests start hundreds of interpreters; without their bytecode each compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -74,6 +74,9 @@ mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catch
 
 chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos $(ARGS)
+
+services: $(VENV)/.ready-dev ## the services of examples/ under kills, stops and cuts (ARGS="--faults 200 --seed 7"; needs root)
+	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos.services $(ARGS)
 
 soak: $(VENV)/.ready-dev ## chaos in rounds of minutes: audited, and no process grows (HOURS=8; needs root)
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m chaos.soak --hours $(or $(HOURS),1) $(ARGS)

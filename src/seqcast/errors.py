@@ -73,8 +73,8 @@ class SendTimeout(SeqcastError):
     call were sent, the others were not.
 
     Attributes:
-        waiting_for: names of the members of the awaited members, as they had not taken the messages sent before; this
-            one's own, if its application had not. Empty: for a view change, a pause, or earlier sends.
+        waiting_for: names of the awaited members, as they had not taken the messages sent before; this one's own, if
+            its application had not. Empty: for a view change, a pause, or earlier sends.
     """
 
     code = "SC2208"

@@ -7,6 +7,7 @@ while, or cut off, one after the other, while clients use the service:
     key_value   no answered write is lost, and no read is stale: each key has one writer, who counts
     scheduler   no job runs twice, and fences grow with the jobs
     feed        no change that follows a snapshot is missing, and in the end all watchers have the same values
+    chat        after each fault everyone sees the lines of all, and those who are in one view see them in one order
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 from netns import cut_off, python
 
@@ -85,7 +87,7 @@ class Service(ABC):
         return self.run(at, str(EXAMPLES / f"{self.name}.py"), *self.arguments(at))
 
     def run(self, at: int, *command: str) -> subprocess.Popen[str]:
-        process = python(self.places[at], *command, stderr=subprocess.DEVNULL)
+        process = python(self.places[at], *command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
         def read() -> None:
             assert process.stdout is not None
@@ -231,7 +233,55 @@ class Feed(Service):
         return found + ([] if last[0] == last[1] else [f"the watchers have {last}"])
 
 
-SERVICES = {service.name: service for service in (KeyValue, Scheduler, Feed)}
+class Chat(Service):
+    name = cluster = "chat"
+    AGAIN_S = 3.0
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self.round = 0
+        self.marks = [0]  # where the lines of each round begin
+        super().__init__(places)
+
+    def arguments(self, at: int) -> list[str]:
+        return ["abc"[at]]
+
+    def settle(self) -> None:
+        """All say something, again if a view change took that from some."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            while not self.whole():
+                assert time.monotonic() < end, "chat: not all members are in one view"
+                time.sleep(0.05)
+            begun, self.round = len(self.lines), self.round + 1
+            self.marks.append(begun)
+            for member in self.members:
+                assert member.stdin is not None
+                member.stdin.write(f"{self.round}\n")
+                member.stdin.flush()
+            patience = time.monotonic() + self.AGAIN_S
+            while time.monotonic() < patience:
+                if all(len(self.said(at, begun)) == 3 for at in range(3)):
+                    return
+                time.sleep(0.02)
+            assert time.monotonic() < end, f"chat: {self.lines[begun:]} is all that was seen of round {self.round}"
+
+    def said(self, at: int, begun: int) -> list[str]:
+        """The lines of this round that were seen at this place."""
+        return [line for place, _, line in self.lines[begun:] if place == at and line.endswith(f": {self.round}\n")]
+
+    def wrong(self) -> list[str]:
+        found = []
+        for begun, ended in zip(self.marks, [*self.marks[1:], len(self.lines)], strict=True):
+            lines = self.lines[begun:ended]
+            if any(line.startswith("--") for _, _, line in lines):
+                continue  # a view changed meanwhile: not all were together
+            seen = {tuple(line for place, _, line in lines if place == at) for at in range(3)}
+            if len(seen) > 1:
+                found.append(f"lines in several orders: {seen}")
+        return found
+
+
+SERVICES = {service.name: service for service in (KeyValue, Scheduler, Feed, Chat)}
 
 
 def run(name: str, faults: int, seed: int) -> list[str]:
@@ -239,7 +289,7 @@ def run(name: str, faults: int, seed: int) -> list[str]:
     rng = random.Random(f"{name} {seed}")
     with contextlib.ExitStack() as stack:
         places = stack.enter_context(bridged(3))
-        os.environ["SEQCAST_INTERFACE"] = "eth0"
+        stack.enter_context(patch.dict(os.environ, {"SEQCAST_INTERFACE": "eth0"}))
         service = SERVICES[name](places)
         try:
             for number in range(faults):

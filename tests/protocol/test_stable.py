@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 
 import pytest
+from halves import quick
 from members import LOOPBACK, cluster, founded, join, script, wait_until, why_no_multicast
 from sim_stage import Stage, names
 
@@ -13,7 +14,7 @@ from seqcast.config import Config
 from seqcast.core.frames.closing import Done, Ok
 from seqcast.core.frames.joining import NOBODY
 from seqcast.core.frames.recalling import Recall, Recalled
-from seqcast.core.frames.view import Installed
+from seqcast.core.frames.view import Installed, NewView
 from seqcast.core.installer import Installer
 from seqcast.core.machines.keeper import KeeperState, Returned
 from seqcast.errors import ConfigError, RemoteProtocolError
@@ -299,14 +300,14 @@ def test_a_vote_counts_that_comes_from_the_one_that_was_asked():
     (a,) = again(stage, "a", at_ms=2000)
     stage.until(2500)
     keeper = a.endpoint.machines.keeper
-    b = next(info.id for info in keeper.kept.view.members if info.name == "b")
-    keeper.ask([Returned(id=77, name="b", address=b"b", was=keeper.was._replace(member=b))])
-    vote = Recalled(keeper.kept.view.view_id.tag, keeper.attempt, b, keeper.attempt)
+    b_then = next(info for info in keeper.kept.view.members if info.name == "b")
+    keeper.ask([Returned(replace(b_then, id=a.id + 1), keeper.was._replace(member=b_then.id))])
+    vote = Recalled(keeper.kept.view.view_id.tag, keeper.attempt, b_then.id, keeper.attempt)
     keeper.state = KeeperState.ASKING
-    for sender in (78, a.id):
+    for sender in (a.id + 2, a.id):
         keeper.recalled(vote, sender)
         assert keeper.state is KeeperState.ASKING
-    keeper.recalled(vote, 77)
+    keeper.recalled(vote, a.id + 1)
     assert keeper.state is KeeperState.PROPOSING
     a.endpoint.context.emitted.clear()
 
@@ -339,17 +340,127 @@ def test_the_member_with_the_longest_state_on_disk_founds_the_next_view(longest,
     assert {fence(node) for node in nodes} == {fence(nodes[0])} and names(nodes[0])[-1][0] == longest and sound(stage)
 
 
-@pytest.mark.parametrize("lost", ["", "a"])
-@pytest.mark.parametrize(("b", "c", "goes_on"), [(0, -2, True), (-1, -1, True), (-1, -2, False), (-2, -2, False)])
-def test_a_group_waits_if_nobody_may_have_all_that_was_decided_before_the_last_view(lost, b, c, goes_on):
-    """One that has the beginning of the last view is enough, or most of the two members of the view before."""
-    stage, nodes = with_disks({"a": (-2, 50), "b": (b, 50), "c": (c, 50)}, lost)
-    if goes_on:
-        assert {fence(node) for node in nodes} == {fence(nodes[0])} and sound(stage)
+FAR = -9  # before all views that the members remember
+
+
+@pytest.mark.parametrize(
+    ("lost", "second", "third", "opens"),
+    [(False, FAR, FAR, 0), (False, -1, FAR, 1), (True, -1, FAR, 1), (True, 0, FAR, 1), (True, FAR, FAR, None)],
+)
+def test_a_group_waits_if_nobody_may_have_all_that_was_decided(lost, second, third, opens):
+    """The first member has the beginning of the view in which it was alone. One who has a later beginning has more; and
+    if the disk of the first one is gone, nobody else knows what it answered in that view."""
+    stage, nodes = three()
+    last, order = fence(nodes[0]), names(nodes[0])[-1]
+    views = stage.disks[order[0]].views
+    assert [(last - past.counter, past.voters) for past in views] == [(3, 1), (2, 2), (1, 2), (0, 3)]
+    reached = dict(zip(order, (-3, second, third), strict=True))
+    for node in nodes:
+        node.crash()
+    if lost:
+        del stage.disks[order[0]]
+        reached[order[0]] = FAR
+    stage.on_disk = lambda name: (max(last + reached[name], 0), 50)
+    nodes = again(stage, "a", "b", "c", at_ms=2000)
+    stage.until(5000)
+    if opens is not None:
+        assert {fence(node) for node in nodes} == {fence(nodes[0])} and names(nodes[0])[-1][0] == order[opens]
+        assert sound(stage)
     else:
         assert not any(map(fence, nodes))
-        whose = "a came back without the files (stable=), and the others" if lost else "the members"
-        assert any(f"{whose} do not have all on disk" in node.endpoint.lacks for node in nodes)
+        text = f"{order[0]} came back without the files (stable=), and the others do not have all on disk"
+        assert any(text in node.endpoint.lacks for node in nodes)
+
+
+# ---- one without a vote in the last view has the state
+
+
+class Away(Stage):
+    """The first of three crashes, the others go on, and end: only the first has a state on disk, in its last view."""
+
+    def __init__(self):
+        super().__init__(partition="primary", found=2, stable=True)
+        self.group("a", "b", "c")
+        self.first, *self.rest = names(self.nodes[0])[-1]
+        reached = fence(self.nodes[0])
+        self.node(self.first).crash()
+        self.until(3000)
+        for name in self.rest:
+            assert names(self.node(name))[-1] == self.rest
+            self.node(name).crash()
+        self.before = max(fence(node) for node in self.nodes)
+        self.on_disk = lambda name: (reached, 50) if name == self.first else (0, 1)
+        self.frames = []  # of the votes, and VIEWs, until somebody is in a view
+        self.refuse = self.look
+
+    def look(self, source, node, frame):
+        if isinstance(frame, Recall | Recalled | NewView) and not any(map(fence, self.living())):
+            self.frames.append(frame)
+            return self.strikes(source, node, len(self.frames))
+        return False
+
+    def strikes(self, source, node, number):
+        """True: this frame is lost."""
+        return False
+
+    def living(self):
+        return [node for node in self.nodes if node.up]
+
+    def settled(self):
+        """The view, once all are in it."""
+        views = {node.endpoint.view for node in self.living()}
+        return next(iter(views)) if len(views) == 1 and len(self.living()) == 3 else None
+
+    def end(self, at_ms):
+        for number, name in enumerate("abc"):
+            self.named(name, at_ms + 7 * number)
+        self.until(at_ms + 6000)
+        assert self.settled() is not None, [node.endpoint.lacks for node in self.living()]
+        assert self.settled().view_id.counter > self.before and sound(self)
+        return self.settled().coordinator.name
+
+
+def test_the_others_let_the_one_with_the_state_open_the_next_view_after_a_last_one_without_that_member():
+    stage = Away()
+    assert stage.end(4000) == stage.first
+    offers = [frame for frame in stage.frames if isinstance(frame, Recall) and frame.proposal is not None]
+    assert [info.name for info in offers[0].proposal.members] == [stage.first]
+    firsts = [frame for frame in stage.frames if isinstance(frame, NewView) and not frame.closes]
+    assert firsts and all(frame == offers[0].proposal for frame in firsts)
+
+
+@pytest.mark.parametrize(
+    ("number", "who"), quick([(3, "frame"), (6, "node")], range(1, 15), ["source", "node", "frame"])
+)
+def test_the_one_with_the_state_goes_on_wherever_a_frame_is_lost_or_a_member_crashes(number, who):
+    """Whoever crashes starts again a second later, with what was on its disk."""
+    stage = Away()
+
+    def strikes(source, node, at):
+        if at == number and who != "frame":
+            crashed = source if who == "source" else node
+            stage.clock.at(stage.clock.now, crashed.crash)
+            stage.named(crashed.name, stage.clock.now // 1_000_000 + 1000)
+        return at == number
+
+    stage.strikes = strikes
+    assert stage.end(4000) == stage.first or len(stage.frames) < number
+
+
+def test_nobody_accepts_the_view_of_the_one_with_the_state_before_the_disk_of_that_one_has_the_view():
+    """Else, if that one ends first, it has no vote in its view, and nobody else was in it."""
+    stage, early = Away(), []
+
+    def strikes(source, node, at):
+        frame = stage.frames[-1]
+        if isinstance(frame, Recall) and frame.proposal is not None and node.name != stage.first:
+            kept = stage.disks[stage.first]
+            if kept.accepted is None or kept.accepted.view.view_id != frame.proposal.view_id:
+                early.append(frame)
+        return False
+
+    stage.strikes = strikes
+    assert stage.end(4000) == stage.first and not early
 
 
 # ---- settings, and real sockets --------------------------------------------------------------------------------------

@@ -280,6 +280,42 @@ def test_more_questions_than_fit_are_refused_at_once(monkeypatch: pytest.MonkeyP
         assert b._held == 0 and by_name(b.ask("x" * 200, to="b", timeout=LIMIT_S))["b"].kind == "answered"
 
 
+def test_answers_wait_for_room_at_an_asker_that_takes_nothing_and_hold_up_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rpc, "KEPT_BYTES_MAX", 5_000_000)
+    name, asked = cluster(), 40
+    head, ask = rpc._HEAD.size, rpc._HEAD.pack
+    with members(lambda q: "y" * q, name=name) as (a,), join(name, "x", **NEEDED, **PATIENT_JOINER) as other:
+        wait_until(lambda: len(a._view) == 2)
+        for number in range(asked):
+            other.send(ask(1, 0, number, 0) + b"400000", to=a.group.member)
+        wait_until(lambda: a.counters.answered == asked)
+        assert a.counters.kept > a.counters.unsent > 0
+        assert by_name(a.ask(1, to="a", timeout=LIMIT_S)) == {"a": Reply("answered", "y")}  # behind no kept answer
+        came = {}
+        while len(came) < asked:
+            message = other.recv(timeout=LIMIT_S)
+            if message.unicast:
+                _, kind, number, _ = rpc._HEAD.unpack_from(message.payload)
+                came[number] = kind, len(message.payload) - head
+        told = [kind for kind, _ in came.values()].count(2)
+        assert told == a.counters.unsent and all(size == 400_002 for kind, size in came.values() if kind == 1)
+        wait_until(lambda: not a._kept and a._kept_bytes == 0)
+
+
+def test_answers_that_are_kept_for_an_asker_that_leaves_are_dropped() -> None:
+    name = cluster()
+    with members(lambda q: "y" * q, name=name) as (a,):
+        with join(name, "x", **NEEDED, **PATIENT_JOINER) as other:
+            wait_until(lambda: len(a._view) == 2)
+            for number in range(40):
+                other.send(rpc._HEAD.pack(1, 0, number, 0) + b"400000", to=a.group.member)
+            wait_until(lambda: a.counters.answered == 40)
+            assert a._kept
+        wait_until(lambda: not a._kept and a._kept_bytes == 0)
+
+
 def test_a_transitional_question_waits_for_the_next_view_and_later_ones_behind_it() -> None:
     taken: list[Any] = []
     with Rpc(cluster(), taken.append, name="a", **SETTINGS) as a:
@@ -292,7 +328,7 @@ def test_a_transitional_question_waits_for_the_next_view_and_later_ones_behind_i
 
         deliver(1, transitional=True)
         deliver(2, transitional=False)
-        a._send(rpc._Question(me, 0, None, 0), 1, b"0", LIMIT_S)
+        a._send(rpc._Question(me, 0, None, 0), 1, b"0")
         wait_until(lambda: a.counters.late == 1)  # the block is not idle
         assert taken == [0] and len(a._waiting) == 2
         a._take(view)
@@ -382,6 +418,8 @@ def test_asyncio_a_handler_whose_asker_leaves_is_cancelled() -> None:
                 await asking
             await asyncio.wait_for(ended.wait(), LIMIT_S / 2)
             assert values(await one.ask(2, to="a", timeout=LIMIT_S)) == {"a": 2}
+            counters = one.sync.counters
+            assert (counters.answered, counters.failed, counters.cancelled) == (1, 0, 1)
 
     asyncio.run(main())
 

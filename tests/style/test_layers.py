@@ -311,8 +311,8 @@ def mutable_classes(text: str) -> set[str]:
 
 
 PURE = {
-    "core.frames.closing", "core.frames.fields", "core.frames.view", "core.orders", "core.orders.order",
-    "core.rules.cut", "core.rules.windows", "core.state.providers", "errors", "types",
+    "core.frames.closing", "core.frames.fields", "core.frames.joining", "core.frames.view", "core.orders",
+    "core.orders.order", "core.rules.cut", "core.rules.windows", "core.state.providers", "errors", "types",
 }  # fmt: skip
 """Modules that the rules may import: values and pure functions; neither the context of a member nor its machines."""
 

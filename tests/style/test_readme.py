@@ -45,8 +45,8 @@ def ended(process):
 
 @pytest.mark.parametrize(
     ("number", "expected"),
-    [(2, ["{me} 1 b'first'"]), (3, ["first None", "second red"]), (4, [])],
-    ids=["with asyncio", "with a disk", "with a state"],
+    [(2, ["{me} 1 b'first'"]), (3, ["first None", "second red"]), (4, []), (5, [])],
+    ids=["with asyncio", "with a disk", "with slow receivers", "with a state"],
 )
 def test_an_example_runs_as_it_stands(number, expected, environment, tmp_path):
     process = start([sys.executable, "-c", EXAMPLES[number]], environment, tmp_path)
@@ -75,7 +75,7 @@ def test_the_examples_run_beside_the_tail_of_the_walk_through(environment, tmp_p
     tail = start(command, environment, tmp_path, stderr=subprocess.STDOUT)
     assert tail.stdout.readline() == "-- view 1 [a]\n"
     there = {**environment, "SEQCAST_DISCOVERY_S": "1"}
-    first, third = (start([sys.executable, "-c", EXAMPLES[at]], there, tmp_path) for at in (0, 4))
+    first, third = (start([sys.executable, "-c", EXAMPLES[at]], there, tmp_path) for at in (0, 5))
     assert [line.rpartition(" ")[2] for line in without_view(ended(first))] == ["b'first'", "b'second'", "b'third'"]
     assert ended(third) == []
     tail.send_signal(signal.SIGINT)
@@ -108,7 +108,7 @@ def test_the_walk_through_two_terminals_shows_its_printed_output(environment, tm
 
 def test_every_example_is_run():
     """That of Spark in tests/audit/test_other_readers.py."""
-    assert len(EXAMPLES) == 5 and "readStream" in EXAMPLES[1]
+    assert len(EXAMPLES) == 6 and "readStream" in EXAMPLES[1]
 
 
 def test_every_make_target_and_command_that_is_named_exists():

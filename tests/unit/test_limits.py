@@ -11,7 +11,7 @@ import pytest
 from engines import MS, Net, feed, messages, of_sender, reports_of
 from hostile.forge import Forger, sealed
 
-from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Sending, SendingArray
+from seqcast._native.engine import AGAIN, SENT, TOO_LARGE, Batch, Sending, SendingArray, charges
 from seqcast.config import Config
 from seqcast.config.check import NOT_MORE_THAN, field_value
 from seqcast.core import orders
@@ -22,7 +22,7 @@ from seqcast.types import Member, View, ViewId
 
 F = Forger(7)
 DATA, ACK, NAK, RECORD = 1, 4, 5, 14
-HEADER, PACKET_MAX, AGAIN_MAX, ADDRESS_MAX = 40, 65_000, 1024, 28
+HEADER, PACKET_MAX, AGAIN_MAX, ADDRESS_MAX, BORROWED_MAX = 40, 65_000, 1024, 28, 64
 PACKET, FILLS = 1472, 1384
 """Bytes of a packet, and of a message that fills it."""
 FIRST = View(ViewId(2, 100, (1, 100)), (Member("a", 100, b"1"),))
@@ -245,6 +245,47 @@ def test_as_many_packets_as_the_queue_holds_are_repeated_at_once() -> None:
         repeats = [each for _, _, each in net.engines[0].transmit(net.now) if each[2] == DATA]
         assert len(repeats) == min(asked, AGAIN_MAX)
         assert net.engines[0].counters()["retransmit_limited"] - limited == (asked > AGAIN_MAX)
+
+
+@pytest.mark.parametrize("to", [0, 1], ids=["group", "unicast"])
+def test_as_many_bytes_as_the_window_has_are_in_flight_and_no_more(to: int) -> None:
+    """As each packet is charged against the receive buffer of the other member, whose answers are lost."""
+    _, charge = charges(PACKET)
+    for over, most in ((-1, 9), (0, 10), (1, 10)):
+        net, sent = Net(2, window=10 * charge + over), 0
+        net.drop = lambda src, dst, lane, datagram: src == 1
+        while net.engines[0].send(bytes(FILLS), to=net.ids[to] if to else 0) == SENT:
+            sent += 1
+            net.step(1000)
+        assert sent == most, over
+
+
+def test_as_many_bytes_are_repeated_at_once_as_a_fiftieth_of_a_second_allows_and_two_packets() -> None:
+    for over, most in ((-1, 99), (0, 100), (1, 100)):
+        rate = 50 * (100 * PACKET + over - 2 * PACKET_MAX)
+        net = Net(2, window=1 << 20, retransmit_bytes_per_s=rate, retransmit_hold_ns=0)
+        assert [net.engines[0].send(bytes(FILLS)) for _ in range(120)] == [SENT] * 120
+        net.engines[0].transmit(net.now)
+        net.now += 100 * MS
+        net.engines[0].receive(F.nak(net.ids[1], 1, net.ids[0], 0, [(1, 120)]), b"\2", net.now)
+        repeats = [each for _, _, each in net.engines[0].transmit(net.now) if each[2] == DATA]
+        assert len(repeats) == most, over
+
+
+@pytest.mark.parametrize("slabs", [16 * 6 - 1, 16 * 6, 16 * 6 + 1, 1 << 12])
+def test_batches_borrow_a_sixteenth_of_the_slabs_and_no_more_than_there_may_be(slabs: int) -> None:
+    """An application keeps them all; those beyond are copied."""
+    most = min(slabs // 16, BORROWED_MAX)
+    for kept in (most - 1, most, most + 1):
+        net, batches = Net(2, packet=PACKET_MAX, slabs_max=slabs), []
+        for _ in range(kept):
+            assert net.engines[0].send(bytes(60_000)) == SENT
+            net.step(take=False)
+            batches += batches_of(net, 1)
+            net.take(0)
+            net.step(take=False)
+        assert len(batches) == kept
+        assert net.engines[1].counters()["batch_copies"] == max(kept - most, 0)
 
 
 def test_an_address_may_be_as_long_as_its_room_and_no_longer() -> None:

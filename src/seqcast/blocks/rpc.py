@@ -41,8 +41,11 @@ ASKS_MAX = 4096
 """The most calls of ``ask`` that wait on one member."""
 TEXT_MAX = 4096
 """Characters of an error's text that travel."""
-ANSWER_S = 1.0
-"""How long a member that answers waits for room at the asker: later questions wait behind that."""
+KEPT_BYTES_MAX = 64 << 20
+"""The most bytes of answers that wait for room at their askers; further askers are told of an error instead."""
+ANSWER_S, ANSWER_S_MAX = 0.5, 64.0
+"""How long the first kept answer waits for room at its asker, before those of other askers are tried; twice as long
+each time, as a large answer needs room for longer."""
 _HEAD = struct.Struct("<BBQH")
 """Version, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
 payload; of an answer its value, or the error's type and text as JSON of two strings, all by a codec."""
@@ -76,15 +79,19 @@ class Counters:
     """Questions and answers of one member."""
 
     answered: int = 0
-    """Questions for which the handler returned an answer."""
+    """Questions for which the handler returned an answer, for an asker that was still there."""
     failed: int = 0
-    """Questions for which the handler raised, or returned a value that the codec cannot carry, or that is too large."""
+    """Questions for which the handler raised, or returned a value that the codec cannot carry, or that is too large;
+    for an asker that was still there."""
     refused: int = 0
     """Questions that were refused because as many waited as may (``QUESTIONS_MAX``, ``QUESTION_BYTES_MAX``)."""
     cancelled: int = 0
     """Questions without an answer, because the asker, or this member, was no longer in the group."""
+    kept: int = 0
+    """Answers that found no room at the asker at once, and were kept until they did, or until the asker left."""
     unsent: int = 0
-    """Answers that found no room at the asker in time, and errors that are larger than a message may be."""
+    """Answers in place of which the asker was told of an error, as too many were kept (``KEPT_BYTES_MAX``), or of
+    nothing: errors that are larger than a message may be, and those of an asker with more than ``ASKS_MAX`` kept."""
     late: int = 0
     """Answers to this member that no ``ask`` waited for, or not from their sender."""
     malformed: int = 0
@@ -169,6 +176,20 @@ class _Question(NamedTuple):
     size: int
 
 
+class _Kept:
+    """Answers that wait for room at one asker.
+
+    Attributes:
+        answers: the oldest first.
+        wait_s: how long the next one waits.
+    """
+
+    def __init__(self, asker: Member) -> None:
+        self.asker = asker
+        self.answers: deque[bytes] = deque()
+        self.wait_s = ANSWER_S
+
+
 class Rpc(Closing):
     """Requests in a group: each member may ask all others, itself included, and answers by its handler, for all
     questions to the group in one order::
@@ -234,6 +255,9 @@ class Rpc(Closing):
         self._held = 0  # bytes of both
         self._present: frozenset[int] = frozenset(member.id for member in self.group.view)
         self._asker = 0  # id of the member whose question the handler has
+        self._kept: dict[int, _Kept] = {}  # by the asker's id; the next one to be tried first
+        self._kept_bytes = 0
+        self._sending: threading.Thread | None = None  # of kept answers, once there were any
         self._on_gone: Callable[[], object] = lambda: None  # for a handler that can be cancelled
         # Of the thread that receives:
         self._view = self.group.view
@@ -421,7 +445,7 @@ class Rpc(Closing):
                 (self._waiting if message.transitional or self._waiting else self._questions).append(question)
                 self._lock.notify_all()
         if full:
-            self._send(question, _ERROR, _error("NotReady", f"{waiting} questions wait already"), 0.0)
+            self._send(question, _ERROR, _error("NotReady", f"{waiting} questions wait already"))
 
     # ---- answering
 
@@ -441,11 +465,24 @@ class Rpc(Closing):
                 self.counters.cancelled += 1
                 return True
             self._asker = question.asker.id
-        answer = self._answer(question)
+        kind, data = self._answer(question)
         with self._lock:
-            self._asker = 0
-        self._send(question, *answer, ANSWER_S)
+            needless, self._asker = self._is_needless(), 0
+            self._count(1, kind, needless)
+        if not needless and not self._send(question, kind, data):
+            with self._lock:
+                self._count(-1, kind, False)
+                self._count(1, kind, True)
         return True
+
+    def _count(self, number: int, kind: int, needless: bool) -> None:
+        """Under the lock."""
+        if needless:
+            self.counters.cancelled += number
+        elif kind == _VALUE:
+            self.counters.answered += number
+        else:
+            self.counters.failed += number
 
     def _look_for_asker(self) -> None:
         """Under the lock."""
@@ -464,26 +501,78 @@ class Rpc(Closing):
             data = self._codec.dumps(self._handler(question.payload))
             if len(data) + _HEAD.size > self.group.config.message_bytes_max:
                 raise UsageError(f"the answer has {len(data)} bytes, more than message_bytes_max")
-            self.counters.answered += 1
             return _VALUE, data
         except BaseException as error:  # also SystemExit: the asker is told, and later questions are answered
-            self.counters.failed += 1
             return _ERROR, _error(type(error).__name__, _text(error))
 
-    def _send(self, question: _Question, kind: int, data: bytes, timeout: float) -> None:
+    def _send(self, question: _Question, kind: int, data: bytes) -> bool:
+        """Sends an answer, or keeps that until there is room; False: the asker, or this member, is gone."""
+        with self._lock:
+            if self._why:
+                return False
+            behind = question.asker.id in self._kept
+        message = _HEAD.pack(_VERSION, kind, question.number, 0) + data
+        sent = None if behind else self._try(question.asker, message, 0.0)
+        if sent is None:
+            self._keep(question, message)
+        return sent is not False
+
+    def _try(self, asker: Member, message: bytes, wait_s: float) -> bool | None:
+        """Sends an answer, unless that is larger than a message may be; False: nobody is there; None: there was no
+        room."""
+        try:
+            self.group.send(message, to=asker, timeout=wait_s)
+        except (NotInView, NotMember):
+            return False
+        except SendTimeout:
+            return None
+        except UsageError:
+            with self._lock:
+                self.counters.unsent += 1
+        return True
+
+    def _keep(self, question: _Question, message: bytes) -> None:
+        """Without this, an asker that takes its answers late, and set no timeout, would wait for ever."""
         with self._lock:
             if self._why:
                 return
-        cancelled = unsent = 0
-        try:
-            self.group.send(_HEAD.pack(_VERSION, kind, question.number, 0) + data, to=question.asker, timeout=timeout)
-        except (NotInView, NotMember):
-            cancelled = 1
-        except (SendTimeout, UsageError):
-            unsent = 1
-        with self._lock:
-            self.counters.cancelled += cancelled
-            self.counters.unsent += unsent
+            self.counters.kept += 1
+            if self._kept_bytes + len(message) > KEPT_BYTES_MAX:
+                self.counters.unsent += 1
+                error = _error("NotReady", "the answer found no room at the asker, and too many others wait for some")
+                message = _HEAD.pack(_VERSION, _ERROR, question.number, 0) + error
+            kept = self._kept.setdefault(question.asker.id, _Kept(question.asker))
+            if len(kept.answers) >= ASKS_MAX:  # more than an asker has calls that wait
+                self.counters.unsent += 1
+                self._kept_bytes -= len(kept.answers.popleft())
+            kept.answers.append(message)
+            self._kept_bytes += len(message)
+            if self._sending is None:
+                name = f"seqcast-rpc-send-{self.group.cluster}"
+                self._sending = threading.Thread(target=self._send_kept, name=name, daemon=True)
+                self._sending.start()
+            self._lock.notify_all()
+
+    def _send_kept(self) -> None:
+        """Of a thread of its own, so that no question waits behind an asker without room."""
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._kept or self._why)
+                if self._why:
+                    return
+                kept = next(iter(self._kept.values()))
+                message = kept.answers[0]
+            done = self._try(kept.asker, message, kept.wait_s) is not None
+            with self._lock:
+                if self._kept.get(kept.asker.id) is not kept:  # we were cut off
+                    continue
+                kept.wait_s = ANSWER_S if done else min(2 * kept.wait_s, ANSWER_S_MAX)
+                if done and kept.answers[0] is message:
+                    kept.answers.popleft()
+                    self._kept_bytes -= len(message)
+                del self._kept[kept.asker.id]
+                if kept.answers:
+                    self._kept[kept.asker.id] = kept  # behind those of others
 
     # ---- the end
 
@@ -492,8 +581,8 @@ class Rpc(Closing):
         that runs is waited for, up to ``leave_timeout_s``. A second call does nothing."""
         self._end("it was closed")
         self.group.leave()
-        for thread in (self._receiving, self._answering):
-            if thread is not threading.current_thread():
+        for thread in (self._receiving, self._answering, self._sending):
+            if thread is not None and thread is not threading.current_thread():
                 thread.join(self.group.config.leave_timeout_s)
         self.group.close_journal()
 
@@ -507,6 +596,8 @@ class Rpc(Closing):
         self.counters.cancelled += len(self._questions) + len(self._waiting)
         self._questions.clear()
         self._waiting, self._held = [], 0
+        self._kept.clear()
+        self._kept_bytes = 0
         self._present = frozenset()
         self._look_for_asker()
         for ask in self._asks.values():

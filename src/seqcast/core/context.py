@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from seqcast.core.frames.fields import MemberInfo
-from seqcast.core.frames.joining import NOBODY
+from seqcast.core.frames.joining import NOBODY, Past
 from seqcast.core.frames.kinds import Frame
 from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView, Provision
@@ -244,6 +244,7 @@ class Context:
     providers: tuple[Provision, ...] = ()  # installer.py: of the view
     departed: dict[int, None] = field(default_factory=dict)  # installer.py: ids that left a view; oldest first
     entered: NewView | None = None  # installer.py: the VIEW of the view
+    views: tuple[Past, ...] = ()  # keeper.py: with ``stable=``, the last known ones, the newest last
     history: int = 0  # installer.py: of the group, up to the beginning of the view; see ``core/rules/history.py``
     allowed: Allowance | None = None  # installer.py ends, router.py sets: an operator allowed this side, in this view
     cookie_secrets: tuple[Secret, ...] = ()  # endpoint.py: as in the settings, or as the key file was read again

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seqcast.core.context import Context
-from seqcast.core.frames.recalling import Kept
 from seqcast.core.frames.view import NewView
 from seqcast.core.log import LogLines
 from seqcast.core.losses import Losses
@@ -101,7 +100,7 @@ class Installer:
         context.infos = {info.id: info for info in frame.members}
         self._renew_machines(frame, old)
         if context.settings.stable:
-            context.hand_out(Keep(Kept(frame)))
+            context.hand_out(Keep(machines.keeper.entered(frame)))
         change, took_ns = self.log.installed(old, view, frame, why)
         context.hand_out(ViewInstalled(view, frame.founding > 0, change, took_ns))
         if before is not None and before.packet_bytes != frame.packet_bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from seqcast.core.frames.codec import choice, list_of, prose
+from seqcast.core.frames.codec import choice, list_of, prose, schema_of
 from seqcast.core.frames.fields import (
     MECHANISM,
     PROTOCOL_OLDEST,
@@ -32,20 +32,35 @@ NOBODY = 1
 """For whom a JOIN votes that has no vote: no member has this id."""
 
 
+VIEWS_MAX = 8
+"""Views of which a member remembers how they followed each other."""
+
+
+class Past(NamedTuple):
+    """A view that was, as a member with ``stable=`` remembers: its tag and counter, the members with a vote, the tag
+    of the view before (`NOBODY`: not known, or none), and whether the member had a vote in it."""
+
+    view: Id
+    counter: Count
+    voters: Count
+    closes: Id = NOBODY
+    mine: Flag = False
+
+
+Views = Annotated[tuple[Past, ...], list_of(schema_of(Past), VIEWS_MAX)]
+
+
 class Was(NamedTuple):
     """The member that a joiner was before a restart: the counter and the tag of the last known view, and the id
-    there; and if the application keeps its state on disk, how far that goes: the counter of the last view there,
-    and the position, from 1."""
+    there; if the application keeps its state on disk, how far that goes: the counter of the last view there,
+    and the position, from 1; and the last known views, from that one on, the newest last."""
 
     counter: Count
     view: Id
     member: Id
     reached: Count = 0
     position: Count = 0
-
-    @property
-    def goes_to(self) -> tuple[int, int]:
-        return self.reached, self.position
+    views: Views = ()
 
 
 @control("join", outside=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from seqcast.core.frames.codec import dump_fields, fields_of, load_fields, need
 from seqcast.core.frames.fields import Attempt, Flag, Id, Promise
+from seqcast.core.frames.joining import Views
 from seqcast.core.frames.traits import control
 from seqcast.core.frames.view import Nested
 from seqcast.errors import RemoteProtocolError
@@ -30,12 +31,14 @@ class Kept:
         accepted: the VIEW accepted last as the successor.
         votes: this member was in the view, or accepted the VIEW, and so may vote. One that only heard of the view may
             have been a member and have an old file.
+        views: the last known ones, this view included, the newest last.
     """
 
     view: Nested
     promise: Promise = (0, -1)
     accepted: Taken | None = None
     votes: Flag = True
+    views: Views = ()
 
     def dump(self) -> bytes:
         return json.dumps(dump_fields(self, _FIELDS), separators=(",", ":"), ensure_ascii=False).encode()

@@ -7,10 +7,13 @@ survivor of the cut: the vote alone counts.
 
 - If members of the view still live, and are too few, one of them begins to close the view as always, and asks with
   RECALL for the votes of joiners that were members. RECALL is START and PROPOSE in one, RECALLED is OK and DONE.
-- If nobody is in the view any more, one of those that started again asks the others in the same way to accept a first
-  view of its own as the successor: the one with the longest state on disk, if applications keep theirs there, as the
-  others take over its state. The counter is above the old one, so fences grow. If one of them has accepted a VIEW
+- If nobody is in the view any more, one of those that started again asks the others in the same way to accept the first
+  view of one member as the successor: of the one with the longest state on disk, if applications keep theirs there, as
+  the others take over its state. The counter is above the old one, so fences grow. If one of them has accepted a VIEW
   before, that VIEW is proposed again, and is closed next.
+- The member of that first view may be one that was in an earlier view alone (``core/rules/disks.py``). A voter asks in
+  its place then, and first offers the VIEW to that member: once others have accepted the VIEW, no other one can go on.
+- One that knows an earlier view of the group is told of the last one.
 
 Messages are in memory alone: a member that is still in the view may have delivered messages that nobody else has. So
 without survivors all wait until each voter of the view has been heard among the joiners, with or without a file. The
@@ -26,11 +29,12 @@ from typing import ClassVar
 
 from seqcast.core import orders
 from seqcast.core.context import Context
-from seqcast.core.frames.fields import Attempt
+from seqcast.core.frames.fields import Attempt, MemberInfo
 from seqcast.core.frames.joining import NOBODY, Was
 from seqcast.core.frames.recalling import Kept, Recall, Recalled, Taken
 from seqcast.core.frames.view import NewView
 from seqcast.core.rules.cut import first_view
+from seqcast.core.rules.disks import before, followed, follows, fullest
 from seqcast.core.rules.history import History
 from seqcast.core.rules.quorum import is_quorum
 from seqcast.core.table import IGNORED, Table, TableMachine, table
@@ -42,6 +46,7 @@ from seqcast.types import ViewId
 class KeeperState(Enum):
     VOTING = auto()
     ASKING = auto()
+    OFFERING = auto()
     PROPOSING = auto()
 
 
@@ -53,24 +58,23 @@ class KeeperEvent(Enum):
 
 
 S, E = KeeperState, KeeperEvent
-_RUNNING = (S.ASKING, S.PROPOSING)
+_RUNNING = (S.ASKING, S.OFFERING, S.PROPOSING)
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
     """A joiner, and the member that this process was before; None: nothing is known of one."""
 
-    id: int
-    name: str
-    address: bytes
+    info: MemberInfo
     was: Was | None
 
+    @property
+    def id(self) -> int:
+        return self.info.id
 
-def _precedence(each: Returned) -> tuple[tuple[int, int], int]:
-    """The member with the longest state on disk goes first, as the others take over the state of the first one; of
-    several, the one with the lowest id."""
-    assert each.was is not None
-    return each.was.goes_to, -each.id
+    @property
+    def name(self) -> str:
+        return self.info.name
 
 
 class Keeper(TableMachine):
@@ -78,11 +82,14 @@ class Keeper(TableMachine):
         super().__init__(S.VOTING, context.edges)
         self.context = context
         self.kept = context.settings.kept
+        context.views = self.kept.views if self.kept is not None else ()
         self.highest = 0  # highest attempt seen, of anybody
         self.lacks = ""  # why the last view is not closed yet; read by any thread
         self.attempt: Attempt = (0, -1)  # ours, of which:
         self.until_ns = 0  # its end, if it has not ended well
-        self.asked: dict[int, Returned] = {}  # by the id in the view
+        self.others: list[Returned] = []  # heard lately
+        self.opener = self._own()  # whose first view is to be the next one
+        self.asked: dict[int, Returned] = {}  # by the id in the view; the opener as `NOBODY`, if it has none
         self.answers: dict[int, Taken | None] = {}  # the votes, our own included, and the VIEWs accepted before
         self.proposal: NewView | None = None
         self.decided: NewView | None = None  # the first view of the group, with us in it
@@ -94,8 +101,9 @@ class Keeper(TableMachine):
         """For our JOIN."""
         if self.kept is None:
             return None
-        view = self.kept.view
-        return Was(view.view_id.counter, view.view_id.tag, self._me or NOBODY, *self.context.settings.on_disk)
+        view_id, on_disk = self.kept.view.view_id, self.context.settings.on_disk
+        views = tuple(past for past in self.kept.views if past.counter >= on_disk[0])
+        return Was(view_id.counter, view_id.tag, self._me or NOBODY, *on_disk, views)
 
     @property
     def _me(self) -> int:
@@ -117,12 +125,12 @@ class Keeper(TableMachine):
         return frame.view_id.counter <= self.kept.view.view_id.counter
 
     def closes(self, frame: NewView) -> bool:
-        """Is this VIEW the successor of the view that we know?"""
+        """Does this VIEW follow from the view that we know?"""
         if self.kept is None or not frame.members:  # all had left: those that start again are the next ones
             return False
-        accepted = self.kept.accepted
-        known = accepted is not None and accepted.view.view_id == frame.view_id
-        return known or frame.closes == self.kept.view.view_id
+        view_id = self.kept.view.view_id
+        direct = self._was_accepted(frame.view_id.tag) or frame.closes == view_id
+        return direct or follows(frame.view_id.tag, view_id.tag, self._disks(self.others))
 
     # ---- inputs
 
@@ -133,8 +141,28 @@ class Keeper(TableMachine):
         Args:
             others: the joiners that are heard.
         """
-        self.fire(E.BEGIN, list(others))
+        self.others = list(others)
+        self.fire(E.BEGIN, self.others)
         return self._take()
+
+    def tell(self, each: Returned) -> None:
+        """This joiner was heard, and no group. One that knows an earlier view is told of the one that we know.
+
+        Timeline without this: b and c give up in view 7. a comes back, knows view 6, and waits for those who closed it;
+        b and c wait, too, as the state is with a. Or the VIEW that lets a go on is lost on its way.
+        """
+        kept = self.kept
+        if kept is None:
+            return
+        views = {tag for past in kept.views for tag in (past.view, past.closes)}
+        if each.was is not None and each.was.counter < kept.view.view_id.counter and each.was.view in views:
+            self.context.send(kept.view, each.id, each.info.address)
+
+    def entered(self, frame: NewView) -> Kept:
+        """We are in this view now. Returns the votes for the disk."""
+        self.kept = self._following(frame, votes=True)
+        self.context.views = self.kept.views
+        return self.kept
 
     def recall(self, frame: Recall, sender: int, address: bytes) -> None:
         """Another one asks for the vote of the member that we were.
@@ -143,13 +171,14 @@ class Keeper(TableMachine):
             RemoteProtocolError: the frame cannot be right.
         """
         kept = self.kept
-        if kept is None or not (self._me or self._was_accepted(frame.view)):
+        if kept is None:
             return
         if self._was_accepted(frame.view):
             assert kept.accepted is not None
             self.learn(kept.accepted.view)  # somebody who was in it knows that it was decided
         kept = self.kept
-        if kept is None or not self._me:
+        ours = frame.proposal is not None and frame.proposal.has(self.context.me.id)
+        if kept is None or not (self._me or ours):
             return
         if kept.view.closes is not None and frame.view == kept.view.closes.tag:
             self.context.send(kept.view, sender, address)  # it is behind
@@ -189,12 +218,13 @@ class Keeper(TableMachine):
         return bool(self._why_not(others))
 
     def _why_not(self, others: list[Returned]) -> str:
-        ours = self.was
+        ours, kept = self.was, self.kept
         newest = max(each.was for each in (*others, self._own()) if each.was is not None)
-        kept = self.kept
         if ours is None or newest[:2] > ours[:2] or kept is None:
             return f"a view of this cluster is known (number {newest.counter}), and its members have not closed it yet"
-        if not self._me:
+        asked = self._asked(others)
+        enough = is_quorum(self._voters, {self._me, *asked})
+        if not self._me and not enough:
             names = ", ".join(info.name for info in kept.view.members)
             return (
                 f"{names} may have gone on in view {ours.counter} of this cluster without the others: start {names} "
@@ -208,43 +238,47 @@ class Keeper(TableMachine):
                 "nobody else has: start them too, or let them be heard. If they are gone for good, remove the files "
                 "(stable=) of all members: a new group is founded then"
             )
-        asked = self._asked(others)
-        if not is_quorum(self._voters, {self._me, *asked}):
+        if not enough:
             return (
                 f"the members of view {ours.counter} of this cluster are back, and most of them without their files "
                 "(stable=): remove the others' too if the files are lost, and a new group is founded"
             )
-        if why := self._why_no_state(asked):
-            return why
-        first = max((self._own(), *asked.values()), key=_precedence)
-        return "" if first.id == self.context.me.id else "another one that was in the last view closes it"
+        opener = self._opener(others)
+        if opener is None:
+            return self._lacks_state(asked)
+        voters = [each.id for each in self._returned(asked)]
+        asker = opener.id if opener.id in voters else min(voters)
+        return "" if asker == self.context.me.id else "another one that was in the last view closes it"
+
+    def _lacks_state(self, asked: dict[int, Returned]) -> str:
+        assert self.kept is not None
+        view, here = self.kept.view, {self._me, *asked}
+        lost = ", ".join(info.name for info in view.members if not info.observer and info.id not in here)
+        whose = f"{lost} came back without the files (stable=), and the others" if lost else "the members"
+        return (
+            f"{whose} do not have all on disk that was decided before view {view.view_id.counter} of this group: start "
+            "those of earlier views, find the files, or see docs/guide.md (durable groups)"
+        )
 
     def _own(self) -> Returned:
-        return Returned(self.context.me.id, self.context.me.name, b"", self.was)
+        return Returned(self.context.me, self.was)
 
-    def _why_no_state(self, asked: dict[int, Returned]) -> str:
-        """Why nobody here may have the whole state, with a quorum of the last view back; "": somebody has.
+    def _disks(self, others: Iterable[Returned]) -> dict[int, Was]:
+        return {each.id: each.was for each in (self._own(), *others) if each.was is not None}
 
-        Timeline without this: a, alone in view 4, answers calls, and b and c join. In view 5, before they have the
-        state on disk, all lose their power, and a its disk. b and c are a majority of view 5, without that state. Or a
-        crashes alone, and b and c give up in a view 6, which only they were in.
+    def _opener(self, others: list[Returned]) -> Returned | None:
+        """Whose first view is to be the next one: the others take over the state of that member. None: nobody here may
+        have the whole state, with a quorum of the last view back."""
+        kept, disks = self.kept, self._disks(others)
+        assert kept is not None
+        if kept.view.founding or not any(was.position for was in disks.values()):
+            return min(self._returned(self._asked(others)), key=lambda each: each.id)
+        found = fullest(kept.view.view_id.tag, disks)
+        return next((each for each in (self._own(), *others) if each.id == found), None)
 
-        A member with the beginning of the last view on disk has all that was decided before. If there is none, nothing
-        was answered in that view, and a majority of the view before it that has the beginning of that one will do.
-        """
-        known, ours, kept = {self._me: self._own(), **asked}, self.was, self.kept
-        assert ours is not None and kept is not None
-        reached = [each.was.reached for each in known.values() if each.was is not None]
-        before = kept.view.closes.counter if kept.view.closes is not None else 0
-        enough = 2 * reached.count(before) > len(kept.view.cut)  # which has an entry for each member of the view before
-        if not ours.position or kept.view.founding or ours.counter in reached or enough:
-            return ""
-        lost = [info.name for info in kept.view.members if not info.observer and info.id not in known]
-        whose = f"{', '.join(lost)} came back without the files (stable=), and the others" if lost else "the members"
-        return (
-            f"{whose} do not have all on disk that was decided before view {ours.counter} of this group: start those "
-            "of earlier views, find the files, or see docs/guide.md (durable groups)"
-        )
+    def _returned(self, asked: dict[int, Returned]) -> list[Returned]:
+        """Those that have a vote."""
+        return [*asked.values(), *([self._own()] if self._me else [])]
 
     def _asked(self, others: Iterable[Returned]) -> dict[int, Returned]:
         """By their ids there, those that were in the view that we know."""
@@ -269,11 +303,18 @@ class Keeper(TableMachine):
     def is_enough(self, frame: Recalled) -> bool:
         return not frame.done and is_quorum(self._voters, {*self.answers, frame.member})
 
+    def is_enough_for_another(self, frame: Recalled) -> bool:
+        another = self.opener.id != self.context.me.id
+        return another and self.is_enough(frame) and self._accepted_before(frame) is None
+
     def is_enough_done(self, frame: Recalled) -> bool:
         return frame.done and is_quorum(self._voters, {*self.answers, frame.member})
 
     def is_done(self, frame: Recalled) -> bool:
         return frame.done
+
+    def is_openers(self, frame: Recalled) -> bool:
+        return frame.done and frame.member == NOBODY
 
     # ---- actions
 
@@ -281,13 +322,15 @@ class Keeper(TableMachine):
         self.lacks = self._why_not(others)
 
     def ask(self, others: list[Returned]) -> None:
-        kept = self.kept
+        kept, opener = self.kept, self._opener(others)
         assert kept is not None
+        assert opener is not None
         self.lacks = "the members of the last view agree on the next one"
         number = max(self.highest, kept.promise[0]) + 1
         self.attempt, self.highest = (number, kept.rank(self.context.me.name)), number
         self.until_ns = self.context.now + self.context.settings.flush_deadline_ns
-        self.asked, self.answers, self.proposal = self._asked(others), {self._me: kept.accepted}, None
+        self.opener, self.asked, self.answers = opener, self._asked(others), {self._me: kept.accepted}
+        self.proposal = None
         self._keep(replace(kept, promise=self.attempt))
         self.say()
         if is_quorum(self._voters, self.answers):
@@ -296,25 +339,37 @@ class Keeper(TableMachine):
     def say(self, *_: object) -> None:
         assert self.kept is not None
         for member, each in sorted(self.asked.items()):
-            if member not in self.answers:
-                self.context.send(
-                    Recall(self.kept.view.view_id.tag, self.attempt, self.proposal), each.id, each.address
-                )
+            if member not in self.answers and (member == NOBODY) == (self.state is S.OFFERING):
+                frame = Recall(self.kept.view.view_id.tag, self.attempt, self.proposal)
+                self.context.send(frame, each.id, each.info.address)
 
     def note(self, frame: Recalled) -> None:
         self.answers[frame.member] = frame.accepted
 
-    def propose(self, frame: Recalled) -> None:
-        """The VIEW accepted under the highest attempt; a first view of ours if there is none, or all had left with it.
+    def _accepted_before(self, frame: Recalled) -> NewView | None:
+        """The VIEW accepted under the highest attempt, as far as known with this answer; None: nobody has accepted one,
+        or all had left with it. Nobody is in a view without members, so another VIEW may follow."""
+        known = [each for each in (*self.answers.values(), frame.accepted) if each is not None]
+        last = max(known, key=lambda each: each.under).view if known else None
+        return last if last is not None and last.members else None
 
-        Nobody is in a view without members, so another one may take its place: our attempt is above that VIEW's.
-        """
+    def offer(self, frame: Recalled) -> None:
+        """Timeline without this: b proposes the first view of a, which c accepts, and both crash; a, too, before it is
+        told. Then a has no vote in that view, and nobody else was in it."""
         self.note(frame)
+        self.proposal = self._first()
+        self.asked[NOBODY] = self.opener
+        self.say()
+
+    def propose(self, frame: Recalled) -> None:
+        """The VIEW accepted before, or our own first view."""
+        self.proposal = self._accepted_before(frame) or self._first()
+        self.put_forward(frame)
+
+    def put_forward(self, _frame: Recalled) -> None:
         kept = self.kept
         assert kept is not None
-        accepted = [each for each in self.answers.values() if each is not None]
-        last = max(accepted, key=lambda each: each.under).view if accepted else None
-        self.proposal = last if last is not None and last.members else self._first()
+        assert self.proposal is not None
         self._keep(replace(kept, accepted=Taken(self.attempt, self.proposal)))
         self.answers = {self._me: None}
         self.say()
@@ -324,10 +379,10 @@ class Keeper(TableMachine):
     def _first(self) -> NewView:
         assert self.kept is not None
         context, before = self.context, self.kept.view
-        me, settings = context.me, context.settings
-        frame = first_view([me], settings.order, orders.resolve(settings.order), me.id,
+        me, opener, settings = context.me, self.opener.info, context.settings
+        frame = first_view([opener], settings.order, orders.resolve(settings.order), me.id,
                            first_seqno=settings.first_seqno)  # fmt: skip
-        view_id = ViewId(before.view_id.counter + self.attempt[0], me.id, (self.attempt[0], me.id))
+        view_id = ViewId(before.view_id.counter + self.attempt[0], opener.id, (self.attempt[0], me.id))
         shared = History.SHARED if len(before.members) > 1 and not before.founding else History.NONE
         history = max(before.history, shared)
         frame = replace(frame, view_id=view_id, history=history, founding=before.founding)
@@ -344,15 +399,26 @@ class Keeper(TableMachine):
         if proposal.has(self.context.me.id):
             self.decided = proposal
             return
-        for each in self.asked.values():
-            self.context.send(proposal, each.id, each.address)
+        for each in {each.id: each for each in (self.opener, *self.asked.values())}.values():
+            if each.id != self.context.me.id:
+                self.context.send(proposal, each.id, each.info.address)
         self.settle(proposal)
 
     def settle(self, frame: NewView) -> None:
-        kept = self.kept
         self.until_ns = 0
-        accepted = kept is not None and kept.accepted is not None and kept.accepted.view.view_id == frame.view_id
-        self._keep(Kept(frame, votes=accepted))
+        self._keep(self._following(frame, votes=self._was_accepted(frame.view_id.tag)))
+
+    def _following(self, frame: NewView, votes: bool) -> Kept:
+        """After this VIEW."""
+        tag, kept = frame.view_id.tag, Kept(frame, votes=votes)
+        if frame.closes is not None:
+            closed = frame.closes.tag
+        elif self.kept is not None and self._was_accepted(tag):  # a first view
+            closed = self.kept.view.view_id.tag
+        else:
+            closed = before(tag, self._disks(self.others))
+        views = self.kept.views if self.kept is not None else ()
+        return replace(kept, views=followed(views, frame, closed, kept.rank(self.context.me.name) >= 0))
 
     def note_higher(self, frame: Recalled) -> None:
         self.highest = max(self.highest, frame.promise[0])
@@ -379,10 +445,11 @@ class Keeper(TableMachine):
         kept = self.kept
         assert kept is not None
         accepted = None if done else kept.accepted
-        self.context.send(Recalled(frame.view, frame.attempt, self._me, kept.promise, accepted, done), sender, address)
+        answer = Recalled(frame.view, frame.attempt, self._me or NOBODY, kept.promise, accepted, done)
+        self.context.send(answer, sender, address)
 
     def _keep(self, kept: Kept) -> None:
-        self.kept = kept
+        self.kept, self.context.views = kept, kept.views
         self.context.emit(Keep(kept))
 
     TABLE: ClassVar[Table] = table(
@@ -398,9 +465,18 @@ class Keeper(TableMachine):
         (None, E.RECALL, S.VOTING, promise, "the highest attempt so far"),
         ((S.VOTING,), E.RECALLED, None, IGNORED, "of an attempt that is over"),
         (_RUNNING, (E.RECALLED, is_refused), S.VOTING, note_higher, "another attempt is promised: again, above it"),
+        (
+            S.ASKING,
+            (E.RECALLED, is_enough_for_another),
+            S.OFFERING,
+            offer,
+            "a majority of the view answers, and one without a vote has the state",
+        ),
         (S.ASKING, (E.RECALLED, is_enough), S.PROPOSING, propose, "a majority of the view answers"),
         (S.ASKING, (E.RECALLED, is_done), None, IGNORED, "of the proposal, and so of an attempt that is over"),
         (S.ASKING, E.RECALLED, None, note, "no majority yet"),
+        (S.OFFERING, (E.RECALLED, is_openers), S.PROPOSING, put_forward, "its disk has the VIEW: it can open that"),
+        (S.OFFERING, E.RECALLED, None, IGNORED, "a vote beyond the majority"),
         (S.PROPOSING, (E.RECALLED, is_enough_done), S.VOTING, decide, "a majority has accepted: that is decided"),
         (S.PROPOSING, (E.RECALLED, is_done), None, note, "no majority yet"),
         (S.PROPOSING, E.RECALLED, None, IGNORED, "late, or repeated"),

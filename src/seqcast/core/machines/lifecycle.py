@@ -112,14 +112,20 @@ INSIDE = (S.IN, S.FINISHING, S.DRAINING, S.LEAVING)
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A joiner that our group would admit: its id, its vote, the time of its last JOIN, its address, and the member
-    that it was before."""
+    """A joiner that our group would admit: its vote, the time of its last JOIN, and the member that it was before."""
 
-    id: int
+    info: MemberInfo
     founder: int
     heard_ns: int
-    address: bytes = b""
     was: Was | None = None
+
+    @property
+    def id(self) -> int:
+        return self.info.id
+
+    @property
+    def address(self) -> bytes:
+        return self.info.address
 
 
 class Lifecycle(TableMachine):
@@ -324,8 +330,7 @@ class Lifecycle(TableMachine):
         self.lacks = self._lacks()
 
     def recall(self) -> None:
-        others = (Returned(peer.id, name, peer.address, peer.was) for name, peer in self.peers.items())
-        self.begin_with(self.keeper.begin(others))
+        self.begin_with(self.keeper.begin(Returned(peer.info, peer.was) for peer in self.peers.values()))
 
     def adopt(self) -> None:
         """Addresses are translated one to one on the way to others, so from now on ours is the one that they see."""
@@ -436,7 +441,9 @@ class Lifecycle(TableMachine):
         if self._nothing_came(info):
             self.vote = NO_VOTE
         if info.name != self.context.me.name and (info.name in self.peers or len(self.peers) < MEMBERS_MAX):
-            self.peers[info.name] = Peer(info.id, frame.founder, self.context.now, info.address, frame.was)
+            self.peers[info.name] = Peer(info, frame.founder, self.context.now, frame.was)
+            if self.context.now >= self.form_ns:  # no group is heard
+                self.keeper.tell(Returned(info, frame.was))
 
     def forget_joiner(self, joiner: int) -> None:
         self.others.pop(joiner, None)

@@ -342,7 +342,7 @@ class Participant(TableMachine):
         if context.settings.stable:
             assert context.entered is not None
             accepted = Taken(*self.accepted) if self.accepted is not None else None
-            context.emit(Keep(Kept(context.entered, self.promise, accepted)))
+            context.emit(Keep(Kept(context.entered, self.promise, accepted, views=context.views)))
 
     def close_gate(self, frame: Start) -> None:
         """Gate and last seqno in one step (E-15), then the freeze, then the list of packets held: nothing can come in
