@@ -2200,4 +2200,6 @@ BREAKS = (
          "            sc_engine_tick(self.e, now_ns)\n", tests="tests/sim/test_secrecy.py::"
          "test_a_view_that_follows_a_long_one_has_its_secret_though_the_io_thread_runs_while_it_begins",
          why="views of seeds end long before a secret is forgotten"),
+    _one("a call that was given up is to wake the next thread", "src/seqcast/blocks/replica.py",
+         "        elif not call.left:\n", "        else:\n", tests="tests/sockets/test_replicate.py", why=BLOCKS),
 )  # fmt: skip
