@@ -174,7 +174,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "state_merge: READ in GOING",
         "state_merge: READ in GATHERING",
         "state_merge: READ in REPORTED",
-        "state_merge: REACHED in OUT",
         "state_merge: LOADED in OUT",
         "state_merge: FAILED in OUT",
         "interface: LOOK in MENDING",
@@ -222,7 +221,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "merger: READY, is_the_last_awaited in GOING",
         "merger: READY in FOLLOWING",
         "merger: VIEW in FOLLOWING",
-        "state: SAME, came_early in LACKING",
         "state: NOBODY, came_early in LACKING",
         "state: KEPT in ASKING",
         "transfer: LOADED, too_early in LOADING",
@@ -270,7 +268,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "ring: REVIEW, has_kept_a_token in WAITING",
         "ring: TOKEN, is_for_me_to_lead in PREPARED",
         "ring: PREPARE, was_installed in PREPARED",
-        "ring: PREPARE, must_refuse in WAITING",
     ),
     (
         "A simulated operator is called only where the majority is lost, and knows the cluster: "
