@@ -43,11 +43,13 @@ from seqcast.core.vocabulary import (
 )
 from seqcast.events import Excluded
 from seqcast.reports import MemberAlive
-from seqcast.sim.options import MS, SECOND
+from seqcast.sim.options import MS, SECOND, Options
+from seqcast.sim.settings import largest
 from seqcast.types import Member, MergeView
 
 NEVER = (1 << 63) - 1
-SHARED = core_settings(Config(transport="multicast"), mtu=1500, rcvbuf=1 << 20)["shared"]  # heartbeat_s first
+SETTINGS = Config(transport="multicast", message_bytes_max=largest(Options(seed=1)))
+SHARED = core_settings(SETTINGS, mtu=1500, rcvbuf=1 << 20)["shared"]  # heartbeat_s first
 
 
 def lone(name="a", order="fifo", member_id=7, **settings):

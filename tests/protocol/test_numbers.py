@@ -144,7 +144,7 @@ def votes_of_those_that_started_again():
     b = next(info.id for info in keeper.kept.view.members if info.name == "b")
     for _ in range(2):
         before = keeper.attempt
-        keeper.ask([Returned(id=77, name="b", address=b"b", was=keeper.was._replace(member=b))])
+        keeper.ask([Returned(replace(keeper.context.me, id=77, name="b", address=b"b"), keeper.was._replace(member=b))])
     keeper.state = KeeperState.ASKING
     stage.nodes[-1].endpoint.context.emitted.clear()
 
