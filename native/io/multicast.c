@@ -1,10 +1,10 @@
 /* The transport for networks that carry multicast, at least to some: to the group by multicast, packets and all else to
- * ports of their own. Packets also go to each target that is to have them by unicast, the same bytes, in a group of two
- * to that one alone. */
+ * ports of their own. Packets also go to each target that is to have them by unicast, the same bytes. In a group of two
+ * all do: see sc_outflow_singly. */
 #include "io/transport.h"
 
-/* Each datagram that has left looks for threads that sleep on its socket, where there may be room again; no thread
- * sleeps on `out`. */
+/* When a datagram has left, the kernel wakes the threads that poll its socket, as there is room again; nobody polls
+ * `out`. */
 static sc_fd socket_of(const sc_io *io, const sc_tx *run) {
     if (run->whole && io->whole != SC_NO_FD) return io->whole;
     return run->lane != SC_LANE_CONTROL && io->out != SC_NO_FD ? io->out : io->fd[SC_LANE_UNICAST];

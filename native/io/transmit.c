@@ -96,7 +96,7 @@ void sc_driver_flush(sc_driver *d, int all, int64_t since) {
  * pause. */
 static int64_t at_once_from(const sc_driver *d) { return sc_load(&d->tx.due) - FLUSH_BURST * d->config.flush_ns_min; }
 
-static void take_turn(sc_driver *d, int64_t now) {
+static void note_flush(sc_driver *d, int64_t now) {
     int64_t due = sc_load(&d->tx.due), step = d->config.flush_ns_min;
     sc_store(&d->tx.due, sc_earlier((due > now ? due : now) + step, now + (FLUSH_BURST + 1) * step));
 }
@@ -116,7 +116,7 @@ int sc_driver_packed(sc_driver *d, uint64_t unsent, int answer, int64_t now) {
     int at_once = answer || now >= at_once_from(d);
     if (!at_once) ask_flush(d);
     if (!at_once && unsent < d->config.flush_bytes) return SC_FLUSH_NOTHING;
-    take_turn(d, now);
+    note_flush(d, now);
     return at_once ? SC_FLUSH_ALL : SC_FLUSH_FULL;
 }
 
@@ -133,7 +133,7 @@ int sc_array_packed(sc_driver *d, uint64_t unsent, uint64_t packed, int more, in
     if (more) return what;
     int64_t end = since + REST_TURNS * d->config.flush_ns_min;
     if (now >= end) {
-        take_turn(d, now);
+        note_flush(d, now);
         return SC_FLUSH_ALL;
     }
     sc_store(&d->tx.due, end + FLUSH_BURST * d->config.flush_ns_min);
@@ -148,6 +148,6 @@ int64_t sc_rest_due(const sc_driver *d) {
 
 void sc_flush_rest(sc_driver *d) {
     int64_t now = sc_now();
-    take_turn(d, now);
+    note_flush(d, now);
     sc_driver_flush(d, 1, now);
 }

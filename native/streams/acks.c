@@ -30,7 +30,7 @@ void sc_ack(sc_engine *e, sc_peer *peer, int stream) {
 }
 
 /* Which of the receivers of this member's multicasts we are: 0 to n - 2. */
-static uint32_t turn_of(const sc_engine *e, const sc_peer *peer) {
+static uint32_t nth_receiver(const sc_engine *e, const sc_peer *peer) {
     return (e->view.rank + e->view.n - peer->rank - 1) % e->view.n;
 }
 
@@ -57,7 +57,7 @@ void sc_flow_progress(sc_engine *e, sc_peer *peer, int stream, int64_t now) {
     int64_t delay = e->config.ack_delay_ns, wait = delay, receivers = stream == SC_STREAM_GROUP ? e->view.n - 1 : 1;
     if (receivers > 1) {
         delay = sc_tx_spread(e, delay);
-        wait = delay / 2 + delay / 2 * (turn_of(e, peer) + 1) / receivers;
+        wait = delay / 2 + delay / 2 * (nth_receiver(e, peer) + 1) / receivers;
     }
     int64_t due = now + wait, latest = receivers * e->config.ack_delay_ns;
     if (rx->ack_due == SC_NEVER) {
@@ -84,7 +84,7 @@ static uint64_t ack_interval(const sc_engine *e, const sc_peer *peer, int stream
     uint64_t receivers = e->view.n - 1,
              interval = sc_most(window / 4, sc_least(2 * receivers * packet, window / 4 * 3));
     if (interval + packet > window) interval = window > packet ? window - packet : 0;
-    *at = interval / receivers * turn_of(e, peer);
+    *at = interval / receivers * nth_receiver(e, peer);
     return interval;
 }
 

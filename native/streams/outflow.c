@@ -15,8 +15,8 @@ static int64_t burst(int64_t per_s) {
     return bytes < BURST_BYTES_MAX ? bytes : BURST_BYTES_MAX;
 }
 
-/* Among two there is one receiver: unicasts arrive there sooner, and nobody else. Heartbeats show that multicasts
- * would. */
+/* Among two there is one receiver: unicasts arrive there sooner, and nowhere else. Heartbeats show that multicasts
+ * would. (The engine says so, and the transport obeys: copies also count for send_bytes_per_s, and both must agree.) */
 int sc_outflow_singly(const sc_engine *e) { return e->config.unicast || e->view.n == 2; }
 
 /* Where a packet of the group goes. */

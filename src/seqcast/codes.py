@@ -169,7 +169,7 @@ SMALL_MEMLOCK = _code(
     1114,
     "Keys may get into the swap",
     "The process may lock less memory than a member needs for its keys.",
-    "ulimit -l 64, or LimitMEMLOCK=64K in the service's unit; or no swap.",
+    "ulimit -l 128, or LimitMEMLOCK=128K in the service's unit; or no swap.",
 )
 COPIED_VM = _code(
     1115,

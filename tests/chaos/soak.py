@@ -141,7 +141,8 @@ def main() -> int:
         print("interrupted", file=sys.stderr)
     finally:
         spark.stop()
-    print(f"{passed} rounds, all guarantees hold; {figures(lived)}")
+    if passed:
+        print(f"{passed} rounds, all guarantees hold; {figures(lived)}")
     return 0 if passed else 1
 
 

@@ -396,7 +396,7 @@ def test_a_ping_pong_without_an_answer_names_the_round_and_the_view(monkeypatch)
     monkeypatch.setattr(worker, "QUIET_S", 0.5)
     left = threading.Event()
     group = SimpleNamespace(view=view(2, [member("a"), member("b")]), leave=left.set)
-    watch = worker.Watch(group, SimpleNamespace(closed=threading.Event()), lambda: 7)
+    watch = worker.LimitedWait(group, SimpleNamespace(closed=threading.Event()), lambda: 7)
     with pytest.raises(SeqcastError, match=r"round 7: no answer within 0.5 s, though both .* view 2 \[a, b\]"):
         with watch:
             assert left.wait(10)
@@ -659,7 +659,7 @@ def test_at_a_fixed_rate_a_stall_counts_for_all_that_it_delays(monkeypatch):
     said = {}
     monkeypatch.setattr(worker, "join", lambda task, commands, **more: Group())
     monkeypatch.setattr(worker, "say", lambda event, **values: said.update({event: values}))
-    monkeypatch.setattr(worker, "Watch", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(worker, "LimitedWait", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(worker, "Commands", lambda: SimpleNamespace(next=dict))
     worker.latency_at_rate({"rate": 1000, "rounds": 500, "warm_rounds": 10, "size": 8})
     assert said["done"]["p99"] > 70_000, "each of 200 questions was late, up to 200 ms; half a trip in us"

@@ -420,7 +420,7 @@ BREAKS = (
     _one("a message to itself wakes no wait", "native/io/call.c",
          "    if (s->to == d->io.config.member) sc_tell_engine_news(d); /* nothing is transmitted, which would show that */\n",
          "", tests="tests/sockets/test_aio.py"),
-    _one("the I/O thread ends no sleep whose time it minds", "native/io/role.c",
+    _one("the I/O thread ends no sleep whose time it covers", "native/io/role.c",
          "    sc_io_wake(&d->io);\n    return 1;", "    return 1;", tests="tests/sockets/test_io.py"),
     _one("the I/O thread looks as often under load", "native/io/role.c",
          "    else if (2 * w->standby <= most)\n        w->standby *= 2;\n", "",

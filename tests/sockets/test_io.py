@@ -137,7 +137,7 @@ def test_the_io_thread_looks_less_often_under_load():
             assert len(c.view.members) == 3
 
 
-def test_the_io_thread_ends_the_sleep_of_a_caller_whose_time_it_minds():
+def test_the_io_thread_ends_the_sleep_of_a_caller_whose_time_it_covers():
     """Nothing arrives where a member is alone, and a caller that comes back often has no timer of its own."""
     with join(cluster(), "a", standby_s=0.05) as a, ThreadPoolExecutor(1) as pool:
         waits = pool.submit(lambda: [a.recv(timeout=0.12) for _ in range(10)])

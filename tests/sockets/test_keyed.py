@@ -338,7 +338,8 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
     assert all(sorted(each) == wanted for each in got)
     counted = [group.counters() for group in groups]
     assert [(each["drop_key"], each["key_errors"]) for each in counted] == [(0, 0)] * 3
-    assert any(each["opened_other"] for each in counted)
+    by_unicast = os.environ.get("SEQCAST_TRANSPORT") == "unicast"  # few datagrams are then outside a view
+    assert by_unicast or any(each["opened_other"] for each in counted)
     written(key, old)
     assert "another key" in joins_not(name, key=key, join_timeout_s=10.0)
     for group in groups:

@@ -30,7 +30,7 @@ KEYS_MAX = 4
 FILE_BYTES_MAX = 4096
 _MADE = "`seqcast keygen FILE` makes one"
 Memory = Callable[[int], memoryview]
-"""So many zeros to be a secret. Members have memory for that (``_native.engine.locked``)."""
+"""A buffer of zeros, of that length, for a secret. Members have such memory (``_native.engine.locked``)."""
 Hash = Callable[[Secret, bytes, bytes], Secret]
 """BLAKE2b of 32 bytes: its key, its input, and its purpose. Members have one whose result is in such memory, too."""
 OWNER_ALONE = stat.S_IRWXG | stat.S_IRWXO
@@ -108,12 +108,12 @@ class Seal:
 
 
 def ordinary(n: int) -> memoryview:
-    """``Memory`` as any."""
+    """``Memory`` that is ordinary."""
     return memoryview(bytearray(n))
 
 
 def hashed(key: Secret, said: bytes, person: bytes) -> bytes:
-    """``Hash`` in memory as any."""
+    """``Hash`` in ordinary memory."""
     return hashlib.blake2b(said, digest_size=SECRET_BYTES, key=key, person=person).digest()
 
 

@@ -41,7 +41,7 @@ class Joiner:
     was: Was | None = None
 
 
-class Turn(Protocol):
+class Decision(Protocol):
     """The decision of a review.
 
     Args:
@@ -154,7 +154,7 @@ class Membership(Protocol):
         """Those of the ``lost`` members of the view with whom a merge will not come soon."""
 
     # ---- time, and the next view
-    def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Turn:
+    def review(self, runs: bool, survivors: tuple[int, ...], backing_off: bool, too_few: bool = False) -> Decision:
         """At the end of each step: decides whether this member closes the view now, and with whom.
 
         Args:

@@ -29,7 +29,7 @@ from seqcast.crowd.streams import Delivered, StreamSettings
 from seqcast.errors import ConfigError, NotMember, SendTimeout, SeqcastError
 from seqcast.net.errors import empty_bridge, no_unicast_port
 from seqcast.net.forks import forked, in_child
-from seqcast.net.interface import Watch, ipv4_of
+from seqcast.net.interface import InterfaceObserver, ipv4_of
 from seqcast.net.opening import group_address, group_tag
 
 log = logging.getLogger("seqcast.gossip")
@@ -95,8 +95,8 @@ class CrowdRunner:
         """Only members on this machine are within reach."""
         self._cluster = cluster
         unrouted = self._group if self.loopback and not settings.interface else None
-        self._watch = Watch(host, port, self._warn, self._give_up, self._mend, unrouted)
-        if empty := empty_bridge(self._watch.interface):
+        self._interface = InterfaceObserver(host, port, self._warn, self._give_up, self._mend, unrouted)
+        if empty := empty_bridge(self._interface.interface):
             self._warn(codes.NOBODY_HEARD(empty))
         self._look_ns = time.monotonic_ns() + LOOK_NS
         self._gone = ""  # why no member can reach this one any more
@@ -272,7 +272,7 @@ class CrowdRunner:
             return False
         if now >= self._look_ns:
             self._look_ns = now + LOOK_NS
-            self._watch.look()
+            self._interface.look()
         due = member.due() if until is None else min(member.due(), until)
         ready = selector.select(0 if waits else min(max(due - now, 0) / 1e9, IDLE_S))
         self._read([key.data for key, _ in ready])
@@ -314,8 +314,8 @@ class CrowdRunner:
             try:
                 self._unicast.sendto(data, (socket.inet_ntoa(raw), port) if to else self._group)
             except OSError as error:  # a full buffer, a firewall, no route: like a loss on the way
-                self._watch.send_errors += 1
-                self._watch.error = error.errno or 0
+                self._interface.send_errors += 1
+                self._interface.error = error.errno or 0
 
     def _warn(self, text: str) -> None:
         log.warning("%s: %s", self._cluster, text)
@@ -346,7 +346,7 @@ class CrowdRunner:
 
     def _count(self) -> dict[str, int]:
         store = self._store.counters if self._store is not None else {}
-        return {**self._member.counters(), "datagrams_refused": self._watch.send_errors, **store}
+        return {**self._member.counters(), "datagrams_refused": self._interface.send_errors, **store}
 
 
 def _size(event: Event) -> int:

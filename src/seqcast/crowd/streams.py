@@ -120,7 +120,7 @@ class _Stream:
 
 
 class Streams:
-    """Implements ``core.gossip.Window``, and delivers.
+    """Implements ``core.gossip.Packets``, and delivers.
 
     Args:
         me: this member.

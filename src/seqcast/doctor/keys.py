@@ -18,7 +18,7 @@ from seqcast.errors import ConfigError
 from seqcast.net.secure import ANYWHERE, fault
 from seqcast.system import read as read_system
 
-MEMORY_BYTES = 64 << 10
+MEMORY_BYTES = 128 << 10
 """That one member locks, at most: its secrets, and the keys derived from them."""
 
 

@@ -77,7 +77,7 @@ def mend(driver: Driver) -> SocketsMended:
     return SocketsMended()
 
 
-class Watch:
+class InterfaceObserver:
     """Observes the interface of a crowd's sockets, as a group's member does that of its own.
 
     Args:

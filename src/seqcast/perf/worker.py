@@ -390,7 +390,7 @@ class Trips:
             commands.next()
 
 
-class Watch:
+class LimitedWait:
     """Ends a ping-pong that cannot go on, by leaving the group: the view has changed, so that the other side may be in
     another one, or no answer comes. Its rounds wait without a limit.
 
@@ -444,7 +444,7 @@ def latency(task: dict[str, Any]) -> None:
             return
         commands.next()
         trips = Trips(task)
-        with Watch(group, commands, lambda: trips.number):
+        with LimitedWait(group, commands, lambda: trips.number):
             for number, ping in trips.pings():
                 start_ns = time.perf_counter_ns()
                 group.send(ping)
@@ -478,7 +478,7 @@ def latency_at_rate(task: dict[str, Any]) -> None:
 
         threading.Thread(target=answers, daemon=True).start()
         rest = bytes(task["size"] - 8)
-        with Watch(group, commands, lambda: came):
+        with LimitedWait(group, commands, lambda: came):
             for number in range(first, len(trips)):
                 until(begun_ns + int(number * every_ns))
                 group.send(number.to_bytes(8, "little", signed=True) + rest)
@@ -512,7 +512,7 @@ def latency_c(task: dict[str, Any]) -> None:
             table_pong(group)
             return
         commands.next()
-        with Watch(group, commands):
+        with LimitedWait(group, commands):
             trips = table_ping(group, size=task["size"], warm_rounds=task["warm_rounds"], rounds=task["rounds"])
         say("done", **halves(trips), counters=group.counters())
         with contextlib.suppress(SystemExit):
@@ -548,7 +548,7 @@ async def latency_aio(task: dict[str, Any]) -> None:
             return
         await asyncio.to_thread(commands.next)
         trips, messages = Trips(task), aiter(group)
-        with Watch(group.sync, commands, lambda: trips.number):
+        with LimitedWait(group.sync, commands, lambda: trips.number):
             for number, ping in trips.pings():
                 start_ns = time.perf_counter_ns()
                 await group.send(ping)

@@ -126,7 +126,7 @@ class CrowdResult:
 
 
 class _Member:
-    """One member, with its window: implements ``core.gossip.Window``."""
+    """One member, with its window: implements ``core.gossip.Packets``."""
 
     full = False
 

@@ -66,9 +66,9 @@ NOBODY = b"sim\xff\xff"
 TRANSLATED = 0x8000
 """In the address of a process that others see elsewhere."""
 STEPS_MAX = 5
-BITE_BYTES = 1024
-"""That a slow application takes at a time."""
 """Steps that the control plane may request in a row without time between them."""
+BITE_BYTES = 1024
+"""The bytes that a slow application takes at a time."""
 
 
 class Surroundings(Protocol):
@@ -524,12 +524,11 @@ class Process:
 
     def _note_view(self, payload: bytes) -> None:
         """Notes the attempt of a VIEW, received or sent."""
-        if b'"kind":"view"' in payload:
-            with contextlib.suppress(RemoteProtocolError):
-                frame = load(payload)
-                if isinstance(frame, NewView):
-                    self.world.made[frame.view_id.tag] = frame
-                    self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
+        with contextlib.suppress(RemoteProtocolError):
+            frame = load(payload)
+            if isinstance(frame, NewView):
+                self.world.made[frame.view_id.tag] = frame
+                self._attempts.setdefault(frame.view_id, set()).add(frame.attempt)
 
     def _note_repeated(self) -> None:
         """After a step, which sends the VIEW to be installed."""

@@ -1,4 +1,8 @@
-"""The traits of all frames of one kind, beside their fields: they stand with the frame's class."""
+"""The traits of all frames of one kind, beside their fields: they stand with the frame's class.
+
+Which machine takes a frame stands in ``core/router.py``: machines know frames, so frames that knew their machines would
+make a circle. A frame without a route fails a test.
+"""
 
 from __future__ import annotations
 

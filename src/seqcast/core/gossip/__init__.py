@@ -12,7 +12,7 @@ seed.
 
 from seqcast.core.gossip.history import Begun, CaughtUp, From
 from seqcast.core.gossip.messages import Catalog, Floor, GossipMessage, Hello, Request, Shuffle, Span, Sum
-from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, OutOfReach, SendTo, Window
+from seqcast.core.gossip.policy import Alive, Answer, Collect, Effect, Gossiper, OutOfReach, Packets, SendTo
 from seqcast.core.gossip.sampling import Everyone, Sample
 from seqcast.core.gossip.settings import GossipSettings
 from seqcast.core.gossip.tally import Agreed
@@ -34,11 +34,11 @@ __all__ = [
     "Gossiper",
     "Hello",
     "OutOfReach",
+    "Packets",
     "Request",
     "Sample",
     "SendTo",
     "Shuffle",
     "Span",
     "Sum",
-    "Window",
 ]

@@ -60,7 +60,7 @@ class History:
 
     Args:
         settings: of gossip.
-        lacks: ``Window.lacks``.
+        lacks: ``Packets.lacks``.
         now_ns: the time.
     """
 

@@ -27,7 +27,7 @@ a packet that nobody confirms loses its place after ``lost_ns``, so as not to ke
 missing."""
 
 
-class Window(Protocol):
+class Packets(Protocol):
     """The packets of all senders at this member. Its answers depend only on the messages received so far.
 
     Attributes:
@@ -127,7 +127,7 @@ class Gossiper:
         me: int,
         peers: Everyone | Sample,
         settings: GossipSettings,
-        window: Window,
+        window: Packets,
         now_ns: int,
         dice: Dice,
         history: bool = False,

@@ -132,7 +132,7 @@ class Gossiping:
 
 
 class _Window:
-    """The group streams of a view, as ``core.gossip.Window`` asks for them."""
+    """The group streams of a view, as ``core.gossip.Packets`` asks for them."""
 
     full = False
 

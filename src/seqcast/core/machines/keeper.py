@@ -11,7 +11,7 @@ survivor of the cut: the vote alone counts.
   view of one member as the successor: of the one with the longest state on disk, if applications keep theirs there, as
   the others take over its state. The counter is above the old one, so fences grow. If one of them has accepted a VIEW
   before, that VIEW is proposed again, and is closed next.
-- The member of that first view may be one that was in an earlier view alone (``core/rules/disks.py``). A voter asks in
+- The member of that first view may be one that was only in an earlier view (``core/rules/disks.py``). A voter asks in
   its place then, and first offers the VIEW to that member: once others have accepted the VIEW, no other one can go on.
 - One that knows an earlier view of the group is told of the last one.
 
