@@ -14,7 +14,7 @@ import pytest
 from seqcast.config import Config
 from seqcast.config.check import split_seed
 from seqcast.core.context import NEVER
-from seqcast.core.machines.book import BOOK_MAX, KEPT_NS, TRIED_AT_ONCE, TRIED_NS_MAX, Book
+from seqcast.core.machines.book import BOOK_MAX, JOINS_ALONE, KEPT_NS, TRIED_AT_ONCE, TRIED_NS_MAX, Book
 from seqcast.errors import ConfigError
 from seqcast.net.discovery import Discovery
 
@@ -80,6 +80,19 @@ def test_a_full_book_forgets_the_worst_first_and_never_a_seed_for_less():
     before = made.refused
     made.named([address(7000)], 5)
     assert made.refused == before + 1
+
+
+def test_a_sparing_book_that_is_full_of_hints_forgets_the_one_that_was_named_longest_ago():
+    made = Book(address(0), 100, sparing=True)
+    for number in range(1, BOOK_MAX + 1):
+        made.named([address(number)], number)
+    made.named([address(1)], BOOK_MAX + 1)  # it is there still
+    made.named([address(5000)], BOOK_MAX + 2)
+    asked = made.all(BOOK_MAX + 2 + 10_000, tries=JOINS_ALONE)
+    assert len(asked) == BOOK_MAX and {address(1), address(5000)} <= set(asked) and address(2) not in asked
+    before = made.refused
+    made.named([address(number) for number in range(6000, 6000 + BOOK_MAX + 1)], 20_000)
+    assert made.refused == before + 1, "all were named at this moment"
 
 
 def test_those_that_are_no_seeds_are_forgotten_in_time():

@@ -60,10 +60,12 @@ class Hint:
     """A joiner, or a member, of which a sparing book tells JOINs.
 
     Args:
+        named_ns: when it was named last: in a full book, the one that nobody has named for longest makes room.
         heard_ns: when it said last that it hears us.
         copied: JOINs go there alone, too, from now on.
     """
 
+    named_ns: int = -NEVER
     heard_ns: int = -NEVER
     copied: bool = False
 
@@ -100,8 +102,8 @@ class Book:
                 self.places[address].since_ns = now
             elif not self.sparing:
                 self._note(address, Source.NAMED, now)
-            elif address != self.own and len(self.hints) < BOOK_MAX:
-                self.hints.setdefault(address, Hint())
+            elif address != self.own and self._has_place(address, now):
+                self.hints.setdefault(address, Hint()).named_ns = now
 
     def heard_by(self, address: bytes, now: int) -> None:
         """There is a joiner who hears us: by multicast, if no JOIN has gone there alone."""
@@ -161,6 +163,17 @@ class Book:
             return
         best = source if known is None else max(source, known.source)
         self.places[address] = Place(best, now, now, self.beacon_ns)
+
+    def _has_place(self, address: bytes, now: int) -> bool:
+        """Among the hints."""
+        if address in self.hints or len(self.hints) < BOOK_MAX:
+            return True
+        oldest = min(self.hints, key=lambda each: self.hints[each].named_ns)
+        if self.hints[oldest].named_ns == now:
+            self.refused += 1
+            return False
+        del self.hints[oldest]
+        return True
 
     def _has_room(self, source: Source) -> bool:
         if len(self.places) < BOOK_MAX:
