@@ -315,6 +315,7 @@ class Drawer:
             "mechanism": lambda: rng.choice((self.known.entered.mechanism, self.known.entered.mechanism, 0, 1, 255)),
             "mechanisms": lambda: rng.choice(((0, 1), (0, 1), (1,), ())),
             "info": self.info,
+            "was": self.was,
             "tries": self.count,
             "shared": lambda: self.known.shared,
             "view": self.tag,
@@ -366,6 +367,24 @@ class Drawer:
             "result": self._leasts,
         }
         return draw[field]() if field in draw else self._by_schema(SCHEMAS[kind][1][field])
+
+    def was(self) -> Any:
+        """Of a joiner that was in views before, which may follow each other in circles."""
+        from seqcast.core.frames.joining import NOBODY, VIEWS_MAX, Past, Was
+
+        rng, counter = self.rng, self.known.view.counter
+        tags = [*{self.known.view.tag, *self.known.closed}, rng.getrandbits(64) | 1, rng.getrandbits(64) | 1]
+        n = rng.randrange(min(len(tags), VIEWS_MAX) + 1)
+        of, counters = rng.sample(tags, n), sorted(rng.sample(range(max(counter - 9, 0), counter + 9), n))
+        if n and rng.random() < 0.1:
+            of[0], counters[0] = of[-1], counters[-1]
+        voters = (1, 1, 2, 3, 128) if rng.random() < 0.9 else (0, 129)
+        views = tuple(
+            Past(tag, number, rng.choice(voters), rng.choice((*tags, NOBODY)), rng.random() < 0.7)
+            for tag, number in zip(of, counters, strict=True)
+        )
+        reached = rng.choice((0, self.count(), *counters))
+        return rng.choice((None, Was(counter, self.tag(), self.member(), reached, self.count(), views)))
 
     def addresses(self) -> tuple[bytes, ...]:
         """Of some members, or of nobody."""

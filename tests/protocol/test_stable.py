@@ -12,7 +12,7 @@ from sim_stage import Stage, names
 
 from seqcast.config import Config
 from seqcast.core.frames.closing import Done, Ok
-from seqcast.core.frames.joining import NOBODY
+from seqcast.core.frames.joining import NOBODY, Past
 from seqcast.core.frames.recalling import Recall, Recalled
 from seqcast.core.frames.view import Installed, NewView
 from seqcast.core.installer import Installer
@@ -370,6 +370,25 @@ def test_a_group_waits_if_nobody_may_have_all_that_was_decided(lost, second, thi
         assert not any(map(fence, nodes))
         text = f"{order[0]} came back without the files (stable=), and the others do not have all on disk"
         assert any(text in node.endpoint.lacks for node in nodes)
+
+
+def test_members_wait_though_a_joiner_claims_that_their_views_followed_each_other_in_a_circle():
+    """The joiner has a vote in no view of theirs, and the disk of the one that could say more is lost."""
+    stage, nodes = three()
+    order = names(nodes[0])[-1]
+    kept = stage.disks[order[0]]
+    first, last = kept.views[0], kept.views[-1]
+    for node in nodes:
+        node.crash()
+    del stage.disks[order[0]]
+    circle = Past(first.view, first.counter, 1, last.view, True)
+    stage.disks["d"] = replace(kept, views=(circle, *(past._replace(voters=1) for past in kept.views[1:])))
+    stage.on_disk = lambda name: (0, 50)
+    nodes = again(stage, "a", "b", "c", "d", at_ms=2000)
+    stage.until(4000)
+    assert not any(map(fence, nodes))
+    text = f"{order[0]} came back without the files (stable=), and the others do not have all on disk"
+    assert any(text in node.endpoint.lacks for node in nodes)
 
 
 # ---- one without a vote in the last view has the state

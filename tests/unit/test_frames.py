@@ -32,7 +32,7 @@ from seqcast.core.frames.closing import (
 )
 from seqcast.core.frames.fields import PROTOCOL_OLDEST, PROTOCOL_VERSION, MemberInfo
 from seqcast.core.frames.gossiping import Gossip, Has, Least
-from seqcast.core.frames.joining import Join, Leave, OtherVersion, Refused, Seen, Wait, Was
+from seqcast.core.frames.joining import NOBODY, Join, Leave, OtherVersion, Past, Refused, Seen, Wait, Was
 from seqcast.core.frames.kinds import FRAME_BYTES_MAX, Frame, dump, load
 from seqcast.core.frames.merging import (
     Beacon,
@@ -81,6 +81,7 @@ FRAMES = [
     Refused("because", "name"),
     Leave(1),
     Join(PROTOCOL_VERSION, "orders", "total", (0,), INFO, 3, was=Was(7, TOP, 1)),
+    replace(JOIN, was=Was(7, TOP, 2, 6, 50, (Past(3, 6, MEMBERS_MAX), Past(TOP, 7, 1, 3, True)))),
     Recall(TOP, (1, 0)),
     Recall(1, (1, 0), NEXT),
     Recalled(TOP, (1, 0), TOP, (2, 1), Taken((1, 1), NEXT)),
@@ -260,6 +261,22 @@ def test_anything_but_a_frame_is_refused(data):
 def test_a_frame_that_contradicts_itself_is_refused(frame):
     with pytest.raises(RemoteProtocolError):
         load(dump(frame))
+
+
+@pytest.mark.parametrize(
+    ("views", "why"),
+    [
+        ((Past(3, 6, 0), Past(4, 7, 1)), "voters"),
+        ((Past(3, 6, MEMBERS_MAX + 1),), "voters"),
+        ((Past(3, 6, 1), Past(3, 7, 1)), "a view twice"),
+        ((Past(NOBODY, 6, 1),), "one that is none"),
+        ((Past(3, 6, 1), Past(4, 6, 1)), "counters"),
+        ((Past(3, 6, 1), Past(4, 8, 1), Past(5, 7, 1)), "counters"),
+    ],
+)
+def test_a_joiner_that_claims_views_as_they_cannot_have_been_is_refused(views, why):
+    with pytest.raises(RemoteProtocolError, match=why):
+        load(dump(replace(JOIN, was=Was(9, TOP, 2, 6, 50, views))))
 
 
 def test_a_join_of_another_version_is_known_as_such_whatever_else_it_says():

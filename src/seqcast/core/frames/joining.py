@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, NamedTuple
+from itertools import pairwise
+from typing import Annotated, Any, NamedTuple
 
-from seqcast.core.frames.codec import choice, list_of, prose, schema_of
+from seqcast.core.frames.codec import choice, integer, list_of, need, prose, schema_of
 from seqcast.core.frames.fields import (
     MECHANISM,
     PROTOCOL_OLDEST,
@@ -23,6 +24,7 @@ from seqcast.core.frames.fields import (
 )
 from seqcast.core.frames.traits import control
 from seqcast.core.rules.cookies import NO_COOKIE
+from seqcast.types import MEMBERS_MAX
 
 REFUSALS = ("name", "settings", "version", "full", "incarnation", "identity")
 """Causes of a refusal; see ``Refused``."""
@@ -42,12 +44,23 @@ class Past(NamedTuple):
 
     view: Id
     counter: Count
-    voters: Count
+    voters: Annotated[int, integer("voters", 1, MEMBERS_MAX)]
     closes: Id = NOBODY
     mine: Flag = False
 
 
-Views = Annotated[tuple[Past, ...], list_of(schema_of(Past), VIEWS_MAX)]
+_VIEWS = list_of(schema_of(Past), VIEWS_MAX)
+
+
+def _load_views(value: Any) -> tuple[Past, ...]:
+    views: tuple[Past, ...] = _VIEWS.load(value)
+    tags = [NOBODY, *(past.view for past in views)]
+    need(len(set(tags)) == len(tags), "a view twice, or one that is none")
+    need(all(one.counter < other.counter for one, other in pairwise(views)), "counters of views that do not grow")
+    return views
+
+
+Views = Annotated[tuple[Past, ...], _VIEWS._replace(load=_load_views)]
 
 
 class Was(NamedTuple):

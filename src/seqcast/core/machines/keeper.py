@@ -130,7 +130,7 @@ class Keeper(TableMachine):
             return False
         view_id = self.kept.view.view_id
         direct = self._was_accepted(frame.view_id.tag) or frame.closes == view_id
-        return direct or follows(frame.view_id.tag, view_id.tag, self._disks(self.others))
+        return direct or follows(frame.view_id.tag, view_id.tag, self._disks(self.others), self.kept.views)
 
     # ---- inputs
 
@@ -273,7 +273,7 @@ class Keeper(TableMachine):
         assert kept is not None
         if kept.view.founding or not any(was.position for was in disks.values()):
             return min(self._returned(self._asked(others)), key=lambda each: each.id)
-        found = fullest(kept.view.view_id.tag, disks)
+        found = fullest(kept.view.view_id.tag, disks, kept.views)
         return next((each for each in (self._own(), *others) if each.id == found), None)
 
     def _returned(self, asked: dict[int, Returned]) -> list[Returned]:
@@ -411,13 +411,13 @@ class Keeper(TableMachine):
     def _following(self, frame: NewView, votes: bool) -> Kept:
         """After this VIEW."""
         tag, kept = frame.view_id.tag, Kept(frame, votes=votes)
+        views = self.kept.views if self.kept is not None else ()
         if frame.closes is not None:
             closed = frame.closes.tag
         elif self.kept is not None and self._was_accepted(tag):  # a first view
             closed = self.kept.view.view_id.tag
         else:
-            closed = before(tag, self._disks(self.others))
-        views = self.kept.views if self.kept is not None else ()
+            closed = before(tag, self._disks(self.others), views)
         return replace(kept, views=followed(views, frame, closed, kept.rank(self.context.me.name) >= 0))
 
     def note_higher(self, frame: Recalled) -> None:
