@@ -64,7 +64,7 @@ typedef struct sc_peer {
     sc_peer_rtt rtt; /* detect/rtt.c */
     sc_budget budget; /* engine/receive.c: for its control frames */
     uint64_t standing; /* engine/receive.c: its last control frame, if that is a standing one of this view */
-    sc_numbers numbers[2]; /* seal/seal.c: with a key, of its datagrams beside packets: in views, and from outside */
+    sc_numbers numbers[SC_NUMBERS]; /* seal/seal.c: with a key, of its datagrams beside packets */
     sc_mark digest[SC_MEMBERS_MAX]; /* detect/detect.c: its last heartbeat, by rank */
 } sc_peer;
 

@@ -330,30 +330,28 @@ static int may_open(sc_engine *e, const uint8_t *p, const sc_address *from, uint
 }
 
 /* Is the datagram whole, valid, and from its stated sender? Sealed datagrams count once. */
-static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by) {
-    uint64_t number = 0;
+static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by, sc_opened *opened) {
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     if (e->seal && !may_open(e, p, from, by)) return 0;
-    result = sc_seal_check(e->seal, p, len, *by, &number);
+    result = sc_seal_check(e->seal, p, len, *by, opened);
     if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, from);
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, *by) : NULL;
     if (e->seal && sc_seal_differs(e->seal, p)) e->counters->opened_other++;
     if (!peer) return 1;
-    /* A process with the key file alone can send high numbers in the name of a member: they say nothing about its
-     * numbers inside the view. */
-    sc_numbers *numbers = &peer->numbers[is_from_outside(e, p)];
-    if (sc_numbers_take(numbers, number)) return 1;
+    sc_numbers *numbers = sc_numbers_of(e->seal, peer->numbers, opened->view);
+    if (sc_numbers_take(numbers, opened->number)) return 1;
     opened_in_vain(e, p, from);
     return drop(&e->counters->drop_replay);
 }
 
 /* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet
- * that the sender repeats for another member. Those outside the view say no more so than they may say in one. */
+ * that the sender repeats for another member. Those outside the view, or with the secret of another view, say no more
+ * so than they may say in one. */
 static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const sc_address *from,
-                         int64_t now) {
+                         uint64_t view, int64_t now) {
     int whole = sc_wire_begins(p, len, e->config.group) == SC_WIRE_OK && sc_wire_check(p, len) == SC_WIRE_OK;
     uint8_t type = sc_get_type(p);
     if (!whole || type == SC_TYPE_PIECE || type == SC_TYPE_SIZE) return drop(&e->counters->drop_field);
@@ -364,14 +362,19 @@ static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_
     sc_put_key_id(p, sc_get_key_id(piece));
     if (!is_for_group(piece) && !sc_has_seqno(p)) sc_put_flags(p, sc_get_flags(p) & (uint8_t)~SC_FLAG_GROUP);
     if (is_from_outside(e, p) && type != SC_TYPE_CONTROL) return drop(&e->counters->drop_field);
+    sc_wire_result fits = sc_seal_fits(e->seal, view, p);
+    if (fits != SC_WIRE_OK) {
+        count_drop(e, fits);
+        return 0;
+    }
     return may_send(e, peer, from, type, len, now) && receive_valid(e, peer, NULL, p, len, from, now);
 }
 
 static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
-                         int64_t now) {
+                         uint64_t view, int64_t now) {
     uint32_t total = 0;
-    uint8_t *whole = sc_pieces_take(e, peer, p, len, &total);
-    int accepted = !whole || receive_whole(e, p, whole, total, from, now);
+    uint8_t *whole = sc_pieces_take(e, peer, p, len, view, &total);
+    int accepted = !whole || receive_whole(e, p, whole, total, from, view, now);
     free(whole);
     return accepted;
 }
@@ -380,14 +383,15 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     e->counters->datagrams_received++;
     e->counters->bytes_received += len;
     uint64_t sealer = 0;
-    if (!is_sound(e, p, &len, from, &sealer)) return 0;
+    sc_opened opened;
+    if (!is_sound(e, p, &len, from, &sealer, &opened)) return 0;
     note_sound(e, p, from);
     from = place_of(e, sealer, from);
     uint64_t sender = sc_get_sender(p);
     if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);
     if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
-    if (sc_get_type(p) == SC_TYPE_PIECE) return receive_piece(e, peer, p, len, from, now);
+    if (sc_get_type(p) == SC_TYPE_PIECE) return receive_piece(e, peer, p, len, from, opened.view, now);
     return receive_valid(e, peer, slab, p, len, from, now);
 }
 

@@ -277,10 +277,15 @@ static uint32_t secret_of(const sc_seal *s, const uint8_t *p, uint64_t number) {
 /* The secret of a view that is over seals datagrams of that view alone: a former member has that secret, too. (One that
  * is behind seals what it sends to us in a stream of the pair with that secret, and again later with that of our
  * view.) */
-static int is_former(const sc_seal *s, const uint8_t *opened, uint32_t which) {
-    if (which < SC_SEAL_SECRETS || !s->view) return 0;
-    uint64_t tag = s->secrets->views[which - SC_SEAL_SECRETS].tag;
-    return tag != s->view && (sc_is_of_pair(opened) || sc_get_view_tag(opened) != tag);
+static int is_former(const sc_seal *s, uint64_t view, const uint8_t *p) {
+    if (!view || !s->view || view == s->view) return 0;
+    return sc_is_of_pair(p) || sc_get_view_tag(p) != view;
+}
+
+sc_wire_result sc_seal_fits(const sc_seal *s, uint64_t view, const uint8_t *p) {
+    if (!s) return SC_WIRE_OK;
+    if (is_former(s, view, p)) return SC_WIRE_VIEW_UNKNOWN;
+    return is_for_one(p) && !sc_sealed_for_one(p) ? SC_WIRE_FIELD_BAD : SC_WIRE_OK;
 }
 
 /* The key of a sealer, if kept. */
@@ -303,32 +308,35 @@ static void keep(secrets *known, uint32_t which, uint64_t sealer, const uint8_t 
     memcpy(place->key, key, SC_SEAL_KEY_MAX);
 }
 
-static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
+static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, sc_opened *opened) {
     if (*len < SC_COMMON_HEADER + SC_SEAL_ROOM) return SC_WIRE_SHORT;
     if (!sealer || !s->secrets->alive) return SC_WIRE_KEY_BAD;
-    size_t sealed = *len - sizeof *number;
-    *number = sc_get64(p + sealed);
-    uint32_t which = secret_of(s, p, *number);
+    size_t sealed = *len - sizeof opened->number;
+    uint64_t number = sc_get64(p + sealed);
+    uint32_t which = secret_of(s, p, number);
     if (which == SECRETS) return sc_sealed_inside(p) ? SC_WIRE_VIEW_UNKNOWN : SC_WIRE_SEAL_BAD;
     uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN], *derived = s->secrets->derived;
     const sealer_key *known = find(s->secrets, which, sealer);
     if (!known) derive(s, which, sealer, derived);
-    put_nonce(nonce, *number, sc_get_crc(p));
+    put_nonce(nonce, number, sc_get_crc(p));
     put_proven(proven, p, sc_sealed_for_one(p) ? s->own : 0);
     const sc_cipher *cipher = &s->library.ciphers[cipher_of(s, which)];
     if (cipher->open(p + SC_COMMON_HEADER, NULL, NULL, p + SC_COMMON_HEADER, sealed - SC_COMMON_HEADER, proven, PROVEN,
                      nonce, known ? known->key : derived) != 0)
         return SC_WIRE_SEAL_BAD;
-    if (is_former(s, p, which)) return SC_WIRE_VIEW_UNKNOWN;
+    opened->number = number & (COUNTS - 1);
+    opened->view = which < SC_SEAL_SECRETS ? 0 : s->secrets->views[which - SC_SEAL_SECRETS].tag;
+    sc_wire_result result = sc_seal_fits(s, opened->view, p);
+    if (result != SC_WIRE_OK) return result;
     if (!known) keep(s->secrets, which, sealer, derived);
-    if (sc_has_seqno(p) != (*number >= OF_DATA) || (is_for_one(p) && !sc_sealed_for_one(p))) return SC_WIRE_FIELD_BAD;
-    *number &= COUNTS - 1;
+    if (sc_has_seqno(p) != (number >= OF_DATA)) return SC_WIRE_FIELD_BAD;
     *len -= SC_SEAL_ROOM;
     return SC_WIRE_OK;
 }
 
-sc_wire_result sc_seal_check(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number) {
-    if (s) return sc_get_key_id(p) ? open_sealed(s, p, len, sealer, number) : SC_WIRE_KEY_BAD;
+sc_wire_result sc_seal_check(sc_seal *s, uint8_t *p, size_t *len, uint64_t sealer, sc_opened *opened) {
+    *opened = (sc_opened){0};
+    if (s) return sc_get_key_id(p) ? open_sealed(s, p, len, sealer, opened) : SC_WIRE_KEY_BAD;
     if (sc_get_key_id(p)) return SC_WIRE_KEY_BAD;
     return sc_get_crc(p) == sc_seal_sum(p, *len) ? SC_WIRE_OK : SC_WIRE_CRC_BAD;
 }
@@ -349,4 +357,16 @@ int sc_numbers_take(sc_numbers *n, uint64_t number) {
     }
     n->came[number / 64 % (SC_NUMBERS_KEPT / 64)] |= (uint64_t)1 << number % 64;
     return 1;
+}
+
+/* A view without a place takes that of one whose secret is not known any more: there is one, as this view is known. */
+sc_numbers *sc_numbers_of(const sc_seal *s, sc_numbers *numbers, uint64_t view) {
+    sc_numbers *place = &numbers[1];
+    if (!view) return &numbers[0];
+    for (uint32_t i = 1; i < SC_NUMBERS; i++) {
+        if (numbers[i].view == view) return &numbers[i];
+        if (!view_of(s, numbers[i].view)) place = &numbers[i];
+    }
+    *place = (sc_numbers){.view = view};
+    return place;
 }

@@ -138,16 +138,30 @@ static inline int sc_sealed_inside(const uint8_t *p) { return sc_get_key_id(p) >
 /* Can only one member open the datagram? If so, the failure of others says nothing about their keys. */
 static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p) & SC_SEALED_FOR_ONE) != 0; }
 
-/* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? Opening is in place: afterwards `*len` and the bytes
- * are those of the plain datagram. `*number` tells the datagrams of one sealer apart that are not data packets; each is
- * higher than those before. */
-sc_wire_result sc_seal_check(sc_seal *seal, uint8_t *p, size_t *len, uint64_t sealer, uint64_t *number);
+/* Of a datagram that was opened. */
+typedef struct {
+    uint64_t number; /* tells the datagrams of one sealer apart that are not data packets; higher than those before */
+    uint64_t view; /* tag of the view whose secret sealed it; 0: one of the file did, or there is no key */
+} sc_opened;
 
-/* Which of the last numbers of one sealer have come: none counts twice. */
+/* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? Opening is in place: afterwards `*len` and the bytes
+ * are those of the plain datagram. */
+sc_wire_result sc_seal_check(sc_seal *seal, uint8_t *p, size_t *len, uint64_t sealer, sc_opened *opened);
+/* May a plain datagram with this key_id be of a sealer that has the secret of `view`? sc_seal_check asks this of the
+ * datagram that it opens; who puts one together from opened pieces asks again. */
+sc_wire_result sc_seal_fits(const sc_seal *seal, uint64_t view, const uint8_t *p);
+
+/* Which of the last numbers of one sealer, under one secret, have come: none counts twice. */
 #define SC_NUMBERS_KEPT 1024
 typedef struct {
+    uint64_t view; /* as in sc_opened */
     uint64_t next; /* 1 + the highest that came */
     uint64_t came[SC_NUMBERS_KEPT / 64];
 } sc_numbers;
 /* 0: a repeat, or so old that nobody knows. */
 int sc_numbers_take(sc_numbers *numbers, uint64_t number);
+/* Those of one sealer: the secrets of the file share the first place, and each view that is known has one of its own.
+ * Who has a secret can use the highest number in the name of any sealer. That must say nothing about the numbers under
+ * other secrets. */
+#define SC_NUMBERS (1 + SC_SEAL_VIEWS)
+sc_numbers *sc_numbers_of(const sc_seal *seal, sc_numbers *numbers, uint64_t view);

@@ -47,17 +47,29 @@ static void forget(sc_partly *at) {
     *at = (sc_partly){0};
 }
 
-/* The datagram that a piece belongs to; a new one takes the place of the oldest. NULL without memory. */
-static sc_partly *find(sc_engine *e, sc_peer_pieces *of, const uint8_t *p) {
-    sc_partly *at = &of->partly[0];
-    for (int i = 0; i < SC_PARTLY; i++) {
-        sc_partly *each = &of->partly[i];
-        if (each->number == sc_get_piece_number(p) && each->sender == sc_get_sender(p)) return each;
-        if (each->age < at->age) at = each;
-    }
+/* Who has the secret of one kind cannot push out what was sealed with those of the others. */
+static int kind_of(const sc_engine *e, uint64_t view) {
+    if (e->seal && !view) return SC_PARTLY_OUTSIDE;
+    return view && view != e->view.tag ? SC_PARTLY_ELSEWHERE : SC_PARTLY_OURS;
+}
+
+/* All pieces of a datagram are sealed with one secret, and for the same readers: otherwise somebody with another secret
+ * could put bytes into the datagram of a member. */
+static int is_of(const sc_partly *at, const uint8_t *p, uint64_t view) {
+    return at->number == sc_get_piece_number(p) && at->sender == sc_get_sender(p) && at->view == view &&
+           at->key_id == sc_get_key_id(p);
+}
+
+/* Room for a new one, in the place of the oldest of its kind. NULL without memory. */
+static sc_partly *begin(sc_engine *e, sc_partly *first, const uint8_t *p, uint64_t view) {
+    sc_partly *at = first;
+    for (int i = 1; i < SC_PARTLY; i++)
+        if (first[i].age < at->age) at = &first[i];
     if (at->lacks) e->counters->pieces_dropped++;
     forget(at);
     if (!(at->p = malloc(sc_get_piece_total(p)))) return NULL;
+    at->view = view;
+    at->key_id = sc_get_key_id(p);
     at->sender = sc_get_sender(p);
     at->number = sc_get_piece_number(p);
     at->age = ++e->pieces.age;
@@ -67,8 +79,15 @@ static sc_partly *find(sc_engine *e, sc_peer_pieces *of, const uint8_t *p) {
     return at;
 }
 
-uint8_t *sc_pieces_take(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, uint32_t *total) {
-    sc_partly *at = find(e, peer ? &peer->pieces : &e->pieces.strangers, p);
+/* The datagram that a piece belongs to. A view may have become ours, or another, since it began. */
+static sc_partly *find(sc_engine *e, sc_peer_pieces *of, const uint8_t *p, uint64_t view) {
+    for (int i = 0; i < SC_PARTLY_KINDS * SC_PARTLY; i++)
+        if (is_of(&of->partly[i], p, view)) return &of->partly[i];
+    return begin(e, &of->partly[kind_of(e, view) * SC_PARTLY], p, view);
+}
+
+uint8_t *sc_pieces_take(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, uint64_t view, uint32_t *total) {
+    sc_partly *at = find(e, peer ? &peer->pieces : &e->pieces.strangers, p, view);
     uint32_t i = sc_get_piece_index(p);
     int fits = at && at->lacks && at->total == sc_get_piece_total(p) && at->each == sc_get_piece_each(p);
     if (!fits || at->came[i / 64] >> i % 64 & 1)
@@ -83,5 +102,5 @@ uint8_t *sc_pieces_take(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t le
 }
 
 void sc_pieces_free(sc_peer_pieces *pieces) {
-    for (int i = 0; i < SC_PARTLY; i++) forget(&pieces->partly[i]);
+    for (int i = 0; i < SC_PARTLY_KINDS * SC_PARTLY; i++) forget(&pieces->partly[i]);
 }

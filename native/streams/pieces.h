@@ -6,9 +6,12 @@
 
 struct sc_peer;
 
-#define SC_PARTLY 8 /* datagrams of one member, or of all strangers, that may be here in part at a time */
+#define SC_PARTLY 8 /* datagrams of one member, or of all strangers, by one kind of secret, that may be here in part */
+enum { SC_PARTLY_OURS, SC_PARTLY_ELSEWHERE, SC_PARTLY_OUTSIDE, SC_PARTLY_KINDS }; /* of our view; of others; the file */
 typedef struct {
     uint64_t sender, number; /* as the pieces say; 0: there is none */
+    uint64_t view; /* whose secret sealed all pieces; see sc_opened */
+    uint16_t key_id; /* of all pieces */
     uint64_t age; /* grows with each that begins */
     uint32_t total, each; /* bytes of the datagram, and of a piece */
     uint32_t lacks; /* pieces */
@@ -17,7 +20,7 @@ typedef struct {
 } sc_partly;
 
 typedef struct {
-    sc_partly partly[SC_PARTLY];
+    sc_partly partly[SC_PARTLY_KINDS * SC_PARTLY];
 } sc_peer_pieces;
 
 typedef struct {
@@ -30,7 +33,8 @@ typedef struct {
 void sc_pieces_say(sc_engine *e, const struct sc_peer *peer, const uint8_t *p, uint32_t len);
 /* Queues pieces of a datagram without messages, which was in the queue, if not all paths carry its size. 0: all do. */
 int sc_pieces_instead(sc_engine *e, const sc_out *o);
-/* A piece has come from a member, or from a stranger (NULL): returns the datagram, which the caller frees, after the
- * last piece, or NULL. */
-uint8_t *sc_pieces_take(sc_engine *e, struct sc_peer *peer, const uint8_t *p, size_t len, uint32_t *total);
+/* A piece has come from a member, or from a stranger (NULL), sealed with the secret of `view`, as in sc_opened: returns
+ * the datagram, which the caller frees, after the last piece, or NULL. */
+uint8_t *sc_pieces_take(sc_engine *e, struct sc_peer *peer, const uint8_t *p, size_t len, uint64_t view,
+                        uint32_t *total);
 void sc_pieces_free(sc_peer_pieces *pieces);

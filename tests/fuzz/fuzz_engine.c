@@ -80,9 +80,9 @@ static int install(world *w, uint32_t n, uint32_t rank, uint32_t order, const ui
 
 /* As the engine, of a datagram without a key. */
 static sc_wire_result check(const uint8_t *p, size_t n) {
-    uint64_t number = 0;
+    sc_opened opened;
     sc_wire_result result = sc_wire_begins(p, n, GROUP);
-    if (result == SC_WIRE_OK) result = sc_seal_check(NULL, (uint8_t *)p, &n, 0, &number);
+    if (result == SC_WIRE_OK) result = sc_seal_check(NULL, (uint8_t *)p, &n, 0, &opened);
     return result == SC_WIRE_OK ? sc_wire_check(p, n) : result;
 }
 
@@ -106,14 +106,14 @@ static void learn_views(sc_seal *one, sc_seal *other, const uint8_t *data) {
 /* Cut off, or with a bit changed, a sealed datagram is refused. */
 static void refuse_spoilt(sc_seal *by, const uint8_t *q, size_t n, size_t at) {
     size_t cut = n - 1;
-    uint64_t number = 0;
+    sc_opened opened;
     uint8_t *shorter = malloc(cut), *changed = malloc(n);
     CHECK(shorter && changed);
     memcpy(shorter, q, cut);
     memcpy(changed, q, n);
     changed[at] ^= 1;
-    CHECK(sc_seal_check(by, shorter, &cut, 1, &number) != SC_WIRE_OK);
-    CHECK(sc_seal_check(by, changed, &n, 1, &number) != SC_WIRE_OK);
+    CHECK(sc_seal_check(by, shorter, &cut, 1, &opened) != SC_WIRE_OK);
+    CHECK(sc_seal_check(by, changed, &n, 1, &opened) != SC_WIRE_OK);
     free(shorter);
     free(changed);
 }
@@ -122,9 +122,9 @@ static void refuse_spoilt(sc_seal *by, const uint8_t *q, size_t n, size_t at) {
 static void open_whole(sc_seal *by, uint8_t *q, const uint8_t *data, size_t size) {
     int unknown = sc_sealed_inside(q) && data[6] & 1;
     size_t n = size + SC_SEAL_ROOM;
-    uint64_t number = 0;
+    sc_opened opened;
     if (data[6] & 1) sc_seal_forget(by);
-    sc_wire_result result = sc_seal_check(by, q, &n, 1, &number);
+    sc_wire_result result = sc_seal_check(by, q, &n, 1, &opened);
     if (unknown && result == SC_WIRE_VIEW_UNKNOWN) return;
     CHECK(result == SC_WIRE_OK || result == SC_WIRE_FIELD_BAD); /* a datagram for one member must be sealed for it */
     if (result == SC_WIRE_OK)
@@ -145,10 +145,11 @@ static void sealed(const uint8_t *data, size_t size) {
     uint8_t *p = malloc(size), *q = malloc(size + SC_SEAL_ROOM);
     CHECK(one && other && p && q);
     learn_views(one, other, data);
-    uint64_t number = 0, target = data[0] & 1 || sc_sealed_for_one(data) ? 2 : 0;
+    sc_opened opened;
+    uint64_t target = data[0] & 1 || sc_sealed_for_one(data) ? 2 : 0;
     size_t n = size;
     memcpy(p, data, size);
-    if (sc_get_key_id(p)) CHECK(sc_seal_check(other, p, &n, sc_get_sender(p), &number) != SC_WIRE_CRC_BAD);
+    if (sc_get_key_id(p)) CHECK(sc_seal_check(other, p, &n, sc_get_sender(p), &opened) != SC_WIRE_CRC_BAD);
     CHECK(n <= size);
     memcpy(p, data, size);
     sc_seal_begin(one);

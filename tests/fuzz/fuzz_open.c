@@ -97,7 +97,8 @@ static void try_one(void) {
     static uint8_t from[SIZE_MAX_HERE], sealed[SIZE_MAX_HERE + SC_SEAL_ROOM + 64], before[sizeof sealed];
     int how = (int)(draw() % LIES);
     size_t size = plain(from);
-    uint64_t by = how == ANOTHER ? 2 + draw() % 9 : 1, number = 0, now = how == FORMER ? 5 + (view - 4) % 4 : view;
+    uint64_t by = how == ANOTHER ? 2 + draw() % 9 : 1, now = how == FORMER ? 5 + (view - 4) % 4 : view;
+    sc_opened opened;
     sc_seal_begin(sealer);
     CHECK(sc_seal_close(sealer, sealed, from, size, (unsigned)(draw() % 4), draw() % 3 ? 0 : 2) == 0);
     memcpy(before, sealed, sizeof sealed);
@@ -105,7 +106,7 @@ static void try_one(void) {
     int same = how != ANOTHER && n == size + SC_SEAL_ROOM && !memcmp(before, sealed, n);
     memcpy(room[n], sealed, n);
     CHECK(sc_seal_enter(opener, now) == 0);
-    sc_wire_result result = n < SC_COMMON_HEADER ? SC_WIRE_SHORT : sc_seal_check(opener, room[n], &len, by, &number);
+    sc_wire_result result = n < SC_COMMON_HEADER ? SC_WIRE_SHORT : sc_seal_check(opener, room[n], &len, by, &opened);
     if (how == FORMER) judge_former(room[n], before, size, result, now);
     CHECK(same || result != SC_WIRE_OK);
     if (result != SC_WIRE_OK) return;

@@ -18,6 +18,7 @@ from seqcast.sim.seal import sealed_outside as by_file
 
 MAGIC = 0xC5
 DATA, UNICAST, FORWARD, ACK, NAK, PROBE, HEARTBEAT, CONTROL, STATE, PING, PONG, ASK, TAKEN, RECORD, TOTAL = range(1, 16)
+PIECE = 18
 WANT, GRANT = 20, 21
 GROUP_STREAM, UNICAST_STREAM, FORWARD_STREAM, STATE_STREAM = range(4)
 CONT_IN, CONT_OUT, BESIDE, EVEN = 1, 2, 8, 32
@@ -183,6 +184,12 @@ class Forger:
     def taken(self, kind: int, sender: int, view: int, seqno: int) -> bytes:
         """An ASK or a TAKEN."""
         return self.datagram(kind, sender, view, struct.pack("<Q", seqno))
+
+    def pieces(self, whole: bytes, sender: int, view: int, number: int, each: int) -> list[bytes]:
+        """A datagram in pieces of `each` bytes."""
+        parts = [whole[at : at + each] for at in range(0, len(whole), each)]
+        heads = [struct.pack("<QIHH", number, len(whole), each, index) for index in range(len(parts))]
+        return [self.datagram(PIECE, sender, view, head + part) for head, part in zip(heads, parts, strict=True)]
 
     def control(self, sender: int, frame: Frame | bytes, view: int = 0) -> bytes:
         return self.datagram(CONTROL, sender, view, frame if isinstance(frame, bytes) else dump(frame))

@@ -80,6 +80,91 @@ def test_a_former_member_with_its_old_memory_says_nothing_in_the_next_view_thoug
     assert victim.counters()["drop_view"] - before["drop_view"] == former
 
 
+@pytest.mark.parametrize("kind", [forge.DATA, forge.UNICAST, forge.ACK, CONTROL])
+@pytest.mark.parametrize("former", [True, False], ids=["by the secret of the view before", "by that of the view"])
+def test_a_former_member_says_no_more_in_pieces_than_in_a_whole_datagram(kind, former):
+    net, forged = Net(3, **seal()), forge.Forger(7)
+    net.run(50)
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    victim, ones, tag = net.engines[1], net.ids[0], 1 if former else 2
+    plain = {
+        forge.DATA: forged.packet(forge.DATA, ones, 2, 1),
+        forge.UNICAST: forged.packet(forge.UNICAST, ones, 1, 1),
+        forge.ACK: forged.ack(ones, 2, 0, 0, 0, 0),
+        CONTROL: forged.control(ones, b"{}", 2),
+    }[kind]
+    target = net.ids[1] if kind == forge.UNICAST else 0
+    before, numbers = victim.counters()["drop_view"], itertools.count(1 << 40)
+
+    def takes(whole: bytes, number: int, target: int) -> bool:
+        pieces = forged.pieces(whole, ones, tag, number, 40)
+        sealed = [forge.sealed_inside(each, next(numbers), tag, secret_of(tag), target) for each in pieces]
+        return [victim.receive(each, b"\1", net.now) for each in sealed][-1] == 1
+
+    assert kind != forge.UNICAST or not takes(plain, 1, 0), "others could open it too"
+    assert takes(plain, 2, target) == (not former)
+    assert victim.counters()["drop_view"] - before == (former and 1 + (kind == forge.UNICAST))
+    assert takes(forged.control(ones, b"{}", tag), 3, 0), "a frame of its own view"
+
+
+def test_numbers_that_a_former_member_has_used_leave_those_of_the_view_alone():
+    """Otherwise one datagram would have a member's heartbeats dropped as old, and the member excluded."""
+    net, forged, seen = Net(3, **seal()), forge.Forger(7), []
+    net.drop = lambda source, target, _, d: (source, target, kind(d)) == (0, 1, CONTROL) and bool(seen.append(d))
+    net.engines[0].control_send(b"inside")
+    net.run(50)
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    victim = net.engines[1]
+    high = forge.sealed_inside(forged.control(net.ids[0], b"{}", 1), (1 << 48) - 1, 1, secret_of(1))
+    assert len(seen) == 1 and victim.receive(high, b"\1", net.now) == 1
+    net.engines[0].control_send(b"inside")
+    net.run(200)
+    assert not victim.counters()["drop_replay"] and len(seen) == 2
+    assert [each.payload for each in reports_of(victim, FrameReceived)] == [b"inside", b"{}", b"inside"]
+    for n, repeat in enumerate((high, *seen)):
+        assert victim.receive(repeat, b"\1", net.now) == 0
+        assert victim.counters()["drop_replay"] == n + 1, "in either view none counts twice"
+
+
+def sealed_by(who: str, piece: bytes, number: int) -> bytes:
+    """A piece for member 100 in the name of member 101, whose view is 1."""
+    if who == "the file":
+        return forge.sealed_outside(piece, number)
+    tag = 2 if who == "another view" else 1
+    return forge.sealed_inside(piece, number, tag, secret_of(tag), 100 if who == "the view, for one" else 0)
+
+
+@pytest.mark.parametrize("who", ["the file", "another view", "the view, for one"])
+def test_pieces_by_different_secrets_make_no_datagram(who):
+    """Otherwise a process with the key file alone could put its bytes into what a member says in pieces."""
+    member, forged, numbers = alone(100, 1), forge.Forger(7), itertools.count(1)
+    member.know(2, secret_of(2), 1)
+    own = forged.pieces(forged.control(101, b"x" * 100, 1), 101, 1, 5, 40)
+    other = forged.pieces(forged.control(101, b"y" * 100, 1), 101, 2 if who == "another view" else 1, 5, 40)
+    for piece in other[:-1]:
+        assert member.receive(sealed_by(who, piece, next(numbers)), b"\2", 0) == 1
+    sealed = [sealed_by("the view", piece, next(numbers)) for piece in own]
+    assert member.receive(sealed[-1], b"\2", 0) == 1 and not member.reports()
+    assert [member.receive(each, b"\2", 0) for each in sealed[:-1]] == [1] * (len(own) - 1)
+    assert member.reports() == [FrameReceived(101, b"\2", b"x" * 100)]
+
+
+@pytest.mark.parametrize("who", ["the file", "another view"])
+def test_pieces_from_outside_the_view_push_out_none_of_its_members(who):
+    member, forged, numbers = alone(100, 1), forge.Forger(7), itertools.count(1)
+    member.know(2, secret_of(2), 1)
+    begin, *rest = (
+        sealed_by("the view", piece, next(numbers))
+        for piece in forged.pieces(forged.control(101, b"x" * 100, 1), 101, 1, 5, 40)
+    )
+    assert member.receive(begin, b"\2", 0) == 1
+    for number in range(6, 40):
+        piece = forged.pieces(bytes(100), 101, 2, number, 60)[0]
+        assert member.receive(sealed_by(who, piece, next(numbers)), b"\2", 0) == 1
+    assert [member.receive(each, b"\2", 0) for each in rest] == [1] * len(rest)
+    assert member.reports() == [FrameReceived(101, b"\2", b"x" * 100)]
+
+
 def test_after_so_many_datagrams_in_a_view_another_is_asked_for_now_and_again():
     def worn(n: int) -> list[int]:
         """The requests while this many datagrams are sealed."""
