@@ -80,7 +80,7 @@ static void settle(sc_engine *e, int64_t now) {
     if (s->overdue && !e->cut.gate_closed) {
         if (e->group.open)
             sc_tx_close(e, &e->group);
-        else if (e->group.next - e->group.first + RECORDS_MAX <= e->group.mask)
+        else if (sc_tx_has_place(e, &e->group))
             tell(e);
     }
     if (e->queue.own_bytes == e->queue.closed_bytes) sc_flow_self(e, e->group.next - 1);

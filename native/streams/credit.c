@@ -204,7 +204,7 @@ int sc_flow_held(const sc_engine *e, uint64_t *whose, uint64_t *mark) {
     const sc_tx_stream *tx = e->order.own;
     int forwards = tx == &e->forward;
     if (!e->in_view || !tx->packets || tx->first == tx->next) return 0;
-    if (sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0) && tx->next - tx->first <= tx->mask) return 0;
+    if (sc_tx_allows(e, tx, sc_charge_most(tx->packet_bytes), 0) && sc_tx_has_place(e, tx)) return 0;
     *mark = tx->consumed;
     *whose = forwards ? e->view.ids[e->order.forward_to] : e->config.member;
     if (forwards) return 1;

@@ -127,7 +127,7 @@ static void judge_stuck(sc_engine *e, uint64_t whose, int held, uint64_t mark, i
 static int is_full(const sc_engine *e) {
     const sc_tx_stream *tx = &e->group;
     uint64_t flight = tx->charged - tx->charged_consumed;
-    return (flight && flight + sc_charge_most(tx->packet_bytes) > tx->window) || tx->next - tx->first > tx->mask;
+    return (flight && flight + sc_charge_most(tx->packet_bytes) > tx->window) || !sc_tx_has_place(e, tx);
 }
 
 /* Of our group stream: must this member take more before a packet can follow? */

@@ -2,28 +2,39 @@
  * messages that end in them. */
 #include "engine/internal.h"
 
-static uint32_t *ended_at(const sc_engine *e, uint64_t number) {
-    return &e->own.ends[number & (2 * (uint64_t)e->config.ring_packets - 1)];
+static uint32_t *ended_at(const sc_engine *e, uint64_t number) { return &e->own.ends[number & (e->own.places - 1)]; }
+
+/* The numbers kept may be forgotten. -1 without memory. */
+static int keep(sc_engine *e, uint64_t places) {
+    if (e->own.places == places) return 0;
+    uint32_t *ends = calloc(places, sizeof *ends);
+    if (!ends) return -1;
+    free(e->own.ends);
+    e->own.ends = ends;
+    e->own.places = places;
+    return 0;
 }
 
-/* A view begins: its own packets are numbered from `base` + 1 on. */
-void sc_own_reset(sc_engine *e, uint64_t base) {
+/* A view begins: its own packets are numbered from `base` + 1 on. Messages that are sent again may need a larger ring.
+ * -1 without memory. */
+int sc_own_reset(sc_engine *e, uint64_t base) {
+    if (keep(e, 2 * ((uint64_t)e->order.own->mask + 1))) return -1;
     e->own.base = e->own.first = e->own.last = base;
     if (e->own.sent > base) e->own.sent = base; /* in another group in between */
     *ended_at(e, base) = e->own.ended;
+    return 0;
 }
 
 /* The own packet with this number is closed. At most two rings of them are on their way: one to the sequencer, and one
  * in its group stream. A number that was passed over, of a record, counts as a packet in which nothing ends. */
 void sc_own_packet(sc_engine *e, uint64_t number, uint32_t messages) {
-    uint64_t oldest = number > 2 * (uint64_t)e->config.ring_packets ? number - 2 * (uint64_t)e->config.ring_packets : 0;
+    uint64_t oldest = number > e->own.places ? number - e->own.places : 0;
     for (uint64_t each = e->own.last > oldest ? e->own.last : oldest; each + 1 < number; each++)
         *ended_at(e, each + 1) = e->own.ended;
     e->own.last = e->own.sent = number;
     e->own.ended += messages;
     *ended_at(e, number) = e->own.ended;
-    if (number - e->own.first >= 2 * (uint64_t)e->config.ring_packets)
-        e->own.first = number + 1 - 2 * (uint64_t)e->config.ring_packets;
+    if (number - e->own.first >= e->own.places) e->own.first = number + 1 - e->own.places;
 }
 
 /* The highest own number up to the packet `seqno` of the own group stream. The packet may have been purged, but by at
@@ -110,9 +121,6 @@ void sc_large_view_ends(sc_engine *e, int merge) {
     if (e->own.large_last && (merge || sc_large_returned(e))) e->own.large_returned = 1;
 }
 
-int sc_own_init(sc_engine *e) {
-    e->own.ends = calloc(2 * (size_t)e->config.ring_packets, sizeof *e->own.ends);
-    return e->own.ends ? 0 : -1;
-}
+int sc_own_init(sc_engine *e) { return keep(e, 2 * (uint64_t)e->config.ring_packets); }
 
 void sc_own_free(sc_engine *e) { free(e->own.ends); }

@@ -16,6 +16,7 @@ int sc_tx_init(sc_tx_stream *tx, int stream, uint32_t ring_packets) {
     memset(tx, 0, sizeof *tx);
     tx->stream = stream;
     tx->type = types[stream];
+    tx->places = ring_packets;
     tx->mask = ring_packets - 1;
     tx->first = tx->next = tx->unsent = 1;
     tx->lent = SC_NOT_LENT;
@@ -69,8 +70,8 @@ static int new_ring(sc_engine *e, sc_tx_stream *tx, const sc_ring_size *size) {
 
 /* As many descriptors as the setting says, or more: in smaller packets than those of the view before, messages that are
  * sent again take more packets. */
-static int describe(sc_tx_stream *tx, uint32_t ring_packets, uint64_t needed) {
-    uint64_t n = ring_packets;
+static int describe(sc_tx_stream *tx, uint64_t needed) {
+    uint64_t n = tx->places;
     while (n < needed) n *= 2;
     if (tx->packets && n == (uint64_t)tx->mask + 1) return 0;
     sc_tx_packet *packets = calloc(n, sizeof *packets);
@@ -86,7 +87,7 @@ int sc_tx_reset(sc_engine *e, sc_tx_stream *tx, uint64_t base, uint64_t window, 
                 const sc_ring_size *size) {
     if (tx->packets) sc_tx_purge(tx, tx->next - 1);
     if (!tx->open_offsets) tx->open_offsets = malloc(sizeof(int32_t) * (SC_PACKET_MAX / 4 + 2));
-    if (!tx->open_offsets || describe(tx, e->config.ring_packets, size->packets)) return -1;
+    if (!tx->open_offsets || describe(tx, size->packets)) return -1;
     sc_tx_sent(e, tx, tx->unsent_bytes); /* nor ever */
     if (tx->lent != SC_NOT_LENT) retire_ring(e, tx); /* its positions restart while sends from there may go on */
     if (size->needed > tx->ring_room && new_ring(e, tx, size)) return -1;
@@ -179,10 +180,11 @@ static int has_credit(sc_engine *e, sc_tx_stream *tx) {
     return 0;
 }
 
-static int has_descriptor(const sc_engine *e, const sc_tx_stream *tx, int force) {
-    uint32_t spare = tx == &e->group ? e->order.spare : 0;
-    return tx->next - tx->first + spare <= (force ? tx->mask : e->config.ring_packets - 1);
+static int is_within(const sc_engine *e, const sc_tx_stream *tx, uint64_t places) {
+    return tx->next - tx->first + (tx == &e->group ? e->order.spare : 0) < places;
 }
+
+int sc_tx_has_place(const sc_engine *e, const sc_tx_stream *tx) { return is_within(e, tx, tx->places); }
 
 static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) {
     if (force)
@@ -193,7 +195,7 @@ static int open_packet(sc_engine *e, sc_tx_stream *tx, int64_t wall, int force) 
         e->counters->own_closed_stalls++;
         return 0;
     }
-    if (!has_descriptor(e, tx, force)) return 0;
+    if (!is_within(e, tx, force ? (uint64_t)tx->mask + 1 : tx->places)) return 0;
     if (tx->first == tx->next && tx->lent == SC_NOT_LENT)
         tx->head = tx->tail = 0; /* empty: reuse the warm cache lines */
     /* Lent memory is not written, even if all receivers have the packet: a retransmission may be under way. */
@@ -299,7 +301,7 @@ int sc_tx_leaves_room(const sc_engine *e, const sc_tx_stream *tx, uint64_t len) 
     if (tx->open && (int64_t)len <= room(tx, stays_even(tx, len))) return 1;
     uint64_t packets = len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2, bytes = tx->packet_bytes + SC_TX_ALIGN;
     return tx->head - tx->tail + packets * bytes + tx->window / CALLBACK_PART <= tx->ring_bytes &&
-           tx->next - tx->first + packets + tx->mask / CALLBACK_PART <= e->config.ring_packets - 1;
+           tx->next - tx->first + packets + tx->places / CALLBACK_PART < tx->places;
 }
 
 /* How much of the `left` bytes of a message the open packet takes; -1: none, full. A message that would fit but
@@ -447,7 +449,7 @@ void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint
 
 int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond) {
     if (!sc_tx_allows(e, tx, sc_charge(len, len == tx->packet_bytes), beyond)) return 0;
-    return tx->next - tx->first < e->config.ring_packets;
+    return tx->next - tx->first < tx->places; /* the spare ones are for these */
 }
 
 /* The packet that was added last, and was never transmitted, has grown. */

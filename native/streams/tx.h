@@ -37,6 +37,7 @@ typedef struct sc_tx_stream {
     int lent_stall; /* streams/transmit.c: a packet could not be opened because memory was lent */
     sc_tx_packet *packets;
     uint32_t mask;
+    uint32_t places; /* descriptors for sends, as the setting says: any more are for messages that are sent again */
     uint64_t first; /* oldest seqno kept */
     uint64_t slabs; /* packets kept that lie in slabs */
     uint64_t next; /* seqno of the open packet, or of the next one */
@@ -109,6 +110,8 @@ void sc_tx_rewindow(sc_engine *e, struct sc_peer *peer);
 void sc_tx_insert(sc_engine *e, sc_tx_stream *tx, const sc_rx_packet *from, uint64_t sealed, uint32_t messages,
                   uint64_t own);
 void sc_tx_extend(sc_engine *e, sc_tx_stream *tx, uint32_t bytes);
+/* Is a descriptor left for an own packet that is not sent again? */
+int sc_tx_has_place(const sc_engine *e, const sc_tx_stream *tx);
 /* Is there credit, with `beyond` bytes more than the window, and a descriptor? */
 int sc_tx_may_insert(const sc_engine *e, const sc_tx_stream *tx, uint32_t len, uint64_t beyond);
 void sc_tx_purge(sc_tx_stream *tx, uint64_t upto);
@@ -142,5 +145,5 @@ static inline int sc_tx_outstanding(const sc_tx_stream *tx, uint64_t acked) { re
 /* Is a message of `len` bytes kept whole in the ring until ordered? A message that could fill the ring's bytes or
  * descriptors is not. */
 static inline int sc_tx_keeps(const sc_tx_stream *tx, uint64_t len) {
-    return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 <= tx->mask / 2;
+    return len <= tx->window / 2 && len / (tx->packet_bytes - SC_DATA_HEADER - 64) + 2 < tx->places / 2;
 }

@@ -220,12 +220,11 @@ static int begin(sc_engine *e, const sc_view *view, preparation *new, int64_t no
     order_begin(e, new);
     int lost_one = replace_members(e, n_old, new, now);
     e->in_view = 1;
-    if (streams_begin(e, &new->resend)) return -1;
+    if (streams_begin(e, &new->resend) || sc_own_reset(e, sc_number_base(e, view->rank))) return -1;
     sc_credit_begin(e, view->base[view->rank]);
     sc_holdup_begin(e, now);
     sc_size_begin(e);
     sc_slow_begin(e, lost_one, now);
-    sc_own_reset(e, sc_number_base(e, view->rank));
     sc_large_done(e);
     sc_detect_begin(e, now);
     int failed = sc_resend_pack(e, &new->resend, e->wall);

@@ -12,10 +12,12 @@ from engines import reports_of
 from halves import first_quick
 from helpers.engines import HEARTBEAT_MS, MS, Net
 
+from seqcast._native.engine import SENT
 from seqcast.board.place import BYTES
 from seqcast.board.read import ViewChanges, kept
 from seqcast.core.holdups import Holdups
 from seqcast.core.log import LogLines
+from seqcast.core.orders import by_name
 from seqcast.reports import SendersHeld
 
 SECOND_MS = 1000
@@ -173,6 +175,17 @@ def test_a_sender_names_all_that_have_not_taken_its_messages_and_for_how_long(st
     assert [stalls(stream.net, i) for i in (1, 2, 3)] == [[], [], []], "they do not send"
     stream.net.engines[0].gate_close()
     assert stalls(stream.net, 0) == [], "now senders wait for the view"
+
+
+@pytest.mark.parametrize("order", ["fifo", "causal"])
+def test_a_sender_without_places_for_packets_names_who_lacks_them_though_there_is_credit(order: str):
+    """Where the order keeps some places for packets of its own, too."""
+    net = Net(3, mechanism=by_name(order).number, ring_packets=64)
+    net.drop = lambda src, dst, lane, datagram: dst == 2
+    while net.engines[0].send(b"") == SENT:
+        net.step(MS)
+    net.run(3 * HEARTBEAT_MS)
+    assert [member for member, _ in stalls(net, 0)] == [2]
 
 
 def test_a_stall_is_over_when_its_member_takes_again():

@@ -6,7 +6,7 @@ import pytest
 from engines import HEARTBEAT_MS, MS, Net, change_view, feed, messages, of_sender, reports_of
 from hostile.forge import Forger
 
-from seqcast._native.engine import SENT
+from seqcast._native.engine import AGAIN, SENT, Sending
 from seqcast.reports import FrameReceived, PathsMeasured
 
 F = Forger(7)
@@ -183,3 +183,70 @@ def test_messages_that_are_sent_again_in_smaller_packets_may_need_more_of_them_t
     assert [of_sender(net, i, 1) for i in range(3)] == [sent] * 3
     feed(net, {1: [b"later"] * 200})
     assert of_sender(net, 2, 1) == [*sent, *[b"later"] * 200]
+
+
+RING = 64
+
+
+def narrowed(sequencer: int) -> tuple[Net, list[bytes]]:
+    """A view with small packets, in which all that member 1 sent in a ring of large ones waits to be ordered: in so
+    many more that this is more than eight rings. Nothing passes to member 0."""
+    net = Net(3, sequencer=0, packet=9600, ring_packets=RING, window=1 << 20)
+    net.run(5)
+    net.drop = lambda src, dst, lane, datagram: dst == 0
+    sent = []
+    while net.engines[1].send(b"%9000d" % len(sent)) == SENT:
+        sent.append(b"%9000d" % len(sent))
+        net.step(1000)
+    net.packet = 1232
+    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
+    net.step()
+    return net, sent
+
+
+def test_own_packets_of_a_larger_ring_are_all_counted():
+    """More of them than two rings of the setting are on their way."""
+    net, sent = narrowed(sequencer=0)
+    own = net.engines[1].own()
+    assert own.last - own.first > 7 * RING and own.all == own.any == own.first
+    assert net.engines[1].own_messages(own.first + 1, own.last)[-1] == len(sent)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(500)
+    assert [of_sender(net, i, 1) for i in range(3)] == [sent] * 3
+
+
+@pytest.mark.parametrize("sequencer", [0, 1])
+def test_who_has_filled_a_ring_waits_though_messages_that_are_sent_again_had_a_larger_one(sequencer: int):
+    net, _ = narrowed(sequencer)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(500)
+    assert not net.engines[1].stalls(net.now)
+    net.drop = lambda src, dst, lane, datagram: dst == 0
+    n = 0
+    while net.engines[1].send(b"%d" % n) == SENT:
+        n += 1
+        net.step(HEARTBEAT_MS * MS // RING)
+    assert n == RING
+    net.run(3 * HEARTBEAT_MS)
+    assert [member for member, _ in net.engines[1].stalls(net.now)] == [net.ids[0]]
+
+
+def test_a_message_that_could_fill_a_ring_passes_though_messages_that_are_sent_again_had_a_larger_one():
+    net, sent = narrowed(sequencer=0)
+    net.drop = lambda src, dst, lane, datagram: False
+    large = bytes(2 * RING * 1232)
+    sending, steps = Sending(net.engines[1], large), 0
+    while sending.step() == AGAIN and steps < 500:
+        net.step()
+        steps += 1
+    assert of_sender(net, 2, 1) == [*sent, large]
+
+
+def test_callbacks_leave_room_though_messages_that_are_sent_again_had_a_larger_ring():
+    net, sent = narrowed(sequencer=1)
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(500)
+    net.engines[1].uncount([net.ids[0]])
+    assert net.engines[1].send(b"next") == SENT
+    net.run(50)
+    assert of_sender(net, 2, 1) == [*sent, b"next"]
