@@ -26,6 +26,7 @@ void sc_driver_stop(sc_driver *d) {
     if (d->waits.watched) sc_tell_watcher(d);
     sc_mutex_unlock(d->lock);
     sc_mutex_lock(&d->role.lock);
+    sc_wake_all(d); /* the I/O thread may nap now */
     while (d->role.callers > 0 || d->role.io_state == SC_IO_POLLING) {
         sc_io_wake(&d->io);
         sc_cond_wait_until(&d->role.freed, &d->role.lock, sc_now() + 1000000);
