@@ -2201,7 +2201,15 @@ BREAKS = (
          "test_a_view_that_follows_a_long_one_has_its_secret_though_the_io_thread_runs_while_it_begins",
          why="views of seeds end long before a secret is forgotten"),
     _one("a call that was given up is to wake the next thread", "src/seqcast/blocks/replica.py",
-         "        elif not call.left:\n", "        else:\n", tests="tests/sockets/test_replicate.py", why=BLOCKS),
+         "                call.alone = True\n", "                pass\n", tests="tests/sockets/test_replicate.py::"
+         "test_a_thread_that_leaves_before_it_is_woken_holds_up_none_behind_it", why=BLOCKS),
+    _one("the main thread is to wake the next thread", "src/seqcast/blocks/replica.py",
+         "threading.current_thread() is threading.main_thread()", "False", tests="tests/sockets/test_replicate.py::"
+         "test_a_thread_that_leaves_before_it_is_woken_holds_up_none_behind_it", why=BLOCKS),
+    _one("a thread that gives up does not wake the next one", "src/seqcast/blocks/replica.py",
+         "            if call.then is not None:\n", "            if call.then is not None and call.woken:\n",
+         tests="tests/sockets/test_replicate.py::"
+         "test_a_thread_that_leaves_before_it_is_woken_holds_up_none_behind_it", why=BLOCKS),
     _one("views that are said to follow each other in a circle have no end", "src/seqcast/core/rules/disks.py",
          " is not None and past.counter < later:", " is not None:", tests="tests/unit/test_disk_rules.py", why=DISK),
     _one("claims about a view may contradict each other", "src/seqcast/core/rules/disks.py",

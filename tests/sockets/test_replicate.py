@@ -242,6 +242,68 @@ def test_threads_that_give_up_as_their_answers_come_hold_up_no_other_one() -> No
         assert replica.read(lambda machine: machine.total) >= 900 - len(undecided)
 
 
+@pytest.mark.parametrize("turn_is_made", [False, True])
+@pytest.mark.parametrize("how", ["after its timeout", "interrupted", "interrupted twice in the main thread"])
+def test_a_thread_that_leaves_before_it_is_woken_holds_up_none_behind_it(
+    monkeypatch: pytest.MonkeyPatch, how: str, turn_is_made: bool
+) -> None:
+    """Its answer has come, and the threads that were answered with it are to wake each other."""
+
+    class Signal(BaseException):
+        pass
+
+    waiter = seqcast.blocks.replica._Waiter
+    wait, wake, answered, left = waiter.wait, waiter.wake, threading.Event(), threading.Event()
+
+    def until_answered(call: Any, seconds: float) -> bool:
+        if threading.current_thread() is not leaver:
+            return wait(call, seconds)
+        assert answered.wait(LIMIT_S)
+        if how == "after its timeout":
+            return False
+        raise Signal
+
+    def let_it_leave(call: Any = None) -> None:
+        answered.set()
+        assert threading.current_thread() is leaver or left.wait(LIMIT_S)
+        if call is not None:
+            wake(call)
+
+    def read() -> None:
+        kv.read(lambda machine: machine.total, guarantee="read-your-writes", timeout=None)
+
+    def leave() -> None:
+        with contextlib.suppress(Signal):
+            read()
+        left.set()
+
+    def give_up(call: Any) -> None:
+        if how == "interrupted twice in the main thread":
+            raise Signal
+        done_up(call)
+
+    first, leaver, behind = (
+        threading.Thread(target=target, daemon=True) for target in (lambda: kv.call(b"1"), leave, read)
+    )
+    with replicate(cluster(), "a") as kv, monkeypatch.context() as patch:
+        done_up, turn = kv._give_up, kv._wake
+        patch.setattr(kv, "_give_up", give_up)
+        patch.setattr(waiter, "wait", until_answered)
+        if turn_is_made:
+            patch.setattr(waiter, "wake", let_it_leave)
+        else:
+            patch.setattr(kv, "_wake", lambda calls: (calls and let_it_leave(), turn(calls)))
+        if how == "interrupted twice in the main thread":
+            patch.setattr(threading, "main_thread", lambda: leaver)
+        with kv._applying:
+            for number, thread in enumerate((first, leaver, behind)):
+                thread.start()
+                wait_until(lambda: len(kv._outbox.pending) + len(kv._outbox._followers) == number + 1)  # noqa: B023
+        for thread in (first, leaver, behind):
+            thread.join(LIMIT_S / 4)
+            assert not thread.is_alive()
+
+
 def test_a_call_that_a_signal_interrupts_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     class Signal(BaseException):
         pass

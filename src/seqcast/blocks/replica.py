@@ -63,8 +63,6 @@ AGAIN_S = 0.5
 """Pause before a join that was refused is tried again."""
 HEAD_BYTES = 256
 """Room for the head of a message."""
-WOKEN_S = 1.0
-"""Patience of a thread that a signal interrupts with the one that is to wake it: the next one waits behind."""
 TICK_S = 0.01
 """The shortest time between two messages that only tell the time."""
 
@@ -143,18 +141,20 @@ class _Waiter(Call):
     """The call of a thread that waits.
 
     Attributes:
-        left: nobody waits any more, though the operation was sent, and may yet be answered.
+        alone: the thread is to wake no other one. Nobody waits any more, though the operation may yet be answered; or
+            this is the main thread, which any number of signals may interrupt, and whose handlers may take long.
         woken: ``wake`` was called.
         then: the call of the thread that this one wakes in turn.
     """
 
-    __slots__ = ("_lock", "left", "then", "woken")
+    __slots__ = ("_lock", "alone", "then", "woken")
 
     def __init__(self, operation: bytes | None, own: bool, seen: int) -> None:
         super().__init__(operation, self.wake, own, seen)
         self._lock = _thread.allocate_lock()
         self._lock.acquire()
-        self.left = self.woken = False
+        self.alone = threading.current_thread() is threading.main_thread()
+        self.woken = False
         self.then: _Waiter | None = None
 
     def wake(self) -> None:
@@ -164,18 +164,6 @@ class _Waiter(Call):
     def wait(self, seconds: float) -> bool:
         """False: not woken in time; < 0: no limit."""
         return self.woken or self._lock.acquire(True, seconds)
-
-
-def _wake(answered: list[Call]) -> None:
-    """Threads wake each other in turn: woken at once, each would wait a second time, for the interpreter's lock."""
-    first: _Waiter | None = None
-    for call in reversed(answered):
-        if not isinstance(call, _Waiter):
-            call.done()
-        elif not call.left:
-            call.then, first = first, call
-    if first is not None:
-        first.wake()
 
 
 class Replica(Closing, Generic[M]):
@@ -374,16 +362,35 @@ class Replica(Closing, Generic[M]):
         call = _Waiter(operation, own, seen)
         wait = -1.0 if timeout is None else min(nanoseconds(timeout) / 1e9, threading.TIMEOUT_MAX)
         try:
-            if not self._begin(call) and not call.wait(wait) and self._give_up(call):
-                call.wait(-1.0)
+            if not self._begin(call) and not call.wait(wait):
+                self._give_up(call)
         except BaseException:
-            if self._give_up(call):
-                call.wait(WOKEN_S)  # or a signal came before this thread had to wait
+            self._give_up(call)
             raise
         finally:
             if call.then is not None:
                 call.then.wake()
         return call
+
+    def _wake(self, answered: list[Call]) -> None:
+        """Threads wake each other in turn: woken at once, each would wait a second time, for the interpreter's lock.
+        One that gives up before that turn is made is not in it; one that does so later wakes the next all the same."""
+        if not answered:
+            return
+        at_once: list[Call] = []
+        last: _Waiter | None = None
+        with self._lock:
+            for call in answered:
+                if not isinstance(call, _Waiter) or call.alone:
+                    at_once.append(call)
+                    continue
+                if last is None:
+                    at_once.append(call)
+                else:
+                    last.then = call
+                last = call
+        for call in at_once:
+            call.done()
 
     def _begin(self, call: Call) -> bool:
         """Takes a call, and sends the waiting operations; True: answered already."""
@@ -420,20 +427,17 @@ class Replica(Closing, Generic[M]):
             return None
         return group, message
 
-    def _give_up(self, call: Call) -> bool:
-        """Nobody waits for this any more. True: the answer has just come, and the call is about to be woken, or was."""
+    def _give_up(self, call: Call) -> None:
+        """Nobody waits for this any more."""
         if call.seen and self._durable is not None:
             self._durable.give_up(call)
-            return False
+            return
         with self._lock:
-            if call.answer is not None:
-                return True
             if isinstance(call, _Waiter):
-                call.left = True
-            served = self._outbox.give_up(call)
+                call.alone = True
+            served = self._outbox.give_up(call) if call.answer is None else []
         for each in served:
             each.done()
-        return False
 
     def _refuse_failed(self) -> None:
         """Under the lock."""
@@ -656,7 +660,7 @@ class Replica(Closing, Generic[M]):
             unsent = self._composed()
         if unsent is not None:
             self._transmit(*unsent)
-        _wake(answered)
+        self._wake(answered)
 
     def _disk_failed(self, error: SeqcastError) -> None:
         """On the thread that syncs. The member ends as in a crash."""
@@ -704,7 +708,7 @@ class Replica(Closing, Generic[M]):
             if message is not None:
                 self._transmit(group, message)
         finally:
-            _wake(answered)
+            self._wake(answered)
 
     # ---- time, where nobody sends
 
