@@ -304,6 +304,31 @@ def test_answers_wait_for_room_at_an_asker_that_takes_nothing_and_hold_up_no_oth
         wait_until(lambda: not a._kept and a._kept_bytes == 0)
 
 
+def test_answers_for_askers_that_take_nothing_hold_up_none_for_one_that_was_full_for_a_moment() -> None:
+    name, asked, settings = cluster(), 100, {"unicast_bytes": 1 << 16}
+    with contextlib.ExitStack() as stack:
+        (a,) = stack.enter_context(members(lambda q: "y" * q, name=name, **settings))
+        x, y, z = (stack.enter_context(join(name, who, **NEEDED, **PATIENT_JOINER, **settings)) for who in "xyz")
+        wait_until(lambda: len(a._view) == 4)
+        for number in range(asked):
+            for other, size in (x, b"20000"), (y, b"20000"), (z, b"1000"):
+                other.send(rpc._HEAD.pack(1, 0, number, 0) + size, to=a.group.member)
+        wait_until(lambda: a.counters.answered == 3 * asked)
+        assert len(a._kept) == 3
+        wait_until(lambda: a._kept[x.member.id].pause_s > 0.3 and a._kept[y.member.id].pause_s > 0.3)
+        before = time.monotonic()
+        for other in z, x, y:
+            came = []
+            while len(came) < asked:
+                message = other.recv(timeout=LIMIT_S)
+                if message.unicast:
+                    came.append(rpc._HEAD.unpack_from(message.payload)[2])
+                assert other is not z or time.monotonic() < before + 5
+            assert came == list(range(asked))
+            assert other is not z or {x.member.id, y.member.id} <= a._kept.keys()
+        wait_until(lambda: not a._kept and a._kept_bytes == 0)
+
+
 def test_answers_that_are_kept_for_an_asker_that_leaves_are_dropped() -> None:
     name = cluster()
     with members(lambda q: "y" * q, name=name) as (a,):

@@ -7,6 +7,7 @@ import logging
 import secrets
 import struct
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,9 +44,13 @@ TEXT_MAX = 4096
 """Characters of an error's text that travel."""
 KEPT_BYTES_MAX = 64 << 20
 """The most bytes of answers that wait for room at their askers; further askers are told of an error instead."""
-ANSWER_S, ANSWER_S_MAX = 0.5, 64.0
-"""How long the first kept answer waits for room at its asker, before those of other askers are tried; twice as long
-each time, as a large answer needs room for longer."""
+PAUSE_S, PAUSE_S_MAX = 0.005, 0.1
+"""Pause before an answer that found no room is tried again; twice as long each time."""
+PACKET_BYTES = 1024
+"""An answer up to this fits into a packet, so some try finds room for all of it. A larger one may be larger than the
+window: its send waits for room, and unicasts to others wait behind. So that wait is no longer than the pause before."""
+SLOWEST_BYTES_S = 16_000
+"""Bytes a second of the slowest path that carries an answer of several packets during the longest wait."""
 _HEAD = struct.Struct("<BBQH")
 """Version, kind, number of the question, and how many members by rank answer it (0: all). Of a question then comes its
 payload; of an answer its value, or the error's type and text as JSON of two strings, all by a codec."""
@@ -181,13 +186,26 @@ class _Kept:
 
     Attributes:
         answers: the oldest first.
-        wait_s: how long the next one waits.
+        pause_s: pause of the oldest one, which found no room; 0: untried.
+        due: time of the next try, on the monotonic clock.
     """
 
     def __init__(self, asker: Member) -> None:
         self.asker = asker
         self.answers: deque[bytes] = deque()
-        self.wait_s = ANSWER_S
+        self.pause_s = self.due = 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """How long the send of the oldest one may wait."""
+        return self.pause_s if len(self.answers[0]) > PACKET_BYTES else 0.0
+
+    def pause(self) -> None:
+        """The oldest one found no room."""
+        size = len(self.answers[0])
+        most = PAUSE_S_MAX + (size / SLOWEST_BYTES_S if size > PACKET_BYTES else 0.0)
+        self.pause_s = min(max(2 * self.pause_s, PAUSE_S), most)
+        self.due = time.monotonic() + self.pause_s
 
 
 class Rpc(Closing):
@@ -560,19 +578,35 @@ class Rpc(Closing):
                 self._lock.wait_for(lambda: self._kept or self._why)
                 if self._why:
                     return
-                kept = next(iter(self._kept.values()))
-                message = kept.answers[0]
-            done = self._try(kept.asker, message, kept.wait_s) is not None
-            with self._lock:
-                if self._kept.get(kept.asker.id) is not kept:  # we were cut off
+                now = time.monotonic()
+                due = [kept for kept in self._kept.values() if kept.due <= now]
+                if not due:
+                    self._lock.wait(min(kept.due for kept in self._kept.values()) - now)
                     continue
-                kept.wait_s = ANSWER_S if done else min(2 * kept.wait_s, ANSWER_S_MAX)
-                if done and kept.answers[0] is message:
+                tries = [kept for kept in due if not kept.wait_s] or due[:1]
+            for kept in tries:
+                self._send_oldest(kept)
+
+    def _send_oldest(self, kept: _Kept) -> None:
+        """Sends the oldest answer that is kept for an asker, if there is room."""
+        with self._lock:
+            if self._kept.get(kept.asker.id) is not kept:  # we were cut off
+                return
+            message, wait_s = kept.answers[0], kept.wait_s
+        done = self._try(kept.asker, message, wait_s) is not None
+        with self._lock:
+            if self._kept.get(kept.asker.id) is not kept:
+                return
+            if not done:
+                kept.pause()
+            else:
+                kept.pause_s = 0.0
+                if kept.answers[0] is message:
                     kept.answers.popleft()
                     self._kept_bytes -= len(message)
-                del self._kept[kept.asker.id]
-                if kept.answers:
-                    self._kept[kept.asker.id] = kept  # behind those of others
+            del self._kept[kept.asker.id]
+            if kept.answers:
+                self._kept[kept.asker.id] = kept  # behind those of others
 
     # ---- the end
 
