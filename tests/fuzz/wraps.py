@@ -21,7 +21,7 @@ from sim_stage import Stage
 
 import seqcast.sim.process as process
 from seqcast.core.frames.kinds import dump, load
-from seqcast.core.frames.view import NewView
+from seqcast.core.frames.view import WRAP_BYTES, NewView
 from seqcast.core.vocabulary import ViewInstalled
 from seqcast.errors import RemoteProtocolError
 from seqcast.net.secure import KeyPair
@@ -29,7 +29,10 @@ from seqcast.reports import FrameReceived
 from seqcast.types import ViewId
 
 LOW_ORDER = [bytes(32), b"\1" + bytes(31), b"\xff" * 32, b"\xec" + b"\xff" * 30 + b"\x7f"]
-NO_WRAP = (None, True, 0, -1, 1 << 70, 1.5, "", "zz" * 48, "AB" * 48, "é" * 96, [], {}, ["00" * 48], {"0": "00"})
+DIGITS = 2 * WRAP_BYTES
+NO_WRAP = (
+    None, True, 0, -1, 1 << 70, 1.5, "", "z" * DIGITS, "A" * DIGITS, "é" * DIGITS, [], {}, ["0" * DIGITS], {"0": "00"},
+)  # fmt: skip
 
 
 class Fuzz:
@@ -68,7 +71,7 @@ class Fuzz:
         other = KeyPair()
         self.foreign = [
             *(each.hex() for each in before.wraps),
-            *(other.wrap(info.key, b"", other.draw(b"")).hex() for info in infos),
+            *(other.wrap(info.key, b"", other.draw()).hex() for info in infos),
         ]
         self.keys = [*(info.key for info in infos), other.public, *LOW_ORDER]
         self.lies: list[Callable[[list[Any], int], object]] = [
@@ -79,12 +82,12 @@ class Fuzz:
     # ---- one lie each, about the wrap at a place
 
     def flipped(self, wraps: list[Any], place: int) -> None:
-        at = self.rng.randrange(96)
+        at = self.rng.randrange(DIGITS)
         digit = self.rng.choice([each for each in "0123456789abcdef" if each != wraps[place][at]])
         wraps[place] = wraps[place][:at] + digit + wraps[place][at + 1 :]
 
     def resized(self, wraps: list[Any], place: int) -> None:
-        digits = self.rng.choice([*range(96), 97, 98, 192, 4096])
+        digits = self.rng.choice([*range(DIGITS), DIGITS + 1, DIGITS + 2, 2 * DIGITS, 4096])
         wraps[place] = (wraps[place] * 43)[:digits]
 
     def no_text(self, wraps: list[Any], place: int) -> None:
@@ -92,7 +95,7 @@ class Fuzz:
 
     def another(self, wraps: list[Any], place: int) -> None:
         others = [each for each in (*self.wraps, *self.foreign) if each != wraps[place]]
-        wraps[place] = self.rng.choice([*others, self.rng.randbytes(48).hex()])
+        wraps[place] = self.rng.choice([*others, self.rng.randbytes(WRAP_BYTES).hex()])
 
     def swapped(self, wraps: list[Any], place: int) -> None:
         other = self.rng.choice([each for each in range(len(wraps)) if each != place])
@@ -172,7 +175,7 @@ class Fuzz:
 
 def main() -> None:
     inputs, seed = (int(each) for each in [*sys.argv[1:], *("100000", "1")[len(sys.argv) - 1 :]])
-    process.SimulatedExchange = lambda _rng: KeyPair()  # type: ignore[assignment, misc]
+    process.SimulatedExchange = lambda *_: KeyPair()  # type: ignore[assignment, misc]
     fuzz = Fuzz(seed)
     fuzz.run(inputs)
     assert min(fuzz.seen[each] for each in ("counted", "passed over", "proven")) > inputs // 20, fuzz.seen

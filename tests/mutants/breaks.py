@@ -275,7 +275,7 @@ BREAKS = (
     _one("what is for one member opens at every member", "native/seal/seal.c", "    sc_put64(proven + SC_COMMON_HEADER, target);",
          "    sc_put64(proven + SC_COMMON_HEADER, !!target);", tests="tests/unit/test_seal.py", why=KEYED),
     _one("a view has the secret of the one before", "src/seqcast/core/secrets.py",
-         "        secret = self._exchange.draw(said)", "        secret = self._current or self._exchange.draw(said)",
+         "        secret = self._exchange.draw()", "        secret = self._current or self._exchange.draw()",
          tests="tests/sim/test_secrecy.py", why="one seed in three has a key"),
     _one("a view keeps its secret for ever", "src/seqcast/core/machines/coordinated.py",
          "            or self.context.now >= self.rekey_ns\n", "",
@@ -2258,4 +2258,8 @@ BREAKS = (
     _one("who waits for places that the order keeps counts as free", "native/streams/credit.c",
          "sc_tx_has_place(e, tx)) return 0;", "tx->next - tx->first < tx->places) return 0;",
          tests="tests/unit/test_holdup.py", why=EXACT),
+    _one("all secrets of views are wrapped under one nonce", "src/seqcast/net/secure.py", "        self._draw(nonce)\n", "",
+         tests="tests/unit/test_view_secrets.py", why="seeds have other key pairs"),
+    _one("a frame that is signed for one cluster counts in another", CORE + "identities.py",
+         'len(name).to_bytes(2, "little") + name + sender', "sender", tests="tests/unit/test_identities.py", why=KEYED),
 )  # fmt: skip

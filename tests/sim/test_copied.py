@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from seqcast.core.secrets import about
 from seqcast.sim.families import calm
 from seqcast.sim.options import MS, Options
 from seqcast.sim.process import Process
-from seqcast.sim.seal import Sealings, simulated_seal
+from seqcast.sim.seal import Sealings, SimulatedExchange, simulated_seal
 from seqcast.sim.world import World
 
 OPTIONS = Options(seed=1, keyed=True, **calm(members=3, loss=0.05, duplicate=0.02))
@@ -26,6 +27,7 @@ class Notes(Sealings):
         self.of_all = of_all
         self.apart = False
         self.since: set[tuple[bytes, bytes]] = set()
+        self.wraps: list[tuple[bytes, bytes]] = []
 
     def derived(self, *args: Any) -> None:
         super().derived(*args)
@@ -37,6 +39,12 @@ class Notes(Sealings):
         if self.apart:
             self.of_all.sealed(owner, key, nonce)
             self.since.add((key, nonce))
+
+    def wrapped(self, public: bytes, key: bytes, nonce: bytes) -> None:
+        super().wrapped(public, key, nonce)
+        if self.apart:
+            self.of_all.wrapped(public, key, nonce)
+            self.wraps.append((key, nonce))
 
 
 class Beside:
@@ -63,6 +71,10 @@ class Beside:
 
 
 class Copy(Process):
+    def _exchange(self) -> SimulatedExchange:
+        self.chance_of_wraps = random.Random(f"exchange {self.options.seed} {self.index}")
+        return SimulatedExchange(self.chance_of_wraps, self.world.sealings)
+
     def _seal(self) -> Any:
         self.chance = random.Random(f"seal {self.options.seed} {self.index}")
         return simulated_seal(self.chance, owner=self.id, sealings=self.world.sealings)
@@ -73,9 +85,11 @@ class Copied(World):
     the start, with the memory of the original, and sends nothing before ``COPIED_NS``. From then on, the random numbers
     of the copy are others, and both send, with one address."""
 
+    which = "m1"
+
     def start_node(self, name: str) -> None:
         super().start_node(name)
-        if name != "m1":
+        if name != self.which:
             return
         self.original = node = self.nodes[-1]
         self.beside = Beside(self)
@@ -99,6 +113,7 @@ class Copied(World):
         notes.apart = True
         notes.of_all.origin |= notes.origin
         self.copy.chance.seed(f"copy {self.options.seed}")
+        self.copy.chance_of_wraps.seed(f"wraps of the copy {self.options.seed}")
 
     def of_original(self, key: bytes) -> bool:
         return self.sealings.origin[key].sealer == self.original.id
@@ -122,3 +137,24 @@ def test_two_processes_with_one_memory_seal_nothing_under_one_nonce(seed, then_m
     original = {each for each in world.sealings._nonces if world.of_original(each[0])} - copy
     assert world.before > 20 and len(copy) > 20
     assert len(numbers(original) & numbers(copy)) > 10, "their counts go on from one number"
+
+
+class CopiedMaker(Copied):
+    """The copied process is the one that makes the views."""
+
+    which = "m0"
+
+
+def test_two_processes_with_one_memory_make_one_view_with_two_secrets_and_wrap_nothing_under_one_nonce():
+    world = CopiedMaker(replace(OPTIONS, duration_ns=COPIED_NS + 400 * MS))
+    world.plan()
+    world.clock.run(COPIED_NS + MS)
+    world.nodes[2].crash()
+    world.clock.run(world.options.duration_ns)
+    original, copy = (node.endpoint.context for node in (world.original, world.copy))
+    assert original.entered.view_id == copy.entered.view_id and about(original.entered) == about(copy.entered)
+    assert original.secrets._current != copy.secrets._current
+    of_copy = {key for key, _ in world.beside.sealings.wraps}
+    of_both = [key for key, _ in world.sealings._wraps if key in of_copy]
+    assert len(of_copy) == 2 and len(of_both) == 4, "each key wraps two secrets"
+    assert world.sealings.violations == []

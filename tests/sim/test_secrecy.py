@@ -124,7 +124,7 @@ def test_a_view_with_another_cipher_than_its_members_have_is_refused():
 
 
 def test_the_checkers_see_a_secret_that_two_views_have(monkeypatch):
-    monkeypatch.setattr(SimulatedExchange, "draw", lambda self, about: bytes(32))
+    monkeypatch.setattr(SimulatedExchange, "draw", lambda self: bytes(32))
     assert any("views have one secret" in each for each in violations())
 
 

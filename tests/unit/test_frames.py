@@ -52,6 +52,7 @@ from seqcast.core.frames.view import (
     PART,
     SHORTFALLS_MAX,
     SUBGROUPS_MAX,
+    WRAP_BYTES,
     Declined,
     InfoTold,
     Installed,
@@ -100,7 +101,7 @@ FRAMES = [
     replace(VIEW, providers=(Provision(2, TOP, TOP),)),
     Installed(TOP),
     Declined(TOP),
-    replace(NEXT, maker_key=b"m" * 32, wraps=(b"w" * 48, b"v" * 48), proof=b"p" * 16),
+    replace(NEXT, maker_key=b"m" * 32, wraps=(b"w" * WRAP_BYTES, b"v" * WRAP_BYTES), proof=b"p" * 16),
     replace(VIEW, members=(replace(INFO, key=b"k" * 32), *VIEW.members[1:])),
     Block(TOP, (9999, 127), (TOP, 2)),
     Block(1, (1, 0), ()),
@@ -409,7 +410,7 @@ def test_the_largest_frames_stay_within_the_limit():
             for info in infos
         ),
         maker_key=rng.randbytes(32),
-        wraps=tuple(rng.randbytes(48) for _ in infos),
+        wraps=tuple(rng.randbytes(WRAP_BYTES) for _ in infos),
         proof=rng.randbytes(16),
     )
     listed = replace(

@@ -187,6 +187,8 @@ def test_frames_between_views_show_who_sends_them():
     assert "not on the list" in doubt(party.knows["m"].with_signature(1, frame))
     assert "not signed" in doubt(signed, sender=2), "of another member"
     assert "not signed" in doubt(signed[:-1] + b" ")
+    elsewhere = Identities(party.signers["a"], party.listed, "other cluster").with_signature(1, frame)
+    assert "not signed" in doubt(elsewhere), "in another cluster, on whose list it is, too"
     assert "another identity" in doubt(signed, known={1: party.info("b")})
     assert doubt(signed, known={1: party.info("a")}) == ""
     unblock = Unblock("cluster", 1, None)

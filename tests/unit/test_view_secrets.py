@@ -19,7 +19,7 @@ from seqcast.core import orders
 from seqcast.core.frames.codec import list_of, schema_of
 from seqcast.core.frames.fields import Count, MemberInfo
 from seqcast.core.frames.kinds import dump, load
-from seqcast.core.frames.view import NewView
+from seqcast.core.frames.view import WRAP_BYTES, WRAP_NONCE_BYTES, NewView
 from seqcast.core.identities import Identities
 from seqcast.core.rules.cut import first_view
 from seqcast.core.secrets import Exchange, Secrets, about
@@ -373,10 +373,12 @@ PAIRS = [pytest.param(lambda: SimulatedExchange(random.Random()), id="simulated"
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_secret_is_wrapped_for_one_reader_and_for_one_view(pair):
     maker, reader, other = pair(), pair(), pair()
-    secret = maker.draw(b"view")
-    wrap = maker.wrap(reader.public, b"view", secret)
-    assert len(secret) == 32 and len(wrap) == 48 and secret not in wrap
-    assert reader.unwrap(maker.public, b"view", wrap) == secret
+    secret = maker.draw()
+    wrap, again = (maker.wrap(reader.public, b"view", secret) for _ in range(2))
+    assert len(secret) == 32 and len(wrap) == WRAP_BYTES and secret not in wrap
+    assert wrap[:WRAP_NONCE_BYTES] != again[:WRAP_NONCE_BYTES], "a copy of the maker wraps another secret for this view"
+    assert [reader.unwrap(maker.public, b"view", each) for each in (wrap, again)] == [secret] * 2
+    assert reader.unwrap(maker.public, b"view", again[:WRAP_NONCE_BYTES] + wrap[WRAP_NONCE_BYTES:]) is None
     assert reader.unwrap(maker.public, b"another view", wrap) is None
     assert other.unwrap(maker.public, b"view", wrap) is None
     assert reader.unwrap(other.public, b"view", wrap) is None
@@ -385,10 +387,10 @@ def test_a_secret_is_wrapped_for_one_reader_and_for_one_view(pair):
 
 def test_a_public_key_that_is_none_gets_a_secret_that_nobody_can_read():
     maker, reader = sodium(), sodium()
-    secret = maker.draw(b"view")
-    assert maker.draw(b"view") != secret
+    secret = maker.draw()
+    assert maker.draw() != secret
     for wrong in (b"", bytes(32), b"\1" + bytes(31), b"short"):
-        assert len(maker.wrap(wrong, b"view", secret)) == 48
+        assert len(maker.wrap(wrong, b"view", secret)) == WRAP_BYTES
         assert reader.unwrap(wrong, b"view", maker.wrap(reader.public, b"view", secret)) is None
         maker.public = wrong
         maker._shared[reader.public] = bytes(32)  # the product of such a key with any other, without a check
@@ -459,7 +461,7 @@ def test_a_view_that_nobody_in_the_closed_one_made_is_refused():
     in_the_name_of_a = c.proven(replace(forged, closes=second.closes))
     assert "another key" in b.fault(in_the_name_of_a, party.known())
     assert "no secret" in c.fault(c.proven(replace(second, wraps=second.wraps[:1])), party.known())
-    assert "no secret" in c.fault(c.proven(replace(second, wraps=(bytes(48),) * 3)), party.known())
+    assert "no secret" in c.fault(c.proven(replace(second, wraps=(bytes(WRAP_BYTES),) * 3)), party.known())
 
 
 def test_nobody_on_the_way_changes_a_member_of_a_view():
@@ -506,8 +508,8 @@ def test_of_a_view_that_lies_about_its_secret_nobody_takes_another_secret(seed, 
     makers = [second.maker_key] * 6 + [pair.public for pair in party.pairs.values()] + low_order + [b""]
     for _ in range(draws):
         flipped = bytearray(rng.choice(second.wraps))
-        flipped[rng.randrange(48)] ^= 1 << rng.randrange(8)
-        known = [*second.wraps, *party.first.wraps, *other.wraps, bytes(flipped), rng.randbytes(48)]
+        flipped[rng.randrange(WRAP_BYTES)] ^= 1 << rng.randrange(8)
+        known = [*second.wraps, *party.first.wraps, *other.wraps, bytes(flipped), rng.randbytes(WRAP_BYTES)]
         wraps = list(second.wraps)
         for place in rng.sample(range(3), rng.randrange(4)):
             wraps[place] = rng.choice(known)

@@ -5,8 +5,8 @@ a pair of keys of its own for signatures (Ed25519), and each member a list of th
 under which names. A joiner signs its own description, and the number received from the group (``rules/cookies.py``).
 That signature is in JOIN, and in each VIEW, so every member checks for itself with whom it shares a view. The maker of
 a VIEW signs that VIEW. All other frames between those who are in no view, or in different ones, have their sender's
-signature before their bytes, except for INSTALLED: one that has the key file alone, or whose line is gone, can say
-nothing there.
+signature, which holds in one cluster, before their bytes, except for INSTALLED: one that has the key file alone, or
+whose line is gone, can say nothing there.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Identities:
         """A frame in the form that is sent."""
         if self._signer is None:
             return payload
-        return MARK + self._signer.public + self._signer.sign(_said_in(sender, payload)) + payload
+        return MARK + self._signer.public + self._signer.sign(_said_in(self._cluster, sender, payload)) + payload
 
     def doubt(self, frame: object, sender: int, received: Signed, known: Mapping[int, MemberInfo]) -> str:
         """Why the sender does not show the right to send a frame that is to have a signature; "": shows that.
@@ -185,7 +185,8 @@ class Identities:
             return "the list does not have it as an operator"
         if sender in known and known[sender].identity != received.public:
             return "it speaks in the name of a member that has another identity"
-        if not self._signer.proves(received.public, _said_in(sender, received.payload), received.signature):
+        said = _said_in(self._cluster, sender, received.payload)
+        if not self._signer.proves(received.public, said, received.signature):
             return "it has not signed this with the identity that it names"
         return ""
 
@@ -229,8 +230,10 @@ def _said_by(frame: NewView, cluster: str) -> bytes:
     return _digest(b"view", canonical([cluster, told(frame, CLOSING)]))
 
 
-def _said_in(sender: int, payload: bytes) -> bytes:
-    return _digest(b"frame", sender.to_bytes(8, "little") + payload)
+def _said_in(cluster: str, sender: int, payload: bytes) -> bytes:
+    """Of a cluster, too: most frames name none, and one identity may be on the lists of several."""
+    name = cluster.encode("utf-8")
+    return _digest(b"frame", len(name).to_bytes(2, "little") + name + sender.to_bytes(8, "little") + payload)
 
 
 def _digest(kind: bytes, said: bytes) -> bytes:

@@ -49,11 +49,14 @@ class Exchange(Protocol):
     @property
     def public(self) -> bytes: ...
 
-    def draw(self, about: bytes) -> Secret:
+    def draw(self) -> Secret:
         """A new secret, for one view."""
 
     def wrap(self, to: bytes, about: bytes, secret: Secret) -> bytes:
-        """The secret, for the owner of the public key ``to``; whatever that is, nothing is raised."""
+        """The secret, for the owner of the public key ``to``; whatever that is, nothing is raised.
+
+        Another nonce is drawn for each: two copies of one process may make the same view, with two secrets.
+        """
 
     def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> Secret | None:
         """The secret that the owner of the public key ``of`` has wrapped for us; None: there is no such secret."""
@@ -87,7 +90,7 @@ class Secrets:
         cipher = cipher_of(self._cipher, frame.members)
         frame = replace(frame, maker_key=self._exchange.public, cipher=cipher)
         said = about(frame)
-        secret = self._exchange.draw(said)
+        secret = self._exchange.draw()
         wraps = [self._exchange.wrap(info.key, said, secret) for info in frame.members]
         return self.proven(self._identities.made(replace(frame, wraps=tuple(wraps))))
 

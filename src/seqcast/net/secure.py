@@ -19,7 +19,7 @@ from seqcast.config import Config
 from seqcast.config.identities import described, read_identity, read_list
 from seqcast.config.keys import KEYS_MAX, SECRET_BYTES, Key, Seal, cluster_secret, cookie_secrets, read
 from seqcast.core.frames.fields import IDENTITY_BYTES, SIGNATURE_BYTES
-from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES
+from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
 from seqcast.core.secrets import CIPHERS, CLOSES
 from seqcast.errors import ConfigError
@@ -91,7 +91,6 @@ def _address(sodium: Any, call: str) -> int:
 
 PAIRS_KEPT = 2 * MEMBERS_MAX
 """The results of X25519, which is slow, that are kept."""
-_NONCE = bytes(24)
 
 
 class _Hashes:
@@ -308,16 +307,18 @@ class KeyPair:
         self.public = bytes(public)
         self._shared: dict[bytes, memoryview] = {}  # by public key of the other one
 
-    def draw(self, about: bytes) -> memoryview:
+    def draw(self) -> memoryview:
         secret = locked(SECRET_BYTES)
         self._draw(secret)
         return secret
 
     def wrap(self, to: bytes, about: bytes, secret: Secret) -> bytes:
         self._key(to, about)
-        at, null, wrapped = self._sodium.ffi.from_buffer, self._sodium.ffi.NULL, bytearray(WRAP_BYTES)
+        at, null, wrapped = self._sodium.ffi.from_buffer, self._sodium.ffi.NULL, memoryview(bytearray(WRAP_BYTES))
+        nonce, sealed = wrapped[:WRAP_NONCE_BYTES], wrapped[WRAP_NONCE_BYTES:]
+        self._draw(nonce)
         self._sodium.lib.crypto_aead_xchacha20poly1305_ietf_encrypt(
-            at(wrapped), null, at(secret), len(secret), about, len(about), null, _NONCE, at(self._wrapping)
+            at(sealed), null, at(secret), len(secret), about, len(about), null, at(nonce), at(self._wrapping)
         )
         return bytes(wrapped)
 
@@ -326,8 +327,9 @@ class KeyPair:
             return None
         self._key(of, about)
         at, null, secret = self._sodium.ffi.from_buffer, self._sodium.ffi.NULL, locked(SECRET_BYTES)
+        nonce, sealed = wrapped[:WRAP_NONCE_BYTES], wrapped[WRAP_NONCE_BYTES:]
         failed = self._sodium.lib.crypto_aead_xchacha20poly1305_ietf_decrypt(
-            at(secret), null, null, wrapped, len(wrapped), about, len(about), _NONCE, at(self._wrapping)
+            at(secret), null, null, sealed, len(sealed), about, len(about), nonce, at(self._wrapping)
         )
         return None if failed else secret
 
@@ -343,7 +345,7 @@ class KeyPair:
         self._sodium.lib.randombytes(self._sodium.ffi.from_buffer(to), len(to))
 
     def _key(self, other: bytes, about: bytes) -> None:
-        """Of one secret, into ``_wrapping``; so one nonce does. With an invalid public key, one that nobody has."""
+        """Of one view, into ``_wrapping``. With an invalid public key, one that nobody has."""
         if (shared := self._shared.get(other)) is None:
             if len(self._shared) >= PAIRS_KEPT:
                 self._shared.clear()

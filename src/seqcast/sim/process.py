@@ -149,7 +149,7 @@ class Process:
         room = 0
         self.exchange: SimulatedExchange | None = None
         if options.keyed:
-            self.exchange = SimulatedExchange(random.Random(f"exchange {options.seed} {index}"))
+            self.exchange = self._exchange()
             wanted["seal"], room = self._seal(), ROOM
             wanted["sealings_max"] = options.sealings_max
         self.engine = make_engine(member_id=self.id, group_tag=1, seed=rng.getrandbits(63), **wanted)
@@ -295,6 +295,10 @@ class Process:
         self.world.taken(self, numbers, since)
 
     # ---- its key
+
+    def _exchange(self) -> SimulatedExchange:
+        rng = random.Random(f"exchange {self.options.seed} {self.index}")
+        return SimulatedExchange(rng, self.world.sealings)
 
     def _seal(self) -> Seal:
         rng = random.Random(f"seal {self.options.seed} {self.index}")

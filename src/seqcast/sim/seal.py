@@ -13,7 +13,7 @@ import random
 from typing import Any, NamedTuple
 
 from seqcast.config.keys import ROOM, SECRET_BYTES, Seal
-from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES
+from seqcast.core.frames.view import PROOF_BYTES, WRAP_BYTES, WRAP_NONCE_BYTES
 from seqcast.core.identities import Allowed
 from seqcast.core.secrets import CLOSES
 from seqcast.types import Secret
@@ -34,6 +34,7 @@ _HASH = ctypes.CFUNCTYPE(ctypes.c_int, _BYTES, ctypes.c_size_t, _BYTES, _LONG, _
 _RANDOM = ctypes.CFUNCTYPE(None, _BYTES, _LONG)
 _KEY, _NONCE = 16, 16
 _PRIME, _BASE = (1 << 255) - 19, 9
+_WRAP_TAG = WRAP_BYTES - WRAP_NONCE_BYTES - SECRET_BYTES
 
 
 def _mixed(data: bytes, key: bytes, nonce: bytes) -> bytes:
@@ -141,36 +142,42 @@ def simulated_seal(
 
 
 class SimulatedExchange:
-    """A key pair (``core.secrets.Exchange``) whose secret half is drawn from ``rng``: the scheme of Diffie and Hellman,
-    with numbers modulo a prime."""
+    """A key pair (``core.secrets.Exchange``): the scheme of Diffie and Hellman, with numbers modulo a prime.
 
-    def __init__(self, rng: random.Random) -> None:
+    Args:
+        rng: of this process; the secret half, the secrets of views, and the nonces of their wraps are drawn from it.
+        sealings: the log of its wraps.
+    """
+
+    def __init__(self, rng: random.Random, sealings: Sealings | None = None) -> None:
+        self._rng, self._sealings = rng, sealings
         self._private = rng.getrandbits(64) | 1
         self.public = pow(_BASE, self._private, _PRIME).to_bytes(32, "little")
         self._shared: dict[bytes, bytes] = {}
 
-    def draw(self, about: bytes) -> bytes:
-        return hashlib.blake2b(about, digest_size=SECRET_BYTES, key=self._private.to_bytes(8, "little")).digest()
+    def draw(self) -> bytes:
+        return self._rng.randbytes(SECRET_BYTES)
 
     def wrap(self, to: bytes, about: bytes, secret: Secret) -> bytes:
-        key = self._key(to)
-        mixed = _mixed(bytes(secret), key, about)
-        return mixed + hashlib.blake2b(about + mixed, digest_size=WRAP_BYTES - SECRET_BYTES, key=key).digest()
+        key, nonce = self._key(to, about), self._rng.randbytes(WRAP_NONCE_BYTES)
+        if self._sealings is not None:
+            self._sealings.wrapped(self.public, key, nonce)
+        return nonce + encrypted(bytes(secret), about, key, nonce, _WRAP_TAG)
 
     def unwrap(self, of: bytes, about: bytes, wrapped: bytes) -> bytes | None:
-        mixed = wrapped[:SECRET_BYTES]
-        key = self._key(of)
-        tag = hashlib.blake2b(about + mixed, digest_size=WRAP_BYTES - SECRET_BYTES, key=key).digest()
-        return _mixed(mixed, key, about) if wrapped[SECRET_BYTES:] == tag else None
+        key, nonce, sealed = self._key(of, about), wrapped[:WRAP_NONCE_BYTES], wrapped[WRAP_NONCE_BYTES:]
+        mixed, tag = sealed[:SECRET_BYTES], sealed[SECRET_BYTES:]
+        return _mixed(mixed, key, nonce) if tag == _tag(mixed, about, key, nonce, _WRAP_TAG) else None
 
     def prove(self, secret: Secret, said: bytes) -> bytes:
         return hashlib.blake2b(said, digest_size=PROOF_BYTES, key=secret, person=CLOSES).digest()
 
-    def _key(self, other: bytes) -> bytes:
+    def _key(self, other: bytes, about: bytes) -> bytes:
         if other not in self._shared:
             shared = pow(int.from_bytes(other, "little"), self._private, _PRIME)
             self._shared[other] = shared.to_bytes(32, "little")
-        return self._shared[other]
+        both = b"".join(sorted((self.public, other)))
+        return hashlib.blake2b(both + about, digest_size=32, key=self._shared[other]).digest()
 
 
 class SimulatedSigner:
@@ -237,6 +244,7 @@ class Sealings:
         self.violations: list[str] = []
         self._keys: dict[bytes, bytes] = {}  # by nonce
         self._nonces: set[tuple[bytes, bytes]] = set()
+        self._wraps: set[tuple[bytes, bytes]] = set()
 
     def derived(self, owner: int, secret: bytes, data: bytes, key: bytes) -> None:
         """``owner`` derives a key."""
@@ -254,6 +262,12 @@ class Sealings:
         self.used.add(key)
         self._nonces.add((key, nonce))
         self._keys[nonce] = key
+
+    def wrapped(self, public: bytes, key: bytes, nonce: bytes) -> None:
+        """The owner of ``public`` wraps the secret of a view for one member: no nonce may come twice here, either."""
+        if (key, nonce) in self._wraps:
+            self.violations.append(f"seal: the maker with the key {public.hex()[:8]} has wrapped twice under one nonce")
+        self._wraps.add((key, nonce))
 
     def opened(self, datagram: bytes) -> bytes:
         """The plain datagram, for the simulator to look at."""

@@ -42,8 +42,9 @@ SUBGROUPS_MAX = 16
 SHORTFALLS_MAX = 44
 """Shortfalls that one frame carries; older ones are no longer reported."""
 
-WRAP_BYTES = 48
-"""A wrapped secret: 32 bytes, and the proof that they are whole."""
+WRAP_NONCE_BYTES = 24
+WRAP_BYTES = WRAP_NONCE_BYTES + 48
+"""A wrapped secret: the nonce, 32 bytes, and the proof that they are whole."""
 PROOF_BYTES = 16
 
 NONE, WHOLE, PART = 0, 1, 2
