@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from benches import bench_of
 from halves import first_quick
+from project import ROOT
 
 from seqcast.sim.crowd import Crowd, CrowdOptions, CrowdResult
 from seqcast.sim.options import SECOND
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def run(**given: Any) -> CrowdResult:
@@ -76,14 +74,6 @@ def test_without_late_join_handlers_joiners_are_told_which_messages_they_miss() 
 def test_a_seed_gives_the_same_run_and_another_seed_another() -> None:
     first, again, other = (run(members=40, seed=seed) for seed in (1, 1, 2))
     assert first == again and first.repaired_ns != other.repaired_ns
-
-
-def bench_of(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "bench" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_the_table_of_processes_in_the_documents_is_made_from_the_figures_beside_it() -> None:

@@ -298,7 +298,7 @@ def test_a_thread_that_leaves_before_it_is_woken_holds_up_none_behind_it(
         with kv._applying:
             for number, thread in enumerate((first, leaver, behind)):
                 thread.start()
-                wait_until(lambda: len(kv._outbox.pending) + len(kv._outbox._followers) == number + 1)  # noqa: B023
+                wait_until(lambda n=number + 1: len(kv._outbox.pending) + len(kv._outbox._followers) == n)
         for thread in (first, leaver, behind):
             thread.join(LIMIT_S / 4)
             assert not thread.is_alive()

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from argparse import Namespace
 
 import pytest
+from benches import bench_of
 from halves import first_quick
-from project import ROOT
 
-spec = importlib.util.spec_from_file_location("acks_bench", ROOT / "bench" / "acks.py")
-assert spec is not None and spec.loader is not None
-bench = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = bench  # dataclasses look their module up
-spec.loader.exec_module(bench)
+bench = bench_of("acks")
 
 SETTINGS = Namespace(rcvbuf=8 << 20, mtu=65536, megabytes_per_s=1000.0, turn_us=200, ms=40)
 

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from project import ROOT
+from kernels import compiled, needs_compiler_and_linux
 
-compiler = shutil.which("cc") or shutil.which("gcc")
-pytestmark = pytest.mark.skipif(
-    compiler is None or not sys.platform.startswith("linux"), reason="needs a C compiler, and Linux for runs"
-)
+pytestmark = needs_compiler_and_linux  # for runs
 HARNESS = r"""
 #include "io/transport.h"
 #include "io/socket.c"
@@ -35,11 +28,7 @@ void aim(uint32_t n, uint32_t first, uint32_t *out) {
 
 @pytest.fixture(scope="module")
 def aim(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], list[int]]:
-    folder: Path = tmp_path_factory.mktemp("aim")
-    (folder / "harness.c").write_text(HARNESS)
-    flags = ["-std=c11", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-I{ROOT / 'native'}"]
-    subprocess.run([compiler, *flags, folder / "harness.c", "-o", folder / "harness.so"], check=True)
-    library = ctypes.CDLL(str(folder / "harness.so"), mode=ctypes.RTLD_LOCAL)
+    library = compiled(tmp_path_factory.mktemp("aim"), HARNESS)
 
     def places(n: int, first: int) -> list[int]:
         out = (ctypes.c_uint32 * n)()

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
+from benches import bench_of
+from project import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("orders_bench", ROOT / "bench" / "orders.py")
-assert spec is not None and spec.loader is not None
-orders = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = orders  # dataclasses look their module up
-spec.loader.exec_module(orders)
+orders = bench_of("orders")
 
 
 @pytest.mark.parametrize(("n", "low", "high"), [(1, 1, 1), (5, 1, 5), (6, 1, 6), (9, 2, 8), (10, 2, 9), (20, 6, 15)])

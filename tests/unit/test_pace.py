@@ -1,18 +1,15 @@
 """When a receiving thread naps, polls and yields: native/io/pace.c alone, with times and loads by hand."""
 
 import ctypes
-import shutil
-import subprocess
 from ctypes import POINTER, byref, c_int, c_int64, c_uint, c_uint64
 
 import pytest
-from project import ROOT
+from kernels import compiled, needs_compiler
 
 US, MS, S = 1000, 10**6, 10**9
 NAP = 100 * US
 """The setting in these tests."""
-compiler = shutil.which("cc") or shutil.which("gcc")
-pytestmark = pytest.mark.skipif(compiler is None, reason="no C compiler here")
+pytestmark = needs_compiler
 
 
 class Pace(ctypes.Structure):
@@ -30,12 +27,7 @@ class Load(ctypes.Structure):
 
 @pytest.fixture(scope="session")
 def c(tmp_path_factory):
-    library = tmp_path_factory.mktemp("pace") / "pace.so"
-    source = ROOT / "native" / "io" / "pace.c"
-    subprocess.run(
-        [compiler, "-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'native'}", str(source), "-o", str(library)], check=True
-    )
-    functions = ctypes.CDLL(str(library))
+    functions = compiled(tmp_path_factory.mktemp("pace"), '#include "io/pace.c"')
     functions.sc_pace_count.argtypes = [POINTER(Pace), c_uint64, c_int64]
     functions.sc_pace_measure.argtypes = [POINTER(Pace), POINTER(Load), c_int64]
     functions.sc_pace_late.argtypes = [POINTER(Pace), c_int64]

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
+from benches import bench_of
+from project import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
-spec = importlib.util.spec_from_file_location("pipeline_bench", ROOT / "bench" / "pipeline.py")
-assert spec is not None and spec.loader is not None
-pipeline = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pipeline)
+pipeline = bench_of("pipeline")
 
 OPTIONS = argparse.Namespace(
     rows=1000, rate=500, stream_s=8.0, pairs=3, seconds=1.0, limit_s=60.0, more_rows=(10**7, 10**8, 3 * 10**8)

@@ -4,19 +4,12 @@ refuses those to one address."""
 from __future__ import annotations
 
 import ctypes
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from project import ROOT
+from kernels import compiled, needs_compiler_and_linux
 
-compiler = shutil.which("cc") or shutil.which("gcc")
-pytestmark = pytest.mark.skipif(
-    compiler is None or not sys.platform.startswith("linux"), reason="needs a C compiler, and Linux for such runs"
-)
+pytestmark = needs_compiler_and_linux  # for such runs
 HARNESS = r"""
 #include "io/transport.h"
 static int refused, runs;
@@ -64,11 +57,7 @@ WAIT = 256
 
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    folder: Path = tmp_path_factory.mktemp("refusals")
-    (folder / "harness.c").write_text(HARNESS)
-    flags = ["-std=c11", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-I{ROOT / 'native'}"]
-    subprocess.run([compiler, *flags, folder / "harness.c", "-o", folder / "harness.so"], check=True)
-    return ctypes.CDLL(str(folder / "harness.so"), mode=ctypes.RTLD_LOCAL)
+    return compiled(tmp_path_factory.mktemp("refusals"), HARNESS)
 
 
 @pytest.fixture

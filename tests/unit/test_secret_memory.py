@@ -5,22 +5,19 @@ from __future__ import annotations
 import ctypes
 import os
 import random
-import shutil
-import subprocess
-import sys
 import time
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint, c_uint8, c_uint64, c_void_p
 
 import pytest
 from engines import make_engine
 from halves import first_quick
+from kernels import compiled
 from memory import FORGOTTEN, contents, needs_smaps
 from project import ROOT
 
 from seqcast._native.engine import locked
 from seqcast.sim.seal import simulated_seal
 
-compiler = shutil.which("cc") or shutil.which("gcc")
 HARNESS = r"""
 #include <sys/mman.h>
 static long left = -1; /* bytes other than zero in the memory that was given back last */
@@ -63,14 +60,8 @@ A, B, C = (bytes([each]) * 32 for each in b"ABC")
 
 @pytest.fixture(scope="module")
 def c(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
-    if compiler is None or not sys.platform.startswith("linux"):
-        pytest.skip("no C compiler here, or memory of another kind")
-    top = tmp_path_factory.mktemp("seal")
-    (top / "harness.c").write_text("#define _GNU_SOURCE\n#include <stdint.h>\n" + HARNESS)
-    sources = [top / "harness.c", *ROOT.glob("native/hash/*.c"), ROOT / "native/seal/crc.c"]
-    options = ("-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'native'}", "-o", str(top / "seal.so"))
-    subprocess.run([compiler, *options, *map(str, sources)], check=True)
-    functions = ctypes.CDLL(str(top / "seal.so"))
+    others = [*ROOT.glob("native/hash/*.c"), ROOT / "native/seal/crc.c"]
+    functions = compiled(tmp_path_factory.mktemp("seal"), "#include <stdint.h>\n" + HARNESS, others)
     functions.made.argtypes, functions.made.restype = [c_uint64, POINTER(Secret), c_size_t], c_void_p
     functions.count_from.argtypes = [c_void_p, c_uint64]
     functions.holds.argtypes = [c_void_p, c_char_p, c_size_t]

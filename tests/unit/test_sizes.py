@@ -166,42 +166,39 @@ def test_a_datagram_whose_pieces_are_mixed_with_others_arrives_and_old_ones_are_
     assert net.engines[1].counters()["pieces_dropped"] >= 4
 
 
-def test_messages_that_are_sent_again_in_smaller_packets_may_need_more_of_them_than_a_ring_has():
-    """All that a member forwards waits to be ordered, in as many packets as there may be, when paths become narrow."""
-    net = Net(3, sequencer=0, packet=1472, ring_packets=64, window=1 << 20)
-    net.run(5)
-    net.drop = lambda src, dst, lane, datagram: dst == 0
-    sent = []
-    while net.engines[1].send(b"%1384d" % len(sent)) == SENT:
-        sent.append(b"%1384d" % len(sent))
-        net.step(1000)
-    assert len(sent) == 64
-    net.packet = 1232
-    change_view(net, [0, 1, 2], [0, 1, 2], sequencer=0, tag=2)
-    net.drop = lambda src, dst, lane, datagram: False
-    net.run(500)
-    assert [of_sender(net, i, 1) for i in range(3)] == [sent] * 3
-    feed(net, {1: [b"later"] * 200})
-    assert of_sender(net, 2, 1) == [*sent, *[b"later"] * 200]
-
-
 RING = 64
 
 
-def narrowed(sequencer: int) -> tuple[Net, list[bytes]]:
-    """A view with small packets, in which all that member 1 sent in a ring of large ones waits to be ordered: in so
-    many more that this is more than eight rings. Nothing passes to member 0."""
-    net = Net(3, sequencer=0, packet=9600, ring_packets=RING, window=1 << 20)
+def narrowed(sequencer: int, packet: int = 9600, form: bytes = b"%9000d") -> tuple[Net, list[bytes]]:
+    """A view with small packets, in which all that member 1 sent in a ring of large ones waits to be ordered. Nothing
+    passes to member 0.
+
+    Args:
+        packet: size of the large ones; by default more than eight rings of small ones hold the messages.
+        form: of a message with its number, so that each fills a large packet.
+    """
+    net = Net(3, sequencer=0, packet=packet, ring_packets=RING, window=1 << 20)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: dst == 0
-    sent = []
-    while net.engines[1].send(b"%9000d" % len(sent)) == SENT:
-        sent.append(b"%9000d" % len(sent))
+    sent: list[bytes] = []
+    while net.engines[1].send(form % len(sent)) == SENT:
+        sent.append(form % len(sent))
         net.step(1000)
     net.packet = 1232
     change_view(net, [0, 1, 2], [0, 1, 2], sequencer=sequencer, tag=2)
     net.step()
     return net, sent
+
+
+def test_messages_that_are_sent_again_in_smaller_packets_may_need_more_of_them_than_a_ring_has():
+    """All that a member forwards waits to be ordered, in as many packets as there may be, when paths become narrow."""
+    net, sent = narrowed(sequencer=0, packet=1472, form=b"%1384d")
+    assert len(sent) == RING
+    net.drop = lambda src, dst, lane, datagram: False
+    net.run(500)
+    assert [of_sender(net, i, 1) for i in range(3)] == [sent] * 3
+    feed(net, {1: [b"later"] * 200})
+    assert of_sender(net, 2, 1) == [*sent, *[b"later"] * 200]
 
 
 def test_own_packets_of_a_larger_ring_are_all_counted():
