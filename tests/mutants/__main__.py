@@ -37,6 +37,7 @@ from pathlib import Path
 from mutants import page, parts
 from mutants.breaks import BREAKS, Break
 from mutants.tree import ROOT, Copy, NoVerdict, python
+from seqcast.sim.command import span
 
 STEP = 10
 FAMILY_SEEDS = 40
@@ -110,10 +111,10 @@ def by_seeds(copy: Copy, each: Break, seeds: range) -> str:
     if each.drawn:
         steps[:0] = [(range(at, at + STEP), each.drawn) for at in range(1, FAMILY_SEEDS + 1, STEP)]
     for some, drawn in steps:
-        span = f"{some[0]}..{some[-1]}"
-        status, output = run(copy, "-m", "seqcast", "sim", "--seeds", span, *drawn, cpu_s=SEEDS_CPU_S)
+        told = f"{some[0]}..{some[-1]}"
+        status, output = run(copy, "-m", "seqcast", "sim", "--seeds", told, *drawn, cpu_s=SEEDS_CPU_S)
         if status < 0:
-            return f"`sim {' '.join(('--seeds', span, *drawn))}`: {killed(status)}"
+            return f"`sim {' '.join(('--seeds', told, *drawn))}`: {killed(status)}"
         for words, seed in re.findall(r"^FAILED: (.*?); replay: seqcast sim --seed (\d+)", output, re.M):
             options = ("--seed", seed, *drawn)
             if not fails_anyway("-m", "seqcast", "sim", *options):
@@ -199,10 +200,9 @@ def beside(
         yield from pool.map(one, chosen)
 
 
-def span(text: str) -> range:
-    """Seeds of the command line."""
-    first, dots, last = text.partition("..")
-    return range(int(first), int(last) + 1) if dots else range(1, int(first) + 1)
+def seeds_of(text: str) -> range:
+    """Argument type: a number of seeds, or a span of them."""
+    return span(text if ".." in text else f"1..{text}")
 
 
 def main() -> int:
@@ -213,7 +213,7 @@ def main() -> int:
     parser.add_argument("--new", action="store_true", help="those that docs/mutants.md says nothing of")
     parser.add_argument("--match", default="", metavar="WORDS", help="those whose name has these, or of several by |")
     parser.add_argument(
-        "--seeds", type=span, default="200", metavar="N", help="the default seeds 1 to N (200), or A..B"
+        "--seeds", type=seeds_of, default="200", metavar="N", help="the default seeds 1 to N (200), or A..B"
     )
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="N", help="so many at a time (all cores)")
     parser.add_argument("--list", action="store_true", help="list them, and whether they still apply")

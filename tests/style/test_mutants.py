@@ -136,6 +136,6 @@ def test_a_break_in_a_part_that_no_simulated_run_executes_stands_unseen(monkeypa
     monkeypatch.setattr(tool, "verdict", lambda copy, each, seeds, known: f"`sim --seed {seeds[0]}`: total order: no")
     places = ("native/io/wake.c", "src/seqcast/spark/source.py", "native/order/grant.c", "src/seqcast/core/log.py")
     breaks = [Break(place, ((place, "a", "b"),)) for place in places]
-    assert tool.power(breaks, 1, tool.span("101..160")) == 0
+    assert tool.power(breaks, 1, tool.seeds_of("101..160")) == 0
     assert "2 of 4 breaks, of which 2 are in parts" in (said := capsys.readouterr().out) and "101 to 160" in said
-    assert tool.span("50") == range(1, 51)
+    assert tool.seeds_of("50") == range(1, 51)

@@ -22,15 +22,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     which = result.add_mutually_exclusive_group(required=True)
     which.add_argument("--seed", type=int, metavar="N", help="run one seed, the same each time")
-    which.add_argument("--seeds", type=_span, metavar="A..B", help="run the seeds A to B")
+    which.add_argument("--seeds", type=span, metavar="A..B", help="run the seeds A to B")
     which.add_argument(
-        "--starts", type=_span, metavar="A..B", help="run only first starts, of these seeds: do all end in one group?"
+        "--starts", type=span, metavar="A..B", help="run only first starts, of these seeds: do all end in one group?"
     )
     which.add_argument(
-        "--heals", type=_span, metavar="A..B", help="run only partitions that heal: how soon is there one view again?"
+        "--heals", type=span, metavar="A..B", help="run only partitions that heal: how soon is there one view again?"
     )
     which.add_argument(
-        "--rings", type=_span, metavar="A..B",
+        "--rings", type=span, metavar="A..B",
         help="run only token rings: does every random graph of incomplete discovery end in one view?",
     )  # fmt: skip
     result.add_argument("--members", type=_members, default=0, metavar="N", help="processes, 2 to 32; default: by seed")
@@ -46,7 +46,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return result.parse_args(argv)
 
 
-def _span(text: str) -> range:
+def span(text: str) -> range:
+    """Argument type: seeds."""
     first, dots, last = text.partition("..")
     if not (dots and first.isdigit() and last.isdigit() and int(first) <= int(last)):
         raise argparse.ArgumentTypeError(f"{text!r} is not A..B, such as 1..100")
