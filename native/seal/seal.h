@@ -148,7 +148,7 @@ typedef struct {
  * are those of the plain datagram. */
 sc_wire_result sc_seal_check(sc_seal *seal, uint8_t *p, size_t *len, uint64_t sealer, sc_opened *opened);
 /* May a plain datagram with this key_id be of a sealer that has the secret of `view`? sc_seal_check asks this of the
- * datagram that it opens; who puts one together from opened pieces asks again. */
+ * datagram that it opens, and the engine again of one that came in pieces. */
 sc_wire_result sc_seal_fits(const sc_seal *seal, uint64_t view, const uint8_t *p);
 
 /* Which of the last numbers of one sealer, under one secret, have come: none counts twice. */
@@ -161,7 +161,7 @@ typedef struct {
 /* 0: a repeat, or so old that nobody knows. */
 int sc_numbers_take(sc_numbers *numbers, uint64_t number);
 /* Those of one sealer: the secrets of the file share the first place, and each view that is known has one of its own.
- * Who has a secret can use the highest number in the name of any sealer. That must say nothing about the numbers under
+ * Anybody with a secret can use the highest number in the name of any sealer, which must not change the numbers under
  * other secrets. */
 #define SC_NUMBERS (1 + SC_SEAL_VIEWS)
 sc_numbers *sc_numbers_of(const sc_seal *seal, sc_numbers *numbers, uint64_t view);

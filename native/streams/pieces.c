@@ -47,7 +47,7 @@ static void forget(sc_partly *at) {
     *at = (sc_partly){0};
 }
 
-/* Who has the secret of one kind cannot push out what was sealed with those of the others. */
+/* Each kind has places of its own, so that somebody with a secret of one kind cannot push out pieces of another. */
 static int kind_of(const sc_engine *e, uint64_t view) {
     if (e->seal && !view) return SC_PARTLY_OUTSIDE;
     return view && view != e->view.tag ? SC_PARTLY_ELSEWHERE : SC_PARTLY_OURS;

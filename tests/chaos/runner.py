@@ -286,8 +286,8 @@ class Run:
         return self.directory / f"{name}.seeds"
 
     def write_seeds(self, names: Sequence[str]) -> None:
-        """The seeds of these: all places; one, once the faults have ended; or, for those that are lied to, none that
-        somebody is at, none at all, or their own and those of processes that are gone."""
+        """The seeds of these: all places; one, once the faults have ended; or, for those that are lied to, addresses
+        without a process, an empty file, or their own place and those of processes that have ended."""
         all_places = [place.address for place in self.network.places]
         for name in names:
             own = all_places[self.places[name]]

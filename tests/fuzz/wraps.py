@@ -2,9 +2,8 @@
 
 The wraps are opened in Python, with real key pairs. Each input is a VIEW in the form that comes from the network, to a
 member whose view it would close, or to a joiner that it names. One thing about its wraps is wrong: their lengths,
-number, order, form or bytes, the key of the maker, or the cipher. Who sends it has the key file, or is a member, and
-then even proves that it is one. Each is counted, or passed over by a joiner, and dropped: nobody's view or secret
-changes.
+number, order, form or bytes, the key of the maker, or the cipher. The sender has the key file, or is a member and
+proves that. Each is counted, or passed over by a joiner, and dropped: no view and no secret changes.
 """
 
 from __future__ import annotations

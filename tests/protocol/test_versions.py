@@ -1,4 +1,4 @@
-"""The frames of a protocol version do not change: who changes one raises the version (docs/protocol.md, "Releases side
+"""The frames of a protocol version do not change: a changed frame needs a new version (docs/protocol.md, "Releases side
 by side"). ``frames-N.json`` has those of version N, from the oldest that this release speaks to its newest."""
 
 from __future__ import annotations
