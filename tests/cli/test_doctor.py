@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from netns import lonely, network, python, segmented
@@ -14,7 +15,7 @@ from project import ROOT
 import seqcast.codes as codes
 from seqcast import cli
 from seqcast.config import Config, identities, keys
-from seqcast.doctor import local
+from seqcast.doctor import local, path
 from seqcast.doctor.datagrams import pack, unpack
 from seqcast.doctor.keys import MEMORY_BYTES, look
 from seqcast.doctor.lines import Line
@@ -195,6 +196,24 @@ def test_the_rate_that_a_path_carries_is_found_and_the_place_of_losses_beyond(pa
     (rate,) = (line["fact"] for line in lines if line["word"] == "rate")
     said = re.fullmatch(r"at least (\d+) Mb/s; at (\d+) Mb/s [\d,]+ of [\d,]+ lost: .* in the network", rate)
     assert said and found == set() and 10 < int(said[1]) <= 35 < int(said[2]) <= 55, lines
+
+
+def test_a_thread_of_a_burst_that_did_not_run_for_a_while_makes_up_for_little_of_it(monkeypatch):
+    """Else a path that carries the rate loses the datagrams that were late, and is blamed."""
+    now, runs = [100.0], []
+
+    def sleep(seconds):
+        runs.append(0)
+        now[0] += 0.1 if len(runs) == 500 else seconds
+
+    monkeypatch.setattr(path, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    here, runs = object.__new__(path.Path), [0]
+    monkeypatch.setattr(here, "_token", "", raising=False)
+    monkeypatch.setattr(here, "_send", lambda _: runs.append(runs.pop() + 1))
+    monkeypatch.setattr(here, "_counts", lambda: {"burst": sum(runs)})
+    flood = here._flood(1000, 2000, 1.0)
+    assert flood.sent == 2000 == sum(runs) and flood.lost == 0 and 1.09 < flood.took_s < 1.11
+    assert max(runs) <= 10
 
 
 SLOW = """

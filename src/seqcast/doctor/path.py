@@ -35,7 +35,8 @@ PINGS, PING_S = 500, 0.001
 SONGS, SONG_S = SINGS_MAX, 0.005
 BURST, BURST_S = 2000, 1.0
 RATES_MBIT, RATE_S = (50, 100, 200, 400, 800, 1600, 3200), 0.2
-FLOOD_NAP_S = 0.0005
+FLOOD_NAP_S, FLOOD_LATE_S = 0.0005, 0.004
+"""Between two runs of datagrams of a burst, and the most time that a run makes up for."""
 LOST_OF, SLOWED = 0.001, 0.8
 """The part of a burst that may be lost, and of a rate that must be reached to try the next one."""
 SIZES = (8972, 8922, 8872, 8472, 7972, 5972, 3972, 1972, 1472, 1444, 1422, 1372, 1252, 996, 548)
@@ -260,15 +261,19 @@ class Path:
             whole_only(self._unicast, ask_path=False)
 
     def _flood(self, size: int, datagrams: int, seconds: float) -> _Flood:
-        """Sends this many within a time, evenly, and asks which came."""
+        """Sends this many within a time, evenly, and asks which came. A thread that did not run for a while makes up
+        for little of it: all that is late, sent at once, would be lost on a path that carries the rate."""
         before, here = self._counts(), drops("")["qdisc"]
         datagram, began = pack(size, t="burst", token=self._token, i=0), time.monotonic()
-        sent = 0
+        each = seconds / datagrams
+        sent, last = 0, began - each
         while sent < datagrams:
-            due = min(datagrams, 1 + int((time.monotonic() - began) / seconds * datagrams))
-            for _ in range(due - sent):
+            at = time.monotonic()
+            last = max(last, at - FLOOD_LATE_S - each)
+            due = min(datagrams - sent, int((at - last) / each))
+            for _ in range(due):
                 self._send(datagram)
-            sent = due
+            sent, last = sent + due, last + due * each
             time.sleep(FLOOD_NAP_S)
         took = max(seconds, time.monotonic() - began)
         now = self._counts()
