@@ -22,7 +22,7 @@ from netns import MEMBERS, cut_off, lonely, network, python, segmented  # noqa: 
 from seqcast._native.engine import SENT, Batch
 from seqcast.errors import SeqcastError
 from seqcast.perf import command, hosts, matrix, report, runs, worker
-from seqcast.perf.loops import END, TURN, Payloads, Tally
+from seqcast.perf.loops import DISTINCT, END, Payloads, Tally
 from seqcast.perf.messages import BatchSource, Check
 from seqcast.perf.paths import MTU, PATHS, Path, PathError, Place, call, dropping, on_interface, open_path
 from seqcast.perf.processes import Process, Processes, RunFailed
@@ -513,7 +513,7 @@ def tallied(payloads):
 
 def test_loops_notice_messages_that_are_missing_or_come_twice():
     turns = list(itertools.chain(*itertools.islice(Payloads(64).until(time.monotonic_ns() + 10**11), 3)))
-    assert (tallied(turns).count, tallied(turns).wrong) == (3 * TURN, 0)
+    assert (tallied(turns).count, tallied(turns).wrong) == (3 * DISTINCT, 0)
     assert tallied(turns[:5] + turns[6:]).wrong == 2
     assert tallied(turns[:5] + turns[4:]).wrong == 3
     assert tallied([b"short", *turns[1:]]).wrong == 1

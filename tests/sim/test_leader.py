@@ -25,11 +25,13 @@ class Leads:
     """
 
     def __init__(self, node, told) -> None:
-        self.node, self.told, self.watchers = node, told, []
-        replica = SimpleNamespace(_me=node.id, watch=self.watchers.append, unwatch=self.watchers.remove)
+        self.node, self.told, self.callbacks = node, told, []
+        replica = SimpleNamespace(
+            _me=node.id, add_callback=self.callbacks.append, remove_callback=self.callbacks.remove
+        )
         self.calls: list[int] = []
         self.leader = on_leader(replica, self.calls.append, lambda: self.calls.append(0))
-        while not self.watchers:
+        while not self.callbacks:
             time.sleep(0.001)
         self.reach, node.application._reach = node.application._reach, self.take
 
@@ -38,7 +40,7 @@ class Leads:
         if not isinstance(event, View | Blocked | Unblocked):
             return
         before = self.leader.fence
-        self.watchers[0](event)
+        self.callbacks[0](event)
         if self.leader.fence != before:
             self.told.append((self.node.name, self.leader.fence))
 
@@ -92,7 +94,7 @@ def test_a_leader_in_a_minority_leads_again_with_a_higher_fence_once_an_operator
     stage.group(*"abc")
     leads = [Leads(node, told) for node in stage.nodes]
     for each in leads:
-        each.watchers[0](each.node.endpoint.view)
+        each.callbacks[0](each.node.endpoint.view)
     assert [each.leader.fence for each in leads] == [3, 0, 0]
     for each in leads[1:]:
         each.node.crash()

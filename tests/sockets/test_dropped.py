@@ -63,7 +63,7 @@ def test_a_crowd_may_be_dropped_by_its_own_thread():
     runner = crowd[0].runner
     failed = []
     with pytest.warns(ResourceWarning, match="was never left"), mock.patch.object(sys, "unraisablehook", failed.append):
-        runner.watch(lambda: threading.current_thread() is runner._thread and crowd.clear())
+        runner.add_callback(lambda: threading.current_thread() is runner._thread and crowd.clear())
         crowd[0].send(b"to itself")
         wait_until(lambda: not runner._thread.is_alive())
     assert not failed and runner.left

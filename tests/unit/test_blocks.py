@@ -40,7 +40,7 @@ class Direct:
         answer: bytes = self.machine.apply(operation)
         return answer
 
-    def watch(self, watcher: Any) -> None:
+    def add_callback(self, callback: Any) -> None:
         pass
 
     def read(self, query: Any, *, guarantee: str, timeout: float | None) -> Any:
@@ -291,16 +291,16 @@ def test_a_release_that_the_group_did_not_answer_is_sent_until_it_does(monkeypat
 
 
 def test_who_was_closed_leads_no_more_and_watches_no_more() -> None:
-    watchers: list[Any] = []
-    replica: Any = SimpleNamespace(_me=1, watch=watchers.append, unwatch=watchers.remove)
+    callbacks: list[Any] = []
+    replica: Any = SimpleNamespace(_me=1, add_callback=callbacks.append, remove_callback=callbacks.remove)
     started: list[int] = []
     leader = Leader(replica, started.append, lambda: None)
-    wait_until(lambda: bool(watchers))
-    (watcher,) = watchers
+    wait_until(lambda: bool(callbacks))
+    (callback,) = callbacks
     leader.close()
-    assert watchers == []
+    assert callbacks == []
     leader._view = VIEW
-    watcher(Unblocked.__new__(Unblocked))  # a call that was under way
+    callback(Unblocked.__new__(Unblocked))  # a call that was under way
     assert leader.fence == 0 and started == []
 
 

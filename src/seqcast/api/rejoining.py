@@ -122,7 +122,7 @@ class Rejoining(Delivering):
 
     def __init__(self, cluster: str, order: Order, config: Config, runner: Runner, state: StateHandler | None) -> None:
         super().__init__(cluster, order, config, runner, state)
-        self._turning = threading.Lock()  # of the next items, and of the incarnation
+        self._replacing = threading.Lock()  # of the next items, and of the incarnation
         self._attempt: Attempt | None = None
         self._past: deque[Runner] = deque(maxlen=PAST_MAX)
         self._slow_at: deque[float] = deque(maxlen=SLOW_MAX)
@@ -147,11 +147,11 @@ class Rejoining(Delivering):
         """
         self._refuse_forked()
         about = as_about(info)
-        with self._turning:
+        with self._replacing:
             if self._attempt is None and self._runner.standing.over:
                 raise self._not_member()
             self._about = about
-            self._runner.request(SetInfo(about))  # (`_turn` tells the next incarnation)
+            self._runner.request(SetInfo(about))  # (`_replace` tells the next incarnation)
 
     def _reached(self, meaning: Meaning, wait: int) -> Meaning | Rejoined | None:
         reached = super()._reached(meaning, wait)
@@ -161,7 +161,7 @@ class Rejoining(Delivering):
             self._lost.append(meaning)
         elif isinstance(meaning, Excluded) and self._rejoin_as is not None:
             wanted = self._may_rejoin(meaning) and self._is_wanted(meaning)
-            with self._turning:
+            with self._replacing:
                 if wanted and not self._runner.standing.leaves:
                     self._end, self._stop = None, meaning
                     self._attempt = Attempt(self._rejoin_as, self._enters, self._runner)
@@ -200,14 +200,14 @@ class Rejoining(Delivering):
         while not attempt.done.wait(SLICE_S if wait < 0 else max(0.0, min(SLICE_S, deadline - time.monotonic()))):
             if 0 <= wait and time.monotonic() >= deadline:
                 return None
-        with self._turning:
+        with self._replacing:
             if attempt.runner is None or self._runner.standing.leaves:
                 self._end, self._stop = excluded, None
                 raise self._not_member()
-            return self._turn(attempt.runner, attempt.backlog)
+            return self._replace(attempt.runner, attempt.backlog)
 
-    def _turn(self, runner: Runner, backlog: deque[Item]) -> Rejoined:
-        """Another incarnation takes over. Under the stream's lock, and `_turning`."""
+    def _replace(self, runner: Runner, backlog: deque[Item]) -> Rejoined:
+        """Another incarnation takes over. Under the stream's lock, and `_replacing`."""
         self._past.append(self._runner)
         if self._about != self._first_about:
             runner.request(SetInfo(self._about))
@@ -233,7 +233,7 @@ class Rejoining(Delivering):
         if attempt is None:
             return
         attempt.end()
-        with self._turning:
+        with self._replacing:
             self._runner.standing.leaves = True
             if attempt.runner is not None and attempt.runner is not self._runner:
                 attempt.runner.leave(timeout_s)

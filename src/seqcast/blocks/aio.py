@@ -346,10 +346,10 @@ class ReplicatedDict(_Over[seqcast.blocks.dictionary.ReplicatedDict]):
         changed."""
         return self.sync._was_done(await self._call(self.sync._condition(key, expected, value, ttl_s), timeout))
 
-    def on_change(self, watcher: Callable[[Change], object]) -> None:
+    def on_change(self, callback: Callable[[Change], object]) -> None:
         """Calls a function with each change from now on, in the order in which all members have them, on the loop."""
         loop = asyncio.get_running_loop()
-        self.sync.on_change(lambda change: loop.call_soon_threadsafe(watcher, change))
+        self.sync.on_change(lambda change: loop.call_soon_threadsafe(callback, change))
 
 
 class Lock(_Over[seqcast.blocks.lock.Lock]):

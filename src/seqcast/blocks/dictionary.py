@@ -86,7 +86,7 @@ class ReplicatedDict(Block):
         self._ends: dict[str, int] = {}  # when entries end, by the group's time
         self._heap: list[tuple[int, str]] = []  # the same; one that has left `_ends` is void
         self._now_ns = 0
-        self._watchers: list[Callable[[Change], object]] = []
+        self._callbacks: list[Callable[[Change], object]] = []
         super().__init__(cluster, name=name, info=info, ready_s=ready_s, **settings)
 
     # ---- reading
@@ -156,24 +156,24 @@ class ReplicatedDict(Block):
 
     # ---- changes
 
-    def on_change(self, watcher: Callable[[Change], object]) -> None:
+    def on_change(self, callback: Callable[[Change], object]) -> None:
         """Calls a function with each change from now on, in the order in which all members have them. The function runs
         on the thread that applies: it must neither wait nor call this dictionary. A replica that comes back after an
         exclusion is told the differences."""
-        self._watchers.append(watcher)
+        self._callbacks.append(callback)
 
     def _tell(self, key: str, old: bytes | None, new: bytes | None) -> None:
-        if not self._watchers or old == new:
+        if not self._callbacks or old == new:
             return
         loads = self._codec.loads
         try:
             change = Change(key, ABSENT if new is None else loads(new), ABSENT if old is None else loads(old))
-        except Exception:  # another member's codec, or a faulty one: the state is the same with and without watchers
+        except Exception:  # another member's codec, or a faulty one: the state is the same with and without callbacks
             log.exception(codes.BAD_PEER("a value of %r cannot be read, so that on_change tells nothing of it"), key)
             return
-        for watcher in self._watchers:
+        for callback in self._callbacks:
             try:
-                watcher(change)
+                callback(change)
             except Exception:
                 log.exception(codes.CALLBACK_FAILED("a function that on_change was given failed"))
 

@@ -85,15 +85,15 @@ class Leader(Closing):
         return view.fence if view is not None and not self._blocked and view.coordinator.id == me else 0
 
     def _run(self) -> None:
-        self._replica.watch(self._take)  # waits while the machine is busy, for which no loop of asyncio has time
+        self._replica.add_callback(self._take)  # waits while the machine is busy, for which no loop of asyncio has time
         leads = False
         while (fence := self._news.get()) is not None:
-            leads = self._turn(leads, fence)
-        self._replica.unwatch(self._take)
-        self._turn(leads, 0)
+            leads = self._change(leads, fence)
+        self._replica.remove_callback(self._take)
+        self._change(leads, 0)
         self._fence = 0
 
-    def _turn(self, leads: bool, fence: int) -> bool:
+    def _change(self, leads: bool, fence: int) -> bool:
         try:
             if leads:
                 self._stop()

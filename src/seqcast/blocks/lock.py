@@ -69,7 +69,7 @@ class Lock(Block):
     def bind(self, replica: Replica[Any], prefix: bytes = b"") -> None:
         """For the replica."""
         super().bind(replica, prefix)
-        replica.watch(self._follow)
+        replica.add_callback(self._follow)
 
     # ---- the public interface
 

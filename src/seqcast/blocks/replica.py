@@ -198,7 +198,7 @@ class Replica(Closing, Generic[M]):
         self._why = "it joins"
         self._failure: BaseException | None = None  # for good
         self._closing = False
-        self._watchers: list[Callable[[Event | None], object]] = []
+        self._callbacks: list[Callable[[Event | None], object]] = []
         # Of the thread that follows the group:
         self._view: View | None = None
         self._me = 0  # id of the member
@@ -503,19 +503,19 @@ class Replica(Closing, Generic[M]):
             self.close()
             raise
 
-    def watch(self, watcher: Callable[[Event | None], object]) -> None:
+    def add_callback(self, callback: Callable[[Event | None], object]) -> None:
         """Calls a function with each view, ``Blocked`` and ``Unblocked`` of this replica, in their order among the
         operations, with None when its membership ends, and at once with the present view. The function runs on
         the thread that applies, and must not wait."""
         with self._applying:
-            self._watchers.append(watcher)
+            self._callbacks.append(callback)
             if self._view is not None:
-                watcher(self._view)
+                callback(self._view)
 
-    def unwatch(self, watcher: Callable[[Event | None], object]) -> None:
+    def remove_callback(self, callback: Callable[[Event | None], object]) -> None:
         """Calls this function no more, but for a call that is under way."""
         with contextlib.suppress(ValueError):
-            self._watchers.remove(watcher)
+            self._callbacks.remove(callback)
 
     # ---- the thread that follows the group
 
@@ -619,8 +619,8 @@ class Replica(Closing, Generic[M]):
             if self._durable is not None:
                 self._durable.parted()
             self._view = None
-            for watcher in tuple(self._watchers):
-                watcher(None)
+            for callback in tuple(self._callbacks):
+                callback(None)
         group.leave(0)
         group.close_journal()
 
@@ -679,8 +679,8 @@ class Replica(Closing, Generic[M]):
                 if self._durable is not None:
                     self._durable.entered(group, event)
             if isinstance(event, View | Blocked | Unblocked):
-                for watcher in tuple(self._watchers):
-                    watcher(event)
+                for callback in tuple(self._callbacks):
+                    callback(event)
         if isinstance(event, Excluded):
             self._note(event.reason)
         self._own(group, done)

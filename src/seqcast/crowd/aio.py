@@ -61,7 +61,7 @@ class Crowd(Uncopied):
     def __init__(self, crowd: seqcast.crowd.handle.Crowd) -> None:
         self._crowd, self._loop, self._came = crowd, asyncio.get_running_loop(), asyncio.Event()
         self.cluster, self.settings, self.id = crowd.cluster, crowd.settings, crowd.id
-        crowd.runner.watch(self._wake)
+        crowd.runner.add_callback(self._wake)
 
     def _wake(self) -> None:
         """On the crowd's thread: something can be received."""

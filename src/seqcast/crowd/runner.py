@@ -187,7 +187,7 @@ class CrowdRunner:
                 raise SeqcastError(f"the crowd's thread failed: {self._error!r}") from self._error
             return None
 
-    def watch(self, came: Callable[[], None]) -> None:
+    def add_callback(self, came: Callable[[], None]) -> None:
         """Has this called on the crowd's thread whenever there is something to take, and when the member is over."""
         with self._changed:
             self._came = came
@@ -247,7 +247,7 @@ class CrowdRunner:
             with selectors.DefaultSelector() as selector:
                 for each in (self._unicast, self._multicast, self._wake_in):
                     selector.register(each, selectors.EVENT_READ, each)
-                while self._turn(selector):
+                while self._round(selector):
                     pass
         except Exception as error:
             log.exception(codes.BUG("the thread of a crowd's member failed"))
@@ -262,7 +262,7 @@ class CrowdRunner:
             if self._store is not None:
                 self._store.close()
 
-    def _turn(self, selector: selectors.BaseSelector) -> bool:
+    def _round(self, selector: selectors.BaseSelector) -> bool:
         """One round; False: that was the last one."""
         member, now = self._member, time.monotonic_ns()
         with self._changed:

@@ -141,7 +141,7 @@ class Streams:
         self._kept: dict[tuple[int, int], bytes] = {}  # the oldest first
         self._kept_bytes = self._held_bytes = 0
         self._gossips = 0
-        self._turn = 0
+        self._rotated = 0
         self._events: deque[Delivered | Missed] = deque()
         self.now_ns = self._began_ns = now_ns
         self._knows_all = waits  # waits for the beginnings of messages
@@ -293,8 +293,8 @@ class Streams:
         ]
         most = self._settings.digest_max
         if len(active) > most:
-            self._turn = (self._turn + most) % len(active)
-            active = (active[self._turn :] + active[: self._turn])[:most]
+            self._rotated = (self._rotated + most) % len(active)
+            active = (active[self._rotated :] + active[: self._rotated])[:most]
         return {
             sender: Span(stream.kept, stream.delivered, stream.received, stream.delivered) for sender, stream in active
         }

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-TURN = 1024
+DISTINCT = 1024
 """Messages carry their number modulo this. One in this many is checked, so that the loop is measured, not the check."""
 END = b""
 """The message after the last one; all others have at least eight bytes."""
@@ -15,22 +15,22 @@ _number = struct.Struct("<Q")
 
 
 class Payloads:
-    """The payloads of a sender: the same ``TURN`` ones again and again.
+    """The payloads of a sender: the same ``DISTINCT`` ones again and again.
 
     Args:
         size: bytes of each.
     """
 
     def __init__(self, size: int) -> None:
-        self._turn = [_number.pack(n) + bytes(size - _number.size) for n in range(TURN)]
+        self._payloads = [_number.pack(n) + bytes(size - _number.size) for n in range(DISTINCT)]
         self.count = 0
         """Messages sent; exact between two turns."""
 
     def until(self, until_ns: int) -> Iterator[list[bytes]]:
         """Turns of payloads until ``until_ns`` (monotonic)."""
         while time.monotonic_ns() < until_ns:
-            yield self._turn
-            self.count += TURN
+            yield self._payloads
+            self.count += DISTINCT
 
 
 class Tally:
@@ -58,7 +58,7 @@ class Tally:
             payload = message.payload
             if not payload:
                 break
-            if count % TURN == 0 and self._is_wrong(payload, 0):
+            if count % DISTINCT == 0 and self._is_wrong(payload, 0):
                 self.wrong += 1
             count += 1
         self.count, self.last_ns = count, time.monotonic_ns()
@@ -70,7 +70,7 @@ class Tally:
             payload = message.payload
             if not payload:
                 break
-            if count % TURN == 0 and self._is_wrong(payload, 0):
+            if count % DISTINCT == 0 and self._is_wrong(payload, 0):
                 self.wrong += 1
             count += 1
         self.count, self.last_ns = count, time.monotonic_ns()
