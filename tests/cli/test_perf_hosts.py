@@ -17,7 +17,7 @@ from project import ROOT
 from seqcast import cli
 from seqcast.perf import hosts, runs
 from seqcast.perf.paths import Path, PathError, Place
-from seqcast.perf.processes import Processes, RunFailed, addressed
+from seqcast.perf.processes import Process, Processes, RunFailed, addressed
 from seqcast.perf.runs import everyone
 
 __all__ = ["network"]
@@ -280,4 +280,64 @@ def test_mistakes_are_one_line(capsys, options, says):
 def test_a_host_that_cannot_be_reached_is_named(capsys):
     status = cli.main(["perf", "--hosts", "a,b", "--via", "sh -c 'echo {host} >&2; exit 7'", "--pairs", "1"])
     err = capsys.readouterr().err
-    assert status == 1 and "a worker on a ended with status 7" in err
+    assert status == 1 and "a worker on a ended with status 7: a. `sh -c 'echo a >&2; exit 7' " in err
+    assert "-m seqcast --version` must print seqcast's release and end, and pass on its standard input" in err
+
+
+def test_a_command_that_cannot_be_started_is_named(capsys):
+    assert cli.main(["perf", "--hosts", "a,b", "--via", "/no/such {host}", "--pairs", "1"]) == 2
+    err = capsys.readouterr().err
+    assert "/no/such cannot be started: No such file" in err and "leads to a" in err and err.count("\n") == 1
+
+
+def led(tmp_path, text):
+    """A place to which a script leads."""
+    (script := tmp_path / "via").write_text(f"#!/bin/sh\nshift\n{text}\n")
+    script.chmod(0o700)
+    (place,) = hosts.places(["far"], f"{script} {{host}}", "", 1, "")
+    return place
+
+
+GREETING = r"""printf 'Gr\374\337e\n{not JSON}\n{"of": "another"}\nLast login: today\n'
+cd /; exec env -i PATH="$PATH" sh -c "$*"  # as ssh does"""
+
+
+def test_a_host_that_greets_drops_the_environment_and_changes_the_directory_is_measured(tmp_path):
+    (place,) = addressed([led(tmp_path, GREETING)])
+    assert place.host == "far"
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("exec >&-; sleep 600 & wait", "x on far closed its output, but goes on. `"),
+        ("echo no room; sleep 600", "x on far did not report 'hello' within 0.2 s: the process, or the way there, hangs"),
+        ('exec "$@" < /dev/null', "x on far ended with status 0: no message. `"),
+    ],
+)
+def test_a_command_that_leads_to_no_worker_says_so_and_leaves_none_behind(tmp_path, monkeypatch, script, says):
+    if "no room" in script:
+        monkeypatch.setattr("seqcast.perf.processes.HELLO_S", 0.2)
+    with Processes(leave_s=0.1) as processes, pytest.raises(RunFailed) as raised:
+        processes.start(led(tmp_path, script), {"role": "hello", "name": "x"})
+    assert says in str(raised.value) and "change --via or --python" in str(raised.value)
+    (child,) = (each._child for each in processes.all)
+    assert child.poll() is not None
+    with pytest.raises(ProcessLookupError):  # the group of processes that it has started
+        wait_until(lambda: os.killpg(child.pid, 0))
+
+
+def test_a_process_that_dies_ends_the_wait_for_another_one():
+    failing = """read _; printf '{"event": "%s", "text": "no"}\\n' ready failed; exit 1"""
+    texts = ("sleep 600", "read _; echo gone >&2; exit 3", failing, "exit 0")
+    waits, ends, fails, over = (Process(["sh", "-c", text], f"p{i}") for i, text in enumerate(texts))
+    try:
+        for each in (ends, fails):
+            each.tell()
+        with pytest.raises(RunFailed, match=r"ended with status 3: gone$"):
+            waits.expect("done", LIMIT_S, [over, waits, ends])
+        with pytest.raises(RunFailed, match=r"^p2: no$"):
+            waits.expect("done", LIMIT_S, [over, fails])
+    finally:
+        for each in (waits, ends, fails, over):
+            each.kill()

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import queue
+import shlex
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -22,6 +26,10 @@ HELLO_S = 30.0
 """Limit for a process on another host to start."""
 LEAVE_S = 10.0
 """A process that does not end by itself within this time is killed."""
+LOOK_S = 0.5
+"""How often the others are looked at while one is waited for."""
+NOTES = 20
+"""Lines of a process that are no reports, of which the last ones are kept."""
 
 
 class RunFailed(SeqcastError):
@@ -32,7 +40,8 @@ Inbox: TypeAlias = "queue.Queue[tuple[Process, str | None]]"
 
 
 class Process:
-    """One process that takes commands, and answers, in lines of JSON.
+    """One process that takes commands, and answers, in lines of JSON. Other lines, such as the greeting of a host, are
+    kept for messages about faults.
 
     When this process dies, the other's standard input closes, which ends that one, too.
 
@@ -42,6 +51,9 @@ class Process:
         inbox: takes its lines, and None at their end; several processes may share one. None: one of its own, for
             ``expect``.
         options: of ``subprocess.Popen``.
+
+    Raises:
+        OSError: the command cannot be started.
     """
 
     def __init__(self, command: Sequence[str], name: str, inbox: Inbox | None = None, **options: Any) -> None:
@@ -52,14 +64,16 @@ class Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             start_new_session=True,  # Ctrl-C reaches only the parent, which ends them in order
             **options,
         )
         self._inbox: Inbox = inbox or queue.Queue()
-        self._errors: list[str] = []
-        for target in (self._read_lines, self._read_errors):
-            threading.Thread(target=target, daemon=True).start()
+        self._notes: deque[str] = deque(maxlen=NOTES)
+        self._errors = threading.Thread(target=self._read_errors, daemon=True)
+        self._errors.start()
+        threading.Thread(target=self._read_lines, daemon=True).start()
 
     def _read_lines(self) -> None:
         assert self._child.stdout is not None
@@ -69,8 +83,7 @@ class Process:
 
     def _read_errors(self) -> None:
         assert self._child.stderr is not None
-        for line in self._child.stderr:
-            self._errors = [*self._errors[-19:], line]
+        self._notes.extend(iter(self._child.stderr.readline, ""))
 
     def tell(self, **message: Any) -> None:
         """Sends one line; if the process is gone, the next ``expect`` raises."""
@@ -79,30 +92,75 @@ class Process:
             self._child.stdin.write(json.dumps(message) + "\n")
             self._child.stdin.flush()
 
-    def expect(self, event: str, timeout_s: float) -> dict[str, Any]:
-        """Waits for its next line, which must be this event; ``{"event": "failed", "text": ...}`` names the fault.
+    def expect(self, event: str, timeout_s: float, beside: Sequence[Process] = ()) -> dict[str, Any]:
+        """Waits for its next report, which must be this event; ``{"event": "failed", "text": ...}`` names the fault.
+
+        Args:
+            event: that is waited for.
+            timeout_s: how long at most.
+            beside: processes without which it may never come.
 
         Raises:
-            RunFailed: the process failed, ended, sent another event, or sent nothing within ``timeout_s``.
+            RunFailed: the process failed, ended, sent another event, or sent nothing within ``timeout_s``; or one of
+                the others failed or ended.
         """
+        until = time.monotonic() + timeout_s
+        while True:
+            try:
+                _, line = self._inbox.get(timeout=max(0.0, min(LOOK_S, until - time.monotonic())))
+            except queue.Empty:
+                for each in beside:
+                    each.check()
+                if time.monotonic() < until:
+                    continue
+                late = f"{self.name} did not report {event!r} within {timeout_s:g} s"
+                raise RunFailed(f"{late}: the process, or the way there, hangs{self._noted()}") from None
+            if line is None:
+                raise self._ended()
+            message = report_of(line)
+            if message is None:
+                self._notes.append(line)
+            elif message["event"] != event:
+                raise RunFailed(f"{self.name}: {message.get('text', message)}")
+            else:
+                return message
+
+    def check(self) -> None:
+        """
+        Raises:
+            RunFailed: the process has failed, or was killed.
+        """
+        if self._child.poll() in (None, 0):
+            return
+        while (line := self._inbox.get()[1]) is not None:
+            message = report_of(line)
+            if message is None:
+                self._notes.append(line)
+            elif message["event"] == "failed":
+                raise RunFailed(f"{self.name}: {message.get('text', message)}")
+        raise self._ended()
+
+    def _ended(self) -> RunFailed:
+        """The error about a process whose output has ended."""
         try:
-            _, line = self._inbox.get(timeout=timeout_s)
-        except queue.Empty:
-            raise RunFailed(f"{self.name} did not report {event!r} within {timeout_s:g} s") from None
-        if line is None:
-            self._child.wait()
-            text = "".join(self._errors).strip()
-            raise RunFailed(f"{self.name} ended with status {self._child.returncode}: {text or 'no message'}")
-        message: dict[str, Any] = json.loads(line)
-        if message.get("event") != event:
-            raise RunFailed(f"{self.name}: {message.get('text', message)}")
-        return message
+            status = self._child.wait(LOOK_S)
+        except subprocess.TimeoutExpired:
+            return RunFailed(f"{self.name} closed its output, but goes on{self._noted()}")
+        self._errors.join(LOOK_S)
+        return RunFailed(f"{self.name} ended with status {status}{self._noted() or ': no message'}")
+
+    def _noted(self) -> str:
+        text = "".join(self._notes).strip()
+        return f": {text}" if text else ""
 
     def signal(self, number: int) -> None:
         self._child.send_signal(number)
 
     def kill(self) -> None:
-        self._child.kill()
+        """Kills the process, and those that it has started, as a command that leads to another host may have."""
+        if self._child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
 
     def close(self) -> None:
@@ -143,7 +201,8 @@ class Processes:
         first reports itself, and gets its task as a line: the arguments may go through a shell there.
 
         Raises:
-            PathError: another host has another release.
+            PathError: another host has another release, or cannot be reached.
+            RunFailed: the process there does not answer.
         """
         command = [*place.prefix, place.python or sys.executable, "-m", "seqcast.perf.worker"]
         name = str(task.get("name", task["role"]))
@@ -151,12 +210,30 @@ class Processes:
             process = Process([*command, json.dumps(task)], name, pass_fds=tuple(pass_fds))
             self.all.append(process)
             return process
-        process = Process([*command, "-"], f"{name} on {place.host}")
+        shown = f"`{shlex.join([*command[:-1], 'seqcast', '--version'])}`"
+        try:
+            process = Process([*command, "-"], f"{name} on {place.host}")
+        except OSError as error:
+            fault = f"--via: {place.prefix[0]} cannot be started: {error.strerror}"
+            raise PathError(f"{fault}; install that program, or give another command that leads to {place.host}") from None
         self.all.append(process)
         process.tell(task=task)
-        process.said = process.expect("hello", HELLO_S)
+        try:
+            process.said = process.expect("hello", HELLO_S)
+        except RunFailed as error:
+            remedy = f"{shown} must print seqcast's release and end, and pass on its standard input"
+            raise RunFailed(f"{error}. {remedy}: change --via or --python") from None
         hosts.check(place.host, process.said)
         return process
+
+
+def report_of(line: str) -> dict[str, Any] | None:
+    """The report in a line; None: it is something else, such as a greeting, or the echo of a terminal."""
+    try:
+        message = json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return None
+    return message if isinstance(message, dict) and "event" in message else None
 
 
 def addressed(places: Sequence[Place], *, anyway: bool = True) -> tuple[Place, ...]:

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -174,7 +174,7 @@ def _bare_apart(path: Path, settings: dict[str, Any], seconds: float) -> list[di
         task = {"role": "send", "warm_ns": int(WARM_S * 1e9), "measure_ns": int(seconds * 1e9), "ports": ports}
         sender = processes.start(place, task | {"settings": {**settings, "interface": place.interface}})
         sender.expect("ready", START_S)
-        sent = sender.expect("done", START_S + seconds)
+        sent = sender.expect("done", START_S + seconds, receivers)
         for process in receivers:
             process.tell(over=True)
         return [sent, *everyone(receivers, "done", START_S)]
@@ -277,7 +277,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         for process in members:
             process.tell(seconds=load.seconds)
         senders = [process for process, sends in zip(members, sending, strict=True) if sends]
-        sent = [answer["sent"] for answer in everyone(senders, "sent", START_S + load.seconds)]
+        sent = [answer["sent"] for answer in everyone(senders, "sent", START_S + load.seconds, members)]
         for process in members:
             process.tell(messages=sum(sent))
         done = everyone(members, "done", START_S + load.seconds)
@@ -343,7 +343,7 @@ def bare_latency(path: Path, latency: Latency) -> dict[str, float]:
             processes.start(place, task, [shared.fileno()])
         everyone(processes.all, "ready", START_S)
         pong, ping = processes.all
-        done = ping.expect("done", START_S + latency.rounds / 1e3)
+        done = ping.expect("done", START_S + latency.rounds / 1e3, [pong])
         pong.tell(over=True)
         pong.expect("done", START_S)
     return {key: done[key] for key in PERCENTILES}
@@ -376,13 +376,15 @@ def group_latency(path: Path, latency: Latency, cluster: str) -> dict[str, float
         everyone(processes.all, "ready", START_S)
         asker = processes.all[listeners]
         asker.tell(go=True)
-        done = asker.expect("done", START_S + latency.rounds / (latency.rate or 1e3))
+        done = asker.expect("done", START_S + latency.rounds / (latency.rate or 1e3), processes.all)
     return {key: done[key] for key in PERCENTILES}
 
 
-def everyone(processes: list[Process], event: str, timeout_s: float) -> list[dict[str, Any]]:
-    """Each process's message about ``event``, in their order."""
-    return [process.expect(event, timeout_s) for process in processes]
+def everyone(
+    processes: list[Process], event: str, timeout_s: float, beside: Sequence[Process] = ()
+) -> list[dict[str, Any]]:
+    """Each process's message about ``event``, in their order; ``beside``: others without which none may come."""
+    return [process.expect(event, timeout_s, beside or processes) for process in processes]
 
 
 def shared_memory(size: int) -> IO[bytes]:
