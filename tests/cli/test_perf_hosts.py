@@ -311,7 +311,7 @@ def test_a_host_that_greets_drops_the_environment_and_changes_the_directory_is_m
     ("script", "says"),
     [
         ("exec >&-; sleep 600 & wait", "x on far closed its output, but goes on. `"),
-        ("echo no room; sleep 600", "x on far did not report 'hello' within 0.2 s: the process, or the way there, hangs"),
+        ("echo no room; sleep 600", "x on far did not report 'hello' within 0.2 s: the process, or "),
         ('exec "$@" < /dev/null', "x on far ended with status 0: no message. `"),
     ],
 )

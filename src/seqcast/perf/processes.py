@@ -215,7 +215,7 @@ class Processes:
             process = Process([*command, "-"], f"{name} on {place.host}")
         except OSError as error:
             fault = f"--via: {place.prefix[0]} cannot be started: {error.strerror}"
-            raise PathError(f"{fault}; install that program, or give another command that leads to {place.host}") from None
+            raise PathError(f"{fault}; give one that leads to {place.host}") from None
         self.all.append(process)
         process.tell(task=task)
         try:
