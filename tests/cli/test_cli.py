@@ -75,6 +75,7 @@ def test_every_command_has_help(command, capsys):
         (["demo", "--rate", "nan"], "'nan' must be a whole number"),
         (["unblock", "x", "--port", "0"], "from 1 to 65534"),
         (["unblock", "x", "--timeout", "soon"], "'soon' must be a number of seconds"),
+        (["unblock", "nobody-here", "--transport", "unicast", "--seeds", ""], "give --seeds with the hosts of members"),
         (["perf", "--size", "0"], "--size must be from"),
         (["perf", "--path", "moon"], "invalid choice"),
         (["perf", "--interface", "lo", "--path", "loopback"], "leave --path and --loss out"),
@@ -97,6 +98,14 @@ def test_unblock_ends_if_no_member_answers():
     result = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert result.returncode == 1, result.stderr
     assert "is blocked as a minority" in result.stderr and result.stderr.count("\n") == 1
+
+
+def test_unblock_says_who_was_asked_in_vain(monkeypatch, capsys):
+    monkeypatch.setattr(unblock, "ASK_S", 0.05)
+    seeds = ["--transport", "unicast", "--seeds", "127.0.0.1:9,no-such-host.invalid"]
+    assert cli.main(["unblock", f"nobody-{os.getpid()}", *seeds]) == 1
+    said = capsys.readouterr().err
+    assert "(nobody answers at 127.0.0.1:9; no-such-host.invalid cannot be resolved" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize("command", [tail, send])

@@ -344,6 +344,20 @@ def test_the_demo_crashes_joins_and_is_judged(capfd, tmp_path, monkeypatch, spar
 
 @pytest.mark.long
 @pytest.mark.spark
+def test_members_of_a_demo_without_multicast_find_each_other(capfd, monkeypatch, tmp_path, spark):
+    """Nobody gives them seeds, and there are more of them than ports in the usual range."""
+    monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
+    for name in ("SEQCAST_SEEDS", "SEQCAST_PORT", "SEQCAST_PORT_RANGE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))
+    options = ["--transport", "unicast", "--port", "47720", "--journal", str(tmp_path / "journals")]
+    assert cli.main(["demo", *options, "--seconds", "1", "--rate", "200", "--members", "5"]) == 0
+    out = capfd.readouterr().out
+    assert out.startswith("5 members by unicast on 127.0.0.1") and "every guarantee that was checked holds" in out
+
+
+@pytest.mark.long
+@pytest.mark.spark
 def test_the_demo_holds_if_members_agree_by_a_token_ring(capfd, monkeypatch, spark):
     monkeypatch.setattr("seqcast.spark.session.open_session", lambda master, name, ship: Unstopped(spark))
     monkeypatch.setenv("SEQCAST_DISCOVERY_S", str(PATIENT_JOINER["discovery_s"]))

@@ -348,6 +348,16 @@ def test_an_operator_that_reaches_several_sides_must_name_one():
     assert process.operator.reached == ("c", "d") and process.operator.missing == ("a", "b", "e")
 
 
+@pytest.mark.parametrize("known", "ab")
+def test_an_operator_that_knows_of_one_member_learns_where_the_others_of_its_side_are(known):
+    stage = fallen_apart(["ab", "c", "de"])
+    with mock.patch.object(OperatorProcess, "_audience", lambda self: [stage.node(known).public]):
+        process = OperatorProcess(stage, 0)
+        stage.until(6000)
+    assert process.operator.accepted == ["a", "b"]
+    assert names(stage.node("a"))[-1] == names(stage.node("b"))[-1] == ["a", "b"]
+
+
 def test_an_operators_permission_holds_for_one_side_whose_minorities_are_blocked_again():
     stage = fallen_apart(["abc", "def", "x", "y"])
     with mock.patch.object(Operator, "choose", lambda self, member: original(self, "f")):

@@ -26,6 +26,7 @@ from typing import Any
 from seqcast.cli import complain
 from seqcast.cli.options import add_shared_options, parser, shared_settings
 from seqcast.commandline import count, positive, seconds, whole
+from seqcast.config import Config
 
 NEEDS = ("pyspark", "pyarrow", "seqcast.spark.auditing", "seqcast.cli.fault")  # a missing one is told now
 MEMBERS_MAX = 16
@@ -67,6 +68,8 @@ class Demo:
         self.arguments = arguments
         self.source = source
         self.journals = journals
+        given = shared_settings(arguments)
+        self.config = Config.from_environment().replace(**{key: given[key] for key in given if key != "order"})
         self.cluster = f"demo-{secrets.token_hex(4)}"
         self.processes: dict[str, Process] = {}
         self.inbox: queue.Queue[tuple[str, dict[str, Any]]] = queue.Queue()
@@ -115,6 +118,7 @@ class Demo:
         command = [sys.executable, "-m", "seqcast.cli.demo_member", "--cluster", self.cluster, "--name", name]
         settings = {
             **shared_settings(self.arguments),
+            **self.places(),
             "interface": self.arguments.interface,
             "journal": str(self.journals),
             "join_timeout_s": STEP_TIMEOUT_S,
@@ -131,6 +135,15 @@ class Demo:
         self.processes[name] = Process(name, popen)
         threading.Thread(target=self._read, args=(name, popen), daemon=True).start()
         self.say("start", f"{name} (process {popen.pid})")
+
+    def places(self) -> dict[str, Any]:
+        """Settings by which the next member finds the others without multicast, all on one machine; those that were
+        not given."""
+        if self.config.transport != "unicast":
+            return {}
+        known = [process.reports["joined"]["address"] for process in self.alive() if "joined" in process.reports]
+        seeds = {} if self.config.seeds or not known else {"seeds": known[:1]}
+        return {"port_range": max(self.config.port_range, self.arguments.members), **seeds}
 
     def kill(self, name: str) -> None:
         """Kills a member's process with SIGKILL."""
@@ -308,11 +321,12 @@ def main(arguments: argparse.Namespace) -> int:
     except OSError as error:
         return complain(f"cannot write to {journals}: {error.strerror}; name another folder with --journal")
 
-    print(
-        f"{count(arguments.members, 'member')} over multicast on {arguments.interface}, order {arguments.order}; "
-        f"each sends {arguments.rate:,.0f} lines/s of {source.name} ({count(lines, 'line')})"
-    )
     demo = Demo(arguments, source, journals)
+    way = "unicast" if demo.config.transport == "unicast" else "multicast"
+    print(
+        f"{count(arguments.members, 'member')} by {way} on {arguments.interface}, order {arguments.order}; each sends "
+        f"{arguments.rate:,.0f} lines/s of {source.name} ({count(lines, 'line')})"
+    )
     try:
         demo.run()
     except DemoFailed as error:

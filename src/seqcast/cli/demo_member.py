@@ -36,13 +36,12 @@ class DemoMember:
 
     def run(self) -> int:
         """Runs the member from its join to its leave."""
-        begin = time.monotonic()
         with seqcast.join(
             self.arguments.cluster,
             name=self.arguments.name,
             **self.arguments.settings,
         ) as group:
-            self.report("joined", took_s=time.monotonic() - begin)
+            self.report("joined", address=group.path["address"])
             threads = [
                 threading.Thread(target=work, args=(group,), daemon=True) for work in (self.obey, self.send, self.count)
             ]

@@ -35,12 +35,14 @@ def main(arguments: argparse.Namespace) -> int:
         return complain(
             f"none of {', '.join(operator.reached)} accepted: they are no longer blocked, or not as they were", 1
         )
-    silent = sorted(set(operator.reached) - set(operator.accepted))
-    print(
-        f"accepted by {', '.join(operator.accepted)}"
-        + (f" (no answer from {', '.join(silent)})" if silent else "")
-        + f": the group continues without {count(len(operator.missing), 'member')}, {', '.join(operator.missing)}"
-    )
+    without = f"without {count(len(operator.missing), 'member')}, {', '.join(operator.missing)}"
+    if silent := sorted(set(operator.reached) - set(operator.accepted)):
+        print(
+            f"accepted by {', '.join(operator.accepted)}, and not by {', '.join(silent)} so far: run the command again "
+            f"if the group does not continue {without}"
+        )
+    else:
+        print(f"accepted by {', '.join(operator.accepted)}: the group continues {without}")
     return 0
 
 
@@ -49,7 +51,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = parser(
         "unblock",
         'Let a blocked minority of a group with partition="primary" continue when the majority is gone for good.\n\n'
-        "The blocked members that this machine can reach become the group. What only the other members had is lost.\n"
+        "Members are asked by multicast, at --seeds, and where members on this machine know them; a blocked one names\n"
+        "the others of its side. The blocked members that this machine can reach become the group. What only the\n"
+        "other members had is lost.\n"
         "If those are still alive, on the other side of a partition, there are now two groups, which never merge:\n"
         "one of them must end, and its work since then is lost. Before you run this command, make sure that the\n"
         "unreachable processes have really ended.\n\n"

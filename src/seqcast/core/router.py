@@ -399,10 +399,12 @@ class Router:
 
     def show_side(self, frame: Unblock, sender: int, address: bytes) -> None:
         context, survivors = self.context, self.machines.participant.survivors
-        reached = [member.name for member in context.members if member.id in survivors]
-        missing = [member.name for member in context.members if member.id not in survivors]
+        reached = [member for member in context.members if member.id in survivors]
+        names = tuple(member.name for member in reached)
+        missing = tuple(member.name for member in context.members if member.id not in survivors)
         allowed = context.allowed is not None and context.enough(survivors)
-        answer = BlockedSide(frame.request, self._side(), context.me.name, tuple(reached), tuple(missing), allowed)
+        places = tuple(context.infos[member.id].address for member in reached)
+        answer = BlockedSide(frame.request, self._side(), context.me.name, names, missing, allowed, places)
         context.send(answer, sender, address)
 
     # ---- VIEW: guards

@@ -7,6 +7,7 @@ import threading
 
 from seqcast._native.driver import Driver, now_ns
 from seqcast._native.engine import Engine
+from seqcast.board.read import boards
 from seqcast.config import Config
 from seqcast.config.derive import engine_settings, to_ns
 from seqcast.core.frames.kinds import dump
@@ -14,7 +15,7 @@ from seqcast.core.identities import Identities, taken_apart
 from seqcast.core.machines.lifecycle import KEYS
 from seqcast.core.machines.operator import Operator
 from seqcast.core.rules.hosts import place_of
-from seqcast.errors import RemoteProtocolError
+from seqcast.errors import RemoteProtocolError, UsageError
 from seqcast.net.discovery import Discovery
 from seqcast.net.opening import group_tag, open_driver, warn_of
 from seqcast.net.secure import identity_of, seal_of
@@ -25,7 +26,8 @@ SLICE_NS = 100_000_000
 
 
 class OperatorRunner:
-    """Sockets, and a thread that drives them, for one command; a context.
+    """Sockets, and a thread that drives them, for one command; a context. Beside those at the seeds, the command asks
+    the members in the views that boards of this machine show.
 
     Args:
         cluster: the group's name.
@@ -34,6 +36,7 @@ class OperatorRunner:
 
     Raises:
         ConfigError: the sockets cannot be opened.
+        UsageError: nobody can be asked: there are neither multicasts nor seeds, and no member runs here.
     """
 
     def __init__(self, cluster: str, config: Config, ask_s: float, allow_s: float) -> None:
@@ -48,14 +51,22 @@ class OperatorRunner:
             **engine_settings(config),
         )
         self.audience: tuple[bytes, ...] = (b"",)  # addresses; an empty one: everyone who listens
+        if config.transport != "multicast":
+            config = config.replace(seeds=",".join(filter(None, [config.seeds, *_members_here(cluster)])))
         discovery: Discovery | None = None
-        if config.transport == "unicast" or config.seeds:
+        if config.seeds:
             discovery = Discovery(config, "unblock", lambda _: None)
             discovery.look()
             self.audience = discovery.addresses + (self.audience if config.transport == "auto" else ())
+        elif config.transport == "unicast":
+            raise UsageError(
+                f"no member of {cluster!r} runs here as this user, and without multicast nobody else can be asked: "
+                "give --seeds with the hosts of members"
+            )
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config, discovery)
         warn_of(self.driver, cluster, config)
-        self.operator = Operator(cluster, secrets.randbits(52), to_ns(ask_s), to_ns(allow_s), now_ns())
+        tried = discovery.said() if discovery is not None else ""
+        self.operator = Operator(cluster, secrets.randbits(52), to_ns(ask_s), to_ns(allow_s), now_ns(), tried)
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)
 
     def __enter__(self) -> OperatorRunner:
@@ -87,7 +98,7 @@ class OperatorRunner:
 
     def _round(self) -> None:
         for frame in self.operator.run_timers(now_ns()):
-            for address in self.audience:
+            for address in dict.fromkeys((*self.audience, *self.operator.places)):
                 self.engine.control_send(self._identities.with_signature(self._id, dump(frame)), address)
             self.driver.poke()
         self.driver.wait_control(min(self.operator.due(), now_ns() + SLICE_NS))
@@ -96,3 +107,9 @@ class OperatorRunner:
                 self._heard(report)
             elif isinstance(report, OtherKey) and report.sure:
                 self.operator.strange = KEYS[report.how].format(place_of(report.address))
+
+
+def _members_here(cluster: str) -> list[str]:
+    """Where the members are that members on this machine have in their view."""
+    views = [board.about["view"] for board in boards(cluster) if board.alive]
+    return list(dict.fromkeys(member["address"] for view in views for member in view["members"] if member["address"]))

@@ -73,7 +73,7 @@ class OperatorProcess:
             self.choose()
             frames += operator.run_timers(now)
         for frame in frames:
-            for address in self._audience():
+            for address in dict.fromkeys((*self._audience(), *operator.places)):
                 self.engine.control_send(self.identities.with_signature(self.id, dump(frame)), address)
         for _, to, datagram in self.engine.transmit(now):
             if to:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seqcast.core.frames.fields import Attempt, Cluster, Count, Flag, Id, Name, Names
+from seqcast.core.frames.fields import Addresses, Attempt, Cluster, Count, Flag, Id, Name, Names
 from seqcast.core.frames.traits import control
 
 
@@ -31,7 +31,7 @@ class Unblock:
 class BlockedSide:
     """Blocked member to operator: I (``name``) am on this side; the names of its members, and of the missing ones.
 
-    ``allowed``: an operator let the side continue.
+    ``allowed``: an operator let the side continue. ``places``: addresses of the side's members: all must be asked.
     """
 
     request: Count
@@ -40,6 +40,7 @@ class BlockedSide:
     reached: Names
     missing: Names
     allowed: Flag
+    places: Addresses = ()
 
 
 Unblocking = Unblock | BlockedSide

@@ -45,12 +45,13 @@ class Operator(TableMachine):
         ask_ns: answers are awaited for this long before a side can be chosen.
         allow_ns: and then, at most, until all of the side have accepted.
         now_ns: the time.
+        tried: how those that are asked by unicast fare if nobody answers, in words.
     """
 
-    def __init__(self, cluster: str, request: int, ask_ns: int, allow_ns: int, now_ns: int) -> None:
+    def __init__(self, cluster: str, request: int, ask_ns: int, allow_ns: int, now_ns: int, tried: str = "") -> None:
         edges: set[Edge] = set()
         super().__init__(OperatorState.ASKING, edges)
-        self.cluster, self.request = cluster, request
+        self.cluster, self.request, self.tried = cluster, request, tried
         self.side: Side | None = None  # which is allowed to continue
         self.strange = ""  # reports of members whose key is another one
         self.answers: dict[str, BlockedSide] = {}  # the newest of each member, by its name
@@ -97,9 +98,10 @@ class Operator(TableMachine):
         if not self.answers and self.strange:
             raise SeqcastError(f"no member of {self.cluster!r} answers: {self.strange} (--key)")
         if not self.answers:
+            tried = f" ({self.tried})" if self.tried else ""
             raise SeqcastError(
-                f"no member of {self.cluster!r} that can be reached is blocked as a minority: if one is, check the "
-                "cluster's name, --interface and --port"
+                f"no member of {self.cluster!r} that can be reached is blocked as a minority{tried}: if one is, check "
+                "the cluster's name, --interface, --port and --seeds"
             )
         sides = {answer.side: answer for answer in self.answers.values() if not member or member in answer.reached}
         if not sides:
@@ -134,6 +136,11 @@ class Operator(TableMachine):
     def missing(self) -> tuple[str, ...]:
         """Names of the members left behind."""
         return next((answer.missing for answer in self.answers.values() if answer.side == self.side), ())
+
+    @property
+    def places(self) -> set[bytes]:
+        """Addresses of members on the sides that have answered. One that is not asked itself does not continue."""
+        return {place for answer in self.answers.values() for place in answer.places}
 
     @property
     def accepted(self) -> list[str]:
