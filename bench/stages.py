@@ -236,9 +236,9 @@ def page(results: Sequence[Mapping[str, Any]], options: argparse.Namespace, load
         "",
         f"One sender and {options.members - 1} receivers, each in a process of its own, in the order `fifo`, with "
         "arrays of messages. CPU time of the sender and of each receiver for one packet, in ns; medians of "
-        f"{options.pairs} runs of each. The system says how much time each process used, and samples of its functions, "
-        f"{SAMPLES_PER_S:,} a second on each core, what for. *Plain C* is the baseline without a protocol; *the limit* "
-        "the one with acks, CRC and copies.",
+        f"{options.pairs} runs of each. CPU time per process is the system's; a profiler that samples "
+        f"{SAMPLES_PER_S:,} times a second on each core attributes it to functions. *Plain C* is the baseline without "
+        "a protocol; *the limit* the one with acks, CRC and copies.",
         "",
     ]
     lines += [f"- *{stage}*: {what}." for stage, what in STAGES.items()]

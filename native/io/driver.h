@@ -72,7 +72,7 @@ typedef struct { /* role.c */
     int passing; /* its holder sends an array, and not yet a stream of them */
     int loop; /* an event loop has the sockets in its set, and takes the role when one is readable */
     int64_t loop_woken; /* monotonic time */
-    int handed; /* to the I/O thread: which takes the role at once */
+    int handed; /* to the I/O thread, which takes the role at once */
     sc_atomic waiting[SC_WANTS]; /* how many at each of `came`: woken by a round that fulfils their want */
 } sc_role;
 
@@ -125,7 +125,7 @@ typedef struct { /* look.c; the control thread's */
 typedef struct { /* call.c; written under the engine's lock */
     sc_cond free;
     const struct sc_sending *first[2]; /* group, unicast: waits for room, and goes on before any other; NULL: none */
-    uint64_t callback; /* the thread that runs a block callback: which precedes messages that have not begun; 0: none */
+    uint64_t callback; /* the thread that runs a block callback, and precedes messages that have not begun; 0: none */
     uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
     uint64_t packer; /* the thread that did */
     uint64_t asked; /* the thread that last took messages of other members: its next message is an answer */

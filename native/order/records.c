@@ -12,15 +12,15 @@
  * Packets beside the order are in their sender's stream too, and no record counts them: they are delivered as soon as
  * the packets before them are, so that all messages of a sender stay in order.
  *
- * An order policy of the application may say in which sequence packets are recorded: which is offered the waiting
- * packets, in batches, with a time limit, after which everything is recorded by arrival. The sequencer's own packets
+ * An order policy of the application may say in which sequence packets are recorded. The policy is offered the waiting
+ * packets in batches, with a time limit, after which everything is recorded by arrival. The sequencer's own packets
  * then wait for the policy like everyone's: they are multicast when they are packed, with SC_FLAG_RECORDED, and
  * delivered when a record behind them in the same stream names them. So members read the sequencer's stream ahead of
  * their deliveries from it. Members see flag and records only, so they need not know the policy.
  *
  * Credit. A record needs credit of the sequencer's window, and a further reserve that no data packet uses, because the
  * window is always full when the sequencer sends much itself. Records that wait for credit cannot block the credit they
- * wait for: which depends only on packets that have been sent. */
+ * wait for, because that depends only on packets that have been sent. */
 #include "engine/internal.h"
 #include "order/record.h"
 

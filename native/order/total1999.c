@@ -4,8 +4,8 @@
  * orders.
  *
  * NEW_VIEW. The sequencer tells the others with which id the view begins, until each has acknowledged that. Until then
- * a member delivers nothing, and its requests may have reached a sequencer that was not in the view yet: which repeats
- * them at once. The cut does not need NEW_VIEW, as the VIEW implies the same id.
+ * a member delivers nothing, and its requests may have reached a sequencer that was not in the view yet; NEW_VIEW makes
+ * it repeat them at once. The cut does not need NEW_VIEW, as the VIEW implies the same id.
  *
  * A lost last packet (TOT-20) makes no gap. If the sequencer hears nothing more, the last packet is sent again, once,
  * to those without an acknowledgement, cumulative or single. From that a member sees its gaps a round trip earlier than

@@ -101,7 +101,7 @@ sc_seal *sc_seal_new(const sc_cipher_library *library, const sc_seal_secret *fro
 void sc_seal_free(sc_seal *seal); /* its memory is overwritten */
 /* Other secrets of the file take the place of those before. */
 void sc_seal_refile(sc_seal *seal, const sc_seal_secret *from, size_t n);
-/* Did another secret of the file than the one that seals here seal this datagram, which was opened? */
+/* Was this opened datagram sealed with another file secret than ours? */
 int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 
 /* The secret of the view with this tag, and its cipher. The new one takes the place of the oldest, but not of the one

@@ -5,8 +5,8 @@
 #include "streams/tx.h"
 
 /* Acks and tail probes. Together with credit.h (credit, stability), gaps.h (missing packets, NAKs) and retransmit.h
- * (retransmission) this is reliability: which makes each stream complete at its receivers and tells when a packet is no
- * longer needed. Guarantees:
+ * (retransmission) these provide reliability: they make each stream complete at its receivers and tell when a packet is
+ * no longer needed. Guarantees:
  *  - this member keeps the packets reported as held in a cut until the view is closed;
  *  - a gap is filled as long as one counted member holds the packet, by the sender or any holder;
  *  - `stable` never exceeds the seqno that every member of the view has delivered;
@@ -22,7 +22,7 @@ void sc_flow_ordered(sc_engine *e, struct sc_peer *peer);
 void sc_on_ack(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_on_probe(sc_engine *e, struct sc_peer *peer, const uint8_t *p, int64_t now);
 void sc_probe_entered(sc_engine *e, const struct sc_peer *peer);
-/* Is something that we have sent to this member not acknowledged there? */
+/* Does this member owe us an ack? */
 int sc_owes_ack(const sc_engine *e, const struct sc_peer *peer);
 void sc_probe_now(sc_tx_stream *tx, int64_t now);
 void sc_flow_tick(sc_engine *e, int64_t now);

@@ -136,7 +136,7 @@ def _of_peers(board: Board) -> Iterator[tuple[str, str, str, dict[str, str], flo
     gauges = board.gauges
     for rank, row in enumerate(board.members):
         peer = {"peer": board.name_of(row["id"])}
-        text = "Seconds in which nothing could be sent to the group, as this peer had taken too little."
+        text = "Seconds in which nothing could be sent to the group, because this peer had fallen behind."
         yield "seqcast_send_wait_seconds", "counter", text, peer, row["waited"] / 1e9
         if rank == gauges["rank"]:
             continue

@@ -74,7 +74,7 @@ def test_an_item_that_the_site_shows_as_text_is_seen():
 def test_links_between_documents_lead_somewhere(page):
     path = ROOT / "docs" / page if (ROOT / "docs" / page).exists() else ROOT / page
     links = re.findall(r"\]\((?!https?://|#)([^)#\s]+)", path.read_text(encoding="utf-8"))
-    assert [link for link in links if not (path.parent / link).exists() and link != render.UNKEPT] == []
+    assert [link for link in links if not (path.parent / link).exists() or link == render.UNKEPT] == []
 
 
 def test_the_page_of_state_tables_has_each_machine():

@@ -29,7 +29,7 @@ PAUSE_S = 0.0005
 """A part that is being written is read again this many times, after a pause of this many seconds; a process killed
 meanwhile leaves such a part for ever."""
 THREADS = "seqcast-"
-"""Their names begin so."""
+"""Prefix of the names of the threads of seqcast."""
 ELSEWHERE_NS = 60 * 10**9
 """A process of another PID namespace runs if the board was written within this time."""
 COUNTED = ("counters", "sockets", "threads")

@@ -130,7 +130,7 @@ class Wanted:
         return joined([(max(begin, journal.first_idx), min(end, journal.end_idx)) for begin, end in kept])
 
     def holds(self, segment: Segment) -> bool:
-        """Whether a segment can have rows that were delivered in the wanted time: of a rolled one it is known."""
+        """Whether a segment can have rows that were delivered in the wanted time: known only for rolled segments."""
         return segment.live or (segment.last_ns >= self.since_ns and segment.first_ns < self.until_ns)
 
     def among(self, batch: pa.RecordBatch, names: Mapping[int, str]) -> pa.RecordBatch:

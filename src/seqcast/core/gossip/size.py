@@ -16,7 +16,7 @@ NUMBERS = 32
 MEMBERS_MAX = 1 << 24
 """The largest estimate: whoever makes up numbers cannot exceed this."""
 _EPOCHS = 1 << 64
-"""Epochs are counted modulo this, so that the next one has a number, too, after whatever somebody made up."""
+"""Epochs are counted modulo this, so that the next one has a number, too, even after a forged one."""
 
 
 class SizeEstimate:

@@ -284,7 +284,7 @@ class Lifecycle(TableMachine):
         return place != self.context.me.address
 
     def is_alone_on_another_host(self, place: bytes) -> bool:
-        """As before, and nobody is in our view who sees us where we say that we are."""
+        """As before, and no member of our view sees us at our stated address."""
         own, alone = self.context.me.address, len(self.context.members) == 1
         free = alone and not self.adopted and not self.context.settings.advertised
         return free and self.is_another(place) and on_one_port(place, own)
