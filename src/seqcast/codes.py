@@ -60,9 +60,17 @@ class Finding(NamedTuple):
         return {"code": self.code.number, "fact": self.fact, "remedy": self.remedy}
 
 
-def finding(code: Code, fact: str, remedy: str = "") -> Finding:
-    """A finding whose remedy is the code's by default."""
-    return Finding(code, fact, remedy or code.remedy)
+def finding(code: Code, fact: str, **known: object) -> Finding:
+    """A finding with the code's remedy, in which words such as PID are replaced by the values ``known`` here."""
+    return Finding(code, fact, filled(code, **known))
+
+
+def filled(code: Code, **known: object) -> str:
+    """The code's remedy with these words replaced; an empty value replaces none."""
+    remedy = code.remedy
+    for word, value in known.items():
+        remedy = remedy.replace(word, str(value or word))
+    return remedy
 
 
 CODES: dict[str, Code] = {}

@@ -7,12 +7,13 @@ import random
 import signal
 import stat
 import struct
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from engines import make_engine
+from engines import Net, make_engine
 from members import LOOPBACK, cluster, group_of, join, script, wait_until
 from project import ROOT
 
@@ -269,6 +270,43 @@ def test_old_boards_of_processes_that_have_ended_are_removed(runtime):
     assert mine.exists() and made.path.exists() and lives_elsewhere.exists()
     assert not stale.exists() and not ended_elsewhere.exists()
     assert [path.exists() for path in ended] == [True] * 31 + [False] * 9
+
+
+def test_a_board_without_a_text_is_known_by_the_name_of_its_file(runtime):
+    """Its process was killed before, or while, it wrote who it is."""
+    made = place.make("or.ders", "n.1 ü", 5)
+    make_engine().use_board(made.memory)
+    (board,) = boards("or.ders")
+    assert (board.name, board.about["pid"], board.alive) == ("n.1 ü", os.getpid(), True)
+    made.path.rename(made.path.with_name(made.path.name.replace(f".{os.getpid()}-", f".{2**22 + 7}-")))
+    (board,) = boards("or.ders")
+    text = "the process of n.1 ü (4194311) has ended before it was in a group"
+    assert not board.alive and [each.fact for each in troubles(board, 1.0)] == [text]
+
+
+def test_of_two_processes_of_one_name_that_ended_the_last_one_is_shown_first(runtime):
+    for at in (20, 30, 10):
+        made, (member,) = place.make("c", "n", at), Net(1).engines
+        member.use_board(made.memory)
+        member.board_about(b'{"cluster":"c","name":"n"}')
+        member.tick(at * 10**9)
+    assert [board.gauges["posted"] // 10**9 for board in boards("c")] == [30, 20, 10]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="directories of Linux")
+def test_boards_are_also_sought_where_a_session_of_this_user_has_them(monkeypatch):
+    """A command of cron or sudo has another environment than the member."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setattr(os, "geteuid", lambda: 1234)
+    assert list(map(str, place.folders())) == ["/dev/shm/seqcast-1234", "/run/user/1234/seqcast"]
+
+
+def test_a_member_that_has_left_the_view_keeps_its_name_on_the_board():
+    with group_of(2) as (a, b):
+        member = b.member.id
+        b.leave()
+        wait_until(lambda: len(board_of(a).about["view"]["members"]) == 1)
+        assert board_of(a).name_of(member) == "b"
 
 
 def test_a_member_touches_its_board(monkeypatch):

@@ -11,7 +11,7 @@ from project import ROOT
 
 import seqcast.codes as codes
 import seqcast.errors as errors
-from seqcast.board.judge import readiness, troubles, way
+from seqcast.board.judge import readiness, spokesman, troubles, troubles_here, way
 from seqcast.board.read import Board, pid_namespace
 
 SECOND = 10**9
@@ -41,9 +41,10 @@ def board(**changes):
     """Of member a, rank 0 of three, in which all is well."""
     now = 1000 * SECOND
     names = ("a", "b", "c")
-    view = {"members": [{"id": i, "name": name, "address": "x"} for i, name in enumerate(names, 1)]}
+    view = {"counter": 7, "members": [{"id": i, "name": n, "address": f"10.0.0.{i}:9"} for i, n in enumerate(names, 1)]}
     about = {
-        "cluster": "c", "name": "a", "pid": 1, "pids": "elsewhere" + pid_namespace(), "updated": now, "view": view,
+        "cluster": "c", "name": "a", "id": 1, "gone": [], "interface": "eth0",
+        "pid": 1, "pids": "elsewhere" + pid_namespace(), "updated": now, "view": view,
         "transport": "multicast", "status": {"name": "member", "reason": ""}, "seeds": {"silent": 0, "unresolved": []},
     }  # fmt: skip
     gauges = {"posted": now, "heartbeat_ns": SECOND // 20, "last": 10, "rank": 0}
@@ -51,7 +52,7 @@ def board(**changes):
     for key, value in changes.items():
         kind, _, name = key.partition("__")
         {"about": about, "gauges": gauges}.get(kind, about)[name] = value
-    return Board(Path("x"), about, {}, defaultdict(int, gauges), tuple(rows), (), now, frozenset())
+    return Board(Path(about["name"]), about, {}, defaultdict(int, gauges), tuple(rows), (), now, frozenset())
 
 
 def numbers(seen):
@@ -108,6 +109,47 @@ def test_by_the_unicast_transport_it_is_no_fault_to_be_heard_by_unicast():
 )
 def test_a_condition_of_a_member_has_its_code(changes, code):
     assert numbers(board(**changes)) == [code] and readiness([board(**changes)], 3, 1.0)
+
+
+def test_a_remedy_names_the_process_or_the_host():
+    """So that the command in it can be pasted."""
+    (stopped,) = troubles(board(gauges__posted=990 * SECOND, about__pid=47), 1.0)
+    assert stopped.remedy.startswith("`ps -o stat,wchan -p 47`;")
+    (hangs,) = troubles(board(about__updated=990 * SECOND, about__pid=47), 1.0)
+    assert "py-spy dump --pid 47`" in hangs.remedy
+    seen = board()
+    seen.members[1]["unheard_0"] = 0b100
+    assert "`seqcast doctor --with 10.0.0.3`" in troubles(seen, 1.0)[0].remedy
+    assert codes.filled(codes.DEAF, HOST="") == codes.DEAF.remedy
+
+
+OTHERS = [{"id": i, "name": name, "address": "10.0.0.9:9"} for i, name in ((4, "d"), (1, "a"))]
+OUT = {"about__name": "d", "about__id": 4, "about__view": {"counter": 5, "members": OTHERS}}
+STOPPED = {"gauges__posted": 990 * SECOND}
+
+
+def test_members_here_that_the_view_does_not_have_are_faults():
+    """One that was stopped, which the others have excluded; one that was cut off; and none on another interface, whose
+    group may be another one of the same name."""
+    seen, out = board(), board(**OUT)
+    (apart,) = troubles_here(seen, [seen, out], 1.0)
+    assert (apart.code.number, apart.fact) == ("SC3105", "d (process 1) is here in another view: 5 [d, a]")
+    stopped = troubles_here(seen, [seen, board(**OUT, **STOPPED)], 1.0)
+    assert [each.code.number for each in stopped] == ["SC2207", "SC3105"]
+    assert troubles_here(seen, [seen, board(**OUT, about__interface="eth1")], 1.0) == []
+    assert troubles_here(seen, [seen, board(**OUT, gauges__posted=0)], 1.0) == [], "it has ended"
+    beside = board(about__name="b", about__id=2, **STOPPED)
+    assert [each.code.number for each in troubles_here(seen, [seen, beside], 1.0)] == ["SC2207"]
+
+
+def test_a_group_is_shown_by_a_member_that_runs_or_by_the_last_one_that_did():
+    runs, hangs = board(about__name="b"), board(**{**STOPPED, "about__name": "a"})
+    alone = board(about__name="a", about__view={"members": []})
+    first, last = (board(about__name=name, gauges__posted=at) for name, at in (("a", SECOND), ("b", 2 * SECOND)))
+    assert spokesman([hangs, runs]) is runs and spokesman([hangs, last]) is hangs
+    assert spokesman([alone, runs]) is runs and spokesman([alone, hangs]) is alone
+    assert spokesman([first, last]) is last
+    assert spokesman([board(about__updated=990 * SECOND), runs]) is runs, "its Python hangs"
 
 
 def test_a_stall_that_has_just_begun_is_no_trouble():

@@ -43,6 +43,11 @@ def name_at(board: Board, rank: int) -> str:
     return board.name_of(board.members[rank]["id"])
 
 
+def host_of(address: str) -> str:
+    """The host of a member's address, as `seqcast doctor --with` takes one; "": not known."""
+    return address.rpartition(":")[0]
+
+
 def troubles(board: Board, stall_s: float) -> list[Finding]:
     """A fault.
 
@@ -53,16 +58,17 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
     name, now, gauges = board.name, board.read_ns, board.gauges
     if not board.alive:
         ago = max(0.0, (now - gauges["posted"]) / 1e9)
-        text = f"the process of {name} ({board.about['pid']}) has ended; last seen {ago:.1f} s ago"
-        return [finding(codes.ENDED, text)]
+        last = f"; last seen {ago:.1f} s ago" if gauges["posted"] else " before it was in a group"
+        return [finding(codes.ENDED, f"the process of {name} ({board.about['pid']}) has ended{last}")]
     found = []
-    if gauges["posted"] and now - gauges["posted"] > LATE_NS + 3 * gauges["heartbeat_ns"]:
+    if not _running(board):
         late = (now - gauges["posted"]) / 1e9
-        found.append(finding(codes.NOT_RUNNING, f"{name} (process {board.about['pid']}) has not run for {late:.1f} s"))
+        text = f"{name} (process {board.about['pid']}) has not run for {late:.1f} s"
+        found.append(finding(codes.NOT_RUNNING, text, PID=board.about["pid"]))
     elif now - board.about["updated"] > LATE_NS:
         late = (now - board.about["updated"]) / 1e9
         text = f"Python of {name} (process {board.about['pid']}) has not run for {late:.1f} s"
-        found.append(finding(codes.PYTHON_HANGS, text))
+        found.append(finding(codes.PYTHON_HANGS, text, PID=board.about["pid"]))
     status = board.about["status"]
     if status["name"] == "blocked":
         found.append(finding(codes.BLOCKED, f"{name} is blocked: {status['reason']}"))
@@ -76,6 +82,55 @@ def troubles(board: Board, stall_s: float) -> list[Finding]:
     return found + _cut_links(board)
 
 
+def _running(board: Board) -> bool:
+    """Its engine has written lately, or never yet."""
+    posted = board.gauges["posted"]
+    return not posted or board.read_ns - posted <= LATE_NS + 3 * board.gauges["heartbeat_ns"]
+
+
+def spokesman(found: Sequence[Board]) -> Board:
+    """The board by which a group is shown, of its boards on this machine: the first one of a member that runs, one in a
+    view if there is one; else that of one that hangs; else the last one that was written."""
+
+    def order(board: Board) -> tuple[bool, bool, bool, int]:
+        if not board.alive:
+            return True, True, True, -board.gauges["posted"]
+        hangs = not _running(board) or board.read_ns - board.about["updated"] > LATE_NS
+        return False, hangs, not board.about["view"]["members"], 0
+
+    return min(found, key=order)
+
+
+def troubles_here(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding]:
+    """The faults by a member's board, and by those of the other members on this machine that have not ended.
+
+    Args:
+        board: of the member by which the group is seen.
+        found: the boards of the group on this machine.
+        stall_s: as for ``troubles``.
+    """
+    ids = {each["id"] for each in board.about["view"]["members"]}
+    others = [each for each in found if each.alive and each.path != board.path and each.about["id"] in ids]
+    wrong = [*troubles(board, stall_s), *(fault for each in others for fault in troubles(each, stall_s))]
+    return list({each.fact: each for each in [*wrong, *strays(board, found, stall_s)]}.values())
+
+
+def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding]:
+    """The faults of members on this machine, on the same interface, that run in another view than that of a board; that
+    they do is one."""
+    ids, wrong = {each["id"] for each in board.about["view"]["members"]}, list[Finding]()
+    if not (board.alive and ids):
+        return wrong
+    near = [each for each in found if each.alive and each.about["interface"] == board.about["interface"]]
+    for other in near:
+        view = other.about["view"]
+        if view["members"] and other.about["id"] not in ids:
+            names = ", ".join(each["name"] for each in view["members"])
+            text = f"{other.name} (process {other.about['pid']}) is here in another view: {view['counter']} [{names}]"
+            wrong += [*troubles(other, stall_s), finding(codes.MEMBER_EXCLUDED, text)]
+    return wrong
+
+
 def unreadable(cluster: str = "") -> list[Finding]:
     """The members on this machine that run with a release whose boards this one cannot read."""
     return [
@@ -86,17 +141,19 @@ def unreadable(cluster: str = "") -> list[Finding]:
 
 def _cut_links(board: Board) -> list[Finding]:
     found = []
+    addresses = {each["id"]: each["address"] for each in board.about["view"]["members"]}
     for listener, row in enumerate(board.members):
         for speaker in range(len(board.members)):
             if listener == speaker:
                 continue
             one, other, how = name_at(board, listener), name_at(board, speaker), way(board, listener, speaker)
+            host = host_of(addresses.get(board.members[speaker]["id"], ""))
             if how == ".":
-                found.append(finding(codes.DEAF, f"{one} does not hear {other} at all"))
+                found.append(finding(codes.DEAF, f"{one} does not hear {other} at all", HOST=host))
             elif how == "u" and board.about.get("transport") == "multicast":
-                found.append(finding(codes.DEAF_TO_MULTICAST, f"{one} hears {other} by unicast only"))
+                found.append(finding(codes.DEAF_TO_MULTICAST, f"{one} hears {other} by unicast only", HOST=host))
             elif _bit(row, "mute", speaker):
-                found.append(finding(codes.MUTE, f"unicasts from {other} do not reach {one}"))
+                found.append(finding(codes.MUTE, f"unicasts from {other} do not reach {one}", HOST=host))
     return found
 
 

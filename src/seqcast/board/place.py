@@ -16,7 +16,8 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import quote
+from typing import NamedTuple
+from urllib.parse import quote, unquote
 
 BYTES = 128 << 10
 """``SC_BOARD_BYTES``."""
@@ -83,7 +84,26 @@ def make(cluster: str, name: str, member_id: int) -> Made:
 
 
 def _quoted(name: str) -> str:
-    return quote(name[:NAME_MAX], safe="")
+    return quote(name[:NAME_MAX], safe="").replace(".", "%2E")
+
+
+class Named(NamedTuple):
+    """What a file's name says of a board: for one whose process was killed before it, or while it, wrote that there."""
+
+    cluster: str
+    name: str
+    pid: int
+    pids: str
+
+
+def named(board: Path) -> Named | None:
+    """None: the file has another name."""
+    parts = board.name.removesuffix(ENDING).split(".")
+    pid, _, rest = parts[-1].partition("-")
+    if len(parts) != 3 or not pid.isdecimal():
+        return None
+    namespace = rest.partition("-")[0]
+    return Named(unquote(parts[0]), unquote(parts[1]), int(pid), f"pid:[{namespace}]" if namespace != "0" else "")
 
 
 def of_cluster(path: Path, cluster: str) -> bool:
@@ -113,7 +133,7 @@ def folders() -> Iterator[Path]:
     """The directories that may have boards that this user may read: root reads those of all users."""
     if sys.platform == "win32":
         return
-    yield from _candidates()
+    yield from dict.fromkeys((*_candidates(), Path(f"/run/user/{os.geteuid()}/seqcast")))  # the member's session
     if os.geteuid() == 0:
         yield from sorted(_SHARED_MEMORY.glob("seqcast-*"))
         yield from sorted(Path("/run/user").glob("*/seqcast"))

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.place import BYTES, ended, files, of_cluster, runs
+from seqcast.board.place import BYTES, ended, files, named, of_cluster, runs
 from seqcast.files import open_file
 
 MAGIC = b"seqcast\n"
@@ -111,15 +111,15 @@ class Board:
 
     def name_of(self, member_id: int) -> str:
         """The name of a member, or its id in hexadecimal digits."""
-        for each in self.about["view"]["members"]:
+        for each in (*self.about["view"]["members"], *self.about["gone"]):
             if each["id"] == member_id:
                 return str(each["name"])
         return f"{member_id:016x}"
 
 
 def boards(cluster: str = "") -> list[Board]:
-    """The boards on this machine, of this cluster or of all; files that are none are left out, and those that
-    ``of_other_releases`` names."""
+    """The boards on this machine, of this cluster or of all, those of one name from the last one on; files that are
+    none are left out, and those that ``of_other_releases`` names."""
     found = []
     for path in files():
         try:
@@ -128,7 +128,7 @@ def boards(cluster: str = "") -> list[Board]:
             continue
         if cluster in ("", board.cluster):
             found.append(board)
-    return sorted(found, key=lambda board: (board.cluster, board.name, board.path))
+    return sorted(found, key=lambda board: (board.cluster, board.name, -board.gauges["posted"], board.path))
 
 
 def of_other_releases(cluster: str = "") -> dict[Path, int]:
@@ -170,6 +170,8 @@ def kept(path: Path, data: bytes) -> Board:
 def _board(path: Path, data: bytes, torn: frozenset[str]) -> Board:
     parts = _parts(data)
     about = _about(_bytes(data, parts["about"]), torn="about" in torn)
+    if not about["cluster"] and (known := named(path)) is not None:
+        about |= known._asdict()
     counters = about.pop("counters")
     for name in COUNTED:
         counters |= next(iter(_rows(data, parts, name)), {})
@@ -388,6 +390,12 @@ def _about(data: bytes, *, torn: bool) -> dict[str, Any]:
     about["seeds"] |= {name: _texts(seeds, name) for name in ("first", "unresolved")}
     seal = _object(said, "seal")
     about["seal"] = {"cipher": _text(seal, "cipher"), "since": _number(seal, "since"), "keys": _texts(seal, "keys")}
+    gone = said.get("gone")
+    about["gone"] = [
+        {"id": _number(each, "id"), "name": _text(each, "name")}
+        for each in (gone if isinstance(gone, list) else [])
+        if isinstance(each, dict)
+    ]
     about["cuts"] = ViewChanges.of(_object(said, "cuts")).sketch()
     about["view"] = {
         "counter": _number(view, "counter"),

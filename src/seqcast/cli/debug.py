@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.judge import STALL_S, troubles, unreadable
+from seqcast.board.judge import STALL_S, spokesman, troubles, unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import Board, BoardError, boards, kept
 from seqcast.cli import complain
@@ -60,9 +60,10 @@ def _of_others(found: Sequence[Board]) -> tuple[dict[int, Whole], list[str]]:
     missing."""
     from seqcast.cli import seen_all
 
-    board = next((board for board in found if board.alive and board.about["view"]["members"]), None)
-    if board is None:
+    members = [board for board in found if board.alive and board.about["view"]["members"]]
+    if not members:
         return {}, ["no member runs here, so none on another machine was asked"]
+    board = spokesman(members)
     try:
         told = seen_all.whole(board)
     except seen_all.NotAsked as error:

@@ -7,7 +7,8 @@ import json
 import time
 from collections.abc import Sequence
 
-from seqcast.board.judge import readiness, troubles, unreadable
+from seqcast.board.judge import readiness, spokesman, strays, troubles_here, unreadable
+from seqcast.board.place import folders
 from seqcast.board.read import Board, BoardError, boards, read
 from seqcast.cli import complain
 from seqcast.cli.seen import history, sketch, table
@@ -35,17 +36,19 @@ def main(arguments: argparse.Namespace) -> int:
     if not found:
         whom = f"member {arguments.member} of " if arguments.member else ""
         return complain(
-            f"no board of {whom}{arguments.cluster!r} on this machine: no member of it runs here as this user, or it "
-            f"has board=False{''.join(f'; {each.line()}' for each in others)}",
+            f"no board of {whom}{arguments.cluster!r} in {' or '.join(map(str, dict.fromkeys(folders())))}: no member "
+            f"runs on this machine as this user, or it has board=False or another XDG_RUNTIME_DIR"
+            f"{''.join(f'; {each.line()}' for each in others)}",
             1,
         )
     if arguments.all:
-        return _of_all(next((board for board in found if board.alive), found[0]), others, arguments)
+        board = spokesman(found)
+        return _of_all(board, [*strays(board, found, arguments.stall), *others], arguments)
     before = {board.path: board for board in found}
     time.sleep(BETWEEN_S)
     found = [board for board in boards(arguments.cluster) if board.path in before] or found
-    seen_by = next((board for board in found if board.alive), found[0])
-    wrong = troubles(seen_by, arguments.stall) + others
+    seen_by = spokesman(found)
+    wrong = troubles_here(seen_by, found, arguments.stall) + others
     more, lines = {}, history(seen_by)
     if arguments.known:
         from seqcast.cli import seen_all

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqcast.board.judge import name_at, way
+from seqcast.board.judge import STALL_S, name_at, spokesman, troubles, troubles_here, way
 from seqcast.board.read import Board
 from seqcast.codes import Finding
 
@@ -42,8 +42,15 @@ def of_groups(found: Sequence[Board]) -> list[Board]:
     shown = []
     for cluster in dict.fromkeys(board.cluster for board in found):
         group = [board for board in found if board.cluster == cluster]
-        shown += [board for board in group if board.alive][:1] + [board for board in group if not board.alive]
+        living = [board for board in group if board.alive]
+        shown += [spokesman(living)] * bool(living) + [board for board in group if not board.alive]
     return shown
+
+
+def wrong_in(board: Board, found: Sequence[Board]) -> list[Finding]:
+    """The faults under the table of one of ``of_groups``; that of a member that runs has those of the others here."""
+    group = [each for each in found if each.cluster == board.cluster]
+    return troubles_here(board, group, STALL_S) if board.alive else troubles(board, STALL_S)
 
 
 def summary(board: Board) -> str:
@@ -167,13 +174,15 @@ def number(cell: str) -> float:
 
 
 def history(board: Board, n: int = HISTORY) -> list[str]:
-    """The last events, oldest first, with the time of day."""
-    lines = []
-    for event in board.events[-n:]:
+    """The last events, oldest first, with the time of day; the same one in the same second only once."""
+    lines: list[str] = []
+    for event in board.events:
         at = time.strftime("%H:%M:%S", time.localtime((event.at + board.about["clock"]) / 1e9))
         whom = f" ({board.name_of(event.member)})" if event.member else ""
-        lines.append(f"{at}  {event.text}{whom}")
-    return lines
+        line = f"{at}  {event.text}{whom}"
+        if lines[-1:] != [line]:
+            lines.append(line)
+    return lines[-n:]
 
 
 def sketch(

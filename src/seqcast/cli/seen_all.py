@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import seqcast.codes as codes
-from seqcast.board.judge import way
+from seqcast.board.judge import host_of, way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError, plain
 from seqcast.board.told import UNKNOWN, Peer, Told, heard, joined
@@ -134,7 +134,7 @@ def known(board: Board) -> dict[str, Any]:
 
 def known_lines(said: Mapping[str, Any]) -> list[str]:
     """The lines that ``probe --known`` prints."""
-    lines = ["settings that are not the usual ones:"]
+    lines = ["settings that are not the usual ones:" if said["origins"] else "settings: the usual ones"]
     lines += [f"  {name}={said['settings'].get(name)!r}  ({origin})" for name, origin in said["origins"].items()]
     lines.append("views:")
     lines += [f"  {_at(each)}  {_of_view(each)}" for each in said["views"] if isinstance(each, dict)]
@@ -170,7 +170,7 @@ def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Fin
         known = seen[each["id"]]
         if known.told is None:
             what = "has no board to show" if known.boardless else f"has not answered {board.name}{_last(board, each)}"
-            found.append(finding(codes.UNANSWERED, f"{each['name']} {what}"))
+            found.append(finding(codes.UNANSWERED, f"{each['name']} {what}", HOST=host_of(each["address"])))
             continue
         told, name = known.told, each["name"]
         if told.status == "blocked":
@@ -179,10 +179,12 @@ def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Fin
             text = f"senders of {name} have waited for {board.name_of(told.held_by)} for {told.held / 1e9:.1f} s"
             found.append(finding(codes.SLOW_RECEIVER, text))
         for other, how in zip(members, told.hears, strict=False):
+            host = host_of(other["address"])
             if how == ".":
-                found.append(finding(codes.DEAF, f"{name} does not hear {other['name']} at all"))
+                found.append(finding(codes.DEAF, f"{name} does not hear {other['name']} at all", HOST=host))
             elif how == "u" and board.about["transport"] == "multicast":
-                found.append(finding(codes.DEAF_TO_MULTICAST, f"{name} hears {other['name']} by unicast only"))
+                fact = f"{name} hears {other['name']} by unicast only"
+                found.append(finding(codes.DEAF_TO_MULTICAST, fact, HOST=host))
     return found
 
 

@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from seqcast.board.judge import STALL_S, troubles, unreadable
+from seqcast.board.judge import unreadable
 from seqcast.board.read import Board, boards
-from seqcast.cli.seen import history, of_groups, table
+from seqcast.cli.seen import history, of_groups, table, wrong_in
 from seqcast.codes import Finding
 from seqcast.commandline import Parser, positive, seconds
 
@@ -43,7 +43,7 @@ def page(found: Sequence[Board], before: Sequence[Board], others: Sequence[Findi
     old = {board.path: board for board in before}
     lines = []
     for board in of_groups(found):
-        lines += [*table(board, found, old, troubles(board, STALL_S)), *history(board), ""]
+        lines += [*table(board, found, old, wrong_in(board, found)), *history(board), ""]
     lines += [each.line() for each in others]
     return lines or ["no member of a group runs here as this user, or all have board=False"]
 

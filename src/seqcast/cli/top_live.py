@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from seqcast.api.counters import COUNTERS
-from seqcast.board.judge import STALL_S, troubles, unreadable
+from seqcast.board.judge import unreadable
 from seqcast.board.read import Board, boards, pid_namespace, threads
-from seqcast.cli.seen import RATES, headings, history, number, of_groups, rows, summary
+from seqcast.cli.seen import RATES, headings, history, number, of_groups, rows, summary, wrong_in
 from seqcast.codes import Finding
 
 EVENTS = 40
@@ -79,7 +79,7 @@ def drawn(
         for row in members:
             table.add_row(*(Text(cell, style="red" if "." in cell.split() else "") for cell in row))
         parts.append(table)
-        parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in troubles(board, STALL_S)]
+        parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in wrong_in(board, found)]
         parts.append(Text(""))
     parts += [Text(each.line(), style="red") for each in others]
     return Group(*parts, Text(HELP, style="dim"))

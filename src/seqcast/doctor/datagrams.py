@@ -141,6 +141,13 @@ def interface_with(address: str) -> tuple[str, int]:
     raise OSError(f"no interface has the address {address}")
 
 
+def name_with(address: str) -> str:
+    """The name of the interface with this address; "": not known here."""
+    with contextlib.suppress(OSError):
+        return interface_with(address)[0]
+    return ""
+
+
 def mtu_of(address: str) -> int:
     """The MTU of the interface with this address; Ethernet's if that is not known."""
     with contextlib.suppress(OSError, ValueError):

@@ -17,11 +17,11 @@ from seqcast.doctor.datagrams import (
     SINGS_MAX,
     address_towards,
     group_of,
-    interface_with,
     is_ipv6,
     join,
     multicast_receiver,
     multicast_sender,
+    name_with,
     pack,
     readable,
     unicast_socket,
@@ -141,7 +141,7 @@ class Listener:
 def interface_to(source: tuple[Any, ...]) -> str:
     """The interface by which datagrams to an address go; "" if that is not known here."""
     with contextlib.suppress(OSError):
-        return interface_with(address_towards(*source[:2]))[0]
+        return name_with(address_towards(*source[:2]))
     return ""
 
 

@@ -62,13 +62,14 @@ def _sockets(driver: Driver, config: Config, root: Path) -> Iterator[Line]:
     name, address = driver.interface, describe_address(driver.address).rpartition(":")[0]
     said = f"{name} {address}, MTU {driver.mtu}{_speed(root, name)}"
     if trouble := fault(driver):
-        yield Line(FAIL, "interface", trouble, codes.INTERFACE_FAULT)
+        yield Line(FAIL, "interface", trouble, codes.INTERFACE_FAULT, codes.filled(codes.INTERFACE_FAULT, NAME=name))
     elif driver.loopback and config.interface not in ("lo", name, address):
         yield Line(WARN, "interface", f"{said}: only members on this machine can be reached", codes.ONLY_LOOPBACK)
     else:
         yield Line(OK, "interface", said)
     if driver.mtu < MTU_MIN:
-        yield Line(WARN, "mtu", f"{name} carries {driver.mtu} bytes", codes.SMALL_MTU)
+        remedy = codes.filled(codes.SMALL_MTU, NAME=name)
+        yield Line(WARN, "mtu", f"{name} carries {driver.mtu} bytes", codes.SMALL_MTU, remedy)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         fact, _, remedy = clipped.partition(". Raise the limit: ")
         yield Line(WARN, "buffers", fact, codes.CLIPPED_BUFFERS, remedy)

@@ -21,6 +21,7 @@ from seqcast.doctor.datagrams import (
     mtu_of,
     multicast_receiver,
     multicast_sender,
+    name_with,
     pack,
     readable,
     unicast_socket,
@@ -93,7 +94,7 @@ class Path:
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port = str(socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0][4][0]), port
         self.here = address_towards(self.host, port)
-        self.mtu = mtu_of(self.here)
+        self.interface, self.mtu = name_with(self.here), mtu_of(self.here)
         self.group = group_of(self.here)
         self._headers = HEADERS6 if is_ipv6(self.here) else HEADERS
         self._token = secrets.token_hex(8)
@@ -199,7 +200,8 @@ class Path:
         there = self._count("ping")
         lost = f"{PINGS - there} of {PINGS} lost there, {there - len(times)} on the way back"
         if PINGS - len(times) > LOST_MAX:
-            return Line(WARN, "unicast", lost, codes.UNICAST_LOSS)
+            remedy = codes.filled(codes.UNICAST_LOSS, NAME=self.interface)
+            return Line(WARN, "unicast", lost, codes.UNICAST_LOSS, remedy)
         times.sort()
         marks = "/".join(f"{1000 * times[at]:.2f}" for at in (0, len(times) // 2, len(times) * 99 // 100))
         return Line(OK, "unicast", f"both ways, {lost}; round trip {marks} ms (min/p50/p99)")
@@ -287,7 +289,8 @@ class Path:
         first = self._flood(size, BURST, BURST_S)
         fact = f"{first.mbit:.0f} Mb/s for {first.took_s:.1f} s: {first.said}"
         if first.lost - first.places["at the receiving socket"] > BURST * LOST_OF:
-            yield Line(WARN, "burst", fact, codes.NETWORK_LOSS)
+            remedy = codes.filled(codes.NETWORK_LOSS, NAME=self.interface)
+            yield Line(WARN, "burst", fact, codes.NETWORK_LOSS, remedy)
             return
         yield Line(OK, "burst", fact)
         lossy = first.lost > BURST * LOST_OF

@@ -33,6 +33,8 @@ WARNING_MAX = 300
 NAMED_MAX = 8
 NAME_MAX = 40
 """Characters of a warning or a setting; members named of those that came or went with a view; characters of a name."""
+GONE_MAX = 16
+"""The last members that are no longer in the view, whose names the board has: its events name them."""
 PAGES_NS = 2 * 10**9
 """How long the pages of a whole board stay those of one moment, for all that ask."""
 
@@ -54,6 +56,7 @@ class Posting:
         self._cuts = ViewChanges()
         self._views: deque[dict[str, Any]] = deque(maxlen=VIEWS_MAX)
         self._warnings: deque[dict[str, Any]] = deque(maxlen=WARNINGS_MAX)
+        self._gone: dict[int, str] = {}
         self._since = 0  # of the view: wall clock, ns
         self.due = 2**63 - 1  # monotonic ns, when the text is written again
         if not config.board:
@@ -125,6 +128,11 @@ class Posting:
                 "gone": _some(each.name for each in before if each not in after),
             }
         )  # fmt: skip
+        for each in before:
+            if each not in after:
+                self._gone.pop(each.id, None)
+                self._gone[each.id] = each.name
+        self._gone = dict(list(self._gone.items())[-GONE_MAX:])
         if change:
             self._cuts.add(change, took_ns)
 
@@ -177,6 +185,7 @@ class Posting:
             "address": describe_address(address),
             "status": {"name": status, "reason": reason},
             "view": {**_of(view), "since": self._since},
+            "gone": [{"id": each, "name": name[:NAME_MAX]} for each, name in self._gone.items()],
             "cuts": self._cuts.sketch(),
             "counters": dict(counters()),
             "seeds": dict(seeds()),
