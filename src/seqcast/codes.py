@@ -98,7 +98,7 @@ ONLY_LOOPBACK = _code(
 INTERFACE_FAULT = _code(
     1003,
     "The network interface does not work",
-    "It is down, has no carrier, or lost its address.",
+    "The interface is down, has no carrier, or lost its address.",
     "`ip -brief link` and `ip -brief address` show its state; `ip link set NAME up`.",
 )
 SMALL_MTU = _code(
@@ -116,7 +116,7 @@ WIRELESS = _code(
 NO_QUERIER = _code(
     1006,
     "A bridge snoops IGMP, and nobody asks for memberships",
-    "After 260 s it forgets who wants a group's packets, and multicast stops.",
+    "After 260 s the bridge forgets who wants a group's packets, and multicast stops.",
     "Switch the bridge's querier on, or its snooping off.",
 )
 CONTAINER = _code(
@@ -135,7 +135,7 @@ NO_GSO = _code(
     1106,
     "Each packet is sent by itself",
     "The kernel or the device does not take many packets in one call (UDP_SEGMENT), which costs CPU time.",
-    "Use Linux 4.18 or later and a device that supports it; gso=False silences the warning.",
+    "Use Linux 4.18 or later and a device that supports UDP_SEGMENT; gso=False silences the warning.",
 )
 NO_GRO = _code(
     1107,
@@ -152,13 +152,13 @@ SOCKET_DROPS = _code(
 SMALL_QUOTA = _code(
     1110,
     "Less than one CPU core",
-    "A cgroup's quota stops this process for the rest of each period, and other members then suspect it.",
-    "Raise the CPU limit of the container to 1 at least, or remove it and keep the request.",
+    "A cgroup's quota stops this process for the rest of each period, and other members then suspect this one.",
+    "Raise the CPU limit of the container to 1 at least, or remove the limit and keep the request.",
 )
 THROTTLED = _code(
     1111,
     "The CPU quota has stopped this process",
-    "A cgroup's quota was used up: the process does not run until the next period, and other members suspect it.",
+    "A cgroup's quota was used up: the process does not run until the next period, and other members suspect this one.",
     "Raise or remove the CPU limit of the container.",
 )
 SLOW_CLOCK = _code(
@@ -182,20 +182,20 @@ SMALL_MEMLOCK = _code(
 COPIED_VM = _code(
     1115,
     "A copy of this virtual machine would draw the same random numbers for a while",
-    "The machine has no generation id (vmgenid), by which Linux notices that it was copied, so nonces may repeat.",
-    "Give the machine one, or do not copy or restore it while a member with a key runs.",
+    "The machine has no generation id (vmgenid), by which Linux notices a copy, so nonces may repeat.",
+    "Give the machine one, or do not copy or restore the machine while a member with a key runs.",
 )
 WRONG_CALL = _code(
     1201,
     "A wrong call",
     "The program called a function with a wrong argument, or at the wrong time or place.",
-    "The text says what is allowed. `UsageError`.",
+    "The text says which values are allowed. `UsageError`.",
 )
 WRONG_SETTING = _code(
     1202,
     "A setting that is wrong, or cannot work here",
     "A value that is not allowed, or that this machine does not have.",
-    "The text says what is allowed. `ConfigError`.",
+    "The text says which values are allowed. `ConfigError`.",
 )
 KUBERNETES = _code(
     1204,
@@ -212,26 +212,27 @@ NEVER_LEFT = _code(
 STARVED = _code(
     2201,
     "A member has no receive buffer free",
-    "Its application takes no messages, `slabs_max` is too small, or it keeps places in the order unused.",
+    "Its application takes no messages, `slabs_max` is too small, or the member keeps places in the order unused.",
     "Take messages faster, or raise slabs_max there.",
 )
 SLOW_RECEIVER = _code(
     2203,
     "Senders wait for a member",
-    "A receiver takes less than most others, or nothing, and every sender waits until it has room.",
-    "Look at its application, its machine and the network to it; `recv_batch` takes many messages at a time. A member "
-    "that needs no messages joins with receive=False.",
+    "A receiver takes less than most others, or nothing, and every sender waits for room there.",
+    "Look at its application, its machine and its network; `recv_batch` takes many messages at a time. A member that "
+    "needs no messages joins with receive=False.",
 )
 TOO_SLOW = _code(
     2204,
     "A receiver is too slow to stay in the group",
-    'With `slow="exclude"`, it held a sender at its limit for `slow_s`, while most members took messages much faster.',
+    'With `slow="exclude"`, the receiver held a sender at its limit for `slow_s`, while most members took messages '
+    "much faster.",
     "Take messages faster there (`recv_batch`), or raise slow_s on all members; then join again.",
 )
 NO_REJOIN = _code(
     3107,
     "A member does not join again",
-    "With `rejoin=True`, it was excluded as too slow three times within ten minutes.",
+    "With `rejoin=True`, the member was excluded as too slow three times within ten minutes.",
     "Take messages faster, or raise slow_s on all members; then join again.",
 )
 REJOIN_FAILED = _code(
@@ -249,13 +250,14 @@ AWAITED = _code(
 PYTHON_HANGS = _code(
     2206,
     "Python of a member does not run",
-    "A thread keeps the GIL: a long call of an extension, or a debugger. Data flows on, but view changes wait for it.",
-    "`py-spy dump --pid PID` shows which call it is in.",
+    "A thread keeps the GIL: a long call of an extension, or a debugger. Data flows on, but view changes wait for the "
+    "GIL.",
+    "`py-spy dump --pid PID` shows the call.",
 )
 NOT_RUNNING = _code(
     2207,
     "A member's process does not run",
-    "It is stopped (SIGSTOP, a frozen container), or gets no CPU time. The others suspect it.",
+    "The process is stopped (SIGSTOP, a frozen container), or gets no CPU time. The other members suspect this one.",
     "`ps -o stat,wchan -p PID`; look at the CPU quota of its container.",
 )
 SEND_TIMEOUT = _code(
@@ -285,7 +287,8 @@ DEAF = _code(
 UNANSWERED = _code(
     2215,
     "A member does not answer another one's question",
-    "Its Python does not run, it has left or is about to be excluded, or datagrams to or from it are lost.",
+    "Its Python does not run, the member has left or is about to be excluded, or datagrams in either direction are "
+    "lost.",
     "Run `seqcast probe` on its machine, and `seqcast doctor --with HOST` between the two.",
 )
 OTHER_LAYOUT = _code(
@@ -315,8 +318,8 @@ NOT_IN_VIEW = _code(
 JOIN_REFUSED = _code(
     3001,
     "The group refuses this member",
-    "It has another release or other settings, or the group is full.",
-    "The text says which, and what to change. `JoinRefused`.",
+    "This member has another release or other settings, or the group is full.",
+    "The text names the reason and the remedy. `JoinRefused`.",
 )
 NAME_TAKEN = _code(
     3002,
@@ -327,13 +330,13 @@ NAME_TAKEN = _code(
 NOT_MEMBER = _code(
     3003,
     "This member is not in the group",
-    "It has left, is leaving, or was excluded.",
+    "This member has left, is leaving, or was excluded.",
     "Join again. `NotMember`.",
 )
 ENDED = _code(
     3005,
     "A member's process has ended without leaving the group",
-    "It was killed, or has crashed. Its board shows its last state.",
+    "The process was killed, or has crashed. The member's board shows its last state.",
     "Look at the log of the process, and at the kernel's for the OOM killer (`dmesg`).",
 )
 NO_ANSWER = _code(
@@ -346,25 +349,25 @@ UNICAST_LOSS = _code(
     2302,
     "Unicasts are lost",
     "More than 2 datagrams of 500, sent slowly, did not arrive: a bad cable, a duplex mismatch, or a full link.",
-    "`ethtool -S NAME` and the counters of the switch ports show where.",
+    "`ethtool -S NAME` and the counters of the switch ports show the place.",
 )
 NO_ROUTE = _code(
     2303,
     "There is no route to the other machine",
     "The routing table of this machine has no way to that address: the interface is down, or the gateway is missing.",
-    "`ip route get ADDRESS` shows what the system does with it; bring the interface up, or add the route.",
+    "`ip route get ADDRESS` shows the system's choice; bring the interface up, or add the route.",
 )
 NO_MULTICAST = _code(
     2310,
     "Multicast passes neither way",
-    "The network does not carry it, or a firewall drops 224.0.0.0/4.",
+    "The network does not carry multicast, or a firewall drops 224.0.0.0/4.",
     'transport="unicast" with seeds=; or let UDP pass to 239.255.0.0/16, and IGMP.',
 )
 MULTICAST_NOT_THERE = _code(
     2311,
     "The other machine does not hear our multicasts",
-    "A firewall here drops them on the way out, or one there on the way in, or a switch does not know that it wants "
-    "them.",
+    "A firewall here drops them on the way out, or one there on the way in, or a switch does not know that the other "
+    "machine wants them.",
     "Let UDP to 239.255.0.0/16 out here and in there; look for IGMP snooping without a querier.",
 )
 MULTICAST_NOT_HERE = _code(
@@ -377,7 +380,7 @@ MULTICAST_NOT_HERE = _code(
 MULTICAST_STOPS = _code(
     2313,
     "Multicast stops after some minutes",
-    "A switch with IGMP snooping has forgotten who wants it: there is no querier in the network.",
+    "A switch with IGMP snooping has forgotten who wants multicast: the network has no querier.",
     "Switch on an IGMP querier in one switch or router of the network, or snooping off.",
 )
 PATH_SMALL = _code(
@@ -395,14 +398,14 @@ NETWORK_LOSS = _code(
 )
 UNDECIDED = _code(
     3006,
-    "It is not known whether messages were delivered",
+    "The fate of messages is not known",
     "A view change came between send and delivery, or nobody answered a leave.",
     "`Lost`, or the text of the error, says which. `Undecided`.",
 )
 NOT_READY = _code(
     3007,
     "A block cannot answer now",
-    "It is not in its group, or the group is blocked.",
+    "The block is not in its group, or the group is blocked.",
     "Wait, or try again. `NotReady`.",
 )
 NOT_PAUSED = _code(
@@ -420,19 +423,19 @@ MACHINE_REFUSED = _code(
 EXCLUDED = _code(
     3101,
     "This member was excluded",
-    "The others did not hear it for longer than the suspicion time, or chose to go on without it.",
+    "The others did not hear this member for longer than the suspicion time, or chose to go on alone.",
     "The reason says which; join again. `rejoin` does so by itself.",
 )
 BLOCKED = _code(
     3102,
     "Sends to the group wait",
     "A view change or a pause is under way, or this side of a partition has no majority.",
-    "Nothing, if it ends by itself. Without a majority: bring the others back, or see `seqcast unblock`.",
+    "None, if the wait ends by itself. Without a majority: bring the others back, or see `seqcast unblock`.",
 )
 JOIN_WAITS = _code(
     3103,
     "A join waits",
-    "The group is blocked, or too few are there to found it.",
+    "The group is blocked, or too few processes are present to found one.",
     "The text says for whom it waits.",
 )
 FOUNDS_ALONE = _code(
@@ -445,8 +448,8 @@ OTHER_HISTORY = _code(
     3109,
     "A group that was founded anew",
     "The files of `stable=` of most members were lost, and without them these founded another group.",
-    "End that group and start the members that have their files; or remove this member's file, and what its group "
-    "alone had is lost.",
+    "End that group and start the members that have their files; or remove this member's file, which loses the "
+    "operations that its group alone had.",
 )
 STABLE_FILE = _code(
     3110,
@@ -475,23 +478,23 @@ STATE_OLDER = _code(
 DISK_HANGS = _code(
     3113,
     "The disk of a replica does not answer",
-    "A write or a sync of the file of `stable=` has not returned, so the replica was closed without it.",
-    "Look at the disk. The file stays in use until this process ends; it has all that was synced, and others were told "
-    "of no more.",
+    "A write or a sync of the file of `stable=` has not returned, so the replica was closed without waiting.",
+    "Look at the disk. The file stays in use until this process ends. All synced writes are in the file, and others "
+    "were told of no more.",
 )
 MEMBER_EXCLUDED = _code(
     3105,
     "A member was excluded",
-    "Its process ended without leaving, it did not run for longer than `suspect_s`, or the network to it is cut; the "
-    "line has the evidence.",
-    'A member that lives comes back by a merge, or with partition="primary" by a new join. Look at its log, at its '
-    "machine, and at the network to it.",
+    "Its process ended without leaving, or did not run for longer than `suspect_s`, or its network is cut; the line "
+    "has the evidence.",
+    'A member that lives comes back by a merge, or with partition="primary" by a new join. Look at its log, its '
+    "machine and its network.",
 )
 STATE_LOST = _code(
     3201,
     "The state of the group cannot be had",
-    "The member that was to give it is gone, or a file cannot be read.",
-    "The text says which; the member that lacks it leaves, or keeps its own.",
+    "The member that was to give the state is gone, or a file cannot be read.",
+    "The text says which; the member that lacks the state leaves, or keeps its own.",
 )
 CALLBACK_FAILED = _code(
     3202,
@@ -502,20 +505,20 @@ CALLBACK_FAILED = _code(
 CALLBACK_LATE = _code(
     3203,
     "A function of the application took long",
-    "A callback or a policy ran while other members waited for it.",
-    "Make it quicker, or raise the limit that the text names.",
+    "A callback or a policy ran while other members waited.",
+    "Make the function quicker, or raise the limit that the text names.",
 )
 POLICY_UNUSED = _code(
     3204,
     "A policy of the application was not used",
-    "It raised, or returned what cannot be.",
-    "The text says what; the order without a policy holds meanwhile.",
+    "The policy raised, or returned an impossible result.",
+    "The text has the details; the order without a policy holds meanwhile.",
 )
 LONG_WAIT = _code(
     3206,
     "A call waits for other members",
-    "The call has waited for long, for what the text names.",
-    "Nothing, if it ends by itself.",
+    "The call has waited for long; the text says for whom.",
+    "None, if the wait ends by itself.",
 )
 STATE_REPLACED = _code(
     3210,
@@ -545,7 +548,7 @@ NO_VIEW = _code(
     4001,
     "No view came in time",
     "No member answers, the group is blocked, or the machine is overloaded.",
-    "The text says what to check; `seqcast doctor` helps. `JoinTimeout`.",
+    "The text lists the checks; `seqcast doctor` helps. `JoinTimeout`.",
 )
 BAD_PEER = _code(
     4002,
@@ -557,7 +560,7 @@ NO_GUARD = _code(
     4004,
     "No guard connections",
     "guard=True, but the TCP port cannot be listened on.",
-    "Let it listen there, or set guard=False.",
+    "Let the process listen there, or set guard=False.",
 )
 NOBODY_HEARD = _code(
     4005,
@@ -568,14 +571,14 @@ NOBODY_HEARD = _code(
 WAY_CHANGED = _code(
     4201,
     "Messages reach a member another way",
-    "Multicasts pass to a member no longer, or again: it gets messages by unicast as long as it hears no multicast.",
-    "None is needed. Each such member costs the sender a copy; see SC2210 for what may drop multicasts.",
+    "Multicasts pass to a member no longer, or again: messages go there by unicast as long as multicasts do not pass.",
+    "None is needed. Each such member costs the sender a copy; see SC2210 for possible causes.",
 )
 MANY_COPIES = _code(
     4207,
     "Many members get a copy each",
     "Without multicast a sender transmits each message once for each other member, and there are many.",
-    'Use transport="auto" where the network carries multicast; else expect the share that the text names.',
+    'Use transport="auto" if the network carries multicast; else expect the share that the text names.',
 )
 FOUND_UNKNOWN = _code(
     4102,
@@ -592,14 +595,14 @@ TRANSLATED = _code(
 PATH_TOO_NARROW = _code(
     4306,
     "Packets do not pass on the way to a member",
-    "The path drops all large datagrams, those too that would measure it; or packets have more than 9216 bytes.",
+    "The path drops all large datagrams, the measuring ones too; or packets have more than 9216 bytes.",
     "Set packet_bytes= on all members to the size that the text names, or to a smaller one.",
 )
 PACKETS_RESIZED = _code(
     4307,
     "Packets get another size",
     "A path between two members carries less than their interfaces, or than before; or all carry more than before.",
-    "None is needed. The text names the member; look for a tunnel, or a switch without jumbo frames, on the way to it.",
+    "None is needed. The text names the member; look for a tunnel, or a switch without jumbo frames, on the way.",
 )
 OTHER_KEY = _code(
     5001,
@@ -611,24 +614,25 @@ KEY_FILE = _code(
     5002,
     "The key file cannot be read again",
     "The key file of a member that runs has changed, and is no key file now: the member goes on with the keys before.",
-    "Correct the file, as the message says; it is read again when it changes.",
+    "Correct the file, as the message says; a changed file is read again.",
 )
 UNPROVEN = _code(
     5003,
     "Somebody with the key shows no identity that may be a member",
     "Frames come that are sealed with the key, and that nobody on the list of members (`authorized=`) has signed.",
-    "If it should be a member, give it `identity=`, and all members the line of that; else look who has the key file.",
+    "If this process should be a member, give it `identity=`, and all members its line; else find out who has the key "
+    "file.",
 )
 MEMBERS_LIST = _code(
     5004,
     "The list of members cannot be read again",
     "The file of `authorized=` has changed, and is no list now: the member goes on with the list before.",
-    "Correct the file, as the message says; it is read again when it changes.",
+    "Correct the file, as the message says; a changed file is read again.",
 )
 COMPANY = _code(
     5005,
     "A view has a member that our list does not have",
-    "The other members have taken in somebody who is not on this member's list (`authorized=`), so it leaves them.",
+    "The other members have admitted somebody who is not on this member's list (`authorized=`), so this member leaves.",
     "Give all members the same list: first a new line everywhere, then the new member.",
 )
 JOURNAL_FAILED = _code(
@@ -646,24 +650,25 @@ SPARK_FAILED = _code(
 TAP_DROPPED = _code(
     6004,
     "A reader of a tap was dropped",
-    "It took nothing for long.",
-    "Look at the task that reads; it connects again.",
+    "The reader took nothing for long.",
+    "Look at the task that reads; the task connects again.",
 )
 JOURNAL_LACKS = _code(
     6005,
     "The journal lacks messages",
     "The disk was full, or the journal was closed while another thread kept the stream.",
-    "Free space, or make the directory writable: it goes on by itself if it can; `rows_lost` counts missing rows.",
+    "Free space, or make the directory writable: the journal goes on by itself if possible; `rows_lost` counts missing "
+    "rows.",
 )
 SOURCE_STALLS = _code(
     6007,
     "A stream in Spark does not advance",
-    "A journal that it needs is missing or ends early.",
+    "A required journal is missing or ends early.",
     "The text names the journal.",
 )
 BUG = _code(
     9001,
     "A bug of seqcast",
     "Something happened that cannot.",
-    "Please report it, with the lines around it.",
+    "Please report the bug, with the surrounding lines.",
 )

@@ -110,13 +110,13 @@ class Config(_Marked):
     interface: str = _knob(
         "",
         "name or address",
-        "The network interface that the group uses. Empty: the one that the routing table names for multicast if it "
-        "supports multicast, otherwise loopback. Of its IPv6 addresses, one that lasts is used before those that are "
-        "temporary or deprecated, and those of the link come last; `fe80::1%eth0` names one of these. All members of a "
-        "group must use interfaces on one network.",
+        "The network interface that the group uses. Empty: the one that the routing table names for multicast if that "
+        "one supports multicast, otherwise loopback. Of its IPv6 addresses, a lasting one is preferred to temporary or "
+        "deprecated ones, and those of the link come last; `fe80::1%eth0` names one of these. All members of a group "
+        "must use interfaces on one network.",
     )
     ip_version: int = _knob(
-        4, "", "Version of the Internet Protocol. It must be the same on every member.", among=(4, 6)
+        4, "", "Version of the Internet Protocol. Must be the same on every member.", among=(4, 6)
     )
     address: str = _knob(
         "",
@@ -128,8 +128,8 @@ class Config(_Marked):
     port: int = _knob(
         47310,
         "UDP port",
-        "UDP port of the data lane; the control lane uses the next port. Without multicast: the only port. It must be "
-        "the same on every member.",
+        "UDP port of the data lane; the control lane uses the next port. Without multicast: the only port. Must be the "
+        "same on every member.",
         low=1,
         high=65534,
     )
@@ -137,36 +137,36 @@ class Config(_Marked):
         "auto",
         "",
         "How messages to the group travel. auto: the network copies each for all members by multicast, and a member "
-        "that does not hear the multicasts of another one gets a copy by unicast from that one, as long as this "
-        "lasts. multicast: by multicast alone, and a member that is not heard so is excluded. unicast: each goes to "
-        "every member by itself, for networks that carry no multicast, such as most clouds, containers and VPNs; a "
-        "sender transmits a copy for each other member. Members that multicast does not bring together find each "
-        "other by `seeds`. It must be the same on every member.",
+        "that does not hear the multicasts of another one gets a copy by unicast from that one, as long as this lasts. "
+        "multicast: by multicast alone, and a member that is not heard so is excluded. unicast: each goes to every "
+        "member by itself, for networks that carry no multicast, such as most clouds, containers and VPNs; a sender "
+        "transmits a copy for each other member. Members that multicast does not bring together find each other by "
+        "`seeds`. Must be the same on every member.",
         among=TRANSPORTS,
     )
     seeds: str = _knob(
         "",
         "addresses",
-        "With `transport` auto or unicast: where other members may be, as a list, or separated by commas: `host`, "
-        "`host:port`, `[v6]:port`; `file:PATH`, a file with one of these in each line; `env:NAME`, an environment "
-        "variable with some; or a function that returns a list of these. All are looked at again and again. A name "
-        "stands for all its addresses. Without a port, `port` and those of `port_range` are meant. The list need not "
-        "be complete, and may name processes that do not run, or this one: members tell each other whom they know, and "
-        "remember for an hour whom they lost.",
+        "With `transport` auto or unicast: addresses of possible other members, as a list, or separated by commas: "
+        "`host`, `host:port`, `[v6]:port`; `file:PATH`, a file with one of these in each line; `env:NAME`, an "
+        "environment variable with some; or a function that returns a list of these. All are looked up again and "
+        "again. A name stands for all its addresses. Without a port, `port` and those of `port_range` are meant. The "
+        "list need not be complete, and may name processes that do not run, or this one: members tell each other whom "
+        "they know, and remember for an hour whom they lost.",
     )
     port_range: int = _knob(
         4,
         "ports",
         "Without multicast, or with `seeds`: a member whose `port` is taken, as by another one on its host, takes the "
-        "first free one of this many after it. It must be the same on every member.",
+        "first free one of this many after its own. Must be the same on every member.",
         low=0,
         high=1000,
     )
     discovery_refresh_s: float = _knob(
         5.0,
         "s",
-        "With `seeds`: how often they are looked at again, as their names may get other addresses. Longer: fewer "
-        "requests to name servers, or to what a function asks. Shorter: members that had no address yet are found "
+        "With `seeds`: how often they are looked up again, as their names may get other addresses. Longer: fewer "
+        "requests to name servers, or fewer calls of the function. Shorter: members that had no address yet are found "
         "sooner.",
         low=0.1,
         high=3600.0,
@@ -174,24 +174,26 @@ class Config(_Marked):
     advertise: str = _knob(
         "",
         "host[:port]",
-        "Where others reach this member, if addresses are translated between them: the host, and the port unless it is "
-        "the same. Empty: at the address of its interface; if all whom it asks see it on another host, with its port, "
-        "there. Where its port is translated, others believe this only with `key`.",
+        "The address at which others reach this member, if addresses are translated on the way: the host, and the port "
+        "unless that is unchanged. Empty: the address of its interface, or, if all members that are asked see this one "
+        "on another host but with its port, that host. If the port is translated, too, others believe this setting "
+        "only with `key`.",
     )
     unicast_port: int = _knob(
         0,
         "UDP port",
         "UDP port for datagrams to this member alone: requests, acknowledgements, answers, and in a group of two all "
-        "messages. 0: any that is free, as the system chooses. A firewall must pass it as well as the two multicast "
-        "ports, or none of these arrive. Members on one address need different ones. With "
-        "`guard`, the TCP port has the same number.",
+        "messages. 0: any that is free, as the system chooses. A firewall must pass this port as well as the two for "
+        "multicast, or none of these datagrams arrive. Members on one address need different ones. With `guard`, the "
+        "TCP port has the same number.",
         low=0,
         high=65535,
     )
     ttl: int = _knob(
         1,
         "hops",
-        "How many routers a multicast datagram may pass: 1 keeps it in the local network, 0 on this machine.",
+        "How many routers a multicast datagram may pass: 1 confines the datagram to the local network, 0 to this "
+        "machine.",
         low=0,
         high=255,
     )
@@ -208,30 +210,30 @@ class Config(_Marked):
     key: str = _knob(
         "",
         "file",
-        "The key file of the group, as `seqcast keygen` makes it: every datagram is encrypted and authenticated, and "
-        "only who has the file can join, read or send ([security](security.md)). Empty: no key, and whoever reaches "
+        "The key file of the group, made by `seqcast keygen`: every datagram is encrypted and authenticated, and only "
+        "processes with the file can join, read or send ([security](security.md)). Empty: no key, and whoever reaches "
         "the network can do all that. The same on every member. Needs PyNaCl.",
     )
     identity: str = _knob(
         "",
         "file",
-        "With `key`: the file with the identity of this process, as `seqcast keygen FILE --identity` makes it. It "
-        "shows other members who this one is ([security](security.md#identities)). Empty: none.",
+        "With `key`: the file with the identity of this process, made by `seqcast keygen FILE --identity`. The "
+        "identity proves to other members who this one is ([security](security.md#identities)). Empty: none.",
     )
     authorized: str = _knob(
         "",
         "file",
         "With `identity`: the file that lists the identities that may be members, and under which names. The group "
-        "refuses a process without a line, and excludes a member whose line is removed. It is read again when it "
-        "changes. The same on every member.",
+        "refuses a process without a line, and excludes a member whose line is removed. A changed file is read again. "
+        "The same on every member.",
     )
     cipher: str = _knob(
         "auto",
         "",
         "With `key`: the cipher of views. `auto`: AEGIS-128L while all members have AES instructions, else "
-        "XChaCha20-Poly1305, which is several times slower. Another one only where a rule demands it: AEGIS-256 and "
-        "AES-256-GCM take longer than AEGIS-128L, and all but XChaCha20-Poly1305 need the instructions. The same on "
-        "every member ([security](security.md#how-it-works)).",
+        "XChaCha20-Poly1305, which is several times slower. Choose another only if a regulation demands one: AEGIS-256 "
+        "and AES-256-GCM take longer than AEGIS-128L, and all but XChaCha20-Poly1305 need the instructions. The same "
+        "on every member ([security](security.md#how-it-works)).",
         among=CIPHERS,
     )
     rekey_s: float = _knob(
@@ -254,7 +256,7 @@ class Config(_Marked):
     receive: bool = _knob(
         True,
         "",
-        "False: this member only sends. Messages that it would receive are dropped; views are still delivered.",
+        "False: this member only sends. Messages to it are dropped; views are still delivered.",
     )
     batch_bytes: int = _knob(
         256 << 10,
@@ -269,25 +271,25 @@ class Config(_Marked):
         "bytes",
         "How much a member keeps of the messages that arrive while its receiving thread waits in `send`, as in a loop "
         "that answers each message: the send may need room that only this thread can make by receiving. Beyond this, "
-        "`send` raises SendWouldBlock if nothing moves for 3 × `suspect_s_max`, or if it waits for this member alone. "
-        "Larger: more memory. Smaller: loops that send more than they receive fail sooner.",
+        "`send` raises SendWouldBlock if nothing moves for 3 × `suspect_s_max`, or if only this member holds up the "
+        "send. Larger: more memory. Smaller: loops that send more than they receive fail sooner.",
         low=1024,
         high=1 << 40,
     )
     message_bytes_max: int = _knob(
         256 * _MIB,
         "bytes",
-        "Largest message that is sent or accepted. In the worst case a receiver needs this much memory per sender. It"
-        " must be the same on every member: a joiner with another value is refused.",
+        "Largest message that is sent or accepted. In the worst case a receiver needs this much memory per sender. "
+        "Must be the same on every member: a joiner with another value is refused.",
         low=1,
         high=1 << 30,
     )
     board: bool = _knob(
         True,
         "",
-        "Whether this member shows its state to `seqcast probe`, `top` and `metrics`: counters, the view, what it "
-        "knows of the other members, and its last events. It is a file of 128 KiB in memory, which only this user and "
-        "root can read, in `$XDG_RUNTIME_DIR/seqcast` or else `/dev/shm/seqcast-<uid>`. Not on Windows.",
+        "Whether this member shows its state to `seqcast probe`, `top` and `metrics`: counters, the view, its "
+        "knowledge of the other members, and its last events. This board is a file of 128 KiB in memory, which only "
+        "this user and root can read, in `$XDG_RUNTIME_DIR/seqcast` or else `/dev/shm/seqcast-<uid>`. Not on Windows.",
     )
     journal: str = _knob(
         "",
@@ -303,31 +305,31 @@ class Config(_Marked):
     journal_required: bool = _knob(
         False,
         "",
-        "What happens when the journal cannot be written, for example because the disk is full. False: the journal "
-        "ends, which is logged once, and delivery continues; the counter `journal_rows_lost` tells how many rows are "
+        "Behaviour when the journal cannot be written, for example because the disk is full. False: the journal ends, "
+        "which is logged once, and delivery continues; the counter `journal_rows_lost` tells how many rows are "
         "missing. True: receiving raises JournalWriteError and takes nothing more, so that the application receives "
         "nothing that is not journaled, except rows already on their way to the disk.",
     )
     journal_resume: bool = _knob(
         False,
         "",
-        "Whether a journal that could not be written goes on once it can be, for example because the disk has room "
-        "again. The rows between are lost (`journal_rows_lost`), and the journal records this gap. Not with "
+        "Whether a journal that could not be written continues once that is possible, for example because the disk has "
+        "room again. The rows between are lost (`journal_rows_lost`), and the journal records this gap. Not with "
         "journal_required.",
     )
     journal_segment_bytes: int = _knob(
         256 * _MIB,
         "bytes",
-        "When the journal's live file reaches this size, it is finished and rolled to Parquet, which is smaller and "
-        "can be read by column. Small files are rolled together.",
+        "Size at which the journal's live file is finished and rolled to Parquet, which is smaller and can be read by "
+        "column. Small files are rolled together.",
         low=1 << 16,
         high=1 << 40,
     )
     journal_segment_s: float = _knob(
         3600.0,
         "s",
-        "When the journal's live file reaches this age, it is finished. It is rolled by itself, or, if it has fewer "
-        "than 65,536 rows, together with the next ones.",
+        "Age at which the journal's live file is finished. A file with fewer than 65,536 rows is rolled together with "
+        "the next ones, any other by itself.",
         low=0.01,
         high=1e9,
     )
@@ -349,19 +351,20 @@ class Config(_Marked):
     # -- joining and leaving
 
     join_timeout_s: float = _knob(
-        10.0, "s", "How long `join` waits for the first view before it raises JoinTimeout.", low=0.0, high=1e6
+        10.0, "s", "How long `join` waits for the first view before raising JoinTimeout.", low=0.0, high=1e6
     )
     leave_timeout_s: float = _knob(
         10.0,
         "s",
-        "How long `leave` waits until the others have received everything; after that it leaves as if it had crashed.",
+        "How long `leave` waits until the others have received everything; after that the member leaves as if it had "
+        "crashed.",
         low=0.0,
         high=1e6,
     )
     discovery_s: float = _by_preset(
         "s",
-        "How long a joiner looks for a group before it forms one. Longer: the first member starts more slowly. "
-        "Shorter: two members that start at the same time are more likely to form two groups.",
+        "How long a joiner looks for a group before forming one. Longer: the first member starts more slowly. Shorter: "
+        "two members that start at the same time are more likely to form two groups.",
         lan=0.15,
         wan=1.0,
         low=0.01,
@@ -372,21 +375,21 @@ class Config(_Marked):
         check.majority_of_seeds,
         "members",
         "How many processes that join, this one included, must hear each other before they found a group; until then "
-        'they wait. With `partition="primary"`, set it to a majority of the intended members on all of them: '
-        "otherwise a process that restarts while it is cut off founds a second group; and one with another number is "
-        "refused. Seeds that are no addresses do not say how many members are intended, so it must be given with them. "
-        "0: this process founds no group, and joins a running one, whatever the members of that have.",
+        'they wait. With `partition="primary"`, set this on all intended members to a majority of them: otherwise a '
+        "process that restarts while cut off founds a second group; a process with another number is refused. Seeds "
+        "that are no addresses do not say how many members are intended, so `found` must be given with them. 0: this "
+        "process founds no group, and joins a running one, whatever the members of that have.",
         low=0,
         high=MEMBERS_MAX,
     )
     stable: str = _knob(
         "",
         "file",
-        'With `partition="primary"`: the file in which this member keeps its votes, so that it still has them after '
-        "its process or its machine ended. Members that start again then complete a majority, and fences grow even if "
-        "all members had ended ([durable groups](guide.md#durable-groups)). A replica keeps its state in another "
-        "one, whose name ends in `.log`. Each member has a file of its own. Empty: "
-        "votes end with the process, and if most members end at once, an operator must unblock the others.",
+        'With `partition="primary"`: the file in which this member keeps its votes, so that these outlast its process '
+        "and its machine. Members that start again then complete a majority, and fences grow even if all members had "
+        "ended ([durable groups](guide.md#durable-groups)). A replica keeps its state in another one, whose name ends "
+        "in `.log`. Each member has a file of its own. Empty: votes end with the process, and if most members end at "
+        "once, an operator must unblock the others.",
     )
     observer: bool = _knob(
         False,
@@ -406,7 +409,7 @@ class Config(_Marked):
     )
     join_s_max: float = _by_preset(
         "s",
-        "Longest pause between two JOINs; the pause doubles until it reaches this.",
+        "Longest pause between two JOINs; the pause doubles up to this.",
         lan=0.2,
         wan=1.0,
         low=0.001,
@@ -426,9 +429,9 @@ class Config(_Marked):
     state_timeout_s: float = _knob(
         30.0,
         "s",
-        "When a joiner receives no part of the state for this long, it gives up on its provider and asks another "
-        "member. It must be longer than the provider's application leaves messages waiting; `get_state` may take "
-        "longer. A joiner whose `set_state` reads nothing for this long leaves the group.",
+        "A joiner that receives no part of the state for this long gives up on its provider and asks another member. "
+        "Must be longer than the provider's application leaves messages waiting; `get_state` may take longer. A joiner "
+        "whose `set_state` reads nothing for this long leaves the group.",
         low=0.01,
         high=1e6,
     )
@@ -464,8 +467,8 @@ class Config(_Marked):
         "8 × heartbeat_s",
         lambda config: 8 * config.heartbeat_s,
         "s",
-        "A member that has been silent for this long is suspected and excluded, unless it answers a ping or another "
-        "member hears it. A member whose port is closed, because its process was killed, is excluded after 2 to 3 "
+        "A member that has been silent for this long is suspected and excluded, unless it answers a ping or is heard "
+        "by another member. A member whose port is closed, because its process was killed, is excluded after 2 to 3 "
         "heartbeats. Must be at least 4 heartbeats. Shorter: quicker recovery. Longer: a machine that pauses is not "
         "excluded. Busy Python code does not delay heartbeats.",
         low=0.01,
@@ -485,20 +488,19 @@ class Config(_Marked):
         "block",
         "",
         "Treatment of a receiver that takes messages much more slowly than most others. block: senders wait for it, "
-        "and the log names it. exclude: once it has held a sender at its limit for `slow_s`, while messages wait for "
-        "it at least 16 times as long as for most members, the group excludes it: it receives all that was agreed on "
-        "until then, "
-        'and then `Excluded` with the cause "slow". One member at a time; never where half of the members are as slow, '
-        'so not in a group of two; and with `partition="primary"` not if the others were no majority. skip: under '
-        "the same conditions it stays, and from then on misses the messages that its application does not take in "
-        'time, told by `Skipped` in their place, so that no sender waits for it: for `order="fifo"` alone. It must be '
-        "the same on every member.",
+        "and the log names it. exclude: once the receiver has held a sender at its limit for `slow_s`, while messages "
+        "wait at least 16 times as long for this receiver as for most members, the group excludes it: the receiver "
+        'gets everything that was agreed on until then, and then `Excluded` with the cause "slow". One member at a '
+        'time; never if half of the members are as slow, so not in a group of two; and with `partition="primary"` not '
+        "if the others were no majority. skip: under the same conditions the receiver stays, and from then on misses "
+        "the messages that its application does not take in time; `Skipped` stands in their place, and no sender "
+        'waits: for `order="fifo"` alone. Must be the same on every member.',
         among=SLOWS,
     )
     slow_s: float = _by_preset(
         "s",
         'With `slow="exclude"` and `slow="skip"`: for how long a receiver may hold a sender at its limit. Longer than '
-        "the pauses of a healthy application, such as for garbage collection. It must be the same on every member.",
+        "the pauses of a healthy application, such as for garbage collection. Must be the same on every member.",
         lan=10.0,
         wan=30.0,
         low=0.1,
@@ -515,8 +517,8 @@ class Config(_Marked):
     )
     lease_s: float = _by_preset(
         "s",
-        "When the member that runs a view change has been silent for this long, the others give it up and the next "
-        "member starts again. Longer than the longest pause of Python code that should not cost an attempt.",
+        "When the member that runs a view change has been silent for this long, the others give up on that member and "
+        "the next one starts again. Longer than the longest pause of Python code that should not cost an attempt.",
         lan=1.0,
         wan=5.0,
         low=0.05,
@@ -533,8 +535,8 @@ class Config(_Marked):
     block_deadline_s: float = _knob(
         2.0,
         "s",
-        "When a block callback (`on_block`) has not returned after this time, the view change continues without it, "
-        "and its owner is warned. Longer: slow callbacks can finish their transactions. Shorter: a callback that "
+        "A view change waits this long for a block callback (`on_block`); then the change continues, and the "
+        "callback's owner is warned. Longer: slow callbacks can finish their transactions. Shorter: a callback that "
         "hangs delays the group less. Must be shorter than flush_deadline_s.",
         low=0.001,
         high=3600.0,
@@ -549,30 +551,30 @@ class Config(_Marked):
     coordinator_events: bool = _knob(
         False,
         "",
-        "Whether `events` yields CoordinatorChanged when a view has another coordinator than the one before it, and "
-        "when this member takes another one for acting in the coordinator's place.",
+        "Whether `events` yields CoordinatorChanged when a view has another coordinator than the view before, and when "
+        "this member takes another one for acting in the coordinator's place.",
     )
     send_while_blocked: str = _knob(
         "wait",
         "",
-        "Behaviour of a send to the group while a view change or a pause blocks it. wait: it returns when the message "
-        "has been sent. queue: it returns at once, and the message is sent in the next view, in order and before "
-        "anything newer. `Lost` reports what is still queued when this member leaves or is excluded. Unicasts are "
-        "neither blocked nor queued.",
+        "Behaviour of a send to the group while a view change or a pause blocks it. wait: the call returns when the "
+        "message has been sent. queue: the call returns at once, and the message is sent in the next view, in order "
+        "and before anything newer. `Lost` reports the messages still queued when this member leaves or is excluded. "
+        "Unicasts are neither blocked nor queued.",
         among=("wait", "queue"),
     )
     blocked_queue_bytes: int = _knob(
         _MIB,
         "bytes",
-        "Limit of that queue, including a few bytes per message. When it is full, senders wait. Larger: senders do "
-        "not notice longer view changes. Smaller: less memory, and less to lose with this member.",
+        "Limit of that queue, including a few bytes per message. When the queue is full, senders wait. Larger: senders "
+        "do not notice longer view changes. Smaller: less memory, and less to lose with this member.",
         low=1024,
         high=1 << 30,
     )
     pause_s_max: float = _knob(
         30.0,
         "s",
-        "A pause of the group (`suspend`) that lasts longer than this ends by itself, and `resume` reports it. A "
+        "A pause of the group (`suspend`) that lasts longer than this ends by itself, and `resume` reports that. A "
         "pause whose owner falls silent ends after lease_s.",
         low=0.001,
         high=86400.0,
@@ -580,64 +582,61 @@ class Config(_Marked):
     partition: str = _knob(
         "merge",
         "",
-        "What happens when the group is partitioned. merge: each side continues, and they merge when they hear each "
-        "other again. primary: only the side with a majority of the last view continues (of an even number, the half "
-        "with its first member), so there is never more than one group; a minority is blocked, and told so by "
-        "Blocked. When the two meet again, the minority's members are excluded and may rejoin. If the majority is "
-        "lost for good, use `seqcast unblock`. It must be the same on every member: a joiner with another value is "
-        "refused.",
+        "Behaviour when the group is partitioned. merge: each side continues, and they merge when they hear each other "
+        "again. primary: only the side with a majority of the last view continues (of an even number, the half with "
+        "its first member), so there is never more than one group; a minority is blocked, and told so by Blocked. When "
+        "the two meet again, the minority's members are excluded and may rejoin. If the majority is lost for good, use "
+        "`seqcast unblock`. Must be the same on every member: a joiner with another value is refused.",
         among=PARTITIONS,
     )
     membership: str = _knob(
         "coordinated",
         "",
         "How members agree on who is in the next view. coordinated: the first member of the view that is not suspected "
-        "closes it, with what it knows. token-ring: before that, a token goes round the members, which brings what any "
-        "of them knows of joiners and leavers, and all agree; messages flow meanwhile, and a member that hangs delays "
-        "the token instead of everyone's messages. Costs one trip round the ring and two round trips for each view "
-        "change. It must be the same on every member: a joiner with another value is refused.",
+        "closes the view, from its own knowledge. token-ring: before that, a token goes round the members, collects "
+        "from each the joiners and leavers that it knows, and all agree; messages flow meanwhile, and a member that "
+        "hangs delays the token instead of everyone's messages. Costs one trip round the ring and two round trips for "
+        "each view change. Must be the same on every member: a joiner with another value is refused.",
         among=MEMBERSHIPS,
     )
     guard: bool = _knob(
         False,
         "",
-        "Every two members hold a TCP connection, on the number of their UDP port; when it closes and cannot be "
-        "opened again, the other process is gone. This reports a killed process at once even where a firewall drops "
-        "the ICMP messages that would otherwise report its closed port. Costs one connection per member, and a "
-        "thread.",
+        "Every two members hold a TCP connection, on the number of their UDP port; when this closes and cannot be "
+        "opened again, the other process is gone. This reports a killed process at once even if a firewall drops the "
+        "ICMP messages that would otherwise report its closed port. Costs one connection per member, and a thread.",
     )
     flush_unicasts: bool = _knob(
         False,
         "",
-        "A view change waits until this member's unicasts from before it have arrived, so that every message sent in "
-        "a view is received before the view ends. It must be the same on every member. Costs the delay of an "
-        "acknowledgement when unicasts are in flight. A member that leaves does this in any case. With "
-        "partition='primary', a view that is proposed again (because the earlier attempt may have installed it) does "
-        "not wait for members that can no longer be reached.",
+        "A view change waits until this member's earlier unicasts have arrived, so that every message sent in a view "
+        "is received before the view ends. Must be the same on every member. Costs the delay of an acknowledgement "
+        "when unicasts are in flight. A member that leaves does this in any case. With partition='primary', a view "
+        "that is proposed again (because the earlier attempt may have succeeded) does not wait for members that can no "
+        "longer be reached.",
     )
     safe: bool = _knob(
         False,
         "",
-        "A message to the group is delivered only when every member of the view has it in order. So all members, also "
-        "one that crashes or is cut off, deliver such messages in the order that the group has, and the survivors "
-        "deliver each that a lost member delivered. What is undecided when a member is lost is delivered at the view "
-        "change, as `transitional`, to the members of the next view. It must be the same on every member. Needs "
-        "reliability='nak'. Costs latency: "
-        "a message waits until the slowest member has acknowledged it and its sender has told so, about half of "
-        "ack_delay_s and two more hops; while a member is silent, nothing is delivered until it is heard again or "
-        "excluded.",
+        "A message to the group is delivered only when every member of the view has it in order. So all members, even "
+        "one that crashes or is cut off, deliver such messages in the group's order, and the survivors deliver every "
+        "message that a lost member delivered. Messages undecided when a member is lost are delivered at the view "
+        "change, as `transitional`, to the members of the next view. Must be the same on every member. Needs "
+        "reliability='nak'. Costs latency: a message waits until the slowest member has acknowledged and the sender "
+        "has announced that, about half of ack_delay_s and two more hops; while a member is silent, nothing is "
+        "delivered until that member is heard again or excluded.",
     )
     back_off_s: float = _derived(
         "1.2 × lease_s",
         lambda config: 1.2 * config.lease_s,
         "s",
-        "How long a member whose attempt lost to a higher one waits before it starts another. Must be longer than "
+        "How long a member whose attempt lost to a higher one waits before starting another. Must be longer than "
         "lease_s.",
         low=0.05,
         high=600.0,
     )
     leave_deadline_s: float = _knob(
-        10.0, "s", "How long a leaver waits for the view without it before it gives up.", low=0.1, high=3600.0
+        10.0, "s", "How long a leaver waits for the view without itself before giving up.", low=0.1, high=3600.0
     )
     linger_s: float = _knob(
         1.0,
@@ -660,9 +659,9 @@ class Config(_Marked):
     rcvbuf: int = _knob(
         6 * _MIB,
         "bytes",
-        "Receive buffer requested from the kernel for each socket, and twice as much for that of unicasts. The windows"
-        " of all senders together stay below it, so a small buffer slows every sender. Linux limits the request to "
-        "net.core.rmem_max and grants twice the value.",
+        "Receive buffer requested from the kernel for each socket, and twice as much for that of unicasts. The windows "
+        "of all senders together stay below this size, so a small buffer slows every sender. Linux limits the request "
+        "to net.core.rmem_max and grants twice the value.",
         low=4096,
         high=1 << 30,
     )
@@ -673,23 +672,23 @@ class Config(_Marked):
     window_bytes: int = _knob(
         8 * _MIB,
         "bytes",
-        "Largest amount a sender may have in flight to receivers that have not taken it yet (as socket buffers count "
-        "it); the receivers' buffers may allow less. Larger: fewer waits. Smaller: less memory and shorter queues.",
+        "Largest amount a sender may have in flight, not yet taken by receivers (as socket buffers count); the "
+        "receivers' buffers may allow less. Larger: fewer waits. Smaller: less memory and shorter queues.",
         low=2048,
         high=1 << 30,
     )
     ring_bytes: int = _knob(
         8 * _MIB,
         "bytes",
-        "Size of the send ring, which keeps packets until every member has them. It limits the window.",
+        "Size of the send ring, which keeps packets until every member has them. The ring limits the window.",
         low=65536,
         high=1 << 30,
     )
     unicast_bytes: int = _knob(
         _MIB,
         "bytes",
-        "Send ring of each unicast stream, allocated at the first send to that member; also how much of what a member"
-        " sends to itself may wait to be received.",
+        "Send ring of each unicast stream, allocated at the first send to that member; also how many bytes that a "
+        "member sends to itself may wait to be received.",
         low=65536,
         high=1 << 30,
     )
@@ -718,7 +717,7 @@ class Config(_Marked):
     nak_delay_s: float = _by_preset(
         "s",
         "A gap younger than this may be reordering and is not requested yet. Shorter: quicker repair. Longer: no "
-        "needless retransmissions where the network reorders.",
+        "needless retransmissions on a network that reorders.",
         lan=200e-6,
         wan=0.005,
         low=0.0,
@@ -726,7 +725,7 @@ class Config(_Marked):
     )
     nak_backoff_s_min: float = _by_preset(
         "s",
-        "Pause before the second NAK for a range; it doubles, with jitter.",
+        "Pause before the second NAK for a range; then the pause doubles, with jitter.",
         lan=0.002,
         wan=0.2,
         low=1e-5,
@@ -742,7 +741,7 @@ class Config(_Marked):
     )
     retransmit_hold_s: float = _by_preset(
         "s",
-        "A packet is not retransmitted again within this time, however many members request it.",
+        "A packet is not retransmitted again within this time, however many requests come.",
         lan=500e-6,
         wan=0.1,
         low=0.0,
@@ -759,28 +758,28 @@ class Config(_Marked):
         "auto",
         "",
         "Whether this member sends no more than the paths to the others carry, as TCP does: packets that are lost in "
-        "numbers, or that wait in queues on the way, make it send less, and more again later. auto: with the preset "
-        "wan, and as long as messages go to any member by unicast; a group that is reached by multicast alone is "
-        'bounded by its receivers only. on: always. off: never. Not with `reliability="gossip"`. A group without it '
-        "may crowd out others on a network that it shares, and itself.",
+        "numbers, or that wait in queues on the way, slow it down for a time. auto: with the preset wan, and as long "
+        "as messages go to any member by unicast; a group that is reached by multicast alone is bounded by its "
+        'receivers only. on: always. off: never. Not with `reliability="gossip"`. On a shared network, a group without '
+        "this may crowd out others, and itself.",
         among=CONGESTIONS,
     )
     send_bytes_per_s: int = _knob(
         0,
         "bytes/s",
         "Largest rate at which this member sends packets: messages, those that it orders for others, the state of "
-        "joiners, and repeats, each with all its copies, of which there is one for every member without multicast. "
-        "Senders wait. Heartbeats, acknowledgements and control frames are not counted. 0: no bound. A bound keeps "
-        "the rest of a link for others, and short bursts out of the queues on the way.",
+        "joiners, and repeats, each with all its copies (one for every member without multicast). Senders wait. "
+        "Heartbeats, acknowledgements and control frames are not counted. 0: no bound. A bound keeps the rest of a "
+        "link for others, and short bursts out of the queues on the way.",
         low=0,
         high=1 << 40,
     )
     ack_delay_s: float = _by_preset(
         "s",
-        "An acknowledgement, which is also the vote for stability, is sent at the latest this long after something "
-        "was consumed and nothing followed; the receivers of a multicast choose different moments in the second half "
-        "of this time. Groups of more than nine members take an eighth of it for each other member. While packets keep "
-        "coming, each receiver waits at most this long for each receiver. Longer: fewer datagrams beside a single "
+        "An acknowledgement, which is also the vote for stability, is sent at the latest this long after something was "
+        "consumed and nothing followed; the receivers of a multicast choose different moments in the second half of "
+        "this time. Groups of more than nine members take an eighth of this time for each other member. While packets "
+        "keep coming, each receiver waits at most this long for each receiver. Longer: fewer datagrams beside a single "
         "request. Shorter: the sender's memory is freed sooner.",
         lan=0.005,
         wan=0.02,
@@ -790,9 +789,9 @@ class Config(_Marked):
     ack_bytes: int = _knob(
         0,
         "bytes",
-        "An acknowledgement is sent at once when this much was consumed, as receive buffers count it. 0: a quarter of"
-        " the stream's window, or up to three quarters where many receive, so that all receivers together send about "
-        "one for two packets. At most half a window. Larger: fewer datagrams. Smaller: senders learn sooner what is "
+        "An acknowledgement is sent at once when this much was consumed, as receive buffers count. 0: a quarter of the "
+        "stream's window, or up to three quarters if many receive, so that all receivers together send about one for "
+        "two packets. At most half a window. Larger: fewer datagrams. Smaller: senders learn sooner which packets are "
         "stable, get credit sooner and need less memory.",
         low=0,
         high=1 << 30,
@@ -800,15 +799,15 @@ class Config(_Marked):
     ack_packets: int = _knob(
         0,
         "packets",
-        "The same as a number of packets. 0: an eighth of ring_packets. Never more than half of it.",
+        "The same as a number of packets. 0: an eighth of ring_packets. Never more than half of ring_packets.",
         low=0,
         high=1 << 20,
     )
     probe_s_min: float = _by_preset(
         "s",
         "After this long without progress a sender announces its highest seqno (tail probe). Groups of more than nine "
-        "members take an eighth of it for each other member, as for ack_delay_s, which is shorter so that "
-        "an acknowledgement in flight makes the probe unnecessary.",
+        "members take an eighth of this time for each other member, as for ack_delay_s, which is shorter so that an "
+        "acknowledgement in flight makes the probe unnecessary.",
         lan=0.008,
         wan=0.3,
         low=1e-4,
@@ -816,7 +815,7 @@ class Config(_Marked):
     )
     probe_s_max: float = _by_preset(
         "s",
-        "Longest pause between two tail probes; the pause doubles until it reaches this.",
+        "Longest pause between two tail probes; the pause doubles up to this.",
         lan=0.1,
         wan=1.0,
         low=1e-4,
@@ -826,11 +825,11 @@ class Config(_Marked):
     reliability: str = _knob(
         "nak",
         "",
-        "How messages to the group become complete. nak: a receiver asks the sender for what it misses, and every "
-        "receiver acknowledges. gossip: members tell each other now and then what they have and ask whoever told them; "
-        "there are no acknowledgements, so what a member sends for it does not grow with the group. Repair, credit and "
+        "How messages to the group become complete. nak: a receiver asks the sender for missing packets, and every "
+        "receiver acknowledges. gossip: members tell each other now and then which packets they have, and ask whoever "
+        "told them; without acknowledgements, the traffic of a member does not grow with the group. Repair, credit and "
         "the release of memory wait for gossips, and Python sends them: throughput is lower, and a member whose Python "
-        "is busy holds up senders. The guarantees are the same. It must be the same on every member: a joiner with "
+        "is busy holds up senders. The guarantees are the same. Must be the same on every member: a joiner with "
         "another value is refused.",
         among=RELIABILITIES,
     )
@@ -846,8 +845,8 @@ class Config(_Marked):
         True,
         "",
         "The time between two gossips of a member is drawn at random, around gossip_average_s times the members times "
-        "the copies of a gossip that a member receives. False: it is gossip_interval_s, and traffic grows with the "
-        "group.",
+        "the copies of a gossip that a member receives. False: the time is gossip_interval_s, and traffic grows with "
+        "the group.",
     )
     gossip_interval_s: float = _knob(
         0.05,
@@ -860,15 +859,16 @@ class Config(_Marked):
         30,
         "%",
         "A gossip is passed on to at most this part of the members that have not seen it, and to no more than reach "
-        "everyone (the natural logarithm of the group's size, and one). More: it arrives sooner; fewer: less traffic.",
+        "everyone (the natural logarithm of the group's size, and one). More: gossips arrive sooner; fewer: less "
+        "traffic.",
         low=1,
         high=100,
     )
     gossip_multicast: bool = _knob(
         False,
         "",
-        "A gossip is sent once, by multicast, instead of being passed on from member to member: the least traffic where"
-        " multicast works well.",
+        "A gossip is sent once, by multicast, instead of being passed on from member to member: the least traffic if "
+        "multicast works well.",
     )
 
     # -- input and output
@@ -876,15 +876,15 @@ class Config(_Marked):
     gso: bool = _knob(
         True,
         "",
-        "Send runs of datagrams in one call with UDP_SEGMENT, if the kernel supports it. Set it to False only to rule"
-        " it out as the cause of a problem.",
+        "Send runs of datagrams in one call with UDP_SEGMENT, if the kernel supports that. Set this to False only to "
+        "rule out UDP_SEGMENT as the cause of a problem.",
     )
     gro: bool = _knob(
         True,
         "",
-        "Receive runs of datagrams in one buffer (UDP_GRO), if the kernel supports it and packets are below 32 KiB.",
+        "Receive runs of datagrams in one buffer (UDP_GRO), if the kernel supports that and packets are below 32 KiB.",
     )
-    mmsg: bool = _knob(True, "", "Send and receive several datagrams in one call, if the kernel supports it.")
+    mmsg: bool = _knob(True, "", "Send and receive several datagrams in one call, if the kernel supports that.")
     send_batch: int = _knob(
         16, "calls", "Runs of datagrams passed to the kernel in one call. Larger: fewer calls.", low=1, high=64
     )
@@ -907,23 +907,23 @@ class Config(_Marked):
         f"0 (latency: {SPIN_S:g})",
         lambda config: SPIN_S if config.latency else 0.0,
         "s",
-        "A thread that waits for datagrams spins for this long before it blocks. Saves a microsecond or more per hop,"
-        " and costs a core per spinning thread: use it only where cores are idle.",
+        "A thread that waits for datagrams spins for this long before blocking. Saves a microsecond or more per hop, "
+        "and costs a core per spinning thread: use this only if cores are idle.",
         low=0.0,
         high=1.0,
     )
     io_cores: str = _knob(
         "",
         "cores",
-        "Processor cores on which the I/O thread runs, as `2,3` or `2-5`; empty: all that the process may use. It "
-        "keeps its caches, and shares no core with the application if that is kept off them (taskset). The system "
-        "knows the thread by the name `seqcast-io-…`; `seqcast top` shows its cores. Linux only.",
+        "Processor cores on which the I/O thread runs, as `2,3` or `2-5`; empty: all that the process may use. The "
+        "thread keeps its caches, and shares no core with the application if that is kept off these cores (taskset). "
+        "The system knows the thread by the name `seqcast-io-…`; `seqcast top` shows its cores. Linux only.",
     )
     control_cores: str = _knob(
         "",
         "cores",
-        "The same for the control thread, which handles joins, view changes and merges. It needs little time, but at "
-        "once: a core that spins is a bad choice.",
+        "The same for the control thread, which handles joins, view changes and merges. This thread needs little time, "
+        "but at once: a core that spins is a bad choice.",
     )
     flush_bytes: int = _knob(
         256 << 10,
@@ -938,17 +938,18 @@ class Config(_Marked):
         "s",
         "Messages that are sent one by one are transmitted at once, but on average only one packet in this time: after "
         "a pause up to 8 in a row, then messages gather for at most this long. Never delayed: an answer to a message "
-        "that the same thread has received, and what a thread has sent before it waits for a message. The last packet "
-        "of an array is seldom full: while a quarter of the window is on the way, it waits for the next array, at most "
-        "five times this long (or flush_s_max, if that is longer). Longer: more messages per second from a stream of "
-        "single sends. Shorter: less delay within it. 0: each message is transmitted at once.",
+        "that the same thread has received, and messages that a thread has sent before waiting for one. The last "
+        "packet of an array is seldom full: while a quarter of the window is on the way, this packet waits for the "
+        "next array, at most five times this long (or flush_s_max, if that is longer). Longer: more messages per "
+        "second from a stream of single sends. Shorter: less delay within the stream. 0: each message is transmitted "
+        "at once.",
         low=0.0,
         high=1.0,
     )
     flush_s_max: float = _knob(
         50e-6,
         "s",
-        "Packed data that nothing followed is transmitted after this time, or when flush_s_min allows it if that is "
+        "Packed data that nothing followed is transmitted after this time, or when flush_s_min allows, if that is "
         "later.",
         low=1e-6,
         high=1.0,
@@ -957,11 +958,11 @@ class Config(_Marked):
         "0.002 (latency: 0.01)",
         lambda config: 0.01 if config.latency else 0.002,
         "s",
-        "The I/O thread takes over when no caller has driven the sockets for this long. Until then it wakes once in "
-        "this time, and each time delays the message that a caller on the same core waits for. Shorter: timers and "
-        "acknowledgements are more punctual while the application computes. Longer: fewer wake-ups. Under load, while "
-        "callers drive often, it wakes up to four times less often, once in 8 ms at most, and may take over that much "
-        "later; settings above 4 ms stay as they are.",
+        "The I/O thread takes over when no caller has driven the sockets for this long. Until then the thread wakes "
+        "once in this time, and each time delays the message that a caller on the same core waits for. Shorter: timers "
+        "and acknowledgements are more punctual while the application computes. Longer: fewer wake-ups. Under load, "
+        "while callers drive often, the thread wakes up to four times less often, once in 8 ms at most, and may take "
+        "over that much later; settings above 4 ms stay as they are.",
         low=1e-4,
         high=0.1,
     )
@@ -969,10 +970,10 @@ class Config(_Marked):
         "0.0005 (latency: 0)",
         lambda config: 0.0 if config.latency else 500e-6,
         "s",
-        "A receiver under load lets datagrams accumulate, until there are about 768 KiB or a quarter of a window, for"
-        " at most this long since it last received: it wakes less often and delivers larger batches, later. Where more"
-        " threads want to run than there are cores, each gets one late, and one that only receives naps longer: four "
-        "times as long as it is late, at most eight times this long. 0: never.",
+        "A receiver under load lets datagrams accumulate, until there are about 768 KiB or a quarter of a window, for "
+        "at most this long since the last receipt: the receiver wakes less often and delivers larger batches, later. "
+        "If more threads want to run than the machine has cores, each gets one late, and a thread that only receives "
+        "naps longer: four times its lateness, at most eight times this long. 0: never.",
         low=0.0,
         high=0.01,
     )
