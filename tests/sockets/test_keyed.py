@@ -190,7 +190,7 @@ def test_who_has_no_key_or_another_one_cannot_join_and_both_sides_say_where_the_
     with group_of(2, key=key) as groups:
         before, name = groups[0].view, groups[0].cluster
         assert re.search(r"127\.0\.0\.1:\d+ has a key, and this member has none.*key=", joins_not(name))
-        assert re.search(r"127\.0\.0\.1:\d+ seals what it sends with another key", joins_not(name, key=other))
+        assert re.search(r"127\.0\.0\.1:\d+ seals its datagrams with another key", joins_not(name, key=other))
         groups[0].send(b"after")
         assert [payloads(group, 1) for group in groups] == [[b"after"]] * 2
         assert [group.view for group in groups] == [before] * 2

@@ -83,7 +83,7 @@ def test_with_translated_ports_the_error_says_which_to_publish(network):  # noqa
             settings = repr(common | {"join_timeout_s": 2.0})
             with python(network[0], "-c", JOIN, name, INSIDE, settings) as a:
                 said, _ = a.communicate(timeout=LIMIT_S)
-            assert f"it says that it is at {INSIDE}:47310" in said and "(SC4301)" in said
+            assert f"its own address is {INSIDE}:47310" in said and "(SC4301)" in said
             assert f"publish the port and give advertise={OUTSIDE}:47310 with key=" in said and "--network host" in said
             assert b.members() == ["b"]
     finally:

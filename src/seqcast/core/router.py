@@ -47,7 +47,7 @@ from seqcast.core.wiring import Machines
 from seqcast.errors import RemoteProtocolError
 
 OLDER = (
-    "the group that runs is not the one of this member's file (stable=): it was founded anew, by members whose files "
+    "the group that runs is not the one of this member's file (stable=): another was founded, by members whose files "
     "were lost. Remove the file to enter that group, or end its members and start those that have their files"
 )
 
@@ -59,7 +59,7 @@ class Of(Enum):
     LEFT = "a view that we left, in which its sender was"
     ANY = "any, or none"
     INSIDE = "any, while we are in one"
-    ACTING = "any, while it is our turn to close ours"
+    ACTING = "any, while the turn to close our view is ours"
     OUTSIDE = "none: we are in no view"
     SOUGHT = "any, while we seek a group"
 
@@ -70,9 +70,9 @@ class By(Enum):
     ANYONE = "anyone"
     OTHERS = "anyone but ourselves"
     MEMBERS = "a member of our view"
-    NAMED = "the joiner that it names"
+    NAMED = "the joiner named in the frame"
     ASKED = "those that heard our JOIN"
-    AWAITED = "a joiner that our VIEW names, and that has not entered it"
+    AWAITED = "a joiner that our VIEW names, and that has not entered our view"
 
 
 class Route(NamedTuple):
@@ -463,9 +463,9 @@ class Router:
         if sender not in context.infos:  # a member that serves a VIEW was in the view that it closes
             return "from a stranger"
         if frame.view_id.counter > context.view.view_id.counter + COUNTER_STEP_MAX:
-            return "its counter is far above that of the view that it closes"
+            return "its counter is far above that of the closed view"
         if len(frame.cut) != len(context.members):
-            return "the cut is not by rank of the view it closes"
+            return "the cut is not by rank of the closed view"
         return context.secrets.fault(frame, context.infos)
 
     def has_strangers(self, frame: NewView, _sender: int, _address: bytes) -> bool:
@@ -586,26 +586,27 @@ JOIN: DecisionTable = decision(
     (R.is_own_outside, IGNORED, "we hear our own multicasts"),
     (R.is_to_be_told, R.say_seen, "its address is translated on the way, or forged: only others can tell its sender"),
     (R.names_another_address, IGNORED, "answers would not reach its sender"),
-    (R.is_unproven, IGNORED, "it has no say in founding the group"),
-    (R.is_withdrawn, R.forget_joiner, "it founds nothing, and a view need not take it in"),
+    (R.is_unproven, IGNORED, "such a joiner has no say in founding the group"),
+    (R.is_withdrawn, R.forget_joiner, "the joiner founds nothing, and no view need include it"),
     (R.is_outside, R.keep_joiner, "the joiner with the lowest id forms the first view: perhaps that is us"),
-    (R.lacks_our_view, R.repeat_view, "it has not received our VIEW"),
-    (R.is_member, IGNORED, "another member sends it our VIEW"),
-    (R.lacks_cookie, R.ask_back, "somebody may have recorded it, and its sender may be gone"),
+    (R.lacks_our_view, R.repeat_view, "the member has not received our VIEW"),
+    (R.is_member, IGNORED, "another member sends our VIEW"),
+    (R.lacks_cookie, R.ask_back, "the JOIN may be a recorded one whose sender is gone"),
     (R.is_barred, R.bar, "its identity is not on the list of allowed members, or is not its own"),
-    (None, R.note_and_answer, "it asks our group"),
+    (None, R.note_and_answer, "the joiner asks our group"),
 )
 PEER: DecisionTable = decision(
     "JOIN beside ours",
-    (R.founds_nothing, IGNORED, "it waits for a group, as we do"),
-    (R.does_not_fit, R.note_rival, "it cannot be in one group with us, but may form the first view, and refuse us"),
-    (R.hears_us, (R.note_rival, R.heed_hearer), "our JOINs reach it directly; otherwise as below"),
-    (None, (R.note_rival, R.heed_peer), "it may form the first view, or have us form it"),
+    (R.founds_nothing, IGNORED, "the joiner waits for a group, as we do"),
+    (R.does_not_fit, R.note_rival, "the joiner cannot be in one group with us, but may form the first view, and refuse "
+                                   "us"),
+    (R.hears_us, (R.note_rival, R.heed_hearer), "our JOINs arrive there directly; otherwise as below"),
+    (None, (R.note_rival, R.heed_peer), "the joiner may form the first view, or leave that to us"),
 )
 ANSWER: DecisionTable = decision(
     "answer to JOIN",
     (R.is_refused, R.say_refused, "one member speaks for the group"),
-    (R.is_held_back, R.say_held_back, "unicasts between it and members were lost: a multicast may still reach it"),
+    (R.is_held_back, R.say_held_back, "unicasts to or from the joiner were lost: a multicast may still arrive"),
     (R.is_to_answer, R.say_wait, "there is a group: form none; we take turns, as the acting member may be dead"),
     (None, IGNORED, "another member answers"),
 )
@@ -613,7 +614,7 @@ START: DecisionTable = decision(
     "START",
     (R.calls_us, (R.note_life, R.promise, R.show_life), "they and we can close the view only together"),
     (R.is_in_primary, (R.note_life, R.promise), "its sender is alive, whatever we suspected"),
-    (None, R.promise, "the attempt is promised, if it includes us and is the highest"),
+    (None, R.promise, "the attempt is promised, if we are included and no attempt is higher"),
 )
 DONE: DecisionTable = decision(
     "DONE of a view that we left",
@@ -623,14 +624,14 @@ DONE: DecisionTable = decision(
 VIEW: DecisionTable = decision(
     "VIEW",
     (R.known_and_own, IGNORED, "we know that"),
-    (R.known, R.say_installed, "its sender repeats it until it knows that we have it"),
-    (R.joining_and_older, R.refuse_older, "it was founded apart, without the files of most members"),
+    (R.known, R.say_installed, "the sender repeats its VIEW until we confirm"),
+    (R.joining_and_older, R.refuse_older, "that group was founded apart, without the files of most members"),
     (R.joining_and_known, R.learn, "its members decided without us as we are now, or before we started again"),
     (R.joining_and_named, R.enter, "our first view"),
-    (R.joining, IGNORED, "it admitted others"),
+    (R.joining, IGNORED, "the view admitted others"),
     (R.elsewhere_and_named, R.decline, "two groups admitted us"),
-    (R.elsewhere, IGNORED, "it is late, or of a subgroup that merges with ours"),
-    (R.invalid, R.reject, "nobody may send it"),
+    (R.elsewhere, IGNORED, "the VIEW is late, or of a subgroup that merges with ours"),
+    (R.invalid, R.reject, "nobody may send this"),
     (R.put_out, R.go_out, "the others exclude us, because we are too slow or not on their list: we go after its cut"),
     (R.has_strangers, R.leave_strangers, "its members admitted somebody with whom we may not share a view"),
     (R.answers_this_and_lacking, R.be_excluded, "decided without us, by members that have the packets that we lack"),
@@ -640,8 +641,8 @@ VIEW: DecisionTable = decision(
     (R.left_out_for_good, R.be_excluded, "others closed our view without us (step 8)"),
     (R.left_out_by_answer, (R.note_sender_gone, R.stay_behind), "its sender has left our view, too"),
     (R.left_out, R.stay_behind, "others closed our view without us (step 8): we continue, and merge with them"),
-    (R.promised_and_named, R.enter, "it ends the attempt that we promised (step 5)"),
-    (R.promised_and_held, R.leave_with_it, "it ends the attempt that we promised, and we asked to leave"),
+    (R.promised_and_named, R.enter, "the end of the attempt that we promised (step 5)"),
+    (R.promised_and_held, R.leave_with_it, "the end of the attempt that we promised, and we asked to leave"),
     (None, IGNORED, "we promised another attempt, or none: that one's VIEW will come, or ours is asked for"),
 )
 BEACON: DecisionTable = decision(
@@ -655,12 +656,12 @@ BEACON: DecisionTable = decision(
 )
 RING: DecisionTable = decision(
     "frame of the ring",
-    (R.has_no_ring, R.reject_ring, "nobody may send it"),
-    (None, R.pass_to_ring, "the ring's table says what it means"),
+    (R.has_no_ring, R.reject_ring, "nobody may send this"),
+    (None, R.pass_to_ring, "the ring's table decides"),
 )
 UNBLOCK: DecisionTable = decision(
     "UNBLOCK",
-    (R.is_for_another_cluster, IGNORED, "it uses the same multicast address"),
+    (R.is_for_another_cluster, IGNORED, "the other cluster uses the same multicast address"),
     (R.is_open, IGNORED, "our side is not blocked"),
     (R.has_majority, IGNORED, "our side does not lack a majority"),
     (R.is_for_our_side, (R.allow, R.show_side), "an operator knows that the others are gone for good"),
@@ -713,12 +714,12 @@ ROUTES = (
     Route(Leave, Of.OURS, By.ANYONE, lambda m, _, who, __: m.membership.leave(who), "membership: notes the leaver"),
     Route(Block, Of.OURS, By.ANYONE, _block, "participant: runs the block callback; pauses end"),
     Route(Block, Of.LEFT, By.ANYONE, _answer_with_view,
-          "lineage: answers with the VIEW that closed it (the cut, step 1)"),
+          "lineage: answers with the closing VIEW (the cut, step 1)"),
     Route(BlockOk, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.block_ok(f, who),
           "initiator: counts the answer"),
     Route(Start, Of.OURS, By.ANYONE, START),
     Route(Start, Of.LEFT, By.ANYONE, _answer_with_view,
-          "lineage: answers with the VIEW that closed it (the cut, step 1)"),
+          "lineage: answers with the closing VIEW (the cut, step 1)"),
     Route(Ok, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.ok(f, who), "initiator: counts the answer"),
     Route(Accepted, Of.OURS, By.ANYONE, lambda m, f, who, _: m.initiator.note_accepted(f, who),
           "initiator: notes the VIEW that its sender accepted before"),
@@ -753,7 +754,7 @@ ROUTES = (
     Route(InfoTold, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.membership.inform(who, f.about, f.signature),
           "membership: a VIEW is needed with this info"),
     Route(Gossip, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.gossip.received(f, who),
-          "gossip: asks its sender for missing packets, and passes it on"),
+          "gossip: asks the sender for missing packets, and passes the gossip on"),
     Route(Ask, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.asking.asked(f, who),
           "asking: answers with the board, unless the last answer was a moment ago"),
     Route(Told, Of.OURS, By.MEMBERS, lambda m, f, who, _: m.asking.told(f, who),

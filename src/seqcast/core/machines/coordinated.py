@@ -36,8 +36,8 @@ from seqcast.core.vocabulary import UNLED, GiveWay, Warn
 from seqcast.types import MEMBERS_MAX
 
 OWN_ADDRESSES = (
-    "Give each machine an IP address of its own, and a MAC address of its own if one is a clone: what is sent to one "
-    "may arrive at the other"
+    "Give each machine an IP address of its own, and a MAC address of its own if one is a clone: datagrams to one may "
+    "arrive at the other"
 )
 UNICAST_PORTS = (
     "Firewalls must pass UDP to the unicast port of each member, not to the two multicast ports alone: set "
@@ -151,14 +151,14 @@ class CoordinatedMembership(TableMachine):
 
     def reasons(self) -> dict[int, str]:
         """Why members are doubted here, for the log."""
-        why = dict.fromkeys(self.slow, "it held up everyone: no room left, or places that it does not use")
-        why |= dict.fromkeys(self.gone, "it continued in another view")
-        why |= dict.fromkeys(self.participant.lapsed, "it did not answer the view change in time")
+        why = dict.fromkeys(self.slow, "held up everyone: no room left, or unused places")
+        why |= dict.fromkeys(self.gone, "continued in another view")
+        why |= dict.fromkeys(self.participant.lapsed, "did not answer the view change in time")
         mute = self.severed & {end for pair in self.mute for end in pair}
         why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
         why |= dict.fromkeys(mute, "unicast datagrams to or from it are lost")
-        why |= {self.put_out(): "it receives too slowly"}
-        why |= dict.fromkeys(self.unlisted, "it is no longer on the list of members")
+        why |= {self.put_out(): "receives too slowly"}
+        why |= dict.fromkeys(self.unlisted, "is no longer on the list of members")
         return why | self.suspected
 
     def acting(self) -> bool:
@@ -329,9 +329,9 @@ class CoordinatedMembership(TableMachine):
         self.context.emit(
             Warn(
                 codes.STARVED(
-                    f"{self.context.infos[member_id].name} holds up everyone, {follows}: it has no room left for what "
-                    "it receives, as its application takes messages too slowly or its slabs_max is too small; or it "
-                    "does not use places that it was granted"
+                    f"{self.context.infos[member_id].name} holds up everyone, {follows}: no room is left for further "
+                    "packets, as the application takes messages too slowly or slabs_max is too small there; or granted "
+                    "places in the order stay unused"
                 )
             )
         )

@@ -85,7 +85,7 @@ FOREIGN = Refused(
 )
 
 KEYS = {
-    "other": "{0} seals what it sends with another key than this member's",
+    "other": "{0} seals its datagrams with another key than this member's",
     "lacks": "{0} has no key, and this member has one",
     "has": "{0} has a key, and this member has none",
 }
@@ -406,7 +406,7 @@ class Lifecycle(TableMachine):
             return ""
         public = f"{host_of(elsewhere[0])}:{own.rpartition(':')[2]}"
         return (
-            f"others see this member at {' and at '.join(map(place_of, elsewhere))}, and it says that it is at {own}: "
+            f"others see this member at {' and at '.join(map(place_of, elsewhere))}, and its own address is {own}: "
             f"publish the port and give advertise={public} with key=, or run it in the network of the host (--network "
             "host)"
         )
@@ -584,34 +584,35 @@ class Lifecycle(TableMachine):
             note_joiner,
             "without a group, the joiner with the lowest id forms one",
         ),
-        (None, E.JOINER, None, IGNORED, "it waits for our first view, or the group admits it"),
-        (S.SEEKING, E.PEER, None, note_peer, "its vote may let us found a group, and it may get ours"),
-        (None, E.PEER, None, IGNORED, "it waits for our first view, or the group admits it"),
-        (S.SEEKING, E.WITHDRAWN, None, forget_joiner, "it founded nothing: nobody waits for it, and votes are free"),
-        (None, E.WITHDRAWN, None, IGNORED, "it has no part in our first view any more"),
+        (None, E.JOINER, None, IGNORED, "the joiner waits for our first view, or the group admits it"),
+        (S.SEEKING, E.PEER, None, note_peer, "its vote may let us found a group, and the joiner may get ours"),
+        (None, E.PEER, None, IGNORED, "the joiner waits for our first view, or the group admits it"),
+        (S.SEEKING, E.WITHDRAWN, None, forget_joiner, "the joiner founded nothing: nobody waits for it, and votes are "
+                                                      "free"),
+        (None, E.WITHDRAWN, None, IGNORED, "the joiner has no part in our first view any more"),
         (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
         (None, E.GROUP, None, IGNORED, "known"),
-        (S.SEEKING, E.PLACE, None, note_place, "somebody says where it sees us"),
+        (S.SEEKING, E.PLACE, None, note_place, "somebody tells at which address it sees us"),
         (
             S.IN,
             (E.PLACE, is_alone_on_another_host),
             None,
             take_place,
-            "the next view, which begins at once, says where we are",
+            "the next view, which begins at once, has our address",
         ),
         (
             INSIDE,
             (E.PLACE, is_another),
             None,
             (note_place, warn_of_place),
-            "the members of our view see us where we are, and others do not",
+            "the members of our view see us at our address, and others do not",
         ),
-        (None, E.PLACE, None, IGNORED, "we are where we say, or it is late"),
+        (None, E.PLACE, None, IGNORED, "our stated address is right, or the frame is late"),
         ((S.OUT, S.SEEKING), E.FOREIGN, None, note_foreign, "members of another release are on the network"),
         (None, E.FOREIGN, None, IGNORED, "our group has its version"),
         ((S.OUT, S.SEEKING), E.OTHER_KEY, None, note_key, "somebody uses this cluster with another key, or without"),
         (S.OVER, E.OTHER_KEY, None, IGNORED, "we have no part in this cluster any more"),
-        (None, E.OTHER_KEY, None, warn_of_key, "our group has its key: whoever has another will not join it"),
+        (None, E.OTHER_KEY, None, warn_of_key, "our group has its key: whoever has another will not join"),
         (S.OVER, E.UNPROVEN, None, IGNORED, "we have no part in this cluster any more"),
         (None, E.UNPROVEN, None, warn_of_unproven, "somebody has the key, and is not on the list of members"),
         (S.SEEKING, (E.JOIN_AGAIN, is_on_another_host), None, (adopt, ask), "our host has another address on the way"),
@@ -642,7 +643,7 @@ class Lifecycle(TableMachine):
             (E.JOIN_AGAIN, must_gather),
             None,
             (ask, warn_of_few),
-            "too few to found a group: it may be on the other side of a partition",
+            "too few to found a group: one may exist on the other side of a partition",
         ),
         (S.SEEKING, E.JOIN_AGAIN, None, form, "no group, and no joiner with a lower id: the first view is ours"),
         (None, E.JOIN_AGAIN, None, ILLEGAL, "the timer runs only while seeking"),
@@ -671,12 +672,12 @@ class Lifecycle(TableMachine):
             (E.LEAVE, callback_must_run),
             S.FINISHING,
             (set_deadline, finish),
-            "the application leaves, and may finish what it has begun",
+            "the application leaves, and may finish its transactions",
         ),
-        (S.IN, E.LEAVE, S.DRAINING, (set_deadline, end_sends), "the application leaves: it sends nothing more"),
+        (S.IN, E.LEAVE, S.DRAINING, (set_deadline, end_sends), "the application leaves, and sends nothing more"),
         (None, E.LEAVE, None, IGNORED, "leave was called twice"),
-        (S.FINISHING, (E.REVIEW, callback_runs), None, IGNORED, "it may send until its callback returns"),
-        (S.FINISHING, E.REVIEW, S.DRAINING, end_sends, "its callback has run: it sends nothing more"),
+        (S.FINISHING, (E.REVIEW, callback_runs), None, IGNORED, "the application may send until its callback returns"),
+        (S.FINISHING, E.REVIEW, S.DRAINING, end_sends, "its callback has run: the application sends nothing more"),
         (S.DRAINING, (E.REVIEW, drained), S.LEAVING, (begin_leave, say_leave), "all is ordered and acknowledged"),
         ((S.DRAINING, S.LEAVING), (E.REVIEW, is_minority), None, hurry, "nobody can let us leave: do not wait long"),
         (None, E.REVIEW, None, IGNORED, "nothing waits for the end of a step"),
@@ -697,7 +698,7 @@ class Lifecycle(TableMachine):
         (S.LEAVING, E.LEFT, S.LINGERING, (close, linger), "the closing VIEW: a survivor of its cut, not a member"),
         (None, E.LEFT, None, IGNORED, "late"),
         (S.LINGERING, E.SERVED, S.OVER, (stop, over_now), "every member has the closing VIEW"),
-        (None, E.SERVED, None, IGNORED, "only a leaver waits for it"),
+        (None, E.SERVED, None, IGNORED, "only a leaver waits for that"),
         (INSIDE, E.EXCLUDED, S.OVER, (stop, exclude), "the group continued without us (the cut, step 8)"),
         (None, E.EXCLUDED, None, IGNORED, "not in a view"),
         (INSIDE, E.GIVE_WAY, S.OVER, stop, "a separately founded group stays (step 9), or our address is gone"),
