@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import seqcast.codes as codes
 from seqcast.api.counters import COUNTERS
-from seqcast.board.judge import way
+from seqcast.board.judge import spokesman, way
 from seqcast.board.read import CUT_NS, Board, ViewChanges, of_other_releases, read
 from seqcast.errors import UsageError
 
@@ -54,9 +54,13 @@ class Family(NamedTuple):
 
 
 def families(boards: Iterable[Board]) -> list[Family]:
-    """The metrics that boards show."""
-    found: dict[str, Family] = {}
+    """The metrics that boards show: of several of one name, such as one that was killed and its successor, those of the
+    one that runs, or of the last one. (No reader takes a page that has the same labels twice.)"""
+    named: dict[tuple[str, str], list[Board]] = {}
     for board in boards:
+        named.setdefault((board.cluster, board.name), []).append(board)
+    found: dict[str, Family] = {}
+    for board in map(spokesman, named.values()):
         labels = {"cluster": board.cluster, "member": board.name}
         for name, kind, text, more, value in _values(board):
             family = found.setdefault(name, Family(name, kind, text, []))

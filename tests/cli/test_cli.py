@@ -172,13 +172,13 @@ def test_a_missing_extra_is_named_with_the_package_to_install(missing, command, 
 def test_errors_of_the_caller_are_one_line_and_status_2(monkeypatch, capsys, error):
     monkeypatch.setattr(tail, "main", lambda argv: (_ for _ in ()).throw(error))
     assert cli.main(["tail", "x"]) == 2
-    assert capsys.readouterr().err == "seqcast: no such thing\n"
+    assert capsys.readouterr().err == f"seqcast: no such thing ({error.code})\n"
 
 
 def test_an_error_of_the_group_is_status_1(monkeypatch, capsys):
     monkeypatch.setattr(tail, "main", lambda argv: (_ for _ in ()).throw(seqcast.JoinTimeout("refused")))
     assert cli.main(["tail", "x"]) == 1
-    assert capsys.readouterr().err == "seqcast: refused\n"
+    assert capsys.readouterr().err == "seqcast: refused (SC4001)\n"
 
 
 def test_an_error_of_ours_is_not_hidden(monkeypatch):

@@ -269,6 +269,22 @@ def test_metrics_have_the_format_of_prometheus():
     assert list(collector.collect()) == []  # the group was left
 
 
+def test_a_killed_member_and_its_successor_have_each_metric_once(capsys, tmp_path):
+    """Prometheus refuses a page with a metric of the same labels twice."""
+    name, page = cluster(), tmp_path / "page.prom"
+    for _ in range(2):
+        other = script(KILLED, name, LOOPBACK)
+        other.stdout.readline()
+        other.stdin.write("\n")
+        other.communicate()
+    with join(name, "killed") as successor:
+        wait_until(seen(successor, 1))
+        assert len(boards(name)) == 3 and run(capsys, "metrics", "--textfile", str(page))[0] == 0
+        rows = [line.rpartition(" ")[0] for line in page.read_text("utf-8").splitlines() if f'"{name}"' in line]
+        assert len(set(rows)) == len(rows)
+        assert f'seqcast_up{{cluster="{name}",member="killed"}} 1' in page.read_text("utf-8")
+
+
 def test_the_process_tells_its_settings_views_warnings_states_and_journal(capsys, tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     name = cluster()

@@ -294,7 +294,7 @@ def test_of_two_processes_of_one_name_that_ended_the_last_one_is_shown_first(run
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="directories of Linux")
-def test_boards_are_also_sought_where_a_session_of_this_user_has_them(monkeypatch):
+def test_boards_are_also_sought_in_the_directory_of_a_session_of_this_user(monkeypatch):
     """A command of cron or sudo has another environment than the member."""
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
