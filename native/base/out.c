@@ -31,6 +31,7 @@ static int queue_frame(sc_engine *e, const sc_address *to, const uint8_t *p, siz
     if (!out) return -1;
     sc_put_flags(out, sc_get_flags(out) | flags);
     if (outside) sc_out_outside(e, out);
+    if (e->seal && outside == SC_FOR_ANYBODY) sc_put_key_id(out, SC_SEAL_ANYBODY);
     if (len) memcpy(out + SC_COMMON_HEADER, p, len);
     return 0;
 }

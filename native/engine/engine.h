@@ -352,7 +352,9 @@ void sc_engine_state_void(sc_engine *e, uint64_t sender);
 /* ---- the control plane -------------------------------------------------------------------------------------- */
 
 /* Queues a control frame: to the group's control lane, or to one address. `outside`: for those who are in no view, or
- * in another one, too. 0, or -1 when the queue is full. */
+ * in another one, too; SC_FOR_ANYBODY: for whoever is at the address, though a member of our view has it, too. 0, or -1
+ * when the queue is full. */
+#define SC_FOR_ANYBODY 2
 int sc_engine_control_send(sc_engine *e, const sc_address *to, const uint8_t *p, size_t len, int outside);
 /* A standing frame, which is said for the sake of others than the members of our view, who report the first of a row
  * only. The frame is multicast now, and then every `every` ns, `times` times in all, but no longer than the view, or

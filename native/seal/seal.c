@@ -220,7 +220,10 @@ static void encrypt(const sc_seal *s, unsigned cipher, uint8_t *to, const uint8_
 int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target) {
     int data = sc_has_seqno(p);
     if (!s->secrets->alive || s->sealings[!data] >= COUNTS) return -1;
-    const view_secret *view = sc_get_key_id(p) == SC_SEAL_OUTSIDE ? NULL : sealing_view(s, p);
+    uint16_t readers = sc_get_key_id(p);
+    int outside = readers == SC_SEAL_OUTSIDE || readers == SC_SEAL_ANYBODY; /* (what a holder repairs has another) */
+    const view_secret *view = outside ? NULL : sealing_view(s, p);
+    if (readers == SC_SEAL_ANYBODY) target = 0;
     uint64_t bits = view ? (view->tag & TAG_BITS) << TAG_SHIFT : 0;
     uint64_t number = s->sealings[!data]++ | bits | (data ? OF_DATA : 0);
     uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN];

@@ -115,8 +115,9 @@ int sc_seal_worn(sc_seal *seal, uint64_t most);
 /* Only the secret that seals is kept. */
 void sc_seal_forget(sc_seal *seal);
 
-/* In key_id of a datagram that is to be sealed: readers outside the view included. */
+/* In key_id of a datagram that is to be sealed: readers outside the view included; and whatever their incarnation. */
 #define SC_SEAL_OUTSIDE 1
+#define SC_SEAL_ANYBODY 2
 
 /* Before the datagrams of a transmit. */
 void sc_seal_begin(sc_seal *seal);

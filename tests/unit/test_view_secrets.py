@@ -323,6 +323,18 @@ def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_its_datagrams_
     assert MemberSuspected(net.ids[1], "silence") in net.engines[0].reports()
 
 
+@pytest.mark.parametrize("anybody", [False, True])
+def test_a_process_that_has_the_address_of_a_member_reads_what_is_for_anybody_there(anybody):
+    """Without multicast one that starts again has the port of its former self, which stays in the view for a while, and
+    for long if the group is blocked."""
+    net = Net(2, **seal())
+    net.run(50)
+    again = make_engine(12345, **seal(7))
+    net.engines[0].control_send(b"wait", b"\2", True, anybody)
+    came = [again.receive(each, b"\1", net.now) for each in sent_by(net.engines[0], net.now) if kind(each) == CONTROL]
+    assert came == [int(anybody)]
+
+
 def test_secrets_of_views_that_nobody_enters_do_not_push_out_the_one_that_seals():
     """Otherwise messages would be sealed with the secret of the file."""
     member, other = alone(100, 1), alone(101, 1)

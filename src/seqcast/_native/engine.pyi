@@ -211,11 +211,14 @@ class Engine:
     def urgent(self) -> bool:
         """Does something wait for a transmission that no ``unsent`` byte stands for: an ack, a repeat, a window?"""
     # The control plane.
-    def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False) -> bool:
+    def control_send(
+        self, payload: bytes, address: bytes = b"", outside: bool = False, anybody: bool = False
+    ) -> bool:
         """Sends a control frame to the group's control lane, or to one address. False if the queue is full.
 
         Args:
             outside: for those who are in no view, or in another one, too.
+            anybody: such a frame is for whoever is at the address, though a member of our view has it, too.
         """
     def refile(self, secrets: Sequence[tuple[int, Secret]]) -> None:
         """The key file has changed: these take the place of ``Seal.secrets``."""

@@ -391,12 +391,12 @@ cdef class Engine:
 
     # ---- the control plane ---------------------------------------------------------------------------------------
 
-    def control_send(self, bytes payload, bytes address=b"", bint outside=False):
+    def control_send(self, bytes payload, bytes address=b"", bint outside=False, bint anybody=False):
         cdef sc_address to
         put_address(&to, address)
         sc_mutex_lock(&self.lock)
         cdef int result = sc_engine_control_send(
-            self.e, &to, <const uint8_t *><const char *>payload, len(payload), outside
+            self.e, &to, <const uint8_t *><const char *>payload, len(payload), outside + (outside and anybody)
         )
         sc_mutex_unlock(&self.lock)
         return result == 0

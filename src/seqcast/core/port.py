@@ -17,7 +17,7 @@ def transmit(engine: Transmitter, what: Send | Stand, counters: dict[str, int], 
     """Carries out a ``Send`` or ``Stand``. A frame that does not fit the engine's queue is repeated like any lost
     frame."""
     if isinstance(what, Send):
-        taken = engine.control_send(what.payload, what.address, what.outside)
+        taken = engine.control_send(what.payload, what.address, what.outside, what.anybody)
     else:
         taken = engine.stand(what.payload, what.every_ns, what.times, now_ns)
     if not taken:
@@ -27,7 +27,9 @@ def transmit(engine: Transmitter, what: Send | Stand, counters: dict[str, int], 
 class Transmitter(Protocol):
     """A runner's requirements on the engine for ``transmit``."""
 
-    def control_send(self, payload: bytes, address: bytes = b"", outside: bool = False) -> bool: ...
+    def control_send(
+        self, payload: bytes, address: bytes = b"", outside: bool = False, anybody: bool = False
+    ) -> bool: ...
     def stand(self, payload: bytes, every_ns: int, times: int, now_ns: int) -> bool: ...
 
 

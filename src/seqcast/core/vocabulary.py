@@ -194,11 +194,14 @@ class Send:
         payload: see ``frames``.
         address: of one member or stranger; empty: to everyone who listens.
         outside: the frame is for those outside our view, too.
+        anybody: for whoever has the address now, not only for the member that had it in our view: a process that
+            starts again may have the port of its former self.
     """
 
     payload: bytes
     address: bytes
     outside: bool = False
+    anybody: bool = False
 
 
 @dataclass(frozen=True, slots=True)
