@@ -13,7 +13,7 @@ from sim_stage import Stage, names
 from seqcast.config import Config
 from seqcast.core.frames.closing import Done, Ok
 from seqcast.core.frames.joining import NOBODY, Past
-from seqcast.core.frames.recalling import Recall, Recalled
+from seqcast.core.frames.recalling import Recall, Recalled, Taken
 from seqcast.core.frames.view import Installed, NewView
 from seqcast.core.installer import Installer
 from seqcast.core.machines.keeper import KeeperState, Returned
@@ -281,6 +281,33 @@ def test_one_that_only_heard_of_a_view_has_no_vote_in_it(votes, accepted):
     keeper.learn(later)
     assert keeper.kept.view == later and keeper.kept.votes == accepted == (keeper.was.member != NOBODY)
     b.endpoint.context.emitted.clear()
+
+
+def test_one_that_seeks_a_group_does_not_enter_a_view_of_which_somebody_who_has_left_it_tells(votes):
+    """Timeline without this: c joins, and its VIEW is lost; a and b crash, start again, hear c as a joiner and begin a
+    view. One of them has told c of the last one by then: c is in it, alone."""
+    _, _, a, b = votes
+    context, keeper = b.endpoint.context, b.endpoint.machines.keeper
+    view = keeper.kept.view
+    later = replace(
+        view, closes=view.view_id, view_id=replace(view.view_id, counter=view.view_id.counter + 1),
+        members=(*view.members, context.me), survivors=(a.id,),
+    )  # fmt: skip
+    b.endpoint._router.route(later, a.id + 1000, b"sim")
+    assert keeper.kept.view == later and b.endpoint.machines.lifecycle.seeking
+    context.emitted.clear()
+
+
+def test_a_member_goes_if_others_that_started_again_may_have_begun_a_view_without_it():
+    stage, a, b = blocked_alone()
+    context, initiator = a.endpoint.context, a.endpoint.machines.initiator
+    view, me = a.endpoint.machines.keeper.kept.view, b.endpoint.context.me
+    first = replace(view, closes=None, cut=(), members=(me,), view_id=replace(view.view_id, counter=99))
+    then = next(info.id for info in view.members if info.name == "b")
+    vote = Recalled(view.view_id.tag, initiator.attempt, then, initiator.attempt, Taken((1, 0), first))
+    initiator.recalled(vote, b.id, b"sim")
+    stage.until(stage.clock.now // 1_000_000 + 10)
+    assert context.view is None and "the group continued as [b]" in a.record.gate[-1].reason
 
 
 def test_a_recall_of_another_view_or_with_a_view_that_does_not_grow_is_no_vote(votes):

@@ -7,7 +7,7 @@ import pytest
 from seqcast.sim import Options, World, simulate
 from seqcast.sim.checkers.liveness import check_delivered
 from seqcast.sim.checkers.safety import check_safety
-from seqcast.sim.families import BY_NAME, FAMILIES
+from seqcast.sim.families import FAMILIES
 from seqcast.sim.options import MS, PINNED, SECOND
 from seqcast.sim.record import Delivered
 from seqcast.sim.sockets import MERGED_MAX, runs
@@ -96,7 +96,7 @@ def test_the_seeds_draw_every_way_to_drive_the_engine():
         assert 4 <= used <= 36, f"{name}: {used} of 40 seeds"
     later = [bool(Options.draw(PINNED + seed).timeouts) for seed in range(1, 41)]
     assert 4 <= sum(later) <= 36 and not any(options.timeouts for options in drawn)
-    assert {Options.draw(PINNED + seed).family for seed in range(1, 61)} == {"", *FAMILIES} - {*BY_NAME}
+    assert {Options.draw(PINNED + seed).family for seed in range(1, 61)} == {"", *FAMILIES}
     assert any(options.packet_bytes == 65_000 for options in drawn)
     assert {options.corked_ns for options in drawn} == {0, 50_000, 2 * MS}
 

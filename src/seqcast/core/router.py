@@ -423,14 +423,21 @@ class Router:
         machines = self.machines
         return machines.lifecycle.seeking and frame.has(self.context.me.id) and machines.keeper.is_older(frame)
 
-    def joining_and_known(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we seek a group, and it closes the view that we were in before we started again, without us as we are now"""
+    def joining_and_known(self, frame: NewView, sender: int, _address: bytes) -> bool:
+        """we seek a group, and it closes the view that we were in before we started again, without us as we are now or
+        without its sender, who started again"""
         machines = self.machines
-        return machines.lifecycle.seeking and not frame.has(self.context.me.id) and machines.keeper.closes(frame)
+        return machines.lifecycle.seeking and not self._is_in(frame, sender) and machines.keeper.closes(frame)
 
-    def joining_and_named(self, frame: NewView, _sender: int, _address: bytes) -> bool:
-        """we seek a group, and the VIEW includes us"""
-        named = self.machines.lifecycle.seeking and frame.has(self.context.me.id)
+    def _is_in(self, frame: NewView, sender: int) -> bool:
+        """Does the VIEW include us, and is its sender in it, or has closed the view before? (Some that started again
+        may have chosen us to begin a view.)"""
+        inside = frame.closes is None or frame.has(sender) or sender in frame.survivors
+        return inside and frame.has(self.context.me.id)
+
+    def joining_and_named(self, frame: NewView, sender: int, _address: bytes) -> bool:
+        """we seek a group, and the VIEW includes us and its sender, who has not started again"""
+        named = self.machines.lifecycle.seeking and self._is_in(frame, sender)
         return named and self.context.secrets.of(frame) is not None and not self._unfit(frame)
 
     def _unfit(self, frame: NewView) -> str:

@@ -319,9 +319,7 @@ LATER = (
     "fanout", "seeds", "islands", "translated", "slow", "roles", "paths", "skip", "narrow",
 )  # fmt: skip
 """Families that the first seeds do not draw: they were added later, and those seeds must not change."""
-BY_NAME = ("stable",)
-"""Families that no seed draws by itself: members of their groups may wait for each other for ever."""
-TURNS = tuple(name for name in (*sorted(FAMILIES), *LATER) if name not in BY_NAME)
+TURNS = (*sorted(FAMILIES), *LATER)
 """The families of the seeds that came later, in turn: those that the first seeds do not draw come twice."""
 
 

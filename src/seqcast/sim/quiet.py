@@ -124,7 +124,8 @@ class Quiet:
     @property
     def _probed(self) -> bool:
         """May a sender probe before it could have an acknowledgement?"""
-        return 4 * hop(self.options) + self.settings.ack_delay_s >= self.settings.probe_s_min
+        policy_s = 2 * OrderPolicy.limit_s if self.options.orderer else 0.0  # what is not ordered is not taken
+        return 4 * hop(self.options) + self.settings.ack_delay_s + policy_s >= self.settings.probe_s_min
 
     def _silence(self) -> list[str]:
         nodes, found = self.nodes, list[str]()

@@ -26,6 +26,7 @@ from seqcast.core.policies import arranged, chosen
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
 from seqcast.core.rules.quorum import to_repeat
 from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
+from seqcast.core.vocabulary import GiveWay
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import Member
 
@@ -190,7 +191,9 @@ class Initiator(TableMachine):
         self.fire(E.DONE, sender)
 
     def recalled(self, frame: Recalled, sender: int, address: bytes) -> None:
-        """The vote of a member that started again.
+        """The vote of a member that started again. Is there a first view among the accepted ones, others that started
+        again may have decided that, as none of them knew that we are in the view (we joined when all others had gone).
+        This view is closed by no other one then, so we go.
 
         Raises:
             RemoteProtocolError: accepted a VIEW that does not close ours.
@@ -203,6 +206,10 @@ class Initiator(TableMachine):
             self.fire(E.PROMISED)
         elif not frame.done:
             accepted = frame.accepted
+            if accepted is not None and accepted.view.closes is None:
+                names = ", ".join(info.name for info in accepted.view.members)
+                context.emit(GiveWay(accepted.view.view_id, f"the group continued as [{names}]: join again"))
+                return
             if accepted is not None and len(accepted.view.cut) != len(context.members):
                 raise RemoteProtocolError("RECALLED: a proposal for another view")
             self.fire(E.RECALLED, frame, sender, address)
