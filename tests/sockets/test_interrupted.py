@@ -121,8 +121,8 @@ import asyncio, sys, threading
 import seqcast.aio
 async def main():
     joining = asyncio.ensure_future(seqcast.aio.join(sys.argv[1], interface=sys.argv[2], discovery_s=60.0))
-    await asyncio.sleep(0.2)
-    assert any(thread.name == "seqcast-aio" for thread in threading.enumerate())
+    while not any(thread.name == "seqcast-aio" for thread in threading.enumerate()):
+        await asyncio.sleep(0.01)
     print([thread.name for thread in threading.enumerate() if not thread.daemon])
 asyncio.run(main())
 """

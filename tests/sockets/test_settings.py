@@ -52,3 +52,20 @@ def test_settings_that_derive_hands_to_nobody_are_read_by_a_member_that_joins_jo
             a.send(b"one")
             assert next(iter(b)).payload == b"one"
     assert OF_THE_WORLD <= Watched.read
+
+
+def test_each_setting_of_a_journal_reaches_its_writer(monkeypatch, tmp_path):
+    """Settings of one type could change places on the way."""
+    writer = pytest.importorskip("seqcast.journal.writer")
+    told, made = {}, writer.JournalWriter
+
+    def record(path, **options):
+        told.update(options, path=path)
+        return made(path, **options)
+
+    monkeypatch.setattr(writer, "JournalWriter", record)
+    sizes = {"segment_bytes": 70_001, "segment_s": 11.5, "keep_bytes": 800_003, "keep_s": 13.5}
+    others = {"payload": "full", "resume": True}
+    settings = {f"journal_{name}": value for name, value in {**sizes, **others}.items()}
+    with join(cluster(), "a", journal=str(tmp_path), **settings):
+        assert told.items() >= {**sizes, **others, "path": str(tmp_path)}.items()
