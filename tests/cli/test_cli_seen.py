@@ -144,6 +144,8 @@ def test_top_shows_a_killed_member_and_its_last_event(capsys):
         assert status == 0 and "seen by a (here)" in out and "seen by killed (ended)" in out
         assert "SC3005" in out and "joined: view" in out and "killed was excluded" in out
         other.communicate()
+    status, out, _ = run(capsys, "top", name, "--plain", "--count", "1", "--every", "0.1")
+    assert status == 0 and out.startswith(f"{name}  view 2") and "seen by a" not in out, "the killed one alone is left"
 
 
 @pytest.mark.parametrize("cut", first_quick([0, 4096, -4096]))

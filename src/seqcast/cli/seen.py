@@ -39,11 +39,14 @@ def rows(board: Board, found: Sequence[Board], before: Mapping[Path, Board]) -> 
 
 def of_groups(found: Sequence[Board]) -> list[Board]:
     """The boards by which groups are shown: of each that of a member that runs, and those of members that ended."""
-    shown = []
+    shown: list[Board] = []
     for cluster in dict.fromkeys(board.cluster for board in found):
-        group = [board for board in found if board.cluster == cluster]
-        living = [board for board in group if board.alive]
-        shown += [spokesman(living)] * bool(living) + [board for board in group if not board.alive]
+        living: list[Board] = []
+        ended: list[Board] = []
+        for board in found:
+            if board.cluster == cluster:
+                (living if board.alive else ended).append(board)
+        shown += [spokesman(living), *ended] if living else ended
     return shown
 
 
