@@ -109,11 +109,11 @@ def test_a_group_waits_for_one_that_may_still_have_messages_and_names_it():
     for node in (b, c):
         node.crash()
     b, c = again(stage, "b", "c", at_ms=2000)
-    stage.until(5000)
+    stage.until(8000)
     assert not fence(b) and not fence(c)
     assert "a may still be in view" in b.endpoint.lacks and "remove the files" in b.endpoint.lacks
     stage.network.heal()
-    stage.until(9000)
+    stage.until(12000)
     assert fence(a) == fence(b) == fence(c) and set(names(a)[-1]) == set("abc") and sound(stage)
 
 

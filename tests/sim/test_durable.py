@@ -299,6 +299,58 @@ def test_a_bare_majority_that_loses_its_power_goes_on_and_the_third_takes_over_i
     assert nothing_is_lost(power) and len(set(power.answers)) == len(power.answers)
 
 
+def started(power: Power, *names: str) -> None:
+    """These start, and wait a moment for the others."""
+    now = power.clock.now // MS
+    for name in names:
+        power.named(name, now + power.dice.randrange(1, 300))
+    power.until(now + 5000)
+    assert all(power.replicas[name].node.endpoint.view is not None for name in names)
+
+
+@pytest.mark.parametrize("missing", first_quick("abc"))
+def test_most_of_a_group_that_lost_its_power_go_on_without_the_one_that_is_gone(missing, tmp_path):
+    power = Power(1, tmp_path)
+    power.start_all()
+    power.use(100)
+    power.read_before = power.seen
+    for name in "abc":
+        power.strike(name)
+    late = power.replicas.pop(missing)
+    started(power, *power.replicas)
+    power.use(60)
+    assert nothing_is_lost(power) and power.total() > late.log.machine.total
+    power.named(missing, power.clock.now // MS + 10)
+    power.until(power.clock.now // MS + 1000)
+    power.use(60)
+    assert nothing_is_lost(power) and len(set(power.answers)) == len(power.answers)
+
+
+@pytest.mark.parametrize(("seed", "cut_off"), first_quick([(seed, name) for seed in range(1, 4) for name in "abc"]))
+def test_one_that_was_cut_off_gives_way_to_those_that_started_again_without_it(seed, cut_off, tmp_path):
+    power = Power(seed, tmp_path)
+    power.start_all()
+    power.use(100)
+    alone, others = power.replicas[cut_off], sorted({*"abc"} - {cut_off})
+    power.network.partition({alone.node.index}, set(range(10)) - {alone.node.index})
+    power.use(50)
+    power.read_before = power.seen
+    for name in others:
+        power.strike(name)
+    started(power, *others)
+    power.use(60)
+    assert not alone.node.endpoint.over
+    power.read_before = power.seen
+    power.network.heal()
+    power.until(power.clock.now // MS + 2500)
+    assert alone.node.endpoint.over
+    alone.lose_power()
+    power.named(cut_off, power.clock.now // MS + 10)
+    power.until(power.clock.now // MS + 1000)
+    power.use(60)
+    assert nothing_is_lost(power) and len(set(power.answers)) == len(power.answers)
+
+
 @pytest.mark.parametrize("all_lose_power", [False, True])
 @pytest.mark.parametrize(("members", "later_ms"), first_quick([(2, 0), (3, 0), (3, 20)]))
 def test_two_empty_joiners_go_on_with_the_state_of_the_one_that_had_it(members, later_ms, all_lose_power, tmp_path):

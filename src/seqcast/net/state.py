@@ -91,7 +91,8 @@ class MergingHandler(StateHandler, Protocol):
 
 class DurableHandler(StateHandler, Protocol):
     """A ``StateHandler`` that has its state on disk, too. With ``stable=``, when a whole group that had ended starts
-    again, the members take over the state of the one whose disk has most."""
+    again, the members take over the state of the one whose disk has most, and a majority of them does not wait for the
+    others: so nothing counts before a majority of the view has it on disk."""
 
     def on_disk(self) -> tuple[int, int]:
         """How far the state on disk goes, after the start of this process: the counter of the last view there, and the

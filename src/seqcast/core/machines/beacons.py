@@ -5,8 +5,9 @@ merged with its own, the merge is told (``merge.py``).
 
 Primary partitions never merge: no minority continues, so any other group was founded separately. The one with less
 history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
-messages, an operator must decide, and both groups only warn. If neither has, there is nothing to lose: the smaller
-group gives way, and a blocked group gives way to one that is not blocked.
+messages, an operator must decide, and both groups only warn; but a blocked one whose members have their state on disk
+gives way to one with a majority, as they lose nothing when they join again. If neither has, there is nothing to lose:
+the smaller group gives way, and a blocked group gives way to one that is not blocked.
 
 Without multicast a beacon goes to the addresses of the book (``book.py``) that are not in our view, a few at a time. A
 member that hears one answers whose turn has come in its own view, so that the coordinators meet, whichever members the
@@ -56,6 +57,7 @@ NEITHER_GIVES_WAY = (
     "another group of this cluster exists that was founded separately, and both have delivered messages, so neither "
     "gives way by itself. Stop the members of one group; they join the other one when they are started again"
 )
+FROM_DISK = "another group of this cluster has a majority, and this member has not: join again with the state on disk"
 Others = dict[int, tuple[int, bytes]]
 """Coordinators of other views: id -> (tag of the view, address)."""
 
@@ -298,7 +300,8 @@ class Beacons:
 
     def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
         """Another primary partition: the one with more history stays, else the larger one. Such a view is observed for
-        a while first, as a possible predecessor of our view, still held by a member that has not learned of ours.
+        a while first, as a possible predecessor of our view, still held by a member that has not learned of ours. With
+        the state on disk, a blocked side is perhaps one without which the others started again.
 
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         without hearing c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
@@ -322,7 +325,10 @@ class Beacons:
             self.rivals[sender] = first, now
         if now - first < 2 * settings.elsewhere_ns:  # a member doubted for being elsewhere no longer counts by then
             return
-        if not both:
+        if both and context.settings.on_disk[1] and bool(own.primary) != bool(frame.primary):
+            if not own.primary:  # otherwise they do
+                context.emit(GiveWay(frame.view_id, FROM_DISK))
+        elif not both:
             what = "has a history that this one lacks" if frame.history > own.history else "is larger"
             reason = f"{SEPARATE} {what}: join again"
             context.emit(GiveWay(frame.view_id, reason))

@@ -15,9 +15,11 @@ survivor of the cut: the vote alone counts.
   its place then, and first offers the VIEW to that member: once others have accepted the VIEW, no other one can go on.
 - One that knows an earlier view of the group is told of the last one.
 
-Messages are in memory alone: a member that is still in the view may have delivered messages that nobody else has. So
-without survivors all wait until each voter of the view has been heard among the joiners, with or without a file. The
-files must be those of a majority.
+The files must be those of a majority. Messages are in memory alone: a member that is still in the view may have
+delivered messages that nobody else has. So without survivors all wait until each voter of the view has been heard among
+the joiners, with or without a file. Replicas with their state on disk do so for a moment only: all that was answered is
+on the disks of any majority. One that is cut off from them, and still in the view, gives way when they meet
+(``beacons.py``), and joins with its state on disk, as if started again.
 """
 
 from __future__ import annotations
@@ -57,6 +59,9 @@ class KeeperEvent(Enum):
     VIEW = auto()
 
 
+MISSING_NS = 3_000_000_000
+"""A quorum of replicas with disks waits this long for the other members of the last view."""
+
 S, E = KeeperState, KeeperEvent
 _RUNNING = (S.ASKING, S.OFFERING, S.PROPOSING)
 
@@ -88,6 +93,7 @@ class Keeper(TableMachine):
         self.attempt: Attempt = (0, -1)  # ours, of which:
         self.until_ns = 0  # its end, if it has not ended well
         self.others: list[Returned] = []  # heard lately
+        self.quorum_ns = 0  # since when a quorum waits for the others
         self.opener = self._own()  # whose first view is to be the next one
         self.asked: dict[int, Returned] = {}  # by the id in the view; the opener as `NOBODY`, if it has none
         self.answers: dict[int, Taken | None] = {}  # the votes, our own included, and the VIEWs accepted before
@@ -232,6 +238,8 @@ class Keeper(TableMachine):
             )
         back = {each.name for each in others} | {self.context.me.name}
         missing = [info.name for info in kept.view.members if not info.observer and info.name not in back]
+        if self._can_do_without(asked):
+            missing = []
         if missing and not kept.view.founding:  # no application is in a group that is not founded
             return (
                 f"{', '.join(missing)} may still be in view {ours.counter} of this cluster, and have messages that "
@@ -249,6 +257,16 @@ class Keeper(TableMachine):
         voters = [each.id for each in self._returned(asked)]
         asker = opener.id if opener.id in voters else min(voters)
         return "" if asker == self.context.me.id else "another one that was in the last view closes it"
+
+    def _can_do_without(self, asked: dict[int, Returned]) -> bool:
+        """The state of all that are back is on their disks, they are a quorum, and the others have had time to come, or
+        to be heard in their view."""
+        disks = all(each.was is not None and each.was.position for each in self._returned(asked))
+        if not disks or not is_quorum(self._voters, {self._me, *asked}):
+            self.quorum_ns = 0
+            return False
+        self.quorum_ns = self.quorum_ns or self.context.now
+        return self.context.now >= self.quorum_ns + MISSING_NS
 
     def _lacks_state(self, asked: dict[int, Returned]) -> str:
         assert self.kept is not None
