@@ -43,19 +43,30 @@ static int is_callback(const sc_driver *d) { return d->turn.callback && d->turn.
 
 static int has_begun(const sc_sending *s) { return s->state.done || s->state.wait_seqno; }
 
-/* Waits for room: others wait behind. */
+/* The place in the list of the one that goes first to this member, or to the group. */
+static sc_sending **find_first(sc_turn *turn, uint64_t to) {
+    sc_sending **first = &turn->first;
+    while (*first && (*first)->to != to) first = &(*first)->next_first;
+    return first;
+}
+
+/* Waits for room: others to the same member, or to the group, wait behind. */
 static void go_first(sc_turn *turn, sc_sending *s) {
-    turn->first[s->to != 0] = s;
+    sc_sending **first = find_first(turn, s->to);
+    if (*first != s) {
+        s->next_first = *first ? (*first)->next_first : NULL; /* a callback takes the place of another sender */
+        *first = s;
+    }
     s->owner = 1;
     if (turn->callback && !has_begun(s)) sc_cond_broadcast(&turn->free); /* the callback may go first */
 }
 
 /* Did others wait? */
 static int leave_turn(sc_turn *turn, sc_sending *s) {
-    const sc_sending **first = &turn->first[s->to != 0];
+    sc_sending **first = find_first(turn, s->to);
     s->owner = 0;
     if (*first != s) return 0;
-    *first = NULL;
+    *first = s->next_first;
     sc_cond_broadcast(&turn->free);
     return 1;
 }
@@ -80,8 +91,8 @@ static int pack(sc_driver *d, sc_sending *s, int64_t now, int64_t wall) {
 
 /* Does another sender go first? Under the engine's lock. A view is about to be closed for a block callback, so the
  * callback does not wait for messages that have not begun. */
-static int is_others_turn(const sc_driver *d, const sc_sending *s) {
-    const sc_sending *first = d->turn.first[s->to != 0];
+static int is_others_turn(sc_driver *d, const sc_sending *s) {
+    const sc_sending *first = *find_first(&d->turn, s->to);
     return first && first != s && (has_begun(first) || !is_callback(d));
 }
 

@@ -124,7 +124,7 @@ typedef struct { /* look.c; the control thread's */
 
 typedef struct { /* call.c; written under the engine's lock */
     sc_cond free;
-    const struct sc_sending *first[2]; /* group, unicast: waits for room, and goes on before any other; NULL: none */
+    struct sc_sending *first; /* list: waits for room, and goes on before any other to the same member, or the group */
     uint64_t callback; /* the thread that runs a block callback, and precedes messages that have not begun; 0: none */
     uint64_t packed_at; /* monotonic time when the application last packed something; read without the lock too */
     uint64_t packer; /* the thread that did */
@@ -192,7 +192,8 @@ typedef struct sc_sending {
     uint64_t *marks; /* the caller's memory for the smaller of n and SC_SEND_MARKS offsets, and 1 more */
     uint64_t first, end; /* messages whose offsets are in `marks` */
     sc_send_state state;
-    int owner; /* was `first` at its last packing */
+    int owner; /* was in the list `first` at its last packing */
+    struct sc_sending *next_first; /* in that list */
     int answer; /* to messages that this thread has taken: leaves at once */
     int receives; /* nobody receives but this thread: no wait while there is something to receive */
     int ahead; /* of its receivers: sc_engine_ahead */

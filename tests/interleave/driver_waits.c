@@ -83,13 +83,15 @@ static void owe(int kind, int i, const char *who, int due, int64_t bound, int64_
 }
 
 static int precedes(const sc_driver *d, const sc_sending *first, int callback) {
-    return first && (!callback || first->state.done || first->state.wait_seqno) && !sc_engine_sends_ended(d->engine);
+    return (!callback || first->state.done || first->state.wait_seqno) && !sc_engine_sends_ended(d->engine);
 }
 
 /* A block callback goes before messages that have not begun. */
 static int may_send(const sc_driver *d, uint64_t id) {
     int callback = d->turn.callback == id;
-    return !precedes(d, d->turn.first[0], callback) && !precedes(d, d->turn.first[1], callback);
+    const sc_sending *first = d->turn.first;
+    while (first && !precedes(d, first, callback)) first = first->next_first;
+    return first == NULL;
 }
 
 static int waits_for_role(const sc_driver *d, const thread *t) {

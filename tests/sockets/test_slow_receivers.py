@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, group_of, join, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, group_of, join, wait_until
 
 import seqcast
 import seqcast.aio
@@ -183,3 +183,23 @@ class Nothing:
 def test_skip_is_refused_where_others_rely_on_the_messages_of_all(settings, why):
     with pytest.raises(seqcast.ConfigError, match=why):
         join("refused", "a", slow="skip", **{"order": "fifo", **settings})
+
+
+def test_a_message_to_one_member_does_not_wait_for_room_at_another_one() -> None:
+    name, settings = cluster(), {"unicast_bytes": 1 << 16}
+    with join(name, "a", **settings) as a, join(name, "b", **settings) as b, join(name, "c", **settings) as c:
+        wait_until(lambda: len(a.view) == 3)
+        with pytest.raises(seqcast.SendTimeout):
+            while True:
+                a.send(bytes(1 << 14), to=b.member, timeout=0.0)
+        stalls = a.counters()["credit_stalls"]
+        waits = threading.Thread(target=a.send, args=(bytes(1 << 14),), kwargs={"to": b.member})
+        waits.start()
+        wait_until(lambda: a.counters()["credit_stalls"] > stalls)
+        for number in range(10):
+            a.send(str(number).encode(), to=c.member, timeout=LIMIT_S)
+        assert waits.is_alive()
+        assert [c.recv(timeout=LIMIT_S).payload for _ in range(10)] == [str(number).encode() for number in range(10)]
+        while waits.is_alive():
+            b.recv(timeout=0.1)
+        waits.join()
