@@ -47,6 +47,23 @@ def test_members_share_a_dictionary_and_hear_of_changes_and_of_ends() -> None:
             assert three.get("a", guarantee="local") == 2 and three.replica.ready
 
 
+def test_a_watcher_that_calls_or_reads_its_own_dictionary_is_told_at_once() -> None:
+    errors = list[str]()
+
+    def watch(change: Change) -> None:
+        for forbidden in (lambda: shared.get(change.key, guarantee="local"), lambda: shared.set("b", 1, timeout=None)):
+            try:
+                forbidden()
+            except seqcast.UsageError as error:
+                errors.append(str(error))
+
+    with ReplicatedDict(cluster(), name="a", **SETTINGS) as shared:
+        shared.on_change(watch)
+        shared["a"] = 1
+        wait_until(lambda: len(errors) == 2)
+        assert all("on another thread" in error for error in errors) and shared.copy() == {"a": 1}
+
+
 def test_threads_of_several_members_hold_a_lock_one_at_a_time_with_fences_that_grow() -> None:
     name = cluster()
     inside, fences = threading.Lock(), list[int]()

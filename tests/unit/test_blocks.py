@@ -8,6 +8,7 @@ import json
 import pickle
 import random
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from members import wait_until
 import seqcast
 import seqcast.blocks.outbox
 import seqcast.blocks.replica
-from seqcast.blocks import ABSENT, Change, Lock, Parts, ReplicatedDict, aio
+from seqcast.blocks import ABSENT, Change, Lock, Machine, Parts, ReplicatedDict, aio
 from seqcast.blocks.codec import codec_of
 from seqcast.blocks.leader import Leader
 from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION
@@ -170,7 +171,7 @@ def test_wrong_keys_and_times_are_refused() -> None:
     for wrong in (1, None, b"a"):
         with pytest.raises(UsageError, match="a key is text"):
             a_dict()[wrong] = 1
-    for ttl_s in (0, -1.0, float("nan")):
+    for ttl_s in (0, -1.0, float("nan"), 1e-10, "1"):
         with pytest.raises(UsageError, match="ttl_s"):
             a_dict().set("a", 1, ttl_s=ttl_s)
 
@@ -185,9 +186,13 @@ def test_codecs() -> None:
         with pytest.raises(ConfigError, match="must be 'json'"):
             codec_of(wrong)
     try:
-        assert codec_of("msgpack").loads(codec_of("msgpack").dumps([b"x", 1])) == [b"x", 1]
+        packed = codec_of("msgpack")
     except ConfigError as error:
         assert "pip install 'seqcast[msgpack]'" in str(error)
+        return
+    for value in ([b"x", 1], {"a": {1: None, -1: [{}]}}):
+        assert packed.loads(packed.dumps(value)) == value
+    assert packed.dumps({"a": 1, "b": [{2: 3, 1: 2}]}) == packed.dumps({"b": [{1: 2, 2: 3}], "a": 1})
 
 
 def lock_of(me: int, *present: int) -> Lock:
@@ -267,6 +272,21 @@ def test_parts_are_called_by_their_index_and_keep_their_states_apart() -> None:
         Direct(one)
     with pytest.raises(UsageError, match="has no replica"):
         ReplicatedDict()["a"] = 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (lambda: Parts(ReplicatedDict()), lambda: Parts(ReplicatedDict(), ReplicatedDict())),
+        (lambda: Parts(ReplicatedDict(), Lock()), lambda: Parts(Lock(), ReplicatedDict())),
+        (ReplicatedDict, lambda: Parts(ReplicatedDict())),
+        (Lock, ReplicatedDict),
+    ],
+)
+def test_a_state_of_other_machines_is_refused(ours: Callable[[], Machine], theirs: Callable[[], Machine]) -> None:
+    for one, two in ((ours(), theirs()), (theirs(), ours())):
+        with pytest.raises(UsageError, match=r"the state of the group is one of .* give all members the same machines"):
+            moved(one, two)
 
 
 def test_a_release_that_the_group_did_not_answer_is_sent_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -247,6 +247,10 @@ class Replica(Closing, Generic[M]):
         while self._answered:
             _end(self._answered.popleft())
 
+    def set_info(self, info: Mapping[str, Any]) -> None:
+        """Gives this member another info, as ``seqcast.Replica.set_info``."""
+        self.sync.set_info(info)
+
     async def close(self) -> None:
         """Leaves the group, as ``seqcast.Replica.close``."""
         await on_own_thread(self.sync.close)

@@ -19,7 +19,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SIZE = struct.Struct("<Q")
+_KIND = struct.Struct("<16s")
+"""Before the state of a block or of `Parts`: the kind, so that no other kind takes it for its own."""
 PARTS_MAX = 256
+
+
+def write_kind(kind: str, write: Callable[[bytes], object]) -> None:
+    write(_KIND.pack(kind.encode()))
+
+
+def check_kind(kind: str, read: Callable[..., bytes]) -> None:
+    """
+    Raises:
+        UsageError: the state is of another kind.
+    """
+    found = read(_KIND.size).rstrip(b"\0")
+    if found != kind.encode():
+        raise UsageError(
+            f"the state of the group is one of {found.decode(errors='replace')!r}, and this member has {kind!r}: give "
+            "all members the same machines, in the same order"
+        )
 
 
 class Block(Closing):
@@ -87,6 +106,7 @@ class Parts:
         if not 0 < len(machines) <= PARTS_MAX:
             raise UsageError(f"Parts has {len(machines)} machines: it takes 1 to {PARTS_MAX}")
         self.machines: Sequence[Machine] = machines
+        self._kind = f"{len(machines)} Parts"
         self._entered = [each.entered for each in machines if hasattr(each, "entered")]
         self._heard = [each.heard for each in machines if hasattr(each, "heard")]
         self._due = [each.due for each in machines if hasattr(each, "due")]
@@ -119,6 +139,7 @@ class Parts:
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
         """Of ``Machine``."""
+        write_kind(self._kind, write)
         for each in self.machines:
             pieces: list[bytes] = []
             each.snapshot(pieces.append)
@@ -128,6 +149,7 @@ class Parts:
 
     def restore(self, read: Callable[..., bytes]) -> None:
         """Of ``Machine``."""
+        check_kind(self._kind, read)
         for each in self.machines:
             left = _SIZE.unpack(read(_SIZE.size))[0]
 

@@ -32,11 +32,18 @@ class _Msgpack:
             raise ConfigError("codec='msgpack' needs msgpack: pip install 'seqcast[msgpack]'") from None
 
     def dumps(self, value: Any) -> bytes:
-        data: bytes = self._of.packb(value)
+        data: bytes = self._of.packb(self._in_order(value))
         return data
 
+    def _in_order(self, value: Any) -> Any:
+        """Dictionaries by their packed keys: equal ones are the same bytes."""
+        if isinstance(value, dict):
+            pairs = sorted(value.items(), key=lambda pair: self._of.packb(pair[0]))
+            return {key: self._in_order(each) for key, each in pairs}
+        return [self._in_order(each) for each in value] if isinstance(value, list | tuple) else value
+
     def loads(self, data: bytes) -> Any:
-        return self._of.unpackb(data)
+        return self._of.unpackb(data, strict_map_key=False)
 
 
 def codec_of(codec: str | Codec) -> Codec:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import seqcast.codes as codes
-from seqcast.blocks.block import Block
+from seqcast.blocks.block import Block, check_kind, write_kind
 from seqcast.blocks.codec import Codec, codec_of
 from seqcast.blocks.replica import Guarantee
 from seqcast.errors import UsageError
@@ -182,7 +182,7 @@ class ReplicatedDict(Block):
     def _operation(self, key: str, value: Any, ttl_s: float | None, expected: Any = ABSENT, flags: int = 0) -> bytes:
         if not isinstance(key, str):
             raise UsageError(f"a key is text, not {type(key).__name__}")
-        if ttl_s is not None and not 0 < ttl_s < 1e9:
+        if ttl_s is not None and (not isinstance(ttl_s, int | float) or not 1e-9 <= ttl_s < 1e9):
             raise UsageError(f"ttl_s={ttl_s!r} must be a number of seconds above 0, or None")
         parts = [key.encode(), *(b"" if each is ABSENT else self._codec.dumps(each) for each in (expected, value))]
         sizes = [-1 if each is ABSENT else len(part) for each, part in zip((expected, value), parts[1:], strict=True)]
@@ -242,6 +242,7 @@ class ReplicatedDict(Block):
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
         """Of ``Machine``."""
+        write_kind("ReplicatedDict", write)
         write(struct.pack("<q", self._now_ns))
         for key, value in self._data.items():
             name = key.encode()
@@ -249,6 +250,7 @@ class ReplicatedDict(Block):
 
     def restore(self, read: Callable[..., bytes]) -> None:
         """Of ``Machine``."""
+        check_kind("ReplicatedDict", read)
         before, self._data, self._ends, self._heap = self._data, {}, {}, []
         (self._now_ns,) = struct.unpack("<q", read(8))
         while head := read(_ENTRY.size):

@@ -32,7 +32,8 @@ def on_leader(
 
     Args:
         replica: of any machine.
-        start: gets the fence, which is higher than that of every leader before.
+        start: gets the fence, which is higher than that of every leader before. (Fences begin again when all members
+            have ended, unless ``stable=`` is set.)
         stop: gets nothing.
 
     Returns:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqcast.abandoned import still_wanted
 from seqcast.arguments import deadline_of, left_until
-from seqcast.blocks.block import Block
+from seqcast.blocks.block import Block, check_kind, write_kind
 from seqcast.blocks.replica import Guarantee, Replica
 from seqcast.errors import NotReady, SeqcastError, Undecided
 from seqcast.net.threads import on_thread_or_here
@@ -38,8 +38,9 @@ _Request = tuple[int, int]
 
 class Lock(Block):
     """A lock with a queue: who asked first, by the order of the group, is the next holder. Each holder has a *fence*, a
-    number above those of all holders before. The protected resource must refuse a lower fence than before: only
-    that helps if a holder is cut off, or stops, and does not know of its loss.
+    number above those of all holders before. (Fences begin again when all members have ended, unless ``stable=`` is
+    set.) The protected resource must refuse a lower fence than before: only that helps if a holder is cut off, or
+    stops, and does not know of its loss.
 
     A member that leaves, crashes or is excluded loses the lock, and its places in the queue. As ``Block`` says, a lock
     joins by itself, or is passed to ``replicate``::
@@ -239,6 +240,7 @@ class Lock(Block):
 
     def snapshot(self, write: Callable[[bytes], None]) -> None:
         """Of ``Machine``."""
+        write_kind("Lock", write)
         write(_HEAD.pack(self._fence, len(self._present), len(self._queue)))
         write(struct.pack(f"<{len(self._present)}Q", *sorted(self._present)))
         for request in self._queue:
@@ -246,6 +248,7 @@ class Lock(Block):
 
     def restore(self, read: Callable[..., bytes]) -> None:
         """Of ``Machine``."""
+        check_kind("Lock", read)
         with self._changed:
             self._fence, present, requests = _HEAD.unpack(read(_HEAD.size))
             self._present = frozenset(struct.unpack(f"<{present}Q", read(8 * present) if present else b""))

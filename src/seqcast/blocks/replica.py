@@ -305,7 +305,8 @@ class Replica(Closing, Generic[M]):
                 not sent, and will not be; otherwise, it may be applied or not.
             MachineError: ``apply`` raised.
             NotReady: the replica was closed before, or can never join.
-            UsageError: the operation is not bytes, or larger than a message can be.
+            UsageError: the operation is not bytes, or larger than a message can be; or the machine calls, or a
+                function that ``on_change`` was given.
         """
         return self._result(self._wait_for(self._checked(operation), False, timeout))
 
@@ -324,6 +325,8 @@ class Replica(Closing, Generic[M]):
 
         Raises:
             NotReady: the guarantee could not be given within ``timeout``, or the replica has no state yet.
+            UsageError: the guarantee is none of these; or the machine reads, or a function that ``on_change`` was
+                given.
         """
         if guarantee not in GUARANTEES:
             raise UsageError(f"guarantee={guarantee!r} must be one of {', '.join(map(repr, GUARANTEES))}")
@@ -345,6 +348,7 @@ class Replica(Closing, Generic[M]):
     def _read_now(self, query: Callable[[M], T], wait_s: float | None) -> tuple[T, int] | None:
         """The value, and with ``stable=`` the position that was seen, else 0; None: the machine was not free within
         ``wait_s``, as it applies an operation, or a snapshot is written to a slow disk."""
+        self._check_thread()
         if not self._was_member:
             raise NotReady(f"this replica has no state yet: {self.why}")
         if not self._applying.acquire(timeout=-1.0 if wait_s is None else min(max(wait_s, 0.0), threading.TIMEOUT_MAX)):
@@ -354,11 +358,19 @@ class Replica(Closing, Generic[M]):
         finally:
             self._applying.release()
 
+    def _check_thread(self) -> None:
+        if threading.current_thread() is self._threads[0]:
+            raise UsageError(
+                "a machine, or a function that on_change was given, cannot call or read its own replica, which waits "
+                "for its end: do that on another thread"
+            )
+
     def _is_busy(self) -> NotReady:
         return NotReady(f"the machine of {self.cluster} was not free in time: an operation, or its disk, takes long")
 
     def _wait_for(self, operation: bytes | None, own: bool, timeout: float | None, seen: int = 0) -> Call:
         """Begins a call, and waits for its answer; without one after ``timeout``, nobody waits any more."""
+        self._check_thread()
         call = _Waiter(operation, own, seen)
         wait = -1.0 if timeout is None else min(nanoseconds(timeout) / 1e9, threading.TIMEOUT_MAX)
         try:
