@@ -230,6 +230,20 @@ def test_the_live_table_is_sorted_by_a_column_at_a_key(monkeypatch):
             assert "".join(line[0] for line in lines[2:5]) == order and ("▼" in lines[1]) == bool(by), lines
 
 
+@pytest.mark.parametrize(("width", "by", "all_there"), [(160, "", True), (80, "", False), (80, "silent ms", False)])
+def test_a_narrow_screen_has_fewer_columns_and_the_matrix_whole(width, by, all_there):
+    rich = pytest.importorskip("rich.console")
+    from seqcast.cli.top_live import SPARED, drawn
+
+    with group_of(2) as (a, _):
+        wait_until(seen(a, 2))
+        found, text = boards(a.cluster), io.StringIO()
+        rich.Console(file=text, width=width).print(drawn(found, found, "", 0, [], by, width))
+        assert "hears a b" in text.getvalue() and "…" not in text.getvalue(), text.getvalue()
+        assert all(name in text.getvalue() for name in SPARED) == all_there
+        assert ("silent ms" in text.getvalue()) == (all_there or by == "silent ms")
+
+
 def test_keys_of_the_live_table_sort_turn_pages_and_end(monkeypatch):
     pytest.importorskip("rich.console")
     from seqcast.cli import top_live

@@ -23,6 +23,10 @@ from seqcast.codes import Finding
 
 EVENTS = 40
 HELP = "q quit   e events   s sort by the next column   m threads and counters of the next member"
+SPARED = ["silent ms", "path", "lag ms", "resent/s", "rtt ms", "untaken", "address"]
+"""Columns that a narrow screen does without, the first one first: others would be cut, and with them who hears whom."""
+GAP = 2
+"""Between two columns."""
 SORTED = ["", "rtt ms", "lag", "lag ms", "untaken", "silent ms", *(name for name, _ in RATES)]
 """The columns by which members are sorted, the largest first; "": by rank."""
 
@@ -33,7 +37,7 @@ def live(cluster: str, every_s: float) -> int:
     with _keys() as pressed, Live(screen=True, auto_refresh=False) as screen, contextlib.suppress(KeyboardInterrupt):
         while True:
             found = boards(cluster)
-            screen.update(drawn(found, before, page, shown, unreadable(cluster), SORTED[by]), refresh=True)
+            screen.update(drawn(found, before, page, shown, unreadable(cluster), SORTED[by], screen.console.width), refresh=True)
             before, end = found, time.monotonic() + every_s
             key = ""
             while not key and (left := end - time.monotonic()) > 0:
@@ -50,7 +54,13 @@ def live(cluster: str, every_s: float) -> int:
 
 
 def drawn(
-    found: Sequence[Board], before: Sequence[Board], page: str, shown: int, others: Sequence[Finding], by: str = ""
+    found: Sequence[Board],
+    before: Sequence[Board],
+    page: str,
+    shown: int,
+    others: Sequence[Finding],
+    by: str = "",
+    width: int = sys.maxsize,
 ) -> Group:
     """One look.
 
@@ -59,6 +69,7 @@ def drawn(
             their meanings; "": a table for each group.
         others: the members that cannot be shown.
         by: the column of the table by which members are sorted.
+        width: of the screen.
     """
     if page == "member" and found:
         board = found[shown % len(found)]
@@ -71,18 +82,31 @@ def drawn(
             continue
         table = Table(box=None, pad_edge=False)
         names = headings(board)
-        for heading in names:
-            table.add_column(f"{heading} ▼" if heading == by else heading, no_wrap=True)
         members = rows(board, found, {each.path: each for each in before})
         if by:
             members.sort(key=lambda row: number(row[names.index(by)]), reverse=True)
+        columns = _fitting(names, members, by, width)
+        for at in columns:
+            table.add_column(f"{names[at]} ▼" if names[at] == by else names[at], no_wrap=True)
         for row in members:
-            table.add_row(*(Text(cell, style="red" if "." in cell.split() else "") for cell in row))
+            table.add_row(*(Text(row[at], style="red" if "." in row[at].split() else "") for at in columns))
         parts.append(table)
         parts += [Text(f"{each.code.number}  {each.fact}", style="red") for each in wrong_in(board, found)]
         parts.append(Text(""))
     parts += [Text(each.line(), style="red") for each in others]
     return Group(*parts, Text(HELP, style="dim"))
+
+
+def _fitting(names: Sequence[str], members: Sequence[Sequence[str]], by: str, width: int) -> list[int]:
+    """The columns for which a screen has room."""
+    wide = [max(len(row[at]) for row in (names, *members)) + GAP for at in range(len(names))]
+    columns = list(range(len(names)))
+    for spared in SPARED:
+        if sum(wide[at] for at in columns) <= width:
+            break
+        if spared != by:
+            columns.remove(names.index(spared))
+    return columns
 
 
 def _threads(board: Board) -> list[Table]:
