@@ -37,7 +37,8 @@ def live(cluster: str, every_s: float) -> int:
     with _keys() as pressed, Live(screen=True, auto_refresh=False) as screen, contextlib.suppress(KeyboardInterrupt):
         while True:
             found = boards(cluster)
-            screen.update(drawn(found, before, page, shown, unreadable(cluster), SORTED[by], screen.console.width), refresh=True)
+            width = screen.console.width
+            screen.update(drawn(found, before, page, shown, unreadable(cluster), SORTED[by], width), refresh=True)
             before, end = found, time.monotonic() + every_s
             key = ""
             while not key and (left := end - time.monotonic()) > 0:
