@@ -449,6 +449,40 @@ def test_asyncio_a_handler_whose_asker_leaves_is_cancelled() -> None:
     asyncio.run(main())
 
 
+def test_asyncio_tasks_that_wait_for_answers_need_no_threads() -> None:
+    async def main() -> None:
+        async with aio.Rpc(cluster(), lambda question: question, name="a", **SETTINGS) as requests:
+            gate, before = asyncio.Event(), threading.active_count()
+            requests._handler = lambda _: gate.wait()
+            asking = [asyncio.create_task(requests.ask(number, timeout=LIMIT_S)) for number in range(100)]
+            while len(requests.sync._asks) < 100:
+                await asyncio.sleep(0.01)
+            assert threading.active_count() < before + 50
+            gate.set()
+            assert [values(await each) for each in asking] == [{"a": True}] * 100
+
+    asyncio.run(main())
+
+
+def test_asyncio_a_question_waits_for_room_without_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with aio.Rpc(cluster(), lambda question: question, name="a", **SETTINGS) as requests:
+            send, tries = requests.sync.group.send, list[float | None]()
+
+            def full_at_first(payload: bytes, *, timeout: float | None, **rest: Any) -> None:
+                tries.append(timeout)
+                if len(tries) == 1:
+                    raise seqcast.SendTimeout("full")
+                send(payload, timeout=timeout, **rest)
+
+            monkeypatch.setattr(requests.sync.group, "send", full_at_first)
+            assert values(await requests.ask(5, timeout=LIMIT_S)) == {"a": 5}
+            assert tries[0] == 0 and tries[1] is not None and tries[1] > 1
+            monkeypatch.undo()
+
+    asyncio.run(main())
+
+
 def test_asyncio_asks_and_answers_on_the_loop() -> None:
     async def main() -> None:
         refused: list[seqcast.UsageError] = []

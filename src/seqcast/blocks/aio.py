@@ -525,15 +525,38 @@ class Rpc(Closing):
         """Asks members, and waits for their replies, as ``seqcast.blocks.Rpc.ask``."""
         if asyncio.current_task() is self._answering:
             raise UsageError("a handler cannot ask, as answers would wait behind it: ask in another task")
-        done = threading.Event()
+        end, done = deadline_of(timeout), _Done()
         try:
-            return await on_own_thread(functools.partial(self.sync._ask, payload, to, first, timeout, done))
+            with self.sync._asking(payload, to, first, 0.0, done) as ask:
+                await asyncio.wait([done.told], timeout=left_until(end))
+            return ask.result()
+        except SendTimeout:  # there is no room just now: a thread waits for some
+            return await on_own_thread(functools.partial(self.sync._ask, payload, to, first, left_until(end), done))
         finally:
             done.set()  # if cancelled, the thread ends, too
 
     async def close(self) -> None:
         """Leaves the group."""
         await on_own_thread(self.sync.close)
+
+
+class _Done(threading.Event):
+    """An event that tells the running loop, too.
+
+    Attributes:
+        told: has a result once this is set.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self.told: asyncio.Future[None] = self._loop.create_future()
+
+    def set(self) -> None:
+        if not self.is_set():
+            super().set()
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(_end, self.told)
 
 
 # ---- feed
