@@ -235,6 +235,7 @@ def test_a_file_that_cannot_be_this_members_is_refused(tmp_path, which, match):
     with pytest.raises(ConfigError, match=match) as caught:
         opened(path)
     assert caught.value.code == "SC3110"
+    assert ("Without this file" in str(caught.value)) == (which != "used")  # nobody is to remove a file in use
     other.close()
 
 

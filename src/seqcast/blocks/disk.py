@@ -149,8 +149,10 @@ class DiskLog:
         self._fresh = False  # not in its place yet
         self._size = self._synced = 0  # of the file
         self._snapshot = self._since = 0  # bytes of the snapshot, and later ones
-        with self._refusing():
+        try:
             self._lock = locked(f"{self._path}{LOCK}")
+        except (OSError, ValueError) as error:  # the file may be whole, so nothing is said of its removal
+            raise unusable(f"stable={path!r}: {self._path}: {getattr(error, 'strerror', None) or error}") from error
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
