@@ -134,7 +134,7 @@ def main() -> None:
     parser.add_argument("--members", type=int, nargs="+", default=[2, 4, 8, 16, 32, 64])
     parser.add_argument("--senders", type=int, default=1)
     parser.add_argument("--megabytes-per-s", type=float, default=1000.0)
-    parser.add_argument("--turn-us", type=int, default=200, help="how often a receiver looks at what has arrived")
+    parser.add_argument("--turn-us", type=int, default=200, help="how often a receiver looks at its arrivals")
     parser.add_argument("--mtu", type=int, default=65536)
     parser.add_argument("--rcvbuf", type=int, default=8 << 20, help="bytes granted by the kernel")
     parser.add_argument("--ms", type=int, default=200, help="of virtual time; the first half warms up")

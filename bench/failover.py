@@ -203,7 +203,7 @@ class Worker:
             return all(self.received.next.get(sender, 0) >= count for sender, count in due.items())
 
         try:
-            self._wait("what the survivors sent", is_here)
+            self._wait("the survivors' messages", is_here)
         except seqcast.SeqcastError:
             pass  # it is counted as lost
         resumed_ns = self.received.first_ns.get(self.tag, sys.maxsize)

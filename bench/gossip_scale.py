@@ -138,7 +138,7 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     sizes = sorted({row["members"] for row in rows})
     rounds.plot(sizes, [log(size) for size in sizes], "k--", label="ln N")
     titles = (
-        "99 % of what was lost is repaired (s)\ndashed: theory",
+        "99 % of the losses are repaired (s)\ndashed: theory",
         "hops of a gossip, mean",
         "bytes per member and s",
         f"share of deliveries still missing, {largest:,} members\ndashed: theory",

@@ -378,7 +378,7 @@ def main() -> int:
     parser.add_argument("--into", type=Path, default=DOCS / "orders.json", help="file of the results")
     options = parser.parse_args()
     if "fifo" not in options.orders:
-        parser.error("--orders must name fifo: it is what the others are compared with")
+        parser.error("--orders must name fifo: the others are compared with this one")
     if options.only_kills:
         results = json.loads(options.into.read_text(encoding="utf-8"))
         results["failover"] = failover.measure(results["orders"], options.kills)

@@ -43,7 +43,7 @@ STAGES = {
     "engine": "our C: packing and framing; checks, receive ring, order, delivery queue; sockets",
     "Python": "the interpreter, NumPy, the code between Python and C; the loops and the checks of the measurement",
     "locks": "taking and giving back mutexes, without waiting for them",
-    "clock": "reading it",
+    "clock": "reading the time",
     "system calls": "into the kernel and back",
     "kernel: copy": "between the sockets and our memory",
     "kernel: network": "the rest of sending and receiving: buffers, routing, queues of sockets",
@@ -53,25 +53,25 @@ STAGES = {
 RUNS = ("seqcast", "limit", "raw")
 TITLES = {"seqcast": "seqcast", "limit": "the limit", "raw": "plain C"}
 READING = """\
-- **The kernel takes more than half of the time**, where each packet arrives by itself more than four fifths of a
-  sender's, and nearly all of what plain C takes, most of it for its copy and its network. Other sizes of packets,
-  windows and naps change little of it.
+- **The kernel takes more than half of the time**, more than four fifths of a sender's if each packet arrives by itself,
+  and nearly all of plain C's time, mostly for its copy and its network. Other sizes of packets, windows and naps change
+  little.
 - **Copies.** A message is copied once into the send ring. Receivers lend the memory of received packets (*copy* is
-  next to nothing there), where the limit copies, which is why over loopback receivers of messages of 1 KB and more
-  need less than the limit's.
+  next to nothing there), while the limit copies; so over loopback receivers of messages of 1 KB and more need less time
+  than the limit's.
 - **CRC and copy in one pass** are not built. A receiver that lends memory has no copy to merge the CRC with. A sender
-  has, but the CRC reads bytes that the copy has just brought into the cache; over loopback it takes a third to a half
-  of the copy's time there, and would not become free. With AVX-512 the CRC of a large packet takes less than a tenth
-  of a sender's time.
+  has, but the CRC reads bytes that the copy has just brought into the cache; over loopback the CRC takes a third to a
+  half of the copy's time there, and would not become free. With AVX-512 the CRC of a large packet takes less than a
+  tenth of a sender's time.
 - **Locks, clocks and system calls** are some percent together: one lock and one clock for each array, one `sendmsg`
-  for each packet or run of packets, one `recvmmsg` for what has gathered.
+  for each packet or run of packets, one `recvmmsg` for all that have gathered.
 - A prototype of the data plane without views, order, delivery to Python or flow control beyond one window once
   reached 1.7 times our rate at 1 KB. The difference was: a copy out of each packet, a slower CRC, more locks and
-  hand-overs between the thread of the caller and the I/O thread, small receives, and offsets on the wire. What is
-  left beyond the limit is *engine* (views, order, flow control, delivery) and *Python*, with the loops and checks of
-  the measurement.
-- **Where each packet arrives by itself** (veth-segmented), all that is done for each packet counts: its slab, its
-  place in the receive ring, its source address.
+  hand-overs between the thread of the caller and the I/O thread, small receives, and offsets on the wire. The rest
+  beyond the limit is *engine* (views, order, flow control, delivery) and *Python*, with the loops and checks of the
+  measurement.
+- **If each packet arrives by itself** (veth-segmented), all work for each packet counts: its slab, its place in the
+  receive ring, its source address.
 """
 """Below the tables; look at it again when they are made anew."""
 
@@ -231,8 +231,8 @@ def page(results: Sequence[Mapping[str, Any]], options: argparse.Namespace, load
     lines = [
         "# Where the CPU time of a packet goes",
         "",
-        f"Made by `python bench/stages.py --pairs {options.pairs}` on {machine()}; other work on it before: a "
-        f"load average of {load:.1f}.",
+        f"Made by `python bench/stages.py --pairs {options.pairs}` on {machine()}; other work before: a load "
+        f"average of {load:.1f}.",
         "",
         f"One sender and {options.members - 1} receivers, each in a process of its own, in the order `fifo`, with "
         "arrays of messages. CPU time of the sender and of each receiver for one packet, in ns; medians of "
@@ -254,7 +254,7 @@ def page(results: Sequence[Mapping[str, Any]], options: argparse.Namespace, load
 
         lines += [row(stage, stage, "{:,.0f}") for stage in STAGES]
         lines += [row("**all**", "all", "{:,.0f}"), row("blocked", "waits", "{:.2f}")]
-    return "\n".join([*lines, "", "## What they say", "", READING])
+    return "\n".join([*lines, "", "## Conclusions", "", READING])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

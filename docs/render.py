@@ -144,7 +144,7 @@ KINDS = {"journal": "str | Path | None", "seeds": "str | Sequence[str] | Callabl
 """Settings that are text, and may be given as something else."""
 SETTINGS = '''"""The settings as keywords of ``seqcast.join``, for type checkers: they see a misspelt one.
 
-Made from the fields of ``Config`` by docs/render.py; do not edit. What they mean: docs/config.md.
+Made from the fields of ``Config`` by docs/render.py; do not edit. Their meaning: docs/config.md.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def wire_page(header: str) -> str:
         table(["stream", "name", "meaning"], enumeration(header, "SC_STREAM_")),
         "## Flags",
         table(["flag", "name", "meaning"], enumeration(header, "SC_FLAG_")),
-        "## What the validity function says",
+        "## The validity function",
         "`sc_wire_check` is the one function that says whether a datagram is valid; others are dropped and counted.",
         table(["value", "name", "meaning"], enumeration(header, "SC_WIRE_")),
     ]
@@ -247,7 +247,7 @@ def state_page() -> str:
 
     parts = [
         "# State tables",
-        "Made from `src/seqcast/core/machines/` by `docs/render.py`; do not edit. Each table is total. Where several "
+        "Made from `src/seqcast/core/machines/` by `docs/render.py`; do not edit. Each table is total. If several "
         "rows are for one event in one state, the first whose condition (*if*) holds is taken. An *ignored* event "
         "occurs in a healthy group and changes nothing; an *illegal* one is a bug and raises `IllegalEvent`. A diagram "
         "shows which events can lead from one state to another.",
@@ -373,7 +373,7 @@ def config_page() -> str:
         for field in dataclasses.fields(Config)
         if len({getattr(preset, field.name) for preset in presets}) > 1 and field.name != "preset"
     ]
-    parts += ["## What the presets come to", table(["setting, s", *PRESETS], resolved)]
+    parts += ["## The values of the presets", table(["setting, s", *PRESETS], resolved)]
     return "\n\n".join(parts) + "\n"
 
 

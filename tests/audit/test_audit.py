@@ -815,7 +815,7 @@ def test_rows_that_retention_removed_are_left_out_and_the_rest_compared(here: An
     assert all(journal.first_idx > 0 for journal in journals if journal.member != A)
     report = check_cluster(here, journals)
     assert failed(report) == set(), report.as_text()
-    assert any("what retention removed is not checked" in note for note in report.notes)
+    assert any("rows that retention removed are not checked" in note for note in report.notes)
     lost = next(at for at in range(len(many) - 40, len(many)) if many[at].index == 0 and many[at + 1].index == 0)
     script.at(C, script.v4)[:] = [*many[:lost], *many[lost + 1 :]]
     report = check_cluster(here, find([script.write(tmp_path / "broken", segment_rows=100, keep_bytes=1)]))

@@ -64,7 +64,7 @@ def test_small_segments_wait_for_others_as_streams_and_become_one_file(tmp_path:
     assert positions(writer.path) == list(range(500)) and writer.counters()["roll_errors"] == 0
 
 
-def test_rolling_costs_no_more_for_a_batch_where_there_are_many(
+def test_rolling_costs_no_more_for_a_batch_of_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A member that writes each row for itself leaves as many batches as rows."""

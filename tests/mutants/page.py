@@ -25,7 +25,7 @@ first 40 were tried, all in those parts, with the first 24 to 60 seeds from 101 
 and an exception. If all others in those parts fell at that rate, 40 % of all breaks would; the goal is 60 %. Most rows
 name a test, as tests are tried first.
 
-| what is wrong | caught by |
+| fault | caught by |
 |---|---|
 """
 NOTHING = "*nothing*"

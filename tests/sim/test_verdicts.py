@@ -74,7 +74,7 @@ def test_the_word_for_a_change_fits_who_came_and_who_is_gone():
 
 
 @pytest.mark.parametrize(("after", "wrong"), [((A, B), True), ((A,), False), ((A, B, C), True)])
-def test_nothing_is_transitional_where_nobody_was_lost(after, wrong):
+def test_nothing_is_transitional_if_nobody_was_lost(after, wrong):
     record = records()[A.id]
     late = Delivered(B.id, 0, 0, 1, 1, 24, True, B.id, transitional=True)
     record.log += [view(A, B), late, view(*after, counter=2)]

@@ -119,7 +119,7 @@ def test_an_interface_may_be_made_anew_any_number_of_times(network: Any) -> None
         for times in range(1, 4):
             remake(network[1])
             wait_until(
-                lambda n=times: sum("joined on it again" in line for line in made[1].of("log")) == n,
+                lambda n=times: sum("joined there again" in line for line in made[1].of("log")) == n,
                 LIMIT_S,
             )
         hear_each_other(made)
@@ -138,7 +138,7 @@ def test_a_member_on_loopback_is_told_that_a_network_has_come(network: Any) -> N
 def test_an_interface_that_is_made_anew_is_used_again(network: Any) -> None:  # noqa: F811
     with talking(network[:2]) as made:
         remake(network[1], "2")
-        wait_until(lambda: any("joined on it again" in line for line in made[1].of("log")), LIMIT_S)
+        wait_until(lambda: any("joined there again" in line for line in made[1].of("log")), LIMIT_S)
         hear_each_other(made)
 
 

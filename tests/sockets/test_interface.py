@@ -42,7 +42,7 @@ def all_together(made):
 def test_an_interface_that_is_made_anew_is_used_again(network, rank, seconds, hardware):  # noqa: F811
     with talkers(network[:3], "abc") as made:
         remake(made[rank].place, seconds, hardware)
-        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined on it again"))
+        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined there again"))
         all_together(made)
         assert told(made[rank], "interface eth0 is gone") or not seconds
         assert not any(each.of("Excluded") for each in made)
@@ -55,7 +55,7 @@ def test_a_member_whose_interface_has_another_hardware_address_is_soon_with_the_
     with talkers(network[:3], "abc") as made:
         place = made[rank].place
         remake(place, "2", "another")
-        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined on it again"))
+        await_(made, lambda: told(made[rank], "eth0 was made anew: the group is joined there again"))
         began = time.monotonic()
         all_together(made)
         assert time.monotonic() - began < 2.0
@@ -79,7 +79,7 @@ def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, ad
         place = network[1]
         remake(place)
         with_ipv6(place, scope)
-        await_(made, lambda: told(made[1], "eth0 was made anew: the group is joined on it again"))
+        await_(made, lambda: told(made[1], "eth0 was made anew: the group is joined there again"))
         all_together(made)
         assert not any(each.of("Excluded") for each in made)
 
@@ -252,7 +252,7 @@ def test_an_ipv6_address_that_another_machine_has_too_is_named(network):  # noqa
         an_address_each(place)
         place.run("ip", "address", "add", "fd99:2::1/64", "dev", "eth0", *(("nodad",) if place is network[1] else ()))
     wait_until(lambda: "dadfailed" in network[0].run("ip", "-6", "address", "show", "dev", "eth0"))
-    assert "or another machine has it too" in joined_at(network[0], "")
+    assert "or another machine has the same" in joined_at(network[0], "")
 
 
 @pytest.mark.multicast

@@ -79,9 +79,9 @@ def test_a_link_that_becomes_deaf_under_load_costs_nobody_its_membership(network
         await_(made, lambda: in_one_view(made))
         views = [len(each.of("view")) for each in made]
         with deaf(network, {("a", "b"), ("a", "c"), ("c", "b")}):
-            await_(made, lambda: said(made[1], "a does not hear its multicasts: messages reach it by unicast (SC4201)"))
+            await_(made, lambda: said(made[1], "a does not hear its multicasts: messages go there by unicast (SC4201)"))
             all_hear_all(made)
-        await_(made, lambda: said(made[1], "a hears its multicasts again: messages reach it by multicast (SC4201)"))
+        await_(made, lambda: said(made[1], "a hears its multicasts again: messages go there by multicast (SC4201)"))
         all_hear_all(made)
         assert in_one_view(made) and [len(each.of("view")) for each in made] == views
 

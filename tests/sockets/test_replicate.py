@@ -105,7 +105,7 @@ def test_an_excluded_replica_joins_again_and_its_call_is_applied_once() -> None:
 
 
 @pytest.mark.long
-def test_a_sequencer_that_was_stopped_reads_nothing_stale_where_that_is_asked_for() -> None:
+def test_a_sequencer_that_was_stopped_reads_nothing_stale_if_that_is_asked_for() -> None:
     name = cluster()
     with processes(name, "a", found=1) as (a,), processes(name, "b", "c", found=1) as (b, _):
         a.ask("call", "5")

@@ -180,7 +180,7 @@ class Nothing:
      ({"state": Nothing()}, "does not go with state=")],
     ids=["total", "causal", "safe", "journal", "state"],
 )  # fmt: skip
-def test_skip_is_refused_where_others_rely_on_the_messages_of_all(settings, why):
+def test_skip_is_refused_if_others_rely_on_the_messages_of_all(settings, why):
     with pytest.raises(seqcast.ConfigError, match=why):
         join("refused", "a", slow="skip", **{"order": "fifo", **settings})
 

@@ -175,7 +175,7 @@ def test_a_joiner_hears_within_two_seconds_that_its_provider_does_not_receive(ca
         joining = threading.Thread(target=lambda: a.join(name, "a"))
         joining.start()
         wait_until(lambda: len(idle.view.members) == 2)
-        wait_until(lambda: "a: waits for the state of idle, whose application has not come to it" in caplog.text, 2.0)
+        wait_until(lambda: "a: waits for the state of idle, whose application has yet to receive" in caplog.text, 2.0)
         wait_until(lambda: idle.recv_batch(0.0) is None and not joining.is_alive())
         assert caplog.text.count("waits for the state of") == 1 and a.group.view.members
 

@@ -121,8 +121,8 @@ def test_variables_of_a_kubernetes_service_are_left_alone_with_one_line(caplog):
     }
     assert Config.from_environment({**services, "SEQCAST_TTL": "4"}) == Config(ttl=4)
     assert [record.getMessage() for record in caplog.records] == [
-        "SEQCAST_PORT and 11 more in the environment: no setting, but what Kubernetes says of a service, and left "
-        "alone (rename the service, or set enableServiceLinks: false) (SC1204)"
+        "SEQCAST_PORT and 11 more in the environment: no setting, but a variable that Kubernetes sets for a "
+        "service, and left alone (rename the service, or set enableServiceLinks: false) (SC1204)"
     ]
     for mistake in ("SEQCAST_SERVICE", "SEQCAST_SERVICE_HOSTS", "SEQCAST_PORT_UDP", "SEQCAST_POST"):
         with pytest.raises(seqcast.ConfigError, match=mistake):

@@ -44,7 +44,7 @@ def test_a_fault_is_reported_once_and_the_sockets_are_mended_when_the_interface_
     assert made.sees(**GONE) == news("interface eth0 is gone")
     assert made.sees(**GONE) == []
     assert made.sees() == [MendSockets()]
-    assert made.ends() == news("eth0 is back, and so is its address: the group is joined on it again")
+    assert made.ends() == news("eth0 is back, and so is its address: the group is joined there again")
     assert made.sees() == []
 
 
@@ -57,7 +57,7 @@ def test_sockets_are_mended_again_until_it_succeeds():
     assert made.sees(remade=True) == [MendSockets()]
     assert made.ends("no route") == []
     assert made.sees(remade=True) == [MendSockets()]
-    assert made.ends() == news("eth0 was made anew: the group is joined on it again")
+    assert made.ends() == news("eth0 was made anew: the group is joined there again")
 
 
 def test_an_address_that_another_one_replaced_is_given_up_after_some_looks_and_once():
@@ -89,7 +89,7 @@ def test_sends_that_keep_failing_are_reported_until_they_succeed():
 
 def test_an_interface_whose_sends_still_fail_is_not_well_again():
     made = Looked()
-    said = "eth0 has no carrier: is its cable in, and what is at the other end up?"
+    said = "eth0 has no carrier: is its cable in, and is the device at the other end up?"
     assert made.sees(no_carrier=True, send_errors=1) == news(said)
     assert made.sees(send_errors=2) == []
     assert made.sees(send_errors=2) == news("eth0 is well again")
@@ -114,6 +114,6 @@ def test_a_member_on_loopback_is_told_once_that_another_interface_has_come():
 
 def test_a_missing_carrier_is_reported_and_mends_nothing():
     made = Looked()
-    said = "eth0 has no carrier: is its cable in, and what is at the other end up?"
+    said = "eth0 has no carrier: is its cable in, and is the device at the other end up?"
     assert made.sees(no_carrier=True) == news(said)
     assert made.sees() == news("eth0 is well again")

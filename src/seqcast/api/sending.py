@@ -155,7 +155,7 @@ class Sending(driver.Sender, GroupBase):
         others = [name for name in names if name != self.member.name]
         who = [*others, "this member itself"] if len(others) < len(names) else others
         verb = "has" if len(who) == 1 else "have"
-        return f"{' and '.join(who) or 'a receiver'} {verb} not taken what was sent before"
+        return f"{' and '.join(who) or 'a receiver'} {verb} not taken the messages sent before"
 
     def _refusal(
         self,

@@ -30,7 +30,7 @@ COMMANDS = {
         "serve the journals of this machine to readers on others, such as Spark's tasks",
         "journal",
     ),
-    "probe": ("seqcast.cli.probe", "show a group as its members on this machine see it; a readiness check", ""),
+    "probe": ("seqcast.cli.probe", "show a group as seen by its members on this machine; a readiness check", ""),
     "top": ("seqcast.cli.top", "the groups of this machine, live", "top"),
     "metrics": ("seqcast.cli.metrics", "metrics of the members on this machine, for Prometheus", ""),
     "debug": ("seqcast.cli.debug", "an archive of all that a report of trouble with a group needs", ""),
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             print(f"seqcast {metadata.version('seqcast')}")
         except metadata.PackageNotFoundError:
-            return complain("not installed, so it has no version: pip install seqcast", 1)
+            return complain("not installed, so without a version: pip install seqcast", 1)
         return 0
     if arguments[0] not in COMMANDS:
         return complain(f"there is no command {arguments[0]!r}; the commands are {', '.join(COMMANDS)}")

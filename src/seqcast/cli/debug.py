@@ -128,7 +128,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = Parser(
         "debug",
         "Collect in one archive all that a report of trouble with a group needs: the boards and the settings of its\n"
-        "members, those on this machine (also if they hang or were killed) and those on others, which one here asks;\n"
+        "members, those on this machine (also if they hang or were killed) and those on others, asked by one here;\n"
         "the findings of `seqcast doctor` here; and versions. The archive has no messages and no keys, but names,\n"
         "addresses and log lines. The command names members that do not answer: run it there, too.",
         "example: seqcast debug orders orders.tar.gz; seqcast timeline orders.tar.gz",

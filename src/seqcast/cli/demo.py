@@ -345,7 +345,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     result = parser(
         "demo",
-        "Start a group of processes on this machine, feed it lines of a file, kill its coordinator in the middle,\n"
+        "Start a group of processes on this machine, send lines of a file, kill the coordinator in the middle,\n"
         "let another member join, and let Spark check the members' journals: did all deliver the same messages\n"
         "in the same order? The exit status is that of the audit.",
         "example: seqcast demo --members 6 --input /usr/share/dict/words",
@@ -370,7 +370,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         nargs="?",
         const=FAULTS[0],
         choices=FAULTS,
-        help="falsify one member's journal after the run, to see the audit find it (if none is named: %(const)s)",
+        help="falsify one member's journal after the run, to see the audit find the fault (if none is named: "
+             "%(const)s)",
     )
     return result.parse_args(argv)
 

@@ -30,7 +30,7 @@ def main(arguments: argparse.Namespace) -> int:
         )
     except OSError as error:
         return complain(f"{arguments.file} cannot be written: {error.strerror}")
-    print(f"{arguments.file}: key {number}; copy it to the machine of each member, readable by its user alone")
+    print(f"{arguments.file}: key {number}; copy the file to the machine of each member, readable by its user alone")
     return 0
 
 
@@ -41,7 +41,8 @@ def _identity(path: str) -> int:
     public = Ed25519(seed).public
     identities.make(path, seed)
     print(
-        f"{path}: copy it nowhere else; every member's list (authorized=) needs a line with the names that it may have:"
+        f"{path}: copy the file nowhere else; every member's list (authorized=) needs a line with the names that it "
+        "may have:"
     )
     print(f"{identities.described(public)} NAMES")
     return 0
@@ -54,7 +55,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "Make a key file: a new random key, in a file that only its owner can read. All members of a group use copies\n"
         "of one file: seqcast.join(..., key=FILE), or --key FILE. Whoever has a copy can join the group, and read and\n"
         "send all that its members do.",
-        "exit status: 0 if it is written; 2 if not\nexample: seqcast keygen orders.key",
+        "exit status: 0 if the file is written; 2 if not\nexample: seqcast keygen orders.key",
     )
     result.add_argument("file", metavar="FILE", help="the file to write, which must not exist yet without --add")
     kinds = result.add_mutually_exclusive_group()

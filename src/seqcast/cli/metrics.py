@@ -94,7 +94,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = Parser(
         "metrics",
         "Print metrics of all members on this machine in Prometheus' text format, serve them by HTTP, or write them\n"
-        "to a file for node-exporter. It reads the members' boards and asks no process. docs/alerts.yml has alerts.",
+        "to a file for node-exporter. The command reads boards and asks no process. docs/alerts.yml has alerts.",
         "example: seqcast metrics --listen 127.0.0.1:9477",
     )
     result.add_argument("--listen", metavar="HOST:PORT", help="serve them at http://HOST:PORT/metrics")

@@ -85,7 +85,7 @@ def add_shared_options(target: argparse.ArgumentParser) -> None:
         "--flush-unicasts", action="store_const", const=True, help="end a view once unicasts have arrived"
     )
     target.add_argument("--reliability", choices=RELIABILITIES, help="how lost packets are repaired (nak)")
-    target.add_argument("--slow", choices=SLOWS, help="what is done about receivers that are too slow (block)")
+    target.add_argument("--slow", choices=SLOWS, help="treatment of receivers that are too slow (block)")
     target.add_argument("--slow-s", type=seconds, metavar="S", help="for how long they may hold senders up (preset's)")
     target.add_argument(
         "--heartbeat-s", type=seconds, metavar="S", help="time between heartbeats, in seconds (preset's)"
@@ -104,7 +104,7 @@ def add_group_network(target: argparse.ArgumentParser) -> None:
     target.add_argument("--ip-version", type=int, choices=(4, 6), help="version of IP (4)")
     target.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
     target.add_argument(
-        "--seeds", metavar="HOST,...", help="not with multicast alone: where other members may be, perhaps with :PORT"
+        "--seeds", metavar="HOST,...", help="not with multicast alone: addresses of possible members, HOST or HOST:PORT"
     )
     target.add_argument(
         "--port-range",

@@ -37,8 +37,8 @@ def main(arguments: argparse.Namespace) -> int:
         whom = f"member {arguments.member} of " if arguments.member else ""
         return complain(
             f"no board of {whom}{arguments.cluster!r} in {' or '.join(map(str, dict.fromkeys(folders())))}: no member "
-            f"runs on this machine as this user, or it has board=False or another XDG_RUNTIME_DIR"
-            f"{''.join(f'; {each.line()}' for each in others)}",
+            "runs on this machine as this user, or only one with board=False or another "
+            f"XDG_RUNTIME_DIR{''.join(f'; {each.line()}' for each in others)}",
             1,
         )
     if arguments.all:
@@ -89,14 +89,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "probe",
         "Show a group as its members on this machine see it: who hears whom (m by multicast, u by unicast, . not at\n"
         "all), how many packets of this member each one lacks (lag) and has not taken (untaken), rates, and the last\n"
-        "views and warnings with their reasons. It reads the members' boards and asks no process, so it shows those\n"
-        "that hang too, and those that were killed within the last hour.",
+        "views and warnings with their reasons. The command reads the members' boards and asks no process, so\n"
+        "members that hang are shown too, and those that were killed within the last hour.",
         "exit status: 0; 1 if a member does not hear another one, is blocked, or holds senders up; with --ready, 0 if\n"
         "the members here are ready\n"
         "example: seqcast probe orders --ready --members 3",
     )
     result.add_argument("cluster", metavar="CLUSTER", help="name of the group")
-    result.add_argument("--member", default="", metavar="NAME", help="show it as this member on this machine does")
+    result.add_argument("--member", default="", metavar="NAME", help="show the view of this member on this machine")
     one = result.add_mutually_exclusive_group()
     one.add_argument(
         "--all",
@@ -106,7 +106,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     one.add_argument(
         "--known",
         action="store_true",
-        help="ask the member's process, too: settings and where they come from, views, warnings, states, journal",
+        help="ask the member's process, too: settings and their origins, views, warnings, states, journal",
     )
     one.add_argument(
         "--ready", action="store_true", help="only say in one line whether all members on this machine are ready"

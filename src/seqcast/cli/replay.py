@@ -74,7 +74,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     result = parser(
         "replay",
-        "Send the messages of one member's journal to a group, in the order in which it delivered them.",
+        "Send the messages of one member's journal to a group, in the order of that member's deliveries.",
         "example: seqcast replay journals/a-0123456789abcdef --to orders-test --speed 1",
     )
     result.add_argument("journal_read", metavar="JOURNAL", help="directory of one member's journal, with full payloads")

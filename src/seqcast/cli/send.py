@@ -121,7 +121,7 @@ class Sending:
             + (
                 f"{known}, in {took:.2f} s ({self.sent / took:,.0f} messages/s)"
                 if good
-                else f"{known}; see what arrived before you send again"
+                else f"{known}; see which messages arrived before you send again"
             )
             + "\n"
         )

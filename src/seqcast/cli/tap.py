@@ -37,8 +37,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     result = Parser(
         "tap",
-        "Serve the journals of this machine to readers on others, such as the tasks of a Spark cluster. It reads the\n"
-        "files while members write them; no reader can hold up a member. Ctrl-C ends it.",
+        "Serve the journals of this machine to readers on others, such as the tasks of a Spark cluster. The tap reads\n"
+        "the files while members write them; no reader can hold up a member. Ctrl-C ends the tap.",
         "example: seqcast tap --journal journals --listen 0.0.0.0:47400 --token-file token",
     )
     result.add_argument(

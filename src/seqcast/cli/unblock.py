@@ -51,9 +51,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = parser(
         "unblock",
         'Let a blocked minority of a group with partition="primary" continue when the majority is gone for good.\n\n'
-        "Members are asked by multicast, at --seeds, and where members on this machine know them; a blocked one names\n"
-        "the others of its side. The blocked members that this machine can reach become the group. What only the\n"
-        "other members had is lost.\n"
+        "Members are asked by multicast, at --seeds, and at addresses that members on this machine know; a blocked\n"
+        "one names the others of its side. The blocked members that this machine can reach become the group.\n"
+        "Messages that only the other members had are lost.\n"
         "If those are still alive, on the other side of a partition, there are now two groups, which never merge:\n"
         "one of them must end, and its work since then is lost. Before you run this command, make sure that the\n"
         "unreachable processes have really ended.\n\n"

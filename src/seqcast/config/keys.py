@@ -144,7 +144,7 @@ def make(path: str) -> int:
     """
     number = secrets.randbelow(IDS)
     text = (
-        "# The key of a seqcast group: whoever has it can join, and read and send what members do.\n"
+        "# The key of a seqcast group: whoever has the key can join, read and send like a member.\n"
         f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n"
     )
     written(path, text)

@@ -1,6 +1,6 @@
 """The settings as keywords of ``seqcast.join``, for type checkers: they see a misspelt one.
 
-Made from the fields of ``Config`` by docs/render.py; do not edit. What they mean: docs/config.md.
+Made from the fields of ``Config`` by docs/render.py; do not edit. Their meaning: docs/config.md.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ def _without_services(environment: Mapping[str, str]) -> dict[str, str]:
     if of_services:
         log.warning(
             codes.KUBERNETES(
-                "%s%s in the environment: no setting, but what Kubernetes says of a service, and left alone (rename "
-                "the service, or set enableServiceLinks: false)"
+                "%s%s in the environment: no setting, but a variable that Kubernetes sets for a service, and left "
+                "alone (rename the service, or set enableServiceLinks: false)"
             ),
             of_services[0], f" and {len(of_services) - 1} more" if len(of_services) > 1 else "",
         )  # fmt: skip

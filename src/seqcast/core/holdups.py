@@ -17,12 +17,12 @@ QUIET_NS, QUIET_NS_MAX = 10 * 10**9, 600 * 10**9
 LONG_NS = 5 * 10**9
 """A receiver that has taken nothing for this long is named in any case."""
 SLOW = (
-    "slow receiver: senders wait for %s: it takes %s of what this member sends, and most others have taken more: its "
-    "application, its machine or the network to it is slow"
+    "slow receiver: senders wait for %s, which takes %s of this member's messages, and most others have taken more: "
+    "its application, its machine or its network is slow"
 )
 STUCK = (
-    "slow receiver: %s has taken nothing for %.0f s, and senders wait for it: its application is slow or stuck, or the "
-    "network to it is"
+    "slow receiver: senders wait for %s, which has taken nothing for %.0f s: its application or its network is slow or "
+    "stuck"
 )
 SELF_SLOW = (
     "senders wait for this member: its application takes %d messages/s: take them faster, many at a time (recv_batch), "
@@ -87,5 +87,5 @@ class Holdups:
             return
         self.told.discard(report.member)
         name = "this member" if report.member == self.context.me.id else self.log.name(report.member)
-        text = "%s: senders no longer wait for %s: it takes messages again as fast as they come, after %.0f s"
+        text = "%s: senders no longer wait for %s, which takes messages again as fast as they come, after %.0f s"
         self.log.say("detector", text, self.context.me.name, name, report.took_ns / 1e9)

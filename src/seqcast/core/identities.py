@@ -121,7 +121,7 @@ class Identities:
             known = "has no identity" if not info.identity else "its identity has no line there for this name"
             return f"this group has a list of those who may be members (authorized=), and {info.name} {known}"
         if not self._proven(info.identity, _said_of(info, self._cluster), info.signature):
-            return f"{info.name} does not show that it has the identity that it names"
+            return f"{info.name} does not prove the identity that it names"
         return ""
 
     def strangers(self, frame: NewView, known: Mapping[int, MemberInfo]) -> str:
@@ -157,7 +157,7 @@ class Identities:
         if frame.maker_identity not in self._lines and all(info.id != maker for info in known):
             return "the list of those who may be members (authorized=) does not have its maker"
         if not self._proven(frame.maker_identity, _said_by(frame, self._cluster), frame.signature):
-            return "its maker has not signed it"
+            return "its maker has not signed the VIEW"
         return ""
 
     # ---- other frames
@@ -177,17 +177,17 @@ class Identities:
         if self._signer is None:
             return ""
         if not received.public:
-            return "it shows no identity"
+            return "the frame shows no identity"
         lines = self._lines.get(received.public)
         if lines is None:
             return "its identity is not on the list"
         if isinstance(frame, Unblock) and not any(each.operator for each in lines):
-            return "the list does not have it as an operator"
+            return "the list does not name this identity as an operator"
         if sender in known and known[sender].identity != received.public:
-            return "it speaks in the name of a member that has another identity"
+            return "the sender uses the name of a member that has another identity"
         said = _said_in(self._cluster, sender, received.payload)
         if not self._signer.proves(received.public, said, received.signature):
-            return "it has not signed this with the identity that it names"
+            return "the frame is not signed with the identity that it names"
         return ""
 
     def _proven(self, public: bytes, said: bytes, signature: bytes) -> bool:

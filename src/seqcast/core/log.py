@@ -75,7 +75,7 @@ class LogLines:
             case TakeState(provider, _):
                 self.say("transfer", "%s: receives the state from %s", self.context.me.name, self.name(provider))
             case StateHeld(boundary):
-                whose = "it has the state" if boundary else "it is the first: its own state holds"
+                whose = "has the state" if boundary else "is the first: its own state holds"
                 self.say("transfer", "%s: %s", self.context.me.name, whose)
 
     def suspected(self, member_id: int, why: str) -> None:
@@ -87,9 +87,9 @@ class LogLines:
     def way_changed(self, member_id: int, multicast: bool) -> None:
         me, name = self.context.me.name, self.name(member_id)
         if multicast:
-            text = codes.WAY_CHANGED("%s: %s hears its multicasts again: messages reach it by multicast")
+            text = codes.WAY_CHANGED("%s: %s hears its multicasts again: messages go there by multicast")
         else:
-            text = codes.WAY_CHANGED("%s: %s does not hear its multicasts: messages reach it by unicast")
+            text = codes.WAY_CHANGED("%s: %s does not hear its multicasts: messages go there by unicast")
         self.say("detector", text, me, name)
 
     def packets_lost(self, member_id: int, size: int, took_ns: int) -> None:
@@ -151,7 +151,7 @@ class LogLines:
         copies = len(view.members) - 1
         if self.context.settings.unicast and copies > COPIES_MAX >= (len(old.members) - 1 if old is not None else 0):
             text = codes.MANY_COPIES("%s: each message goes to %d members by unicast, so one sender's messages get at "
-                                     "most one part in %d of what its network carries")  # fmt: skip
+                                     "most one part in %d of its network's rate")  # fmt: skip
             self.warn(part, text, me, copies, copies)
         before = old.members[old.sequencer] if old is not None and old.sequencer >= 0 else None
         if old is not None and sequencer is not None and sequencer != before:
@@ -173,7 +173,7 @@ class LogLines:
         sides = [f"[{', '.join(member.name for member in group.members)}]" for group in (kept, *replaced)]
         text = (
             "%s: the group's sides had different states, and not every state handler has merge_state: all take over "
-            "that of %s, and what only the states of %s had is lost"
+            "that of %s, and entries that only the states of %s had are lost"
         )
         told = self.context.me.name, sides[0], " and ".join(sides[1:])
         self.warn("merge", codes.STATE_REPLACED(text), *told)

@@ -118,12 +118,12 @@ class Secrets:
         if self._exchange is None:
             return ""
         if not hmac.compare_digest(frame.proof, self._exchange.prove(self._current, _said_in(frame))):
-            return "its sender does not show that it was in the view that it closes"
+            return "its sender does not prove membership of the closed view"
         maker = known.get(frame.view_id.flush[1])
         if maker is not None and maker.key != frame.maker_key:
-            return "it has another key than the member that made it"
+            return "its key is not that of the member that made it"
         if frame.has(self._me) and self.of(frame) is None:
-            return "it has no secret for us, or another cipher than it should"
+            return "its secret for us is missing, or its cipher is a wrong one"
         return self._identities.forged(frame, known.values())
 
     def entered(self, secret: Secret) -> None:

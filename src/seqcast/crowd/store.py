@@ -224,5 +224,5 @@ def _crc(raw: bytes, seqno: int, payload: bytes) -> int:
 def _damaged(path: str, what: str) -> ConfigError:
     return ConfigError(
         f"store={path!r} is damaged and cannot be used: {' '.join(what.split())}. Move it away: this member then "
-        "begins an empty one, and with history=True it fetches what other late-join handlers keep"
+        "begins an empty one, and with history=True fetches the messages that other late-join handlers keep"
     )

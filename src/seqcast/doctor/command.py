@@ -72,7 +72,7 @@ def _result(found: Sequence[Line]) -> str:
         return 'unicast works, multicast does not: transport="unicast" with seeds= needs no multicast'
     if "FAIL" in levels.values():
         return "a group does not work like this"
-    return "a group works, and the warnings say what costs speed" if "WARN" in levels.values() else "a group works"
+    return "a group works, and the warnings name lost speed" if "WARN" in levels.values() else "a group works"
 
 
 def _listen(text: str) -> int:
@@ -116,7 +116,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     result = Parser(
         "doctor",
         "Check whether this machine, and the path to another one, is fit for a group. Each line has a level (ok,\n"
-        "note, WARN, FAIL), the fact, and if something is wrong, a code (docs/codes.md) and what to do.",
+        "note, WARN, FAIL), the fact, and if something is wrong, a code (docs/codes.md) and the remedy.",
         "exit status: 0; 1 if a line says FAIL\n"
         "example: seqcast doctor --listen on one machine, then seqcast doctor --with 10.0.0.7 on the other",
     )

@@ -301,7 +301,7 @@ class Tap:
             while not over:
                 if not room.select(TIMEOUT_S):
                     name = "{}:{}".format(*connection.getpeername()[:2])
-                    text = codes.TAP_DROPPED("tap: the reader at %s took nothing for %g s: it is dropped")
+                    text = codes.TAP_DROPPED("tap: the reader at %s took nothing for %g s, and is dropped")
                     log.warning(text, name, TIMEOUT_S)
                     self._count("dropped")
                     raise ConnectionAbortedError

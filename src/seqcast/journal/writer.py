@@ -393,7 +393,7 @@ class JournalWriter:
             "make the directory writable, then join again"
         )
         if not self._required:  # else the caller is told
-            text = codes.JOURNAL_LACKS("%s; delivery continues, and rows_lost counts what the journal lacks")
+            text = codes.JOURNAL_LACKS("%s; delivery continues, and rows_lost counts the rows that the journal lacks")
             log.error(text, self._error)
         self._queue.clear()
         self._queued = 0

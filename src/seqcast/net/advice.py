@@ -16,9 +16,9 @@ from seqcast.net.interface import fault
 STRANGE = ("drop_short", "drop_magic", "drop_version", "drop_group", "drop_key")
 """Counters of datagrams that no member of this group can have sent."""
 FOUNDS_ALONE = (
-    'partition="primary" with found=1: this process founds a group by itself if it hears none, also when it restarts '
-    "while it is cut off from the running one, so that there are two. Set found= to a majority of the intended members "
-    "on all of them, such as found=2 of 3"
+    'partition="primary" with found=1: this process founds a group by itself when it hears none, even after a restart '
+    "while cut off from the running one: then two groups exist. Set found= to a majority of the intended members on "
+    "all of them, such as found=2 of 3"
 )
 
 

@@ -128,7 +128,7 @@ class Discovery:
         times = self.failed.get(seed, (0, ""))[0] + 1
         self.failed[seed] = times, why
         if times == FAILURES_TOLD:
-            kept = "it is tried where it was before" if self._known(seed) else "it is left out until then"
+            kept = "its earlier addresses are tried" if self._known(seed) else "left out until then"
             text = codes.NOBODY_HEARD("%s: the seed %s cannot be resolved (%s): %s")
             log.warning(text, self.name, seed, why, kept)
 

@@ -32,12 +32,12 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
     elif step == "interface" and not config.interface:
         text = (
             f"no network interface that is up has an IPv{config.ip_version} address and multicast, not even loopback: "
-            "set one up (ip link set lo up), and give interface= where there are several"
+            "set one up (ip link set lo up), and give interface= if several exist"
         )
     elif step == "tentative":
         text = (
-            f"the IPv6 address of {interface} is still being tested for a duplicate, or another machine has it "
-            "too (`ip -6 address` says tentative or dadfailed): try again in a moment, or give it another one"
+            f"the IPv6 address of {interface} is still being tested for a duplicate, or another machine has the same "
+            "(`ip -6 address` says tentative or dadfailed): try again in a moment, or choose another address"
         )
     elif step == "interface" and (given := _ip_version(config.interface)) not in (0, config.ip_version):
         text = (
@@ -54,8 +54,8 @@ def explain(error: OSError, config: Config, address: str) -> ConfigError:
         text = f"{interface} has no IPv{config.ip_version} address: give it one, or choose another interface="
     elif step == "bind" and code == errno.EADDRINUSE:
         text = (
-            f"port {config.port} or {config.port + 1} is in use by another program that does not share it; choose "
-            f"another port= on every member (`ss -ulpn` shows which one)"
+            f"port {config.port} or {config.port + 1} is in use by another program that does not share; choose another "
+            "port= on every member (`ss -ulpn` shows which one)"
         )
     elif step == "ports" or (step == "bind unicast" and code == errno.EADDRINUSE):
         text = no_unicast_port(0) if step == "ports" else _port_taken(config)
@@ -87,9 +87,9 @@ def no_unicast_port(port: int) -> str:
             "-uanp` shows who has it)"
         )
     return (
-        "no UDP port is free: programs have all that the system gives out (`ss -uanp` lists them, net.ipv4."
-        "ip_local_port_range has the bounds on Linux). Close some, widen the range, or set interface, and unicast_port "
-        "to one outside it"
+        "no UDP port is free: programs use all ports that the system gives out (`ss -uanp` lists them, "
+        "net.ipv4.ip_local_port_range has the bounds on Linux). Close some, widen the range, or set interface, and "
+        "unicast_port to one outside it"
     )
 
 
@@ -124,7 +124,7 @@ def clipped_buffers(config: Config, rcvbuf: int, sndbuf: int) -> str:
         limits.append(f"net.core.wmem_max={config.sndbuf}")
     if not said:
         return ""
-    remedy = f"sysctl -w {' '.join(limits)}" if given == 2 else "kern.ipc.maxsockbuf or what limits it here"
+    remedy = f"sysctl -w {' '.join(limits)}" if given == 2 else "kern.ipc.maxsockbuf or the limit of this system"
     return f"the kernel gave {', and '.join(said)}. Raise the limit: {remedy}; or ask for less by rcvbuf=, sndbuf="
 
 
@@ -174,7 +174,7 @@ def empty_bridge(interface: str) -> str:
 
 
 NO_SEGMENTS = (
-    "the kernel or the network device does not support UDP_SEGMENT (GSO), so every datagram passes through the "
-    "network stack separately, which costs CPU time. Use Linux 4.18 or later and a device that supports it; gso=False "
+    "the kernel or the network device does not support UDP_SEGMENT (GSO), so every datagram passes through the network "
+    "stack separately, which costs CPU time. Use Linux 4.18 or later and a device that supports UDP_SEGMENT; gso=False "
     "silences this warning"
 )

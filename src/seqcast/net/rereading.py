@@ -80,5 +80,5 @@ class Rereading:
         )
         if allowed is None:
             return []
-        say(f"the list of members has changed: it has {len(allowed)} lines that count", logging.INFO)
+        say(f"the list of members has changed, and now has {len(allowed)} lines that count", logging.INFO)
         return [ListRead(allowed)]

@@ -93,7 +93,7 @@ class Standing:
             if self.excluded:
                 return Status("excluded", self.excluded)
             if self.over:
-                unsure = "" if self.left else "not all that it sent is known to have been delivered: Lost names it"
+                unsure = "" if self.left else "not all its messages are known to be delivered: Lost names the others"
                 return Status("left", str(self.error or unsure))
             if self.leaves:
                 return Status("leaving")

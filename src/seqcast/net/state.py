@@ -48,8 +48,8 @@ BACKLOG_SLICE_NS = 5_000_000
 
 
 PROVIDER_SILENT = (
-    "%s: waits for the state of %s, whose application has not come to it: it has to receive (recv, recv_batch) what is "
-    "before this join; if it does not within state_timeout_s=%g s, another member is asked, or the join fails"
+    "%s: waits for the state of %s, whose application has yet to receive (recv, recv_batch) the messages before this "
+    "join; if that takes longer than state_timeout_s=%g s, another member is asked, or the join fails"
 )
 
 
@@ -173,7 +173,7 @@ class Gift:
     def _send(self, joiner: int) -> None:
         runner = self._runner
         giver = Giver(self.boundary, joiner, self._timeout_ns, now_ns())
-        why = "it no longer waits for this one"
+        why = "the member no longer waits for this one"
         try:
             with runner.giving.setdefault(joiner, threading.Lock()):  # one transfer after the other
                 while self._go_on(giver):

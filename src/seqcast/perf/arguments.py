@@ -68,20 +68,20 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--kind",
         choices=KINDS,
         default="batches",
-        help="how applications send and receive; batches: arrays of messages without the sender's own, which is the "
-        "most that is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the "
-        "same in asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison; "
-        "c, with --latency only: in C, by the table of functions of seqcast.embed",
+        help="how applications send and receive; batches: arrays of messages without the sender's own, the most that "
+             "is possible; plain: `send` in a loop and `for message in group`, all settings default; aio: the same in "
+             "asyncio (%(default)s); with --latency, aio: in asyncio, and without it for comparison; c, with --latency "
+             "only: in C, by the table of functions of seqcast.embed",
     )
     parser.add_argument(
         "--order", choices=ORDERS, help="order of delivery (fifo; with --kind plain or aio the default of join, total)"
     )
     parser.add_argument("--port", type=port, metavar="N", help="UDP port of the groups (47310)")
-    parser.add_argument("--key", metavar="FILE", help="members seal what they send with this key (none)")
+    parser.add_argument("--key", metavar="FILE", help="members seal their datagrams with this key (none)")
     parser.add_argument("--cipher", choices=CIPHERS, help="with --key: the cipher of messages (auto)")
     parser.add_argument("--transport", choices=TRANSPORTS, help="how messages to the group travel (auto)")
     parser.add_argument(
-        "--seeds", metavar="HOST,...", help="where members find each other without multicast (where they are started)"
+        "--seeds", metavar="HOST,...", help="meeting points of members without multicast (the hosts of the run)"
     )
     add_pace(parser, CONGESTIONS)
     parser.add_argument("--preset", choices=PRESETS, help="network that the timeouts suit (lan)")
@@ -94,7 +94,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--path",
         choices=("both", *PATHS),
         default="both",
-        help="path of the packets; both: loopback and, where possible, veth-segmented",
+        help="path of the packets; both: loopback and, if possible, veth-segmented",
     )
     parser.add_argument(
         "--interface",
@@ -142,7 +142,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default=0,
         metavar="N",
         help="with --latency: N questions per second, whether answers come or not; a round trip begins when its "
-        "question should have been sent, so that a stall counts for all that it delays",
+             "question should have been sent, so that a stall counts for all delayed ones",
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="round trips of the ping-pong (5000 for each second)")
     parser.add_argument(
@@ -187,7 +187,7 @@ def check(parser: Parser, arguments: argparse.Namespace) -> None:
     if arguments.latency:
         check_latency(parser, arguments)
     elif arguments.kind == "c":
-        parser.error("--kind c is a ping-pong: it needs --latency")
+        parser.error("--kind c is a ping-pong, and needs --latency")
     elif arguments.rounds is not None or arguments.rate:
         parser.error("--rounds and --rate need --latency")
     if not 2 <= arguments.members <= MEMBERS_MAX:
@@ -225,12 +225,12 @@ def check_place(parser: Parser, arguments: argparse.Namespace) -> None:
     """The same for the options that say where to measure."""
     if arguments.hosts:
         if arguments.path != "both" or arguments.loss is not None or arguments.journal is not None:
-            parser.error("--hosts measures the network between hosts as it is: leave --path, --loss and --journal out")
+            parser.error("--hosts measures the existing network between hosts: leave --path, --loss and --journal out")
         arguments.cores = "any"
     elif arguments.anyway:
         parser.error("--anyway needs --hosts")
     if arguments.interface is not None and (arguments.path != "both" or arguments.loss is not None):
-        parser.error("--interface measures on an interface as it is: leave --path and --loss out")
+        parser.error("--interface measures on an existing interface: leave --path and --loss out")
 
 
 def check_latency(parser: Parser, arguments: argparse.Namespace) -> None:

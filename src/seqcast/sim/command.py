@@ -27,7 +27,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         "--starts", type=span, metavar="A..B", help="run only first starts, of these seeds: do all end in one group?"
     )
     which.add_argument(
-        "--heals", type=span, metavar="A..B", help="run only partitions that heal: how soon is there one view again?"
+        "--heals", type=span, metavar="A..B", help="run only partitions that heal: how soon have all one view again?"
     )
     which.add_argument(
         "--rings", type=span, metavar="A..B",

@@ -277,7 +277,7 @@ class Network:
 
     def multicasts(self, source: int, target: int) -> bool:
         """Do filters, and the kernels' group memberships, let a multicast through from one to the other?"""
-        assert self.options.transport != "unicast", "a multicast where there is none"
+        assert self.options.transport != "unicast", "a multicast in a group without multicast"
         if self.forgotten and (source in self.forgotten or target in self.forgotten):
             return False
         if self.deaf and (source, target) in self.deaf:

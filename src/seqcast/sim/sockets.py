@@ -232,7 +232,7 @@ class Sockets:
             machine.clock.at(machine.paused_until, self._go_on)
             return
         if machine.engine.lent() != self.lent:
-            machine.record.violations.append(f"transmit: {machine} has changed what it had begun to send")
+            machine.record.violations.append(f"transmit: {machine} has changed a run that it had begun to send")
         self._leave(self.rest.pop(0))
         self._transmit_rounds()
         machine.service()

@@ -27,7 +27,7 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
     "Simulated machines have a network from the start: tests/sockets/test_interface.py": (
         "interface: LOOK, is_offered in SOUND",
     ),
-    "Only where unicasts are lost: tests/sockets/test_lost_unicast.py": ("answer to JOIN: is_held_back",),
+    "Only if unicasts are lost: tests/sockets/test_lost_unicast.py": ("answer to JOIN: is_held_back",),
     "Only two processes of one name cause it: seqcast sim --family namesakes": (
         "merger: READY, does_not_fit in LEADING",
         "beacon: is_left_apart",
@@ -270,7 +270,7 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "ring: PREPARE, was_installed in PREPARED",
     ),
     (
-        "A simulated operator is called only where the majority is lost, and knows the cluster: "
+        "A simulated operator is called only if the majority is lost, and knows the cluster: "
         "tests/protocol/test_primary.py."
     ): (
         "UNBLOCK: is_for_another_cluster",

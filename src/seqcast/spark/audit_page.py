@@ -57,7 +57,7 @@ def _cluster(report: Report, journals: Sequence[Journal]) -> list[str]:
     parts = [page.cards({name: f"{count:,}" for name, count in counts.items()})]
     rows = [(verdict.check, WORDS[verdict.result], verdict.compared, CHECKS[verdict.check]) for verdict in verdicts]
     marked = {WORDS[True]: page.GOOD, WORDS[False]: page.BAD}
-    parts.append(page.table(("check", "result", "compared", "what it says"), rows, kind="words", marked=marked))
+    parts.append(page.table(("check", "result", "compared", "statement"), rows, kind="words", marked=marked))
     for verdict in verdicts:
         if verdict.violations:
             parts.append(page.heading(f"{verdict.check}: {verdict.violations:,} found, the first of them"))
@@ -120,7 +120,7 @@ def _plot_delivered(report: Report) -> Figure:
         counts = [report.delivered.get((member, sender), 0) for member in members]
         axes.bar(members, counts, bottom=below, label=f"from {sender}")
         below = [one + other for one, other in zip(below, counts, strict=True)]
-    axes.set(ylabel="messages", title="What each member delivered, by sender")
+    axes.set(ylabel="messages", title="Deliveries of each member, by sender")
     page.counting_axis(axes)
     if members:
         axes.legend(fontsize="small")

@@ -125,7 +125,7 @@ def check_cluster(
     for number, journal in enumerate(journals):
         own = [summary for at, summary in summaries if at == number]
         doubts += [(number, doubt) for doubt in members.stitch(number, journal, own, names, report)]
-    tell(f"judging {report.rows} rows: what each member was delivered by itself")
+    tell(f"judging {report.rows} rows: the deliveries of each member by itself")
     _judge(lookup, doubts, names, report)
     tell(f"judging {report.rows} rows: members beside each other")
     groups = compare.groups_of(summaries)
@@ -398,7 +398,7 @@ def _note_absent(journals: Sequence[Journal], report: Report) -> None:
         report.notes.append(f"no journal of {', '.join(sorted(absent))}: they are not compared")
     expired = sorted(journal.member.name for journal in journals if journal.first_idx)
     if expired:
-        report.notes.append(f"what retention removed is not checked: the first rows of {', '.join(expired)}")
+        report.notes.append(f"rows that retention removed are not checked: the first of {', '.join(expired)}")
     for journal in journals:
         if journal.gaps:
             rows, whys = sum(gap.rows for gap in journal.gaps), sorted({gap.why for gap in journal.gaps})

@@ -33,7 +33,7 @@ class Option:
 
 
 OPTIONS = (
-    Option("path", READ, "a directory or a pattern", "journals; what `load` is given"),
+    Option("path", READ, "a directory or a pattern", "journals; the argument of `load`"),
     Option("paths", READ),
     Option("tap", READ, "host:port, ...", "taps that serve journals"),
     Option("token", READ, "text", "token of the taps"),
@@ -59,8 +59,8 @@ OPTIONS = (
     ),
     Option(
         "startingOffset", READ, "`earliest`, `latest`, an offset as JSON",
-        "where a stream without a checkpoint begins: with the first row of the journal with the longest history, "
-        "after the newest row of all, or at an offset as the progress of a query prints it (`endOffset`)",
+        "the beginning of a stream without a checkpoint: with the first row of the journal with the longest history, "
+        "after the newest row of all, or at an offset from the progress of a query (`endOffset`)",
     ),
     Option(
         "startingTimestamp", READ, "ISO 8601, or ms since 1970",
@@ -72,7 +72,7 @@ OPTIONS = (
     ),
     Option("minPartitions", READ, "a number", "rows are divided among this many tasks at least"),
     Option(
-        "maxRowsPerBatch", (STREAM,), "no bound; a number", "a batch may have fewer: it ends where a row group does"
+        "maxRowsPerBatch", (STREAM,), "no bound; a number", "a batch may have fewer, as a batch ends with a row group"
     ),
     Option("failoverAfter", (STREAM,), "5; seconds", "after this long, a member that seems gone counts as gone"),
     Option(

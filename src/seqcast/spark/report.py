@@ -32,7 +32,7 @@ TROUBLE = {
 }
 """Marks on the time line: a name, and the counters that it sums."""
 
-LATENCY = "Latency: from send to delivery, by the clocks of sender and member, corrected where they are known to differ"
+LATENCY = "Latency: from send to delivery, by the clocks of sender and member, corrected if they are known to differ"
 CLOCKS = (
     "Clock: how far that of the member is ahead of the sender's, as the fastest messages in both directions tell, and "
     "by how much that may be wrong."

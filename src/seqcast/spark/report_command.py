@@ -17,7 +17,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command's arguments."""
     parser = Parser(
         "report",
-        "Latency by sender and member, throughput, and what happened meanwhile, from members' journals, on Spark.",
+        "Latency by sender and member, throughput, and the events meanwhile, from members' journals, on Spark.",
         f"exit status: 0;\n{NO_VERDICT}",
     )
     add_job_options(parser)

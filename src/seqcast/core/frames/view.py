@@ -187,7 +187,7 @@ class NewView:
     def _check_state(self) -> None:
         members = {info.id for info in self.members}
         need(len(self.labels) == len(self.members), "labels are not by rank")
-        need(len(self.merged_into) in (0, len(self.members)), "what states were merged into is not by rank")
+        need(len(self.merged_into) in (0, len(self.members)), "the list of merged states is not by rank")
         need(
             all(into < label for into, label in zip(self.merged_into, self.labels, strict=False) if into),
             "a state merged into a later one",

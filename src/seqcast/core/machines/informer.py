@@ -79,8 +79,8 @@ class Informer(TableMachine):
         "informer",
         S,
         E,
-        (None, E.CHANGED, S.TELLING, begin, "the view does not have it: the next one shall"),
-        (None, E.SHOWN, S.SAID, stop, "the view has it; or this member is in none, and its JOIN does"),
-        (S.TELLING, E.REPEAT, None, tell, "no VIEW has it yet"),
+        (None, E.CHANGED, S.TELLING, begin, "the view does not have the info: the next one shall"),
+        (None, E.SHOWN, S.SAID, stop, "the view has the info; or this member is in none, and its JOIN does"),
+        (S.TELLING, E.REPEAT, None, tell, "no VIEW has the info yet"),
         (S.SAID, E.REPEAT, None, ILLEGAL, "the timer does not run"),
     )

@@ -21,8 +21,8 @@ PATIENCE = 4
 """After this many checks in a row, a replaced address counts as gone for good, and failing sends are reported."""
 
 OFFER = (
-    "this member is on loopback, where it reaches members on this machine only, as there was no route for multicast "
-    "when it joined; another network interface has one now: leave, and join again"
+    "this member is on loopback, and reaches members on this machine only, as its join found no route for multicast; "
+    "another network interface has one now: leave, and join again"
 )
 
 
@@ -37,7 +37,7 @@ def fault_of(seen: InterfaceSeen) -> str:
     if seen.address_gone:
         return f"{seen.name} has lost the address {seen.address}"
     if seen.no_carrier:
-        return f"{seen.name} has no carrier: is its cable in, and what is at the other end up?"
+        return f"{seen.name} has no carrier: is its cable in, and is the device at the other end up?"
     return ""
 
 
@@ -147,7 +147,7 @@ class Interface(TableMachine):
         self.context.emit(MendSockets())
 
     def tell_mended(self) -> None:
-        self._tell_end(f"{self.back}: the group is joined on it again")
+        self._tell_end(f"{self.back}: the group is joined there again")
 
     def tell_failure(self, error: str) -> None:
         self._tell(f"{self.back}, and the group cannot be joined on it ({error}): leave, and join again")
@@ -176,8 +176,8 @@ class Interface(TableMachine):
         (S.SOUND, (E.LOOK, is_remade), S.MENDING, mend, "recreated between two looks: the sockets are the old one's"),
         (S.SOUND, (E.LOOK, has_no_carrier), None, tell_fault, "the sockets stay good"),
         (S.SOUND, (E.LOOK, refuses_sends), None, tell_refusal, "the interface looks well, and the system refuses"),
-        (S.SOUND, (E.LOOK, is_offered), None, tell_offer, "it has members on this machine only: told once"),
-        (S.SOUND, (E.LOOK, has_recovered), None, tell_recovery, "what was reported is over"),
+        (S.SOUND, (E.LOOK, is_offered), None, tell_offer, "the group has members on this machine only: told once"),
+        (S.SOUND, (E.LOOK, has_recovered), None, tell_recovery, "the reported fault is over"),
         (None, E.LOOK, None, IGNORED, "all is well, the sockets are being mended, or this member is out"),
         (S.MENDING, E.MENDED, S.SOUND, tell_mended, "the group is joined again"),
         (S.MENDING, E.FAILED, S.BROKEN, tell_failure, "tried again at the next look"),

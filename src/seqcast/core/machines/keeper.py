@@ -482,7 +482,7 @@ class Keeper(TableMachine):
         (tuple(S), (E.RECALL, proposes), S.VOTING, accept, "the attempt that we promised, or a higher one"),
         (None, E.RECALL, S.VOTING, promise, "the highest attempt so far"),
         ((S.VOTING,), E.RECALLED, None, IGNORED, "of an attempt that is over"),
-        (_RUNNING, (E.RECALLED, is_refused), S.VOTING, note_higher, "another attempt is promised: again, above it"),
+        (_RUNNING, (E.RECALLED, is_refused), S.VOTING, note_higher, "another attempt is promised: again, higher"),
         (
             S.ASKING,
             (E.RECALLED, is_enough_for_another),
@@ -493,7 +493,7 @@ class Keeper(TableMachine):
         (S.ASKING, (E.RECALLED, is_enough), S.PROPOSING, propose, "a majority of the view answers"),
         (S.ASKING, (E.RECALLED, is_done), None, IGNORED, "of the proposal, and so of an attempt that is over"),
         (S.ASKING, E.RECALLED, None, note, "no majority yet"),
-        (S.OFFERING, (E.RECALLED, is_openers), S.PROPOSING, put_forward, "its disk has the VIEW: it can open that"),
+        (S.OFFERING, (E.RECALLED, is_openers), S.PROPOSING, put_forward, "its sender has the VIEW and can open it"),
         (S.OFFERING, E.RECALLED, None, IGNORED, "a vote beyond the majority"),
         (S.PROPOSING, (E.RECALLED, is_enough_done), S.VOTING, decide, "a majority has accepted: that is decided"),
         (S.PROPOSING, (E.RECALLED, is_done), None, note, "no majority yet"),

@@ -587,8 +587,7 @@ class Lifecycle(TableMachine):
         (None, E.JOINER, None, IGNORED, "the joiner waits for our first view, or the group admits it"),
         (S.SEEKING, E.PEER, None, note_peer, "its vote may let us found a group, and the joiner may get ours"),
         (None, E.PEER, None, IGNORED, "the joiner waits for our first view, or the group admits it"),
-        (S.SEEKING, E.WITHDRAWN, None, forget_joiner, "the joiner founded nothing: nobody waits for it, and votes are "
-                                                      "free"),
+        (S.SEEKING, E.WITHDRAWN, None, forget_joiner, "nothing was founded: nobody waits, and votes are free"),
         (None, E.WITHDRAWN, None, IGNORED, "the joiner has no part in our first view any more"),
         (S.SEEKING, E.GROUP, None, note_group, "a group exists: form none"),
         (None, E.GROUP, None, IGNORED, "known"),

@@ -523,11 +523,9 @@ class Merger(TableMachine):
         (S.LEADING, (E.READY, has_no_members), None, let_go, "all its members leave: there is nothing to merge"),
         (S.LEADING, (E.READY, does_not_fit), None, turn_away, "this subgroup cannot be in one view with ours"),
         (S.LEADING, E.READY, None, note_ready, "a subgroup is cut; now we cut ours"),
-        (S.GOING, (E.READY, has_the_merged_cut), None, IGNORED, "the subgroup has yet to receive GO, which is "
-                                                                "repeated"),
-        (S.GOING, (E.READY, is_the_last_awaited), S.APART, (let_go, stop), "the subgroup has made another cut than was "
-                                                                           "merged"),
-        (S.GOING, E.READY, None, let_go, "the subgroup has made another cut than was merged"),
+        (S.GOING, (E.READY, has_the_merged_cut), None, IGNORED, "GO has yet to arrive there, and is repeated"),
+        (S.GOING, (E.READY, is_the_last_awaited), S.APART, (let_go, stop), "its cut is not the merged one"),
+        (S.GOING, E.READY, None, let_go, "its cut is not the merged one"),
         (None, E.READY, None, cancel_one, "the merge is over: its sender need not wait"),
         (S.LEADING, (E.REVIEW, is_off_duty), S.APART, (cancel_all, release), "another member coordinates now"),
         (S.LEADING, (E.REVIEW, none_is_left), S.APART, (drop_unfit, release, back_off), "all refused or are silent"),

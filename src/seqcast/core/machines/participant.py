@@ -462,7 +462,6 @@ class Participant(TableMachine):
         (None, E.REACHED, None, ILLEGAL, "no cut is set: a START makes an earlier one stale"),
         (S.OPEN, E.LEASE, None, ILLEGAL, "no lease runs"),
         (None, E.LEASE, None, (renew, lapse), "the initiator is silent; the gate stays closed (step 6)"),
-        (S.DONE, E.REPEAT, None, ask_all, "the VIEW may be lost with its initiator; any member with the VIEW serves "
-                                          "it"),
+        (S.DONE, E.REPEAT, None, ask_all, "the VIEW may be lost with its initiator; any holder serves it"),
         (None, E.REPEAT, None, ILLEGAL, "the timer runs only in DONE"),
     )

@@ -214,6 +214,6 @@ class PauseMember(TableMachine):
         (S.CLOSING, (E.LAPSE, was_last), None, (forget, warn, let_send), "the owner is silent; the callbacks can send"),
         (S.OPEN, E.LAPSE, None, ILLEGAL, "no lease runs"),
         (None, E.LAPSE, None, (forget, warn), "the owner is silent; another pause holds"),
-        (None, E.BLOCK, S.CLOSING, ask_release, "callbacks must send: ask the owners to release it, or let it lapse"),
+        (None, E.BLOCK, S.CLOSING, ask_release, "callbacks must send: ask the owners for release, or wait"),
         (None, E.START, S.CLOSING, (forget_all, let_send), "the gate is closed, which ends all pauses (step 6)"),
     )

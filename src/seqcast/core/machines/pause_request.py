@@ -122,8 +122,8 @@ class PauseRequest(TableMachine):
         ((S.ASKED, S.HELD), E.OVER, S.OVER, note, "resumed, not held in time, or ended by something else"),
         (None, E.OVER, None, IGNORED, "the application no longer waits"),
         (S.FREE, E.RESUME, None, refuse, "there is no pause"),
-        (None, E.RESUME, None, (), "it was held, ended, or no longer awaited"),
-        (S.OVER, E.END, S.FREE, (), "the owner reported how it ended"),
+        (None, E.RESUME, None, (), "the pause was held, ended, or no longer awaited"),
+        (S.OVER, E.END, S.FREE, (), "the owner reported the end"),
         (S.FREE, E.END, None, refuse, "there is no pause"),
         (None, E.END, S.FREE, note_silence, "no answer came before the lease ended"),
     )

@@ -578,8 +578,7 @@ class Ring(TableMachine):
         (tuple(S), (E.COMMIT, is_old), None, confirm, "repeated, or overtaken"),
         (None, E.COMMIT, S.IDLE, install, "all agreed: the view"),
         (S.WAITING, (E.LEASE, is_settled), S.IDLE, (expire, rest), "a token came to nothing, and nothing is unsettled"),
-        (S.WAITING, E.LEASE, None, (expire, call_leader), "the leader may not know of the change: call the leader "
-                                                          "(NBC-14)"),
+        (S.WAITING, E.LEASE, None, (expire, call_leader), "the leader may not know of the change: a call (NBC-14)"),
         (S.CIRCULATING, E.LEASE, None, (expire, remake), "the token is lost: a higher generation (E-21)"),
         (S.PREPARING, E.LEASE, S.CIRCULATING, (expire, remake), "answers are missing: once more"),
         (S.PREPARED, E.LEASE, S.WAITING, (expire, wait), "COMMIT did not come, nor the leader's loss"),

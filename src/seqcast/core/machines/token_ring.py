@@ -91,7 +91,7 @@ class TokenRingMembership(CoordinatedMembership):
         return super().doubted() | self.ring.mute
 
     def reasons(self) -> dict[int, str]:
-        why = dict.fromkeys(self.ring.mute, "it did not answer a token, or did not agree to the membership, in time")
+        why = dict.fromkeys(self.ring.mute, "did not answer a token, or did not agree to the membership, in time")
         return why | super().reasons()
 
     # ---- inputs
@@ -219,7 +219,7 @@ class TokenRingMembership(CoordinatedMembership):
             (E.REVIEW, must_call),
             S.QUIET,
             (rest, ask_ring),
-            "a change, and the acting member does nothing: a token calls it (NBC-14)",
+            "a change, and the acting member does nothing: a token calls that one (NBC-14)",
         ),
         (S.QUIET, (E.REVIEW, M.rests), None, IGNORED, "nothing to do, or another member's turn"),
         (
@@ -248,7 +248,7 @@ class TokenRingMembership(CoordinatedMembership):
             (E.REVIEW, has_agreed),
             S.CHANGING,
             initiate,
-            "all agree (NBC-10): the cut confirms it",
+            "all agree (NBC-10): the cut confirms that",
         ),
         (
             S.AGREEING,

@@ -131,7 +131,7 @@ class Backlog(TableMachine):
         (S.VOID, E.UNBLOCKED, None, IGNORED, "void"),
         (S.OPEN, E.UNBLOCKED, None, IGNORED, "its Blocked was void"),
         (S.BLOCKED, E.UNBLOCKED, S.OPEN, hold, "after the boundary"),
-        (S.VOID, E.OTHER, None, IGNORED, "views before the boundary, and what belongs to them, are void"),
+        (S.VOID, E.OTHER, None, IGNORED, "views before the boundary, and everything in them, are void"),
         (HELD, E.OTHER, None, hold, "after the boundary"),
         (HELD, E.RELEASED, S.IDLE, (), "the application has the state"),
         ((S.IDLE, S.VOID), E.RELEASED, None, ILLEGAL, "released once, after the boundary"),

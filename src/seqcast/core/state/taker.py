@@ -72,7 +72,7 @@ class StateTaker(TableMachine):
         if frame.closes is None:
             self.fire(E.FORMED)
         elif labels_of(frame)[me.id] == WHOLE:
-            self.fire(E.KEPT, "the VIEW says that this member has the state, and nobody gave it: join again", frame)
+            self.fire(E.KEPT, "by the VIEW this member has the state, but nobody gave any: join again", frame)
         elif not mine:
             # The VIEW names only those that stay, and the last members with a state may leave with it.
             self.fire(
@@ -204,20 +204,20 @@ class StateTaker(TableMachine):
         (None, E.FORMED, None, ILLEGAL, "a first view is formed once"),
         (S.OUT, E.NAMED, S.LACKING, take, "admitted: the VIEW names a provider"),
         ((S.LACKING, S.ASKING), E.NAMED, S.LACKING, take, "another provider and a new boundary: start again"),
-        (S.HELD, (E.NAMED, never_merges), None, IGNORED, "it arrived while the cut was agreed"),
-        (S.HELD, E.NAMED, S.LACKING, take, "a merge: it has the state of its part alone, which is merged or replaced"),
-        (S.LOST, E.NAMED, None, IGNORED, "it was given up while the cut was agreed"),
+        (S.HELD, (E.NAMED, never_merges), None, IGNORED, "the state arrived while the cut was agreed"),
+        (S.HELD, E.NAMED, S.LACKING, take, "a merge: the state of its part alone is merged or replaced"),
+        (S.LOST, E.NAMED, None, IGNORED, "the transfer was given up while the cut was agreed"),
         (S.OUT, E.SAME, None, ILLEGAL, "no provider was named before"),
-        (S.LACKING, (E.SAME, came_early), S.HELD, have, "it arrived while the cut was agreed"),
+        (S.LACKING, (E.SAME, came_early), S.HELD, have, "the state arrived while the cut was agreed"),
         (None, E.SAME, None, IGNORED, "the transfer continues, or we passed the provider over after our OK"),
         (S.OUT, E.KEPT, S.LOST, lose, "an invalid VIEW: no provider was ever named"),
         ((S.LACKING, S.ASKING), E.KEPT, S.HELD, keep, "nobody is left to merge with"),
-        (None, E.KEPT, None, IGNORED, "it has the state, or is about to leave"),
-        (S.LACKING, (E.NOBODY, came_early), S.HELD, have, "it arrived while the cut was agreed"),
-        ((S.OUT, S.LACKING, S.ASKING), E.NOBODY, S.LOST, lose, "no member has the state, or is left to give it"),
+        (None, E.KEPT, None, IGNORED, "the member has the state, or is about to leave"),
+        (S.LACKING, (E.NOBODY, came_early), S.HELD, have, "the state arrived while the cut was agreed"),
+        ((S.OUT, S.LACKING, S.ASKING), E.NOBODY, S.LOST, lose, "no member has the state, or is left to give one"),
         (None, E.NOBODY, None, IGNORED, "the VIEW names providers only for members that lack the state"),
         (S.LACKING, (E.ARRIVED, is_closing), None, note_early, "the VIEW follows our OK, and may name another one"),
-        (S.LACKING, E.ARRIVED, S.HELD, have, "all of it is here, and its checksum is right"),
+        (S.LACKING, E.ARRIVED, S.HELD, have, "all parts have come, and the checksum is right"),
         (S.OUT, E.ARRIVED, None, ILLEGAL, "nothing was awaited"),
         (None, E.ARRIVED, None, IGNORED, "from a provider that was passed over"),
         (
