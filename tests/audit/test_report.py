@@ -120,7 +120,7 @@ def test_a_report_begins_with_the_measurements_and_the_faults(here: Any, tmp_pat
     ]
 
 
-def test_members_that_went_and_views_that_fell_apart_are_what_went_wrong(here: Any, tmp_path: Path) -> None:
+def test_members_that_went_and_views_that_fell_apart_are_reported_as_faults(here: Any, tmp_path: Path) -> None:
     """b left, c crashed, d was excluded, e has no journal here, and f was cut off with g and crashed then."""
     every = [member(name) for name in "abcdefg"]
     a, b, c, d, e, f, g = every

@@ -2263,7 +2263,7 @@ BREAKS = (
          tests="tests/unit/test_view_secrets.py", why="seeds have other key pairs"),
     _one("a frame that is signed for one cluster counts in another", CORE + "identities.py",
          'len(name).to_bytes(2, "little") + name + sender', "sender", tests="tests/unit/test_identities.py", why=KEYED),
-    _one("what is for anybody at an address is sealed for the member that had it", "native/seal/seal.c",
+    _one("a datagram for anybody at an address is sealed for the member that had it", "native/seal/seal.c",
          "    if (readers == SC_SEAL_ANYBODY) target = 0;\n", "", tests="tests/unit/test_view_secrets.py",
          why="no process of a seed starts again at the address of its former self"),
     _one("a blocked member does not say where the others of its side are", CORE + "router.py",

@@ -86,7 +86,7 @@ def test_packets_that_do_not_pass_come_in_pieces(stream):
     assert counters["sent_in_pieces"] > 0 and net.engines[0].path_bytes() in (1232, 1392)
 
 
-def test_what_is_packed_for_a_wider_path_does_not_hold_up_the_view_with_smaller_packets():
+def test_packets_for_a_wider_path_do_not_hold_up_the_view_with_smaller_ones():
     """The packets of the closed view are fetched in pieces; those of the next one are smaller, for one member too."""
     net = Paths()
     net.run(KNOWN_MS)
