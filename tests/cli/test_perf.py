@@ -416,7 +416,7 @@ def test_a_ping_pong_without_an_answer_names_the_round_and_the_view(monkeypatch)
         (["--pairs", "0"], "--pairs"),
         (["--loss", "60"], "--loss"),
         (["--rounds", "5"], "--latency"),
-        (["--kind", "c"], "it needs --latency"),
+        (["--kind", "c"], "needs --latency"),
         (["--latency", "--members", "1"], "--members"),
         (["--latency", "--wait", "spinning", "--cores", "same"], "one core for each side"),
         (["--path", "moon"], "invalid choice"),

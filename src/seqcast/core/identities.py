@@ -121,7 +121,7 @@ class Identities:
             known = "has no identity" if not info.identity else "its identity has no line there for this name"
             return f"this group has a list of those who may be members (authorized=), and {info.name} {known}"
         if not self._proven(info.identity, _said_of(info, self._cluster), info.signature):
-            return f"{info.name} does not prove the identity that it names"
+            return f"{info.name} does not show that the named identity is its own"
         return ""
 
     def strangers(self, frame: NewView, known: Mapping[int, MemberInfo]) -> str:

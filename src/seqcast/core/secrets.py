@@ -118,12 +118,12 @@ class Secrets:
         if self._exchange is None:
             return ""
         if not hmac.compare_digest(frame.proof, self._exchange.prove(self._current, _said_in(frame))):
-            return "its sender does not prove membership of the closed view"
+            return "its sender does not show membership in the closed view"
         maker = known.get(frame.view_id.flush[1])
         if maker is not None and maker.key != frame.maker_key:
-            return "its key is not that of the member that made it"
+            return "its maker has another key"
         if frame.has(self._me) and self.of(frame) is None:
-            return "its secret for us is missing, or its cipher is a wrong one"
+            return "the VIEW has no secret for us, or another cipher than its members need"
         return self._identities.forged(frame, known.values())
 
     def entered(self, secret: Secret) -> None:
