@@ -138,9 +138,9 @@ class Operator(TableMachine):
         return next((answer.missing for answer in self.answers.values() if answer.side == self.side), ())
 
     @property
-    def places(self) -> set[bytes]:
+    def places(self) -> tuple[bytes, ...]:
         """Addresses of members on the sides that have answered. One that is not asked itself does not continue."""
-        return {place for answer in self.answers.values() for place in answer.places}
+        return tuple(dict.fromkeys(place for answer in self.answers.values() for place in answer.places))
 
     @property
     def accepted(self) -> list[str]:
