@@ -41,9 +41,10 @@ def board(**changes):
     """Of member a, rank 0 of three, in which all is well."""
     now = 1000 * SECOND
     names = ("a", "b", "c")
-    view = {"counter": 7, "members": [{"id": i, "name": n, "address": f"10.0.0.{i}:9"} for i, n in enumerate(names, 1)]}
+    members = [{"id": i, "name": name, "address": f"10.0.0.{i}:9"} for i, name in enumerate(names, 1)]
+    view = {"counter": 7, "since": 0, "members": members}
     about = {
-        "cluster": "c", "name": "a", "id": 1, "gone": [], "interface": "eth0",
+        "cluster": "c", "name": "a", "id": 1, "gone": [], "clock": 0, "interface": "eth0",
         "pid": 1, "pids": "elsewhere" + pid_namespace(), "updated": now, "view": view,
         "transport": "multicast", "status": {"name": "member", "reason": ""}, "seeds": {"silent": 0, "unresolved": []},
     }  # fmt: skip
@@ -124,7 +125,7 @@ def test_a_remedy_names_the_process_or_the_host():
 
 
 OTHERS = [{"id": i, "name": name, "address": "10.0.0.9:9"} for i, name in ((4, "d"), (1, "a"))]
-OUT = {"about__name": "d", "about__id": 4, "about__view": {"counter": 5, "members": OTHERS}}
+OUT = {"about__name": "d", "about__id": 4, "about__view": {"counter": 5, "since": 0, "members": OTHERS}}
 STOPPED = {"gauges__posted": 990 * SECOND}
 
 
@@ -138,6 +139,7 @@ def test_members_here_that_the_view_does_not_have_are_faults():
     assert [each.code.number for each in stopped] == ["SC2207", "SC3105"]
     assert troubles_here(seen, [seen, board(**OUT, about__interface="eth1")], 1.0) == []
     assert troubles_here(seen, [seen, board(**OUT, gauges__posted=0)], 1.0) == [], "it has ended"
+    assert troubles_here(seen, [seen, out], 1001.0) == [], "it has just entered its view"
     beside = board(about__name="b", about__id=2, **STOPPED)
     assert [each.code.number for each in troubles_here(seen, [seen, beside], 1.0)] == ["SC2207"]
 

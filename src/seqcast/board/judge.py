@@ -116,19 +116,27 @@ def troubles_here(board: Board, found: Sequence[Board], stall_s: float) -> list[
 
 
 def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding]:
-    """The faults of members on this machine, on the same interface, that run in another view than that of a board; that
-    they do is one."""
+    """The faults of members on this machine, on the same interface, that are in another view than that of a board; that
+    they are is one, after ``stall_s``."""
     ids, wrong = {each["id"] for each in board.about["view"]["members"]}, list[Finding]()
     if not (board.alive and ids):
         return wrong
     near = [each for each in found if each.alive and each.about["interface"] == board.about["interface"]]
     for other in near:
         view = other.about["view"]
-        if view["members"] and other.about["id"] not in ids:
+        if not view["members"] or other.about["id"] in ids:
+            continue
+        wrong += troubles(other, stall_s)
+        if min(_age_s(board), _age_s(other)) > stall_s:  # members do not enter a view at the same moment
             names = ", ".join(each["name"] for each in view["members"])
             text = f"{other.name} (process {other.about['pid']}) is here in another view: {view['counter']} [{names}]"
-            wrong += [*troubles(other, stall_s), finding(codes.MEMBER_EXCLUDED, text)]
+            wrong.append(finding(codes.MEMBER_EXCLUDED, text))
     return wrong
+
+
+def _age_s(board: Board) -> float:
+    """For how long a member has been in its view."""
+    return float(board.read_ns + board.about["clock"] - board.about["view"]["since"]) / 1e9
 
 
 def unreadable(cluster: str = "") -> list[Finding]:
