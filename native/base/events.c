@@ -19,12 +19,11 @@ static void note(sc_engine *e, int kind, uint64_t member) {
     if (text && e->posts.board) sc_board_note(e->posts.board, e->posts.events, e->now, member, text, strlen(text));
 }
 
-sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,
-                        const uint8_t *p, size_t len) {
+/* The bound applies to frames of others; the engine's own reports are few, and are made once. Strangers get at most
+ * half. */
+static sc_event *push(sc_engine *e, int kind, int strange, uint64_t sender, uint64_t view_tag, const sc_address *from,
+                      const uint8_t *p, size_t len) {
     sc_event_node *node = NULL;
-    /* The bound applies to frames of others; the engine's own reports are few, and are made once. Strangers get at most
-     * half. */
-    int strange = kind == SC_EVENT_CONTROL && !sc_find_peer(e, sender);
     uint64_t most = e->config.control_bytes_max, cost = len + sizeof *node;
     int fits = e->events.bytes + cost <= most && !(strange && e->events.stranger_bytes + cost > most / 2);
     if (kind != SC_EVENT_CONTROL || fits) node = calloc(1, sizeof *node);
@@ -49,6 +48,16 @@ sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_t
     e->events.bytes += cost;
     if (strange) e->events.stranger_bytes += cost;
     return &node->event;
+}
+
+sc_event *sc_push_event(sc_engine *e, int kind, uint64_t sender, uint64_t view_tag, const sc_address *from,
+                        const uint8_t *p, size_t len) {
+    return push(e, kind, 0, sender, view_tag, from, p, len);
+}
+
+sc_event *sc_push_frame(sc_engine *e, int strange, const uint8_t *p, size_t len, const sc_address *from) {
+    return push(e, SC_EVENT_CONTROL, strange, sc_get_sender(p), sc_get_view_tag(p), from, p + SC_COMMON_HEADER,
+                len - SC_COMMON_HEADER);
 }
 
 int sc_engine_event(sc_engine *e, sc_event *out) {

@@ -40,7 +40,8 @@ static sc_source *source_of(sc_engine *e, const sc_address *from) {
     return source;
 }
 
-/* Does the sender's budget allow a frame, or a ping, of `len` bytes? */
+/* Does the sender's budget allow a frame, or a ping, of `len` bytes? That of a member is for datagrams that show its
+ * membership; with the key file alone, anybody can send others in its name. */
 static int within_rate(sc_engine *e, sc_peer *peer, const sc_address *from, size_t len, int64_t now) {
     int64_t cost = (int64_t)len + FRAME_COST;
     if (peer) return sc_budget_spend(&peer->budget, cost, MEMBER_RATE, MEMBER_RATE, now);
@@ -143,14 +144,28 @@ static int is_for_group(const uint8_t *p) { return (sc_get_flags(p) & SC_FLAG_GR
 /* For those outside the view, where there is a key: any holder of the key file can say so. */
 static int is_from_outside(const sc_engine *e, const uint8_t *p) { return e->seal && !sc_sealed_inside(p); }
 
-/* Notes a sign of life of `peer`; 0: this is none. Once a member has shown itself in the view, only datagrams from
- * inside count. A member that has not installed this view, because its Python is busy, counts as alive until the flush
- * deadline, and is not expected to multicast heartbeats of this view. */
-static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, int64_t now) {
+/* How a datagram came. */
+typedef struct {
+    const sc_address *source; /* the address that it came from */
+    const sc_address *from; /* that of its sender, if that is a member of a group with a key; else the same */
+    sc_opened opened;
+    int64_t now;
+} arrival;
+
+/* Does the sealer show that it has the secret of our view? Without a key, nobody has to. */
+static int shows_membership(const sc_engine *e, const arrival *as) {
+    return !e->seal || (e->in_view && as->opened.member == e->view.tag);
+}
+
+/* Notes a sign of life of `peer`; 0: this is none. A member that has not installed this view, because its Python is
+ * busy, counts as alive until the flush deadline, and is not expected to multicast heartbeats of this view. With a key,
+ * nothing else counts but what shows membership of this view: former members have the secret of the view before. */
+static int is_alive(sc_engine *e, sc_peer *peer, const uint8_t *p, int current, const arrival *as) {
+    int64_t now = as->now;
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);
-    int late = (tag == e->view_before || !tag) && now - e->installed < e->config.install_ns;
-    if (is_from_outside(e, p) && peer->detect.present) return 0;
+    int recent = now - e->installed < e->config.install_ns, late = recent && (tag == e->view_before || !tag);
+    if (!shows_membership(e, as) && (peer->detect.present || !recent)) return 0;
     if (!current && type != SC_TYPE_CONTROL && !late) return 0;
     int of_group = type == SC_TYPE_DATA || type == SC_TYPE_RECORD, to_group = is_for_group(p);
     sc_detect_heard(e, peer, now, to_group || (late && !current));
@@ -165,14 +180,15 @@ static const sc_address *place_of(sc_engine *e, uint64_t sealer, const sc_addres
     return peer ? &peer->address : from;
 }
 
-/* May `from` send this? A member sends from its own address. Only a packet of a group stream may come from another
+/* May its source send this? A member sends from its own address. Only a packet of a group stream may come from another
  * member, a holder that serves packets of a departed sender: that is no sign of life of the sender. */
-static int may_send(sc_engine *e, sc_peer *peer, const sc_address *from, uint8_t type, size_t len, int64_t now) {
-    if (peer && !sc_same_address(from, &peer->address) &&
-        ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, from)))
+static int may_send(sc_engine *e, sc_peer *peer, const arrival *as, uint8_t type, size_t len) {
+    if (peer && !sc_same_address(as->from, &peer->address) &&
+        ((type != SC_TYPE_DATA && type != SC_TYPE_RECORD) || !sc_peer_at(e, as->from)))
         return drop(&e->counters->drop_address);
-    int limited = type == SC_TYPE_CONTROL || (!peer && (type == SC_TYPE_PING || type == SC_TYPE_PIECE));
-    return limited && !within_rate(e, peer, from, len, now) ? drop(&e->counters->drop_rate) : 1;
+    sc_peer *shown = shows_membership(e, as) ? peer : NULL;
+    int limited = type == SC_TYPE_CONTROL || (!shown && (type == SC_TYPE_PING || type == SC_TYPE_PIECE));
+    return limited && !within_rate(e, shown, as->source, len, as->now) ? drop(&e->counters->drop_rate) : 1;
 }
 
 /* A datagram of a type that belongs to one order. */
@@ -209,29 +225,28 @@ static int dispatch(sc_engine *e, sc_peer *peer, uint8_t *p, size_t len, sc_slab
 
 /* Anyone may send control frames; the core decides. A standing one that is the same as the last frame of its sender
  * would wake the control thread of each member of its view for nothing. */
-static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
-                           int current) {
+static int receive_control(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const arrival *as, int current) {
     uint64_t standing = 0;
     int outside = is_from_outside(e, p);
     if (current && sc_get_flags(p) & SC_FLAG_STANDING) /* a digest of the frame, and a bit that is always set */
         standing = (uint64_t)1 << 32 | sc_crc32c(0, p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
     if (standing && peer->standing == standing) return drop(&e->counters->drop_repeated);
-    sc_event *event = sc_push_event(e, SC_EVENT_CONTROL, sc_get_sender(p), sc_get_view_tag(p), from,
-                                    p + SC_COMMON_HEADER, len - SC_COMMON_HEADER);
+    sc_event *event = sc_push_frame(e, !peer || !shows_membership(e, as), p, len, as->from);
     if (event) event->evidence = outside;
     if (peer) peer->standing = event ? standing : 0;
     return 1;
 }
 
 /* A valid datagram of another process, from a permitted address. */
-static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const sc_address *from,
-                         int64_t now) {
+static int receive_valid(sc_engine *e, sc_peer *peer, sc_slab *slab, uint8_t *p, size_t len, const arrival *as) {
+    const sc_address *from = as->from;
+    int64_t now = as->now;
     uint64_t tag = sc_get_view_tag(p);
     uint8_t type = sc_get_type(p);
     int direct = !peer || sc_same_address(from, &peer->address);
     int current = peer && tag == (sc_is_of_pair(p) ? peer->pair : e->view.tag);
-    int alive = peer && direct && is_alive(e, peer, p, current, now);
-    if (type == SC_TYPE_CONTROL) return receive_control(e, peer, p, len, from, current);
+    int alive = peer && direct && is_alive(e, peer, p, current, as);
+    if (type == SC_TYPE_CONTROL) return receive_control(e, peer, p, len, as, current);
     if (type == SC_TYPE_PING) {
         sc_on_ping(e, tag == e->view.tag ? peer : NULL, p, from);
         return 1;
@@ -329,20 +344,21 @@ static int may_open(sc_engine *e, const uint8_t *p, const sc_address *from, uint
     return sc_sealed_inside(p) || is_worth_opening(e, p, from);
 }
 
-/* Is the datagram whole, valid, and from its stated sender? Sealed datagrams count once. */
-static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *from, uint64_t *by, sc_opened *opened) {
+/* Is the datagram whole, valid, and from its stated sender? Sealed datagrams of members count once. */
+static int is_sound(sc_engine *e, uint8_t *p, size_t *len, arrival *as, uint64_t *by) {
+    const sc_address *from = as->source;
     sc_wire_result result = sc_wire_begins(p, *len, e->config.group);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     if (e->seal && !may_open(e, p, from, by)) return 0;
-    result = sc_seal_check(e->seal, p, len, *by, opened);
+    result = sc_seal_check(e->seal, p, len, *by, &as->opened);
     if (result == SC_WIRE_SEAL_BAD) opened_in_vain(e, p, from);
     if (result == SC_WIRE_OK) result = sc_wire_check(p, *len);
     if (result != SC_WIRE_OK) return refuse(e, p, result, from);
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, *by) : NULL;
     if (e->seal && sc_seal_differs(e->seal, p)) e->counters->opened_other++;
     if (!peer) return 1;
-    sc_numbers *numbers = sc_numbers_of(e->seal, peer->numbers, opened->view);
-    if (sc_numbers_take(numbers, opened->number)) return 1;
+    sc_numbers *numbers = sc_numbers_of(e->seal, peer->numbers, as->opened.member);
+    if (sc_numbers_take(numbers, as->opened.number)) return 1;
     opened_in_vain(e, p, from);
     return drop(&e->counters->drop_replay);
 }
@@ -350,8 +366,7 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, const sc_address *fro
 /* A datagram that came in pieces, of which `piece` was the last: from the sender of the pieces, unless it is a packet
  * that the sender repeats for another member. Those outside the view, or with the secret of another view, say no more
  * so than they may say in one. */
-static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const sc_address *from,
-                         uint64_t view, int64_t now) {
+static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_t len, const arrival *as) {
     int whole = sc_wire_begins(p, len, e->config.group) == SC_WIRE_OK && sc_wire_check(p, len) == SC_WIRE_OK;
     uint8_t type = sc_get_type(p);
     if (!whole || type == SC_TYPE_PIECE || type == SC_TYPE_SIZE) return drop(&e->counters->drop_field);
@@ -362,19 +377,18 @@ static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_
     sc_put_key_id(p, sc_get_key_id(piece));
     if (!is_for_group(piece) && !sc_has_seqno(p)) sc_put_flags(p, sc_get_flags(p) & (uint8_t)~SC_FLAG_GROUP);
     if (is_from_outside(e, p) && type != SC_TYPE_CONTROL) return drop(&e->counters->drop_field);
-    sc_wire_result fits = sc_seal_fits(e->seal, view, p);
+    sc_wire_result fits = sc_seal_fits(e->seal, as->opened.view, p);
     if (fits != SC_WIRE_OK) {
         count_drop(e, fits);
         return 0;
     }
-    return may_send(e, peer, from, type, len, now) && receive_valid(e, peer, NULL, p, len, from, now);
+    return may_send(e, peer, as, type, len) && receive_valid(e, peer, NULL, p, len, as);
 }
 
-static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_address *from,
-                         uint64_t view, int64_t now) {
+static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const arrival *as) {
     uint32_t total = 0;
-    uint8_t *whole = sc_pieces_take(e, peer, p, len, view, &total);
-    int accepted = !whole || receive_whole(e, p, whole, total, from, view, now);
+    uint8_t *whole = sc_pieces_take(e, peer, p, len, as->opened.member, &total);
+    int accepted = !whole || receive_whole(e, p, whole, total, as);
     free(whole);
     return accepted;
 }
@@ -383,16 +397,16 @@ static int receive_one(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, cons
     e->counters->datagrams_received++;
     e->counters->bytes_received += len;
     uint64_t sealer = 0;
-    sc_opened opened;
-    if (!is_sound(e, p, &len, from, &sealer, &opened)) return 0;
+    arrival as = {.source = from, .now = now};
+    if (!is_sound(e, p, &len, &as, &sealer)) return 0;
     note_sound(e, p, from);
-    from = place_of(e, sealer, from);
+    as.from = place_of(e, sealer, from);
     uint64_t sender = sc_get_sender(p);
     if (sender == e->config.member) return drop(&e->counters->drop_own);
     sc_peer *peer = sc_find_peer(e, sender);
-    if (!may_send(e, peer, from, sc_get_type(p), len, now)) return 0;
-    if (sc_get_type(p) == SC_TYPE_PIECE) return receive_piece(e, peer, p, len, from, opened.view, now);
-    return receive_valid(e, peer, slab, p, len, from, now);
+    if (!may_send(e, peer, &as, sc_get_type(p), len)) return 0;
+    if (sc_get_type(p) == SC_TYPE_PIECE) return receive_piece(e, peer, p, len, &as);
+    return receive_valid(e, peer, slab, p, len, &as);
 }
 
 int sc_engine_receive(sc_engine *e, sc_slab *slab, uint8_t *p, size_t len, size_t segment, const sc_address *from,

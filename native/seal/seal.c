@@ -63,6 +63,7 @@ struct sc_seal {
     uint64_t own; /* incarnation */
     uint32_t n; /* secrets of the file */
     uint64_t view; /* tag of the one whose secret seals; 0: none */
+    uint64_t view_before; /* in which this member was before; 0: in none */
     secrets *secrets;
 };
 
@@ -147,6 +148,7 @@ int sc_seal_know(sc_seal *s, uint64_t tag, unsigned cipher, const uint8_t *secre
 
 int sc_seal_enter(sc_seal *s, uint64_t tag) {
     if (tag && !view_of(s, tag)) return -1;
+    if (tag != s->view) s->view_before = tag ? s->view : 0;
     s->view = tag;
     s->before = s->sealings[0] + s->sealings[1];
     s->worn = 0;
@@ -205,16 +207,76 @@ static const view_secret *sealing_view(const sc_seal *s, const uint8_t *p) {
     return tag ? view_of(s, s->view) : NULL;
 }
 
-/* The body, then the tag: SC_SEAL_TAG bytes more. */
+/* ---- tags of members, where the secret of the file seals */
+
+#define MEMBER_TAG 8 /* bytes: whoever guesses one has won little, and must ask the member for each guess */
+#define MEMBER_TAGS (2 * MEMBER_TAG)
+#define DIGEST 32
+
+static void digest_body(const sc_seal *s, uint8_t *digest, const uint8_t *body, size_t len, const uint8_t *proven) {
+    static const uint8_t person[16] = "seqcast body";
+    s->library.hash(digest, DIGEST, body, len, proven, PROVEN, NULL, person);
+}
+
+/* The tag of a datagram under the secret of a view. */
+static void put_member_tag(const sc_seal *s, uint8_t *to, const view_secret *view, const uint8_t *digest,
+                           uint64_t number) {
+    static const uint8_t person[16] = "seqcast member";
+    uint8_t said[16 + DIGEST], tag[16]; /* the least that the library makes */
+    sc_put64(said, view->tag);
+    sc_put64(said + 8, number);
+    memcpy(said + 16, digest, DIGEST);
+    s->library.hash(tag, sizeof tag, said, sizeof said, view->secret, SC_SEAL_SECRET, NULL, person);
+    memcpy(to, tag, MEMBER_TAG);
+}
+
+/* Those of our view and of the one before; zeros where there is none. */
+static void put_member_tags(const sc_seal *s, uint8_t *to, const uint8_t *body, size_t len, const uint8_t *proven,
+                            uint64_t number) {
+    const view_secret *views[2] = {view_of(s, s->view), view_of(s, s->view_before)};
+    uint8_t digest[DIGEST];
+    memset(to, 0, MEMBER_TAGS);
+    if (!views[0]) return;
+    digest_body(s, digest, body, len, proven);
+    for (size_t i = 0; i < 2; i++)
+        if (views[i]) put_member_tag(s, to + i * MEMBER_TAG, views[i], digest, number);
+}
+
+static int has_tag(const uint8_t *tags, const uint8_t *tag) {
+    uint8_t differs[2] = {0};
+    for (size_t i = 0; i < MEMBER_TAGS; i++) differs[i / MEMBER_TAG] |= tags[i] ^ tag[i % MEMBER_TAG];
+    return !differs[0] || !differs[1];
+}
+
+/* The view of which the sealer shows to be a member: ours, if it is that. 0: none that is known. */
+static uint64_t member_of(const sc_seal *s, const uint8_t *tags, const uint8_t *body, size_t len, const uint8_t *proven,
+                          uint64_t number) {
+    static const uint8_t none[MEMBER_TAGS];
+    uint8_t digest[DIGEST], tag[MEMBER_TAG];
+    uint64_t found = 0;
+    if (!memcmp(tags, none, sizeof none)) return 0;
+    digest_body(s, digest, body, len, proven);
+    for (uint32_t i = 0; i < SC_SEAL_VIEWS; i++) {
+        const view_secret *view = &s->secrets->views[i];
+        if (!view->tag) continue;
+        put_member_tag(s, tag, view, digest, number);
+        if (has_tag(tags, tag) && (!found || view->tag == s->view)) found = view->tag;
+    }
+    return found;
+}
+
+/* ---- the datagram */
+
+/* The body, then the tag: SC_SEAL_TAG bytes more. `more`: for the end of the body where the tag is short. */
 static void encrypt(const sc_seal *s, unsigned cipher, uint8_t *to, const uint8_t *body, size_t len,
-                    const uint8_t *proven, const uint8_t *nonce, const uint8_t *key) {
-    size_t zeros = SC_SEAL_TAG - (size_t)sizes[cipher].tag;
-    if (zeros) {
+                    const uint8_t *more, const uint8_t *proven, const uint8_t *nonce, const uint8_t *key) {
+    size_t rest = SC_SEAL_TAG - (size_t)sizes[cipher].tag;
+    if (rest) {
         memcpy(to, body, len);
-        memset(to + len, 0, zeros);
+        memcpy(to + len, more, rest);
         body = to;
     }
-    s->library.ciphers[cipher].seal(to, NULL, body, len + zeros, proven, PROVEN, NULL, nonce, key);
+    s->library.ciphers[cipher].seal(to, NULL, body, len + rest, proven, PROVEN, NULL, nonce, key);
 }
 
 int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigned by, uint64_t target) {
@@ -226,15 +288,17 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
     if (readers == SC_SEAL_ANYBODY) target = 0;
     uint64_t bits = view ? (view->tag & TAG_BITS) << TAG_SHIFT : 0;
     uint64_t number = s->sealings[!data]++ | bits | (data ? OF_DATA : 0);
-    uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN];
+    uint8_t nonce[SC_SEAL_NONCE_MAX], proven[PROVEN], more[SC_SEAL_TAG] = {0};
+    const uint8_t *body = p + SC_COMMON_HEADER;
     put_nonce(nonce, number, s->chance);
     memcpy(to, p, SC_COMMON_HEADER);
     unsigned from = view ? KIND_OF_VIEW : KIND_OF_FILE | (unsigned)s->secrets->from[0].mark << MARK_SHIFT;
     sc_put_key_id(to, (uint16_t)(from | (target ? SC_SEALED_FOR_ONE : 0) | by));
     sc_put_crc(to, s->chance);
     put_proven(proven, to, target);
-    encrypt(s, view ? view->cipher : cipher_of(s, 0), to + SC_COMMON_HEADER, p + SC_COMMON_HEADER,
-            len - SC_COMMON_HEADER, proven, nonce, view ? view->own : s->secrets->own);
+    if (!view) put_member_tags(s, more, body, len - SC_COMMON_HEADER, proven, number);
+    encrypt(s, view ? view->cipher : cipher_of(s, 0), to + SC_COMMON_HEADER, body, len - SC_COMMON_HEADER, more, proven,
+            nonce, view ? view->own : s->secrets->own);
     sc_put64(to + len + SC_SEAL_TAG, number);
     return 0;
 }
@@ -334,6 +398,8 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     if (!known) keep(s->secrets, which, sealer, derived);
     if (sc_has_seqno(p) != (number >= OF_DATA)) return SC_WIRE_FIELD_BAD;
     *len -= SC_SEAL_ROOM;
+    const uint8_t *body = p + SC_COMMON_HEADER, *end = p + *len;
+    opened->member = opened->view ? opened->view : member_of(s, end, body, (size_t)(end - body), proven, number);
     return SC_WIRE_OK;
 }
 

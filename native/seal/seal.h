@@ -12,6 +12,10 @@
  * that its VIEW names. Some have tags of 16 bytes: 16 zeros are then encrypted with the body, so a datagram is as long
  * with one cipher as with another, and a view with another cipher takes packets that were built before.
  *
+ * Where the secret of the file seals, a member of a view puts two tags of 8 bytes in the place of those zeros, made
+ * with the secrets of its view and of its view before. By them those who have one of these know that a member speaks:
+ * with the file alone, nobody uses up the numbers of a member, nor the time that is kept for its frames.
+ *
  * There are two kinds of secrets:
  *
  *     of the file   for those outside a view, or who speak to them: control frames of some kinds (core/frames says
@@ -143,6 +147,7 @@ static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p)
 typedef struct {
     uint64_t number; /* tells the datagrams of one sealer apart that are not data packets; higher than those before */
     uint64_t view; /* tag of the view whose secret sealed it; 0: one of the file did, or there is no key */
+    uint64_t member; /* tag of the view whose secret the sealer shows to have; 0: of none that is known here */
 } sc_opened;
 
 /* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? Opening is in place: afterwards `*len` and the bytes
@@ -155,14 +160,14 @@ sc_wire_result sc_seal_fits(const sc_seal *seal, uint64_t view, const uint8_t *p
 /* Which of the last numbers of one sealer, under one secret, have come: none counts twice. */
 #define SC_NUMBERS_KEPT 1024
 typedef struct {
-    uint64_t view; /* as in sc_opened */
+    uint64_t view; /* as `member` in sc_opened */
     uint64_t next; /* 1 + the highest that came */
     uint64_t came[SC_NUMBERS_KEPT / 64];
 } sc_numbers;
 /* 0: a repeat, or so old that nobody knows. */
 int sc_numbers_take(sc_numbers *numbers, uint64_t number);
-/* Those of one sealer: the secrets of the file share the first place, and each view that is known has one of its own.
- * Anybody with a secret can use the highest number in the name of any sealer, which must not change the numbers under
- * other secrets. */
+/* Those of one sealer: each view that is known has a place of its own, for what shows membership of that view, and the
+ * first one is for all else. Anybody with a secret can use the highest number in the name of any sealer, which must not
+ * change the numbers under other secrets. */
 #define SC_NUMBERS (1 + SC_SEAL_VIEWS)
 sc_numbers *sc_numbers_of(const sc_seal *seal, sc_numbers *numbers, uint64_t view);

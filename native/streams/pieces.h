@@ -7,10 +7,11 @@
 struct sc_peer;
 
 #define SC_PARTLY 8 /* datagrams of one member, or of all strangers, by one kind of secret, that may be here in part */
-enum { SC_PARTLY_OURS, SC_PARTLY_ELSEWHERE, SC_PARTLY_OUTSIDE, SC_PARTLY_KINDS }; /* of our view; of others; the file */
+/* Of those who show that they are in our view; in another one; and of all others. */
+enum { SC_PARTLY_OURS, SC_PARTLY_ELSEWHERE, SC_PARTLY_OUTSIDE, SC_PARTLY_KINDS };
 typedef struct {
     uint64_t sender, number; /* as the pieces say; 0: there is none */
-    uint64_t view; /* whose secret sealed all pieces; see sc_opened */
+    uint64_t view; /* of which the sealer of all pieces shows to be a member; see sc_opened */
     uint16_t key_id; /* of all pieces */
     uint64_t age; /* grows with each that begins */
     uint32_t total, each; /* bytes of the datagram, and of a piece */

@@ -110,6 +110,7 @@ static void try_one(void) {
     if (how == FORMER) judge_former(room[n], before, size, result, now);
     CHECK(same || result != SC_WIRE_OK);
     if (result != SC_WIRE_OK) return;
+    CHECK(opened.member == (sc_sealed_inside(before) ? opened.view : view));
     CHECK(len == size && !memcmp(room[n] + SC_COMMON_HEADER, from + SC_COMMON_HEADER, size - SC_COMMON_HEADER));
 }
 

@@ -50,11 +50,32 @@ def sealed(datagram: bytes) -> bytes:
     return bytes(out)
 
 
-def sealed_outside(datagram: bytes, number: int, mark: int = 20) -> bytes:
-    """A datagram as one seals it who has the key file of a simulated group, and nothing else, whatever it is."""
+def member_tag(head: bytes, body: bytes, count: bytes, tag: int, secret: bytes) -> bytes:
+    """In a datagram that the secret of the file seals: by it those with the secret of a view see that its sealer has
+    that, too.
+
+    Args:
+        head: the header as it is sent.
+        count: the number at the end.
+    """
+    digest = hashlib.blake2b(body, digest_size=32, key=head + bytes(8), person=b"seqcast body").digest()
+    said = tag.to_bytes(8, "little") + count + digest
+    return hashlib.blake2b(said, digest_size=16, key=secret, person=b"seqcast member").digest()[:8]
+
+
+def sealed_outside(
+    datagram: bytes, number: int, mark: int = 20, views: Sequence[tuple[int, bytes]] = (), tags: bytes = b""
+) -> bytes:
+    """A datagram as one seals it who has the key file of a simulated group, whatever it is.
+
+    Args:
+        views: tag and secret of those that the sealer has, too: at most two.
+        tags: others in place of those.
+    """
     count = (number | (1 << 63 if datagram[2] in (DATA, UNICAST, FORWARD, STATE, RECORD) else 0)).to_bytes(8, "little")
     head = datagram[:4] + b"rand" + datagram[8:12] + (0x4000 | mark << 9).to_bytes(2, "little") + datagram[14:40]
-    return head + by_file(datagram[40:], head, SECRETS[mark], count + b"rand" + bytes(4)) + count
+    tags = tags or b"".join(member_tag(head, datagram[40:], count, *view) for view in views)
+    return head + by_file(datagram[40:], head, SECRETS[mark], count + b"rand" + bytes(4), tags) + count
 
 
 Cipher = Callable[[bytes, bytes, bytes, bytes], bytes]

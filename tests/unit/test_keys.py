@@ -12,6 +12,7 @@ import sys
 import pytest
 from ciphers import ENCRYPT
 from engines import Net, change_view, make_engine, secret_of
+from hostile.forge import member_tag
 
 import seqcast
 from seqcast._native.engine import SEAL_ROOM
@@ -180,14 +181,14 @@ SIZES = (32, 24, 16), (16, 16, 32), (32, 32, 32), (32, 12, 16)
 """Of key, nonce and tag of each cipher."""
 
 
-def wanted(cipher, datagram, payload, secret, context):
+def wanted(cipher, datagram, payload, secret, context, tags=b""):
     """A datagram's part behind the header, by other means: which key, which nonce, which part stays readable, which
     field lies where."""
     key_bytes, nonce_bytes, tag = SIZES[cipher]
     key = hashlib.blake2b(context, digest_size=key_bytes, key=secret, person=b"seqcast sealer").digest()
     header, number = datagram[:40], datagram[-8:]
     nonce = (number + header[4:8]).ljust(nonce_bytes, b"\0")
-    return ENCRYPT[cipher](payload + bytes(32 - tag), header + bytes(8), nonce, key) + number
+    return ENCRYPT[cipher](payload + tags.ljust(32 - tag, b"\0"), header + bytes(8), nonce, key) + number
 
 
 LENGTHS = (0, 1, 15, 16, 17, 31, 32, 33, 100, 1000)
@@ -205,6 +206,23 @@ def test_an_engine_seals_outside_a_view_as_the_second_opinion_does(made):
         ((_, _, datagram),) = engine.transmit(0)
         assert len(datagram) == 40 + length + SEAL_ROOM
         assert datagram[40:] == wanted(0, datagram, payload, secret, member)
+
+
+def test_a_member_of_a_view_seals_outside_as_the_second_opinion_does(made):
+    """With a tag for each of its views."""
+    seal, rng = seal_of(Config(key=made), "orders"), random.Random(1)
+    net, member = Net(2, seal=seal), (100).to_bytes(8, "little")
+    secret, views = keys.cluster_secret(keys.read(made)[0], "orders"), [1]
+    for tag in (1, 2):
+        for length in LENGTHS:
+            payload = rng.randbytes(length)
+            net.engines[0].control_send(payload, b"", True)
+            sent = [datagram for _, _, datagram in net.engines[0].transmit(net.now)]
+            (datagram,) = [each for each in sent if each[13] >> 6 == 1]
+            tags = [member_tag(datagram[:40], payload, datagram[-8:], each, secret_of(each)) for each in views]
+            assert datagram[40:] == wanted(0, datagram, payload, secret, member, b"".join(tags)), (tag, length)
+        net.install([0, 1], sequencer=-1, tag=2, marker=2)
+        views = [2, 1]
 
 
 @pytest.mark.parametrize("cipher", range(len(CIPHERS)))

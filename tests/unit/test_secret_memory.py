@@ -93,9 +93,10 @@ def test_at_the_end_of_the_numbers_nothing_more_is_sealed_rather_than_something_
         sealed = ctypes.create_string_buffer(len(plain) + 40)
         if c.sc_seal_close(one, sealed, plain, len(plain), 0, 0) != 0:
             continue
-        size, number = c_size_t(len(plain) + 40), c_uint64()
-        assert c.sc_seal_check(other, sealed, byref(size), 1, byref(number)) == 0 and size.value == len(plain)
-        numbers.append(number.value)
+        size, opened = c_size_t(len(plain) + 40), (c_uint64 * 3)()
+        assert c.sc_seal_check(other, sealed, byref(size), 1, opened) == 0 and size.value == len(plain)
+        assert list(opened[1:]) == [tag, tag]
+        numbers.append(opened[0])
     assert numbers == [(1 << 48) - 2, (1 << 48) - 1]
     for seal in (one, other):
         c.sc_seal_free(seal)

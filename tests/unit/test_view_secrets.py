@@ -40,9 +40,9 @@ def sent_by(engine: Engine, now: int) -> list[bytes]:
     return [datagram for _, _, datagram in engine.transmit(now)]
 
 
-def alone(member: int, tag: int, secret: bytes | None = None) -> Engine:
+def alone(member: int, tag: int, secret: bytes | None = None, **settings: object) -> Engine:
     """A member that is in a view with member 101, whose address is 2."""
-    engine = make_engine(member, **seal(member))
+    engine = make_engine(member, **seal(member), **settings)
     enter(engine, member, tag, secret or secret_of(tag))
     return engine
 
@@ -305,10 +305,105 @@ def test_numbers_that_somebody_with_the_file_has_used_leave_those_of_the_view_al
     assert not member.counters()["drop_replay"]
 
 
-def test_a_member_that_has_shown_itself_in_the_view_lives_only_by_its_datagrams_there():
+def outside(engine: Engine, text: bytes, now: int = 0) -> bytes:
+    """A frame of a member for those outside its view, too."""
+    engine.control_send(text, b"", True)
+    (datagram,) = [each for each in sent_by(engine, now) if not is_sealed_inside(each)]
+    return datagram
+
+
+@pytest.mark.parametrize("source", [b"\2", b"\3"], ids=["from its address", "from another address"])
+def test_the_file_alone_uses_up_neither_the_numbers_of_a_member_nor_the_time_for_frames(source):
+    """Otherwise no VIEW of that member would come, and its group would change no more."""
+    member, other, forged = alone(100, 1), alone(101, 1), forge.Forger(7)
+    frames = (forge.sealed_outside(forged.control(101, bytes(50_000)), (1 << 47) + n) for n in range(90))
+    assert 0 < sum(member.receive(each, source, 0) for each in frames) < 20, "as much as a stranger"
+    assert member.counters()["drop_rate"] > 70 and not member.counters()["drop_replay"]
+    member.reports()
+    for text in (b"a", b"b"):
+        datagram = outside(other, text)
+        assert member.receive(datagram, b"\2", 0) == 1
+        assert member.reports() == [FrameReceived(101, b"\2", text, outside=True)]
+        before = member.counters()["drop_replay"]
+        assert member.receive(datagram, b"\2", 0) == 0 and member.counters()["drop_replay"] == before + 1
+
+
+def test_frames_by_the_file_alone_in_the_name_of_a_member_leave_room_for_those_of_the_member():
+    """As long as Python takes none."""
+    member, other, forged = alone(100, 1, control_bytes_max=10_000), alone(101, 1), forge.Forger(7)
+    for n in range(20):
+        member.receive(forge.sealed_outside(forged.control(101, bytes(1000)), 1 + n), b"\2", 0)
+    assert member.counters()["drop_control_full"] > 10
+    assert member.receive(outside(other, b"a" * 1000), b"\2", 0) == 1
+    assert member.reports()[-1] == FrameReceived(101, b"\2", b"a" * 1000, outside=True)
+
+
+def test_pieces_by_the_file_alone_push_out_none_that_a_member_sends_outside():
+    """A large VIEW comes in pieces."""
+    member, forged, numbers = alone(100, 1), forge.Forger(7), itertools.count(1)
+    view = [(1, secret_of(1))]
+    whole = forged.control(101, b"x" * 100, 1)
+    pieces = forged.pieces(whole, 101, 1, 5, 40)
+    begin, *rest = (forge.sealed_outside(each, next(numbers), views=view) for each in pieces)
+    assert member.receive(begin, b"\2", 0) == 1
+    for number in range(6, 40):
+        piece = forged.pieces(bytes(100), 101, 1, number, 60)[0]
+        assert member.receive(forge.sealed_outside(piece, next(numbers)), b"\2", 0) == 1
+    assert [member.receive(each, b"\2", 0) for each in rest] == [1] * len(rest)
+    assert member.reports() == [FrameReceived(101, b"\2", b"x" * 100, outside=True)]
+
+
+def test_that_a_member_speaks_outside_is_known_to_all_with_a_secret_of_that_view_or_of_the_one_before():
+    """Such a frame counts, though one with the file alone has used the highest number in that name."""
+    forged = forge.Forger(7)
+
+    def shows(receiver: Engine, text: bytes) -> bool:
+        highest = forge.sealed_outside(forged.control(101, text), (1 << 48) - 1)
+        receiver.receive(highest, b"\2", 0)
+        datagram = outside(other, text)
+        first, again = (receiver.receive(datagram, b"\2", 0) for _ in range(2))
+        assert not again
+        return first == 1
+
+    behind, ahead = alone(100, 1), alone(100, 1)
+    enter(ahead, 100, 2, secret_of(2))
+    other = alone(101, 1)
+    assert shows(behind, b"in our view") and shows(ahead, b"still in the one before ours")
+    enter(other, 101, 2, secret_of(2))
+    assert shows(ahead, b"in our view again") and shows(behind, b"already in the next one, which we do not know")
+    enter(other, 101, 3, secret_of(3))
+    assert not shows(behind, b"two views ahead") and shows(ahead, b"in the next one")
+    other.close_view(None, 9)
+    assert not shows(ahead, b"in no view")
+
+
+def test_the_tags_of_a_member_outside_are_of_one_datagram():
+    """The tags of a member can be read with the file: each is of one datagram."""
+    forged, head, views = forge.Forger(7), 40, [(1, secret_of(1))]
+    one, other = forged.control(101, b"one", 1), forged.control(101, b"two", 1)
+    sound = forge.sealed_outside(one, 5, views=views)
+    tag = forge.member_tag(sound[:head], one[head:], sound[-8:], *views[0])
+
+    def shows(plain: bytes, number: int, **how: object) -> bool:
+        member = alone(100, 1)
+        member.receive(forge.sealed_outside(other, (1 << 48) - 1), b"\2", 0)
+        return member.receive(forge.sealed_outside(plain, number, **how), b"\2", 0) == 1
+
+    for tags in (tag, tag + bytes(8), bytes(8) + tag):
+        assert shows(one, 5, tags=tags)
+        assert not shows(other, 5, tags=tags), "of another body"
+        assert not shows(one, 6, tags=tags), "of another sealing"
+        assert not shows(one[:24] + bytes(8) + one[32:], 5, tags=tags), "of another header"
+    assert not shows(one, 5, tags=tag[:-1] + bytes([tag[-1] ^ 1]))
+    assert not shows(one, 5, tags=tag[1:] + tag[:1])
+    assert not shows(one, 5, views=[(1, bytes(32))]) and not shows(one, 5, views=[(2, secret_of(1))])
+
+
+@pytest.mark.parametrize("shown", [True, False], ids=["has shown itself", "never showed itself"])
+def test_a_member_lives_only_by_datagrams_of_the_view(shown):
     """Otherwise a former member could keep a dead one in the view for ever, with the key file alone."""
-    net = Net(2, **seal())
-    net.run(100)
+    net = Net(2, install_ns=1000 * MS, **seal())
+    net.run(100 if shown else 0)
     ghost = make_engine(net.ids[1], **seal(7))  # as member 1, and in no view
     net.drop = lambda source, *_: source == 1  # member 1 is dead
     for _ in range(60):
@@ -333,6 +428,25 @@ def test_a_process_that_has_the_address_of_a_member_reads_what_is_for_anybody_th
     net.engines[0].control_send(b"wait", b"\2", True, anybody)
     came = [again.receive(each, b"\1", net.now) for each in sent_by(net.engines[0], net.now) if kind(each) == CONTROL]
     assert came == [int(anybody)]
+
+
+@pytest.mark.parametrize("how", ["inside", "outside"])
+def test_a_former_member_keeps_no_dead_one_alive_that_has_shown_itself_in_the_next_view(how):
+    """Its secret still opens, for those who have not entered that view."""
+    net, forged, numbers = Net(3, **seal()), forge.Forger(7), itertools.count(1 << 40)
+    net.run(50)
+    net.install([0, 1], sequencer=-1, tag=2, marker=2)
+    net.run(200)
+    net.drop = lambda source, *_: source == 0  # member 0 is dead
+    for _ in range(16):
+        net.run(50)
+        frame = forged.control(net.ids[0], b"{}", 1)
+        if how == "inside":
+            said = forge.sealed_inside(frame, next(numbers), 1, secret_of(1))
+        else:
+            said = forge.sealed_outside(frame, next(numbers), views=[(1, secret_of(1))])
+        assert net.engines[1].receive(said, bytes([1]), net.now) == 1
+    assert MemberSuspected(net.ids[0], "silence") in net.engines[1].reports()
 
 
 def test_secrets_of_views_that_nobody_enters_do_not_push_out_the_one_that_seals():
