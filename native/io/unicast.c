@@ -6,8 +6,11 @@
 
 static int open_one(sc_io *io, const sc_sockaddr *own, sc_io_error *error) {
     if (sc_open_in_range(io, own, io->config.port, io->config.port_range, error) != 0) return -1;
-    io->granted /= 2; /* the buffer is of twice the size: see sc_open_unicast */
     sc_open_apart(io);
+    if (!io->apart)
+        io->granted /= 2; /* twice the size was requested, for all else, too: see sc_open_unicast */
+    else if (io->granted / 2 > io->config.rcvbuf)
+        io->granted = 2 * io->config.rcvbuf; /* as the kernel counts it */
     return 0;
 }
 

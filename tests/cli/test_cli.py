@@ -100,7 +100,7 @@ def test_unblock_ends_if_no_member_answers():
     assert "is blocked as a minority" in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_unblock_says_who_was_asked_in_vain(monkeypatch, capsys):
+def test_unblock_names_those_asked_in_vain(monkeypatch, capsys):
     monkeypatch.setattr(unblock, "ASK_S", 0.05)
     seeds = ["--transport", "unicast", "--seeds", "127.0.0.1:9,no-such-host.invalid"]
     assert cli.main(["unblock", f"nobody-{os.getpid()}", *seeds]) == 1

@@ -371,9 +371,12 @@ def test_a_link_between_two_that_do_not_coordinate_stalls_nobody_for_ever(order,
     assert after_formation(world) == ([4] if stalls else [4, 3])
 
 
-def test_both_ends_of_a_cut_link_and_the_acting_member_warn_once():
+@pytest.mark.parametrize(
+    ("transport", "check"), [("multicast", "does it drop 224.0.0.0/4"), ("unicast", "Firewalls must pass UDP in both")]
+)
+def test_both_ends_of_a_cut_link_and_the_acting_member_warn_once(transport, check):
     lines: list[str] = []
-    world = World(quiet(members=4, order="fifo", rate=5, partition="primary"), lines.append)
+    world = World(quiet(members=4, order="fifo", rate=5, partition="primary", transport=transport), lines.append)
     world.plan()
     world.clock.run(SECOND)
     members = [node.name for node in by_rank(world)]
@@ -381,7 +384,8 @@ def test_both_ends_of_a_cut_link_and_the_acting_member_warn_once():
     world.clock.run(world.options.duration_ns)
     warned = [line.split()[2] for line in lines if "warns" in line]
     assert sorted(warned) == sorted([members[0], members[2], members[3]])
-    assert sum(f"warns: {members[2]} does not hear {members[3]}" in line and "(SC2213)" in line for line in lines) == 3
+    said = f"warns: {members[2]} does not hear {members[3]}"
+    assert sum(said in line and check in line and "(SC2213)" in line for line in lines) == 3
     assert sum(node.endpoint.counters["links_cut"] for node in world.nodes) == 3
 
 

@@ -349,7 +349,7 @@ def test_an_operator_that_reaches_several_sides_must_name_one():
 
 
 @pytest.mark.parametrize("known", "ab")
-def test_an_operator_that_knows_of_one_member_learns_where_the_others_of_its_side_are(known):
+def test_an_operator_that_knows_one_member_gets_the_addresses_of_its_side(known):
     stage = fallen_apart(["ab", "c", "de"])
     with mock.patch.object(OperatorProcess, "_audience", lambda self: [stage.node(known).public]):
         process = OperatorProcess(stage, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import replace
 
@@ -72,6 +73,8 @@ def without_capabilities(place):
 def test_an_interface_that_is_made_anew_is_used_again_by_ipv6(network, scope, address):  # noqa: F811
     """Its number changes: IPv6 sockets are bound to the number, and link-local addresses used with it. Binding them to
     another one needs a capability."""
+    if scope == "link-local" and os.environ.get("SEQCAST_TRANSPORT") == "unicast":
+        pytest.skip("the one socket for all keeps the old number (docs/unicast.md)")
     for place in network[:3]:
         with_ipv6(place, scope)
     places = [network[0], without_capabilities(network[1]), network[2]]
@@ -122,7 +125,7 @@ def test_an_interface_that_was_down_is_used_again(network):  # noqa: F811
 @pytest.mark.long
 @pytest.mark.parametrize("partition", ["merge", "primary"])
 def test_a_member_whose_address_was_replaced_is_told_that_it_is_out(network, partition):  # noqa: F811
-    with talkers(network[:3], "abc", partition=partition) as made:
+    with talkers(network[:3], "abc", partition=partition, found=1) as made:
         place = made[0].place
         place.run("ip", "address", "delete", "10.99.0.1/24", "dev", "eth0")
         place.run("ip", "address", "add", "10.99.0.9/24", "dev", "eth0")
@@ -151,6 +154,7 @@ def test_a_member_whose_address_was_replaced_joins_again_with_the_new_one(networ
 
 
 @pytest.mark.long
+@pytest.mark.multicast
 def test_sends_that_a_firewall_refuses_are_told_of_once(network):  # noqa: F811
     with talkers(network[:2], "ab") as made:
         place = made[0].place
@@ -247,6 +251,7 @@ def test_a_join_waits_while_the_kernel_tests_a_new_ipv6_address(network, interfa
 
 
 @pytest.mark.long
+@pytest.mark.multicast
 def test_an_ipv6_address_that_another_machine_has_too_is_named(network):  # noqa: F811
     for place in network[1], network[0]:
         an_address_each(place)

@@ -185,7 +185,6 @@ def test_a_port_that_another_program_holds_is_refused():
             join(cluster(), "a", port=port)
 
 
-@pytest.mark.multicast
 @linux
 def test_clipped_buffers_are_a_warning_with_the_remedy_and_the_group_still_works():
     text = """
@@ -571,6 +570,7 @@ def test_a_path_that_refuses_runs_gets_single_datagrams_and_then_smaller_packets
 
 
 @pytest.mark.long
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_without_a_route_the_default_interface_is_loopback(lonely):  # noqa: F811
     out, err = script(TWO, "", "{}", prefix=lonely.prefix).communicate(timeout=LIMIT_S)

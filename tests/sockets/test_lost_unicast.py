@@ -193,6 +193,7 @@ def test_two_members_whose_firewalls_pass_the_two_multicast_ports_alone_say_so_a
 
 
 @pytest.mark.long
+@pytest.mark.multicast
 @pytest.mark.netns
 def test_the_others_go_on_undisturbed_without_a_member_behind_a_firewall(network):  # noqa: F811
     with talkers(network, "abc") as made:

@@ -40,6 +40,7 @@ def warnings(talker):
 
 
 @pytest.mark.long
+@pytest.mark.multicast
 def test_members_of_two_machines_with_one_address_are_named_once(network):  # noqa: F811
     with cloned(network) as made:
         await_(made, lambda: any(SAME in text for text in warnings(made[0])), 60.0)
@@ -51,6 +52,7 @@ def test_members_of_two_machines_with_one_address_are_named_once(network):  # no
 
 
 @pytest.mark.long
+@pytest.mark.multicast
 def test_a_joiner_with_the_address_and_port_of_a_living_member_is_refused(network):  # noqa: F811
     with cloned(network, unicast_port=PORT) as made:
         await_(made, lambda: any(SAME in text for text in warnings(made[0])))

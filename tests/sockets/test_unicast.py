@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from engines import make_engine
 from members import LIMIT_S, cluster, environment, join, payloads, wait_until
+from netns import lonely, python  # noqa: F401
 
 import seqcast
 from seqcast import ConfigError, JoinTimeout, NameTaken
@@ -169,8 +170,16 @@ def test_a_member_whose_seeds_are_all_down_founds_a_group_names_them_and_merges_
     with caplog.at_level(logging.INFO, "seqcast"), alone(name, "a", port, seeds, discovery_s=0.3) as a:
         (line,) = (each for each in caplog.records if "founded the group alone" in each.getMessage())
         assert f"nobody answers at 127.0.0.1:{other}; no-such-host.invalid cannot be resolved" in line.getMessage()
+        assert line.levelname == "WARNING"
         with alone(name, "b", other, ()) as b:
             settled(a, b)
+
+
+@pytest.mark.netns
+def test_a_member_that_no_interface_leads_to_its_seeds_is_told_that_it_is_on_loopback(lonely):  # noqa: F811
+    text = 'import seqcast; seqcast.join("x", transport="unicast", seeds="10.77.0.1").leave()'
+    _, err = python(lonely, "-c", text).communicate(timeout=LIMIT_S)
+    assert "RuntimeWarning: no network interface leads to the seeds" in err and "(SC1002)" in err
 
 
 def test_a_seed_that_another_cluster_or_program_has_is_as_one_where_nobody_is():

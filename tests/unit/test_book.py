@@ -262,6 +262,21 @@ def test_a_function_gives_seeds_and_may_fail_or_never_return(resolved, monkeypat
     assert looked(made) == {"10.0.0.7"} and not made.failed and not answers
 
 
+def test_seeds_that_have_not_answered_yet_are_told_as_such(resolved):
+    made = Discovery(Config(transport="unicast", seeds=lambda: ["host1"]), "a", print)
+    assert made.said() == "the function <lambda> has not answered yet with hosts" and made.is_elsewhere()
+    made.look()
+    assert "nobody answers at host1" in made.said()
+
+
+def test_a_seed_where_this_member_itself_is_leaves_no_doubt(resolved):
+    made, own = Discovery(Config(transport="unicast", seeds=["host1", "host2:7"]), "a", print), b"\4\0\7\12\0\0\2"
+    made.look()
+    assert made.is_in_doubt(own, ()) and not made.is_in_doubt(own, [made.found["host1"][2]])
+    made.failed["gone"] = 1, "no address"
+    assert made.is_in_doubt(own, [made.found["host1"][2]])
+
+
 @pytest.mark.parametrize("seed", ["file:", "env:", "env:A=B"])
 def test_a_list_without_a_name_is_refused(seed):
     with pytest.raises(ConfigError, match="names none"):

@@ -419,7 +419,7 @@ def test_a_member_lives_only_by_datagrams_of_the_view(shown):
 
 
 @pytest.mark.parametrize("anybody", [False, True])
-def test_a_process_that_has_the_address_of_a_member_reads_what_is_for_anybody_there(anybody):
+def test_a_process_with_the_address_of_a_member_reads_frames_for_anybody_there(anybody):
     """Without multicast one that starts again has the port of its former self, which stays in the view for a while, and
     for long if the group is blocked."""
     net = Net(2, **seal())

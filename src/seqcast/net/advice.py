@@ -85,12 +85,13 @@ def _is_local(host: str) -> bool:
 
 def _of_seeds(driver: Driver, config: Config, discovery: Discovery, answered: Iterable[bytes]) -> Advice:
     first, last = config.port, config.port + config.port_range
-    trouble, fate = fault(driver), discovery.said(tuple(answered))
+    trouble, answered = fault(driver), tuple(answered)
+    fate = discovery.said(answered)
     return Advice(
         f"{trouble + '. ' if trouble else ''}This member is at {describe_address(driver.address)}, and "
         f"{fate}. Are the other members running, with the same cluster name, transport, port and "
         f"ip_version? Check that firewalls pass UDP to the ports {first} to {last} of each member",
-        bool(trouble),
+        bool(trouble) or discovery.is_in_doubt(driver.address, answered),
     )
 
 

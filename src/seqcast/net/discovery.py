@@ -111,7 +111,18 @@ class Discovery:
         some = [host for host in self.found if host not in silent]
         said = [f"somebody answers at {', '.join(some)}"] if some else []
         said += [f"nobody answers at {', '.join(silent)}"] if silent else []
+        waits = [each for each in self.seeds if each not in self.hosts and each not in self.failed]
+        said += [f"{', '.join(waits)} has not answered yet with hosts"] if waits else []
         return "; ".join([*said, *lost])
+
+    def is_in_doubt(self, own: bytes, answered: Iterable[bytes]) -> bool:
+        """Does a seed name nobody, or a host where somebody else than this member should be, and nobody was heard?"""
+        here = {own, *answered}
+        return bool(self.failed) or any(here.isdisjoint(known) for known in list(self.found.values()))
+
+    def is_elsewhere(self) -> bool:
+        """Are there seeds, and does none lead to this machine by loopback?"""
+        return bool(self.seeds) and not any(ipaddress.ip_address(each[3:]).is_loopback for each in self.addresses)
 
     def fate(self, answered: Iterable[bytes]) -> dict[str, Any]:
         """The same for a board: how many addresses there are, how many are silent, the first ones of these, and seeds

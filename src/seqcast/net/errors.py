@@ -143,6 +143,11 @@ def only_loopback(address: str, what: str = "group") -> str:
     )
 
 
+NO_WAY_TO_SEEDS = (
+    "no network interface leads to the seeds, so the group is on loopback and reaches members on this machine only. "
+    "Give interface=, or start when the network is up; interface='lo' says that loopback is meant"
+)
+
 _NET = Path("/sys/class/net")  # of Linux
 _UP, _LOOPBACK, _MULTICAST = 0x1, 0x8, 0x1000  # flags of an interface, netdevice(7)
 

@@ -17,7 +17,7 @@ from seqcast.config.derive import driver_settings
 from seqcast.core.machines.interface import LOOK_NS
 from seqcast.net.advice import FOUNDS_ALONE
 from seqcast.net.discovery import Discovery
-from seqcast.net.errors import clipped_buffers, explain, only_loopback
+from seqcast.net.errors import NO_WAY_TO_SEEDS, clipped_buffers, explain, only_loopback
 from seqcast.net.guard import listen
 
 log = logging.getLogger("seqcast")
@@ -113,13 +113,17 @@ def _behind(driver: Driver, config: Config) -> Config:
     return config.replace(port=port + 1, port_range=last - port - 1)
 
 
-def warn_of(driver: Driver, cluster: str, config: Config) -> None:
+def warn_of(driver: Driver, cluster: str, config: Config, discovery: Discovery | None) -> None:
     """Warns the caller of ``join`` of clipped buffers, of sockets that reach this machine only, and of a primary group
     that anybody may found."""
     if config.partition == "primary" and config.found == 1 and not config.observer:
         warnings.warn(codes.FOUNDS_ALONE(FOUNDS_ALONE), RuntimeWarning, stacklevel=5)
     if clipped := clipped_buffers(config, driver.rcvbuf_granted, driver.sndbuf_granted):
         warnings.warn(codes.CLIPPED_BUFFERS(clipped), ClippedBuffer, stacklevel=5)
-    if driver.loopback and not config.interface and config.transport != "unicast":
+    if not driver.loopback or config.interface:
+        return
+    if config.transport != "unicast":
         text = only_loopback(config.address or group_address(cluster, config.ip_version))
         warnings.warn(codes.ONLY_LOOPBACK(text), RuntimeWarning, stacklevel=5)
+    elif discovery is not None and discovery.is_elsewhere():
+        warnings.warn(codes.ONLY_LOOPBACK(NO_WAY_TO_SEEDS), RuntimeWarning, stacklevel=5)

@@ -64,7 +64,7 @@ class OperatorRunner:
                 "give --seeds with the hosts of members"
             )
         self.driver: Driver = open_driver(self.engine, cluster, member_id, config, discovery)
-        warn_of(self.driver, cluster, config)
+        warn_of(self.driver, cluster, config, discovery)
         tried = discovery.said() if discovery is not None else ""
         self.operator = Operator(cluster, secrets.randbits(52), to_ns(ask_s), to_ns(allow_s), now_ns(), tried)
         self._thread = threading.Thread(target=self.driver.run, name="seqcast-io-operator", daemon=True)

@@ -174,7 +174,7 @@ class Runner:
             self.posting.remove()
             raise
         self.posting.opened(self.driver, order=order, transport=config.transport)
-        warn_of(self.driver, cluster, config)
+        warn_of(self.driver, cluster, config, self.discovery)
         self.files = Rereading(self.key_file, self.list_file, self.engine)
         settings = self._endpoint_settings(name)
         self.packet_bytes = settings.packet_bytes

@@ -29,7 +29,7 @@ from seqcast.core.frames.joining import Join, Refused
 from seqcast.core.machines.participant import Participant
 from seqcast.core.membership import Joiner, Membership
 from seqcast.core.rules.cut import order_of
-from seqcast.core.rules.hosts import host_of
+from seqcast.core.rules.hosts import host_of, place_of
 from seqcast.core.rules.windows import windows
 from seqcast.core.table import IGNORED, Table, TableMachine, table
 from seqcast.core.vocabulary import UNLED, GiveWay, Warn
@@ -155,7 +155,8 @@ class CoordinatedMembership(TableMachine):
         why |= dict.fromkeys(self.gone, "continued in another view")
         why |= dict.fromkeys(self.participant.lapsed, "did not answer the view change in time")
         mute = self.severed & {end for pair in self.mute for end in pair}
-        why |= dict.fromkeys(self.severed, "multicast datagrams to or from it are lost")
+        sort = "datagrams" if self.context.settings.unicast else "multicast datagrams"
+        why |= dict.fromkeys(self.severed, f"{sort} to or from it are lost")
         why |= dict.fromkeys(mute, "unicast datagrams to or from it are lost")
         why |= {self.put_out(): "receives too slowly"}
         why |= dict.fromkeys(self.unlisted, "is no longer on the list of members")
@@ -514,8 +515,16 @@ class CoordinatedMembership(TableMachine):
         said = [f"{name} does not hear {', '.join(unheard)}"] if unheard else []
         said += [f"{other} does not hear {name}" for other in deaf] if len(deaf) < 3 else []
         said += [f"{len(deaf)} members ({', '.join(deaf)}) do not hear {name}"] if len(deaf) >= 3 else []
+        heard = f"{', and '.join(said)}, though all are alive"
+        if self.context.settings.unicast:
+            place = place_of(self.context.infos[end].address)
+            return (
+                f"{heard}: datagrams between them are lost, and {name} will be excluded if this continues. Firewalls "
+                f"must pass UDP in both directions between {place} and the other members, and all must reach {name} at that "
+                "address: see advertise="
+            )
         return (
-            f"{', and '.join(said)}, though all are alive: multicast datagrams between them are lost, and {name} will "
+            f"{heard}: multicast datagrams between them are lost, and {name} will "
             f"be excluded if this continues. Check the multicast filtering of the switches on the way to {name} (IGMP "
             f"snooping needs a querier), the firewall of {name} (does it drop 224.0.0.0/4?), and its multicast route"
         )

@@ -405,10 +405,11 @@ class Lifecycle(TableMachine):
         if not elsewhere:
             return ""
         public = f"{host_of(elsewhere[0])}:{own.rpartition(':')[2]}"
+        given = self.context.settings.advertised
         return (
             f"others see this member at {' and at '.join(map(place_of, elsewhere))}, and its own address is {own}: "
             f"publish the port and give advertise={public} with key=, or run it in the network of the host (--network "
-            "host)"
+            "host)" + (f"; if nothing translates addresses, leave advertise= out: {own} is wrong" if given else "")
         )
 
     def _lacks(self) -> str:
