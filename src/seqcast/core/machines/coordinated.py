@@ -520,8 +520,8 @@ class CoordinatedMembership(TableMachine):
             place = place_of(self.context.infos[end].address)
             return (
                 f"{heard}: datagrams between them are lost, and {name} will be excluded if this continues. Firewalls "
-                f"must pass UDP in both directions between {place} and the other members, and all must reach {name} at that "
-                "address: see advertise="
+                f"must pass UDP in both directions between {place} and the other members, and all must reach {name} at "
+                "that address: see advertise="
             )
         return (
             f"{heard}: multicast datagrams between them are lost, and {name} will "
