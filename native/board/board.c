@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "io/port.h"
+#include "base/atomic.h"
 
 #define FIELDS 4 /* of an event, before its text: number, at, member, length */
 

@@ -341,7 +341,7 @@ static sc_delivery *first_of(const sc_engine *e) {
     return e->queue.head < e->queue.tail ? &e->queue.entries[e->queue.head & (e->queue.cap - 1)] : NULL;
 }
 
-/* Does a message that began before the packet end in it? */
+/* Does a message that began before the packet end there? */
 static int ends_message(const uint8_t *p) {
     uint8_t flags = sc_get_flags(p);
     return (flags & SC_FLAG_CONT_IN) && sc_get_pieces(p) > (flags & SC_FLAG_CONT_OUT ? 1u : 0u);

@@ -30,7 +30,7 @@ typedef struct {
     int present; /* its heartbeats report this view as installed */
     int64_t beat; /* the last one */
     int doubted; /* under verification; set as long as one of the next two is */
-    int silent; /* no multicast from it for the suspicion time; unicasts may be answered, others may vouch */
+    int silent; /* no multicast came for the suspicion time; unicasts may be answered, others may vouch */
     int mute; /* heard, but no unicast from it came, though requested for ASKED suspicion times */
     int suspected; /* reported to the control plane */
     int64_t starved; /* since when its heartbeats report no progress for lack of slabs; 0: they do not */

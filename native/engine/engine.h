@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "engine/counters.h"
 #include "memory/slab.h"
 #include "order/orders.h"
 #include "seal/seal.h"
@@ -29,7 +30,7 @@ typedef struct {
     uint32_t group; /* tag of the cluster's name */
     uint32_t deliver_own; /* 1: own multicasts are delivered here too (DIG-08) */
     uint32_t receive; /* 0: messages are consumed and dropped instead of delivered (a member that only sends) */
-    uint32_t observer; /* 1: it sends nothing to the group */
+    uint32_t observer; /* 1: sends nothing to the group */
     uint32_t unicast; /* 1: group traffic goes to each member by unicast */
     uint32_t mixed; /* 1: by multicast, and by unicast to each member that reports to hear no multicast of ours */
     uint32_t pulled; /* 1: the core requests missing packets of group streams, and reports the packets of others */
@@ -564,95 +565,6 @@ void sc_engine_close(sc_engine *e, const uint64_t *cut, const uint8_t *fell, uin
 
 /* ---- counters ----------------------------------------------------------------------------------------------- */
 
-#define SC_COUNTERS(X)                                                                                                 \
-    X(datagrams_received)                                                                                              \
-    X(datagrams_sent)                                                                                                  \
-    X(bytes_received)                                                                                                  \
-    X(bytes_sent)                                                                                                      \
-    X(packets_sent)                                                                                                    \
-    X(packets_received)                                                                                                \
-    X(packets_duplicate)                                                                                               \
-    X(packets_retransmitted)                                                                                           \
-    X(sent_in_pieces)                                                                                                  \
-    X(pieces_dropped)                                                                                                  \
-    X(sizes_asked)                                                                                                     \
-    X(packets_delivered)                                                                                               \
-    X(packets_skipped)                                                                                                 \
-    X(messages_sent)                                                                                                   \
-    X(messages_delivered)                                                                                              \
-    X(messages_skipped)                                                                                                \
-    X(state_bytes_sent)                                                                                                \
-    X(state_bytes_read)                                                                                                \
-    X(naks_sent)                                                                                                       \
-    X(naks_received)                                                                                                   \
-    X(acks_sent)                                                                                                       \
-    X(acks_received)                                                                                                   \
-    X(probes_sent)                                                                                                     \
-    X(heartbeats_sent)                                                                                                 \
-    X(pings_sent)                                                                                                      \
-    X(doubts)                                                                                                          \
-    X(vouched)                                                                                                         \
-    X(ports_refused)                                                                                                   \
-    X(suspicions)                                                                                                      \
-    X(late)                                                                                                            \
-    X(unheard_by_others)                                                                                               \
-    X(stamped)                                                                                                         \
-    X(policy_batches)                                                                                                  \
-    X(policy_late)                                                                                                     \
-    X(policy_failed)                                                                                                   \
-    X(records)                                                                                                         \
-    X(wants_sent)                                                                                                      \
-    X(places_void)                                                                                                     \
-    X(asks_sent)                                                                                                       \
-    X(taken_sent)                                                                                                      \
-    X(blocked_queued)                                                                                                  \
-    X(blocked_queued_bytes)                                                                                            \
-    X(blocked_queue_full)                                                                                              \
-    X(blocked_queue_lost)                                                                                              \
-    X(congestion_stalls)                                                                                               \
-    X(congestion_events)                                                                                               \
-    X(sends_paced)                                                                                                     \
-    X(credit_stalls)                                                                                                   \
-    X(lent_stalls)                                                                                                     \
-    X(own_closed_stalls)                                                                                               \
-    X(batch_copies)                                                                                                    \
-    X(drop_short)                                                                                                      \
-    X(drop_magic)                                                                                                      \
-    X(drop_version)                                                                                                    \
-    X(drop_group)                                                                                                      \
-    X(drop_key)                                                                                                        \
-    X(drop_replay)                                                                                                     \
-    X(drop_crc)                                                                                                        \
-    X(drop_field)                                                                                                      \
-    X(drop_own)                                                                                                        \
-    X(drop_address)                                                                                                    \
-    X(drop_rate)                                                                                                       \
-    X(drop_repeated)                                                                                                   \
-    X(drop_share)                                                                                                      \
-    X(drop_stranger)                                                                                                   \
-    X(opened_other)                                                                                                    \
-    X(drop_view)                                                                                                       \
-    X(drop_frozen)                                                                                                     \
-    X(drop_window)                                                                                                     \
-    X(drop_slabs)                                                                                                      \
-    X(drop_control_full)                                                                                               \
-    X(drop_partial_message)                                                                                            \
-    X(drop_message_too_large)                                                                                          \
-    X(gaps_full)                                                                                                       \
-    X(retransmit_held)                                                                                                 \
-    X(retransmit_limited)                                                                                              \
-    X(retransmit_missing)                                                                                              \
-    X(slabs_in_use)                                                                                                    \
-    X(slabs_exhausted)                                                                                                 \
-    X(own_closed_bytes)                                                                                                \
-    X(congestion_bytes)                                                                                                \
-    X(window_bytes)
-
-typedef struct {
-#define X(name) uint64_t name;
-    SC_COUNTERS(X)
-#undef X
-} sc_counters;
 /* Names and values, at most `n`; returns how many there are. */
 size_t sc_engine_counter_values(const sc_engine *e, const char **names, uint64_t *values, size_t n);
 

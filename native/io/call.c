@@ -28,7 +28,7 @@ static int take_marks(sc_sending *s, uint64_t bytes) {
     return 1;
 }
 
-/* This thread packs; does it answer messages that it took? */
+/* This thread packs: an answer to messages that this thread took? */
 static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
     turn->packer = sc_thread();
     if (turn->asked == turn->packer) {

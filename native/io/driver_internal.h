@@ -4,8 +4,6 @@
 
 #include "io/driver.h"
 
-static inline int64_t sc_earlier(int64_t a, int64_t b) { return a < b ? a : b; }
-
 /* wake.c. Those with `locked` in their comment: under the engine's lock. */
 void sc_waits_init(sc_waits *w);
 /* Does the condition that a caller wants (SC_WANT_*) hold? Locked. */

@@ -2,7 +2,7 @@
 
 #include "engine/engine.h"
 #include "streams/rx.h"
-#include "streams/tx.h"
+#include "streams/ring.h"
 
 /* Acks and tail probes. Together with credit.h (credit, stability), gaps.h (missing packets, NAKs) and retransmit.h
  * (retransmission) these provide reliability: they make each stream complete at its receivers and tell when a packet is

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "engine/engine.h"
-#include "streams/tx.h"
+#include "streams/ring.h"
+
+#define SC_ACK_SOON 4 /* part of the delay of an ack for which a safe view, or a congestion window, waits */
 
 /* Congestion: how much may be on the way to each member over a path that others share. */
 

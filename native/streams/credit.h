@@ -2,9 +2,7 @@
 
 #include "engine/engine.h"
 #include "streams/rx.h"
-#include "streams/tx.h"
-
-#define SC_ACK_SOON 4 /* part of the delay of an ack that a safe view waits */
+#include "streams/ring.h"
 
 typedef struct {
     uint64_t delivered, received;
@@ -27,9 +25,6 @@ typedef struct {
     uint64_t consumed;
     uint64_t limit; /* room until `charged` is this much */
 } sc_peer_credit;
-
-static inline uint64_t sc_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
-static inline uint64_t sc_most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 void sc_credit_begin(sc_engine *e, uint64_t base);
 void sc_credit_due(sc_engine *e);

@@ -2,7 +2,7 @@
 
 #include "base/budget.h"
 #include "engine/engine.h"
-#include "streams/tx.h"
+#include "streams/ring.h"
 
 /* The rate at which packets leave: their first transmission and their repeats, each copy, but no other datagram. */
 

@@ -11,7 +11,7 @@
 
 #include "engine/engine.h"
 #include "streams/rx.h"
-#include "streams/tx.h"
+#include "streams/ring.h"
 
 /* A view begins: settles the kind for the receive ring of a stream to the group. A ring that was only reset has the
  * default kind. */
@@ -20,7 +20,7 @@ static inline void sc_reliability_begin(const sc_config *config, sc_rx_stream *r
 /* Does this receiver acknowledge packets to the sender? If not, the core reports them. */
 static inline int sc_rx_acknowledges(const sc_rx_stream *rx) { return !rx->pulled; }
 
-/* Do the receivers of a group stream acknowledge it to its sender? */
+/* Do the receivers of a group stream send acks to its sender? */
 static inline int sc_group_acknowledges(const sc_config *config) { return !config->pulled; }
 
 /* Is a gap requested from the stream's sender, by timer, while no other member is known to have the packets? If not,

@@ -44,7 +44,7 @@ static uint64_t left_by(const sc_engine *e, uint32_t rank) {
 }
 
 /* The own application may do without its own messages, but has those of all others to take: a sender that takes
- * nothing itself does not call another one slow for that. Bytes that it takes until the next look are not left. */
+ * nothing itself does not call another one slow for that. Bytes that are taken until the next look are not left. */
 static void look_at_self(sc_engine *e) {
     uint64_t took = e->queue.taken - e->slow.taken;
     e->slow.taken = e->queue.taken;

@@ -198,7 +198,7 @@ def test_the_rate_that_a_path_carries_is_found_and_the_place_of_losses_beyond(pa
     assert said and found == set() and 10 < int(said[1]) <= 35 < int(said[2]) <= 55, lines
 
 
-def test_a_thread_of_a_burst_that_did_not_run_for_a_while_makes_up_for_little_of_it(monkeypatch):
+def test_a_thread_of_a_burst_that_did_not_run_for_a_while_makes_up_for_little_time(monkeypatch):
     """Else a path that carries the rate loses the datagrams that were late, and is blamed."""
     now, runs = [100.0], []
 

@@ -2247,7 +2247,7 @@ BREAKS = (
     _one("a sender stopped by a ring of the setting's size counts as free, if the ring is larger", "native/streams/credit.c",
          "sc_tx_has_place(e, tx)) return 0;", "tx->next - tx->first <= tx->mask) return 0;",
          tests="tests/unit/test_sizes.py", why=EXACT),
-    _one("a larger ring of descriptors keeps messages that could fill one of the setting's size", "native/streams/tx.h",
+    _one("a larger ring of descriptors keeps messages that could fill one of the setting's size", "native/streams/ring.h",
          "+ 2 < tx->places / 2;", "+ 2 <= tx->mask / 2;",
          tests="tests/unit/test_sizes.py", why=EXACT),
     _one("callbacks have their part of a larger ring of descriptors, of which sends have less", "native/streams/tx.c",

@@ -298,7 +298,7 @@ def test_one_that_seeks_a_group_does_not_enter_a_view_of_which_somebody_who_has_
     context.emitted.clear()
 
 
-def test_a_member_goes_if_others_that_started_again_may_have_begun_a_view_without_it():
+def test_a_member_goes_if_others_that_started_again_may_have_begun_a_view_without_that_member():
     stage, a, b = blocked_alone()
     context, initiator = a.endpoint.context, a.endpoint.machines.initiator
     view, me = a.endpoint.machines.keeper.kept.view, b.endpoint.context.me

@@ -424,14 +424,14 @@ class Router:
         return machines.lifecycle.seeking and frame.has(self.context.me.id) and machines.keeper.is_older(frame)
 
     def joining_and_known(self, frame: NewView, sender: int, _address: bytes) -> bool:
-        """we seek a group, and it closes the view that we were in before we started again, without us as we are now or
-        without its sender, who started again"""
+        """we seek a group, and the VIEW closes the view that we were in before we started again, without us as we are
+        now or without its sender, who started again"""
         machines = self.machines
         return machines.lifecycle.seeking and not self._is_in(frame, sender) and machines.keeper.closes(frame)
 
     def _is_in(self, frame: NewView, sender: int) -> bool:
-        """Does the VIEW include us, and is its sender in it, or has closed the view before? (Some that started again
-        may have chosen us to begin a view.)"""
+        """Does the VIEW include us, from a sender in that view, or one who closed the view before? (Some that started
+        again may have chosen us to begin a view.)"""
         inside = frame.closes is None or frame.has(sender) or sender in frame.survivors
         return inside and frame.has(self.context.me.id)
 
