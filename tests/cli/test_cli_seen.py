@@ -26,7 +26,7 @@ from seqcast import cli, codes
 from seqcast.board.judge import unreadable
 from seqcast.board.place import BYTES
 from seqcast.board.read import MAGIC, VERSION, Event, OtherLayout, boards, of_other_releases, read
-from seqcast.cli.seen import headings, letters
+from seqcast.cli.seen import headings, history, letters
 from seqcast.cli.timeline import in_order
 from seqcast.config import keys
 from seqcast.metrics import Collector, families, text_of
@@ -85,6 +85,17 @@ def test_probe_shows_who_hears_whom_and_since_when(capsys):
 )
 def test_columns_of_the_matrix_are_told_apart(names, shown):
     assert letters(names.split()) == shown.split()
+
+
+def test_events_are_lines_of_the_log_and_what_came_since_the_last_one():
+    with group_of(1) as (a,):
+        wait_until(seen(a, 1))
+        board = read(a.board)
+    made = [(1, 0, "joined: view 1 [a]"), (2, 0, "cut reached"), (3, 0, "links changed"), (4, 0, "suspects b: silent"),
+            (5, 0, "suspected"), (6, 0, "links changed"), (7, 0, "links changed")]  # fmt: skip
+    events = tuple(Event(number, 10**9, member, text) for number, member, text in made)
+    texts = [line.partition("  ")[2] for line in history(dataclasses.replace(board, events=events))]
+    assert texts == ["joined: view 1 [a]", "suspects b: silent", "suspected", "links changed"]
 
 
 def test_a_readiness_check_says_in_one_line_why_not(capsys):

@@ -14,6 +14,8 @@ from seqcast.codes import Finding
 MATRIX_MAX = 24
 """Columns of the matrix of who hears whom; of more members only the rows with trouble are named."""
 HISTORY = 8
+TERSE = {"links changed", "cut reached", "senders begin or cease to wait", "suspected"}
+"""Reports of the engine that a line of the log follows, with names and reasons, unless Python hangs."""
 RATES = (("sent/s", "messages_sent"), ("got/s", "messages_delivered"), ("resent/s", "packets_retransmitted"))
 
 
@@ -177,12 +179,16 @@ def number(cell: str) -> float:
 
 
 def history(board: Board, n: int = HISTORY) -> list[str]:
-    """The last events, oldest first, with the time of day; the same one in the same second only once."""
+    """The last events, oldest first, with the time of day; the same one in the same second only once, and those of
+    ``TERSE`` only since the last line of the log."""
     lines: list[str] = []
-    for event in board.events:
-        at = time.strftime("%H:%M:%S", time.localtime((event.at + board.about["clock"]) / 1e9))
+    logged = max((at for at, event in enumerate(board.events) if event.text not in TERSE), default=-1)
+    for at, event in enumerate(board.events):
+        if at < logged and event.text in TERSE:
+            continue
+        clock = time.strftime("%H:%M:%S", time.localtime((event.at + board.about["clock"]) / 1e9))
         whom = f" ({board.name_of(event.member)})" if event.member else ""
-        line = f"{at}  {event.text}{whom}"
+        line = f"{clock}  {event.text}{whom}"
         if lines[-1:] != [line]:
             lines.append(line)
     return lines[-n:]
