@@ -120,7 +120,7 @@ class Counters:
     repeated: int = 0
     """Batches that the writer's table had: not delivered again."""
     incomplete: int = 0
-    """Batches whose rows did not all reach this member: which joined without state, or was cut off, in the middle."""
+    """Batches whose rows did not all reach this member, which joined without state or was cut off in the middle."""
     abandoned: int = 0
     """Batches whose writer began anew, left the group, or sent more rows than announced, before END."""
     malformed: int = 0

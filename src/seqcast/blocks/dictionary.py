@@ -169,7 +169,7 @@ class ReplicatedDict(Block):
         try:
             change = Change(key, ABSENT if new is None else loads(new), ABSENT if old is None else loads(old))
         except Exception:  # another member's codec, or a faulty one: the state is the same with and without callbacks
-            log.exception(codes.BAD_PEER("a value of %r cannot be read, so that on_change tells nothing of it"), key)
+            log.exception(codes.BAD_PEER("a value of %r cannot be read, so on_change is not called"), key)
             return
         for callback in self._callbacks:
             try:

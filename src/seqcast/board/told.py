@@ -25,7 +25,7 @@ KNOWN_BYTES_MAX = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One member's knowledge of another. None: its release does not tell this.
+    """One member's knowledge of another. None: its release does not report this.
 
     Args:
         rtt: ns of a round trip; 0: not known.

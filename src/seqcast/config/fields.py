@@ -158,7 +158,7 @@ class Config(_Marked):
         4,
         "ports",
         "Without multicast, or with `seeds`: a member whose `port` is taken, as by another one on its host, takes the "
-        "first free one of this many after its own. Must be the same on every member.",
+        "first free one of this many after `port`. Must be the same on every member.",
         low=0,
         high=1000,
     )

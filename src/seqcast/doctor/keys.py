@@ -38,7 +38,7 @@ def look(config: Config, root: Path) -> Iterator[Line]:
     if sys.platform != "win32":
         yield _memory(_lockable())
     if "hypervisor" in read_system(root, "proc/cpuinfo") and not _tells_copies(root):
-        yield Line(NOTE, "copies", "this virtual machine does not tell its system of a copy", codes.COPIED_VM)
+        yield Line(NOTE, "copies", "this virtual machine does not tell its system when it is copied", codes.COPIED_VM)
     yield _file("key", config.key, partial(read, memory=locked))
     if config.identity:
         yield _file("identity", config.identity, partial(read_identity, memory=locked))

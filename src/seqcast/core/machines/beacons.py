@@ -477,7 +477,7 @@ class Beacons:
     BEACON: ClassVar[DecisionTable] = decision(
         "beacon",
         (is_of_another_cluster, IGNORED, "the other cluster uses the same multicast address"),
-        (is_elsewhere, say_seen, "its sender is not at its stated address, and only those who hear it can tell it"),
+        (is_elsewhere, say_seen, "its sender is not at its stated address, and only those who hear it can tell this"),
         (is_left_apart, IGNORED, "its view cannot be merged with ours; checked again later"),
         (is_estranged, IGNORED, "unicasts between its members and ours were lost; checked again later"),
         (has_other_settings, shun, "its group has other settings and cannot be merged with ours: warn"),
