@@ -193,6 +193,31 @@ def test_the_loop_does_not_wait_for_a_busy_machine_to_have_a_leader() -> None:
     asyncio.run(main())
 
 
+def test_tasks_that_wait_for_a_lock_need_no_threads_and_have_it_in_turn() -> None:
+    async def main() -> None:
+        name, fences = cluster(), list[int]()
+        async with aio.Lock(name, name="a", **SETTINGS) as lock, aio.Lock(name, name="b", **SETTINGS) as other:
+            before, first = threading.active_count(), await lock.acquire(LIMIT_S)
+            with pytest.raises(seqcast.NotReady, match="another member holds the lock"):
+                await other.acquire(0.1)
+
+            async def work(number: int) -> None:
+                async with (lock, other)[number % 2].hold(LIMIT_S) as fence:
+                    fences.append(fence)
+
+            tasks = [asyncio.create_task(work(number)) for number in range(100)]
+            while len(lock.sync._tasks) + len(other.sync._tasks) < 100:
+                await asyncio.sleep(0.01)
+            assert threading.active_count() < before + 50
+            tasks.pop(40).cancel()
+            assert await lock.release(first)
+            await asyncio.gather(*tasks)
+            assert len(fences) == 99 and fences == sorted(set(fences)) and fences[0] > first
+            assert not lock.sync._tasks and not other.sync._tasks
+
+    asyncio.run(main())
+
+
 def test_a_task_that_is_cancelled_as_it_gets_the_lock_gives_it_back() -> None:
     async def main() -> None:
         async with aio.Lock(cluster(), name="a", **SETTINGS) as lock:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import inspect
+import secrets
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -30,13 +31,13 @@ from seqcast.blocks.block import Block
 from seqcast.blocks.codec import Codec
 from seqcast.blocks.dictionary import ABSENT, Change
 from seqcast.blocks.feed import Snapshot, Update
-from seqcast.blocks.lock import RELEASE_S
+from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION, _QUEUED, HELD, RELEASE_S
 from seqcast.blocks.log import Counters, Machine
 from seqcast.blocks.outbox import READ, Call
 from seqcast.blocks.replica import GUARANTEES, Guarantee
 from seqcast.blocks.rpc import Reply
 from seqcast.config import Config
-from seqcast.errors import NotReady, SendTimeout, SeqcastError, Undecided, UsageError
+from seqcast.errors import NotReady, SendTimeout, Undecided, UsageError
 from seqcast.types import Member
 
 if TYPE_CHECKING:
@@ -374,34 +375,43 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
     async def acquire(self, timeout: float | None = None) -> int:
         """Waits for the lock, and returns its fence. A cancelled task leaves the queue, and gives back a lock that
         comes all the same."""
-        lock, cancelled, held = threading.Lock(), False, 0
+        end, sync = deadline_of(timeout), self.sync
+        while True:
+            if not self.replica.ready and not await self.replica.wait_ready(left_until(end)):
+                raise NotReady(f"the lock cannot be had: {self.replica.why}")
+            request = self.replica.group.member.id, secrets.randbits(62)
+            try:
+                (answer,) = _ANSWER.unpack(await self._call(_OPERATION.pack(_ACQUIRE, *request), left_until(end)))
+                if answer == _QUEUED:
+                    answer = await self._wait(request, end)
+            except BaseException:
+                sync._withdraw(request)
+                raise
+            if answer > 0:
+                return int(answer)
 
-        def acquire() -> int:
-            nonlocal held
-            fence = self.sync.acquire(timeout)
-            with lock:
-                held = fence
-            if cancelled:
-                self._give_back(fence)
-            return fence
+    async def _wait(self, request: tuple[int, int], end: float | None) -> int:
+        """As that of the block for threads."""
+        loop, sync = asyncio.get_running_loop(), self.sync
+        told: asyncio.Future[None] = loop.create_future()
 
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(_end, told)
+
+        with sync._changed:
+            if (found := sync._look(request)) is not None:
+                return found
+            sync._tasks[request] = tell
         try:
-            return await on_own_thread(acquire)
-        except asyncio.CancelledError:
-            with lock:
-                cancelled, fence = True, held
-            if fence:
-                self._give_back(fence)
-            else:
-                self.sync._wake()
-            raise
-
-    def _give_back(self, fence: int) -> None:
-        threading.Thread(target=self._released, args=(fence,), name="seqcast-lock", daemon=True).start()
-
-    def _released(self, fence: int) -> None:
-        with contextlib.suppress(SeqcastError):
-            self.sync.release(fence)
+            await asyncio.wait([told], timeout=left_until(end))
+        finally:
+            with sync._changed:
+                sync._tasks.pop(request, None)
+                found = sync._look(request)
+        if found is None:
+            raise NotReady(HELD)
+        return found
 
     async def release(self, fence: int, *, timeout: float | None = RELEASE_S) -> bool:
         """Gives the lock back; False: lost before, since this member was excluded."""

@@ -31,6 +31,7 @@ _GONE, _QUEUED = -1, 0
 _HEAD = struct.Struct("<QQI")
 _REQUEST = struct.Struct("<QQ")
 RELEASE_S = 5.0
+HELD = "another member holds the lock: wait longer, or find out why it does"
 
 _Request = tuple[int, int]
 """Id of the member, number."""
@@ -65,6 +66,7 @@ class Lock(Block):
         # Under `_changed`:
         self._own: dict[int, int] = {}  # requests of this process that hold the lock -> fence
         self._parted = 0  # id of this member, whose membership has ended
+        self._tasks: dict[_Request, Callable[[], object]] = {}  # requests of asyncio that wait -> to be called once
         super().__init__(cluster, name=name, info=info, ready_s=ready_s, **settings)
 
     def bind(self, replica: Replica[Any], prefix: bytes = b"") -> None:
@@ -167,26 +169,31 @@ class Lock(Block):
         """
         while still_wanted():
             with self._changed:
-                if (fence := self._own.get(request[1])) is not None:
-                    return fence
-                if request not in self._queue or request[0] == self._parted:
-                    return _GONE
+                if (found := self._look(request)) is not None:
+                    return found
                 left = left_until(end)
                 if left is not None and left <= 0:
                     break
                 self._changed.wait(left)
-        raise NotReady("another member holds the lock: wait longer, or find out why it does")
+        raise NotReady(HELD)
+
+    def _look(self, request: _Request) -> int | None:
+        """The fence of this request; `_GONE`: no longer in the queue; None: others hold the lock. Under `_changed`."""
+        if (fence := self._own.get(request[1])) is not None:
+            return fence
+        return _GONE if request not in self._queue or request[0] == self._parted else None
+
+    def _tell(self) -> None:
+        """Has all that wait look. Under `_changed`."""
+        self._changed.notify_all()
+        for request in [each for each in self._tasks if self._look(each) is not None]:
+            self._tasks.pop(request)()
 
     def _follow(self, event: Event | None) -> None:
         if event is None:  # the membership has ended, and with it each request, whether this replica comes back or not
             with self._changed:
                 self._parted, self._own = self.replica._me, {}
-                self._changed.notify_all()
-
-    def _wake(self) -> None:
-        """Has the threads that wait look whether anybody waits for them."""
-        with self._changed:
-            self._changed.notify_all()
+                self._tell()
 
     def _withdraw(self, request: _Request) -> None:
         """Takes a request back that may have been applied, or may yet be. The group applies the withdrawal after the
@@ -232,7 +239,7 @@ class Lock(Block):
         holder = self._queue[0] if self._queue else None
         mine = holder is not None and self._is_mine(holder[0])
         self._own = {holder[1]: self._fence} if holder is not None and mine else {}
-        self._changed.notify_all()
+        self._tell()
 
     def _is_mine(self, member: int) -> bool:
         """Of the present membership, not of one that has ended."""
