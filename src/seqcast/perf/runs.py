@@ -25,6 +25,8 @@ BARE_TRIES = 3
 USED = ("user_s", "system_s", "waits", "pid", "begun_ns", "ended_ns")
 """A process's report of its use of the machine: CPU time outside and in the kernel, s, how often it blocked, which
 process it is, and from when to when by the monotonic clock."""
+FOREIGN = ("drop_key", "drop_crc", "drop_group", "drop_rate", "drop_view")
+"""Counters of datagrams that no member has sent to the group, or that came too late."""
 GROUP_TRIES = 3
 PING_PONGS = {"plain": "latency", "aio": "latency_aio", "c": "latency_c"}
 """The roles of ``worker``: by ``send`` and ``recv`` of ``Group`` or of ``aio.Group``, or in C by ``seqcast.embed``."""
@@ -191,8 +193,8 @@ def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = N
 
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
-        message), messages, received, lost (sum over receivers), wrong, views (that came during the run; always 0),
-        retransmitted_packets, packets (sent for the first time), acks_per_packet, cpu_us_per_msg (of the whole group),
+        message), messages, received, lost (sum over receivers), wrong, foreign (``FOREIGN`` of all members), views (that
+        came during the run; always 0), retransmitted_packets, packets (sent for the first time), acks_per_packet, cpu_us_per_msg (of the whole group),
         used (``USED`` of each member, in their order), throttled_s (for how long a CPU quota stopped the member that it
         stopped longest), rss_mb and rss_rest_mb (of the largest member), window_bytes;
         drained (how long after the run the slowest receiver's last message came, as a part of its length), and with
@@ -298,6 +300,7 @@ def _group_run(path: Path, load: Load, cluster: str, crew: Crew | None, journal:
         "received": sum(answer["received"] for answer in receivers),
         "lost": sum(answer["lost"] for answer in receivers),
         "wrong": sum(answer["wrong"] for answer in receivers),
+        "foreign": sum(answer["counters"][name] for answer in done for name in FOREIGN),
         "views": sum(answer["views"] for answer in done),
         "retransmitted_packets": sum(answer["counters"]["packets_retransmitted"] for answer in done),
         "cpu_us_per_msg": sum(answer["user_s"] + answer["system_s"] for answer in done) * 1e6 / max(1, sum(sent)),
