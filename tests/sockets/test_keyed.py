@@ -1,5 +1,6 @@
 """On real sockets: a group with a key."""
 
+import hashlib
 import logging
 import os
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from engines import make_engine, reports_of
@@ -260,26 +262,78 @@ def test_the_command_unblock_needs_the_key_and_says_so(key, tmp_path):
         assert with_key.returncode == 1 and "is blocked as a minority" in with_key.stderr
 
 
+class FullLoad:
+    """All members send as much as they may, and take everything; each looks for the next number of each sender."""
+
+    HEAD, FILL, AT_ONCE = struct.Struct("<IQ"), bytes(1000), 50
+
+    def __init__(self, groups):
+        self.groups, self.stop = groups, threading.Event()
+        self.sent, self.orders = [0] * len(groups), [hashlib.blake2b() for _ in groups]
+        self.taken = [[0] * len(groups) for _ in groups]
+        self.pool = ThreadPoolExecutor(2 * len(groups))
+        self.senders = [self.pool.submit(self._send, number) for number in range(len(groups))]
+        self.takers = [self.pool.submit(self._take, number) for number in range(len(groups))]
+
+    def _send(self, number):
+        while not self.stop.is_set():
+            begin = self.sent[number]
+            batch = [self.HEAD.pack(number, begin + each) + self.FILL for each in range(self.AT_ONCE)]
+            self.groups[number].send_many(batch, timeout=LIMIT_S)
+            self.sent[number] = begin + self.AT_ONCE
+
+    def _take(self, number):
+        taken, due = self.taken[number], time.monotonic() + LIMIT_S
+        while not (all(each.done() for each in self.senders) and taken == self.sent):
+            item = self.groups[number].recv_batch(timeout=0.1)
+            assert item is not None or time.monotonic() < due, f"{number} has {taken} of {self.sent}"
+            if isinstance(item, seqcast.Batch):
+                due = time.monotonic() + LIMIT_S
+                for payload in item.tolist():
+                    sender, each = self.HEAD.unpack_from(payload)
+                    assert each == taken[sender], f"{number} takes {each} of {sender} after {taken[sender]}"
+                    taken[sender] += 1
+                    self.orders[number].update(payload[: self.HEAD.size])
+
+    def check(self):
+        for each in self.senders + self.takers:
+            assert not each.done() or each.result() is None
+
+    def end(self):
+        """Nothing was lost, nothing came twice, and all took everything in one order."""
+        self.stop.set()
+        for each in self.senders + self.takers:
+            each.result()
+        self.pool.shutdown()
+        assert self.taken == [self.sent] * len(self.groups)
+        assert len({each.digest() for each in self.orders}) == 1
+
+
+def settled(groups):
+    """The view that all are in, if it has its heartbeats; None: they are on their way there."""
+    views = {group.view.view_id for group in groups}
+    time.sleep(0.3)
+    return views.pop() if len(views) == 1 and views == {group.view.view_id for group in groups} else None
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(("rekey_s", "views"), [(0.3, 5), pytest.param(1.0, 55, marks=pytest.mark.long)])
-def test_under_load_views_with_new_secrets_follow_each_other_and_nothing_is_lost(key, rekey_s, views):
+@pytest.mark.parametrize(("rekey_s", "views"), [(1.0, 5), (1.0, 55)])
+def test_under_full_load_views_with_new_secrets_follow_each_other_and_nothing_is_lost(key, rekey_s, views):
+    """A member that has entered the next view is not understood by one that has not, for a moment (drop_view)."""
     with group_of(3, key=key, rekey_s=rekey_s) as groups:
-        first, sent, got = groups[0].view.view_id.counter, 0, [[] for _ in groups]
-        wanted = []
-        while groups[0].view.view_id.counter < first + views or sent < 3000:
-            for number, group in enumerate(groups):
-                wanted.append(b"%d %d" % (number, sent))
-                group.send(wanted[-1] + bytes(700))
-            sent += 1
-            for number, group in enumerate(groups):
-                while isinstance(item := group.recv_batch(timeout=0), seqcast.Batch):
-                    got[number] += [payload[:-700] for payload in item.tolist()]
-        for number, group in enumerate(groups):
-            got[number] += [payload[:-700] for payload in payloads(group, len(wanted) - len(got[number]))]
-        assert all(sorted(each) == sorted(wanted) for each in got)
-        assert got[0] == got[1] == got[2]
+        first, load, quiet = groups[0].view.view_id.counter, FullLoad(groups), {}
+        while groups[0].view.view_id.counter < first + views:
+            load.check()
+            view = settled(groups)
+            before = [group.counters()["drop_view"] for group in groups]
+            time.sleep(0.2)
+            dropped = [group.counters()["drop_view"] for group in groups] != before
+            if view is not None and view == settled(groups):
+                quiet[view] = not dropped
+        load.end()
         assert [group.counters()["drop_key"] for group in groups] == [0, 0, 0]
         assert {len(group.view.members) for group in groups} == {3}
+        assert not quiet or sum(quiet.values()) >= len(quiet) / 2, "in a view that all are in, all are understood"
 
 
 def written(path, *lines):
@@ -299,26 +353,10 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
     new = keys.Key((old.number + 1) % keys.IDS, new.secret)
     for path in paths:
         written(path, old)
-    name, stop, sent_all = cluster(), threading.Event(), threading.Event()
+    name = cluster()
     groups = [join(name, member, key=path) for member, path in zip("abc", paths, strict=True)]
     wait_until(lambda: all(len(group.view.members) == 3 for group in groups))
-    sent, got = [0] * 3, [[] for _ in groups]
-
-    def send(number):
-        while not stop.is_set():
-            groups[number].send(b"%d %d" % (number, sent[number]) + bytes(500))
-            sent[number] += 1
-            time.sleep(0.001)
-
-    def take(number):
-        while not sent_all.is_set() or len(got[number]) < sum(sent):
-            item = groups[number].recv_batch(timeout=0.1)
-            if isinstance(item, seqcast.Batch):
-                got[number] += [payload[:-500] for payload in item.tolist()]
-
-    threads = [threading.Thread(target=each, args=(n,), daemon=True) for each in (send, take) for n in range(3)]
-    for each in threads:
-        each.start()
+    load = FullLoad(groups)
     for step, lines in enumerate(((old, new), (new, old), (new,)), 1):
         for group, path in zip(groups, paths, strict=True):
             written(path, *lines)
@@ -326,16 +364,8 @@ def test_a_key_is_replaced_in_three_steps_while_all_members_run_and_send(key, tm
         assert {group.counters()["key_id"] for group in groups} == {lines[0].number}
         late = join(name, "late", key=paths[step - 1])  # datagrams outside views, and a new view
         late.leave()
-    stop.set()
-    for each in threads[:3]:
-        each.join(LIMIT_S)
-    sent_all.set()
-    for each in threads[3:]:
-        each.join(LIMIT_S)
-    assert [len(each) for each in got] == [sum(sent)] * 3 and sum(sent) > 300
-    assert [group.counters()["drop_key"] for group in groups] == [0, 0, 0]
-    wanted = sorted(b"%d %d" % (number, each) for number in range(3) for each in range(sent[number]))
-    assert all(sorted(each) == wanted for each in got)
+        load.check()
+    load.end()
     counted = [group.counters() for group in groups]
     assert [(each["drop_key"], each["key_errors"]) for each in counted] == [(0, 0)] * 3
     by_unicast = os.environ.get("SEQCAST_TRANSPORT") == "unicast"  # few datagrams are then outside a view
