@@ -193,8 +193,9 @@ def group_throughput(path: Path, load: Load, cluster: str, crew: Crew | None = N
 
     Returns:
         sent_msgs_per_s, delivered_msgs_per_s and delivered_mb_per_s (of the slowest receiver, until its last
-        message), messages, received, lost (sum over receivers), wrong, foreign (``FOREIGN`` of all members), views (that
-        came during the run; always 0), retransmitted_packets, packets (sent for the first time), acks_per_packet, cpu_us_per_msg (of the whole group),
+        message), messages, received, lost (sum over receivers), wrong, foreign (``FOREIGN`` of all members), views
+        (that came during the run; always 0), retransmitted_packets, packets (sent for the first time),
+        acks_per_packet, cpu_us_per_msg (of the whole group),
         used (``USED`` of each member, in their order), throttled_s (for how long a CPU quota stopped the member that it
         stopped longest), rss_mb and rss_rest_mb (of the largest member), window_bytes;
         drained (how long after the run the slowest receiver's last message came, as a part of its length), and with
