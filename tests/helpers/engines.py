@@ -106,8 +106,8 @@ class Net:
             )
 
     def step(self, ns: int = MS, take: bool = True) -> int:
-        """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs when it said that it has to, when a
-        datagram comes, and after calls of its application; it transmits if it asks for that. Moves every datagram,
+        """Lets `ns` pass, from deadline to deadline, as drivers do: an engine runs at its own deadline, when a
+        datagram comes, and after calls of its application, and transmits if it asks to. Moves every datagram,
         takes all deliveries."""
         end, moved, restless = self.now + ns, 0, 0
         self.stirred.update(range(len(self.engines)))

@@ -152,7 +152,7 @@ def forward_refused() -> Iterator[dict[str, Any]]:
 def same_incarnation() -> Iterator[dict[str, Any]]:
     """A process that starts again has the id that it had before, and begins with the first seqno (E-06).
 
-    To its application it is the same: it continues its count. Checks that know processes, not ids, are left out.
+    Its application sees no difference, and continues its count. Checks that know processes, not ids, are left out.
     """
     install, start = Installer.install, World.start_node
 

@@ -17,8 +17,8 @@ class Break:
     Args:
         name: the fault.
         edits: (file, text, its replacement).
-        family: of storms, whose first seeds are run before the default ones: it is quicker so.
-        options: of these seeds, where a break shows only with them ("--reliability gossip").
+        family: of storms, whose first seeds are run before the default ones, which is quicker.
+        options: of these seeds, if a break shows only with them ("--reliability gossip").
         tests: that find it, run before the seeds; why seeds do not find it, or not soon, is said in ``why``.
     """
 

@@ -284,7 +284,7 @@ def test_a_large_message_waits_for_credit_and_the_loop_goes_on():
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="no SIGSTOP here")
 def test_the_loop_goes_on_while_a_large_message_waits_to_be_ordered():
-    """There is credit for all of it, but it is not kept until it is ordered: its send waits."""
+    """The whole message has credit, but is not kept until it is ordered: its send waits."""
     name = cluster()
 
     async def main():

@@ -208,7 +208,7 @@ def test_events_give_views_and_messages_in_their_true_order():
 
 
 def test_the_newest_view_never_lags_behind_the_received_messages(monkeypatch):
-    """Even if the control thread, which installed it, is held up before it tells of it."""
+    """Even if the control thread is held up between installing the view and reporting it."""
     told, carry_out = threading.Event(), Runner._carry_out
 
     def late(runner, effect):

@@ -303,8 +303,8 @@ def test_the_end_of_a_guard_waits_for_the_thread_that_wakes_it():
 
 
 def test_a_process_whose_listener_closes_after_its_connections_is_gone(monkeypatch):
-    """The kernel closes the files of a killed process one by one: it may still take the call that follows the end of a
-    connection, and reset it before the guard's thread looks at it."""
+    """The kernel closes the files of a killed process one by one: the kernel may still take the call that follows the
+    end of a connection, and reset the call before the guard's thread looks."""
     gone = []
     with socket.create_server(("127.0.0.1", 0)) as other, socket.create_server(("127.0.0.1", 0)) as own:
         where = socket.AF_INET, other.getsockname()

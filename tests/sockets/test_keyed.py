@@ -140,7 +140,7 @@ class Reader:
         return any(self.pair.unwrap(frame.maker_key, about(frame), wrap) is not None for wrap in frame.wraps)
 
     def opens(self, datagram):
-        """Is it a packet that it can read? It is of one who is in no view with the reader."""
+        """Can the reader open this packet? Its sender is in no view with the reader."""
         before = self.engine.counters()["drop_stranger"]
         self.engine.receive(datagram, b"\1", 10**15)
         return self.engine.counters()["drop_stranger"] > before

@@ -74,8 +74,8 @@ def test_a_packet_that_no_sequencer_can_have_stamped_is_dropped_and_the_real_one
 
 
 def test_messages_that_the_sequencer_stamps_again_are_delivered_once():
-    """SEQ-09, SEQ-10, SEQ-18, SEQ-21: it comes twice in the sequencer's broadcast, with its sender's own number, and
-    the receiver drops it as a duplicate, since it keeps the highest seqno seen of each original sender."""
+    """SEQ-09, SEQ-10, SEQ-18, SEQ-21: the message comes twice in the sequencer's broadcast, with its sender's own
+    number, and the receiver drops the second one as a duplicate, by the highest seqno seen of each original sender."""
     net = Net(3, sequencer=0)
     for seqno in (1, 2):
         stamped = F.packet(forge.DATA, 100, 1, seqno, origin=1, rank=2, place=seqno)

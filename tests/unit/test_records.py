@@ -145,7 +145,7 @@ def test_survivors_messages_are_delivered_in_their_view_when_the_sequencer_crash
 
 
 def test_an_entry_whose_packet_no_survivor_has_is_void() -> None:
-    """The sequencer had it, and recorded it; it and the sender are lost together. Its later records count."""
+    """The sequencer had recorded the packet, and is lost together with the sender. Its later records count."""
     net = group(4)
     net.run(5)
     net.drop = lambda src, dst, lane, datagram: src == 3 and dst != 0 and kind(datagram) == DATA

@@ -206,8 +206,8 @@ def started(pid: int) -> str:
 
 
 def threads(pid: int) -> list[list[str]]:
-    """The threads of members in a process: the name of each, the cores that it may run on and the one that it ran on
-    last, and its CPU time, s. The system tells, not the process; nothing where it does not."""
+    """The threads of members in a process: the name of each, its allowed cores and its last one, and its CPU time, s.
+    The system tells, not the process; nothing on a system that does not."""
     found = []
     for task in sorted(Path(f"/proc/{pid}/task").glob("*"), key=lambda path: int(path.name)):
         with contextlib.suppress(OSError, IndexError):  # it has ended

@@ -231,7 +231,7 @@ class Network:
             self.clock.at(self.clock.now + delay + later_ns, node.receive, forged, sender)
 
     def waits(self, source: int, target: int, datagram: bytes) -> int:
-        """How long it waits before its link, and is on it, in ns; -1: it does not come through."""
+        """How long a datagram waits before its link, and is on the link, in ns; -1: it is lost."""
         if not self.connects(source, target) or self.vanishes(source, target, datagram):
             return -1
         if self.doomed and self._loses(target, datagram):

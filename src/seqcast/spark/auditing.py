@@ -229,8 +229,8 @@ def _check_foreign(journals: Sequence[Journal], others: Sequence[Journal], repor
 
 
 def _check_predecessors(journals: Sequence[Journal], names: members.Names, report: Report) -> None:
-    """A view closes one view, the same for every member, or, if it merges several, that of a member's own subgroup.
-    If a member's journal has another view before it, the member has skipped a view, or the journal has lost it."""
+    """A view closes one view, the same for every member, or, if several are merged, that of a member's own subgroup.
+    If a member's journal has another view before, the member has skipped a view, or the journal has lost one."""
     closes: dict[int, tuple[int, int]] = {}  # view -> the view that it closes, and the journal that says so
     for number, journal in enumerate(journals):
         counters = [view.view_id.counter for view in journal.views]

@@ -1,4 +1,4 @@
-"""The initiator's part in the cut: it repeats BLOCK until all block callbacks have run, if there are any; START until
+"""The initiator's part in the cut: repeats BLOCK until all block callbacks have run, if there are any; START until
 all survivors said OK; CUT until all said DONE; VIEW until all said INSTALLED.
 
 In a primary partition (step 9) a proposed VIEW goes with the CUT. If a survivor has accepted a proposal before, that

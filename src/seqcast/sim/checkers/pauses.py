@@ -12,8 +12,9 @@ from seqcast.types import View, ViewId
 
 
 def check_pauses(records: Sequence[Record]) -> Iterator[str]:
-    """If a pause's owner was told that it held to its end, no member put a new packet on the wire during it, in a view
-    with others. (A packet that a lone member packed before may leave later, as nobody has yet to deliver it.)"""
+    """If a pause's owner was told that the pause held to its end, no member put a new packet on the wire meanwhile,
+    in a view with others. (A packet that a lone member packed before may leave later, as nobody else has yet to
+    deliver it.)"""
     for owner in records:
         shared = {entry.view_id for entry in owner.log if isinstance(entry, View) and len(entry.members) > 1}
         for pause in owner.pauses:

@@ -11,8 +11,8 @@ def check_taken(
     waiter: Record, records: Sequence[Record], numbers: Sequence[int], views: Sequence[Together]
 ) -> Iterator[str]:
     """A member that was in all views since the one in which the sender itself took a message, and on its side of each
-    partition, must have taken it. One that the sender has not taken is not judged: it may be on its way into another
-    view.
+    partition, must have taken that message. One that the sender has not taken is not judged, as that message may be on
+    its way into another view.
 
     Args:
         waiter: the member whose wait has ended.
