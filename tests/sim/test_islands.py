@@ -121,3 +121,8 @@ def test_a_family_of_storms_draws_such_groups_too():
     drawn = [Options.draw(seed, family="islands") for seed in range(PINNED + 1, PINNED + 21)]
     assert {one.partition for one in drawn} == {"merge", "primary"}
     assert all((one.found > 1) == (one.partition == "primary") for one in drawn)
+
+
+def test_any_seed_may_have_deaf_pairs_whatever_its_kind_of_partition():
+    drawn = [Options.draw(seed) for seed in range(PINNED + 1, PINNED + 101)]
+    assert {one.partition for one in drawn if one.islands and one.family != "islands"} == {"merge", "primary"}

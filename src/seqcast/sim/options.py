@@ -355,7 +355,7 @@ class Options:
             if not drawn.get("mutes") and not drawn.get("filtered") and "transport" not in drawn:
                 way = random.Random(f"transport {seed}").random()
                 drawn["transport"] = "unicast" if way < 0.25 else "auto" if way < 0.5 else "multicast"
-                if drawn["transport"] == "auto" and (partition or drawn["partition"]) == "merge":
+                if drawn["transport"] == "auto":
                     drawn.setdefault("islands", random.Random(f"islands {seed}").choice((0, 1, 3)))
             if family == "islands" and random.Random(f"majority {seed}").random() < 0.4:
                 drawn["partition"] = "primary"
