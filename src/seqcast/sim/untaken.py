@@ -28,10 +28,6 @@ UNTAKEN: dict[str, tuple[str, ...]] = {
         "interface: LOOK, is_offered in SOUND",
     ),
     "Only if unicasts are lost: tests/sockets/test_lost_unicast.py": ("answer to JOIN: is_held_back",),
-    "Only two processes of one name cause it: seqcast sim --family namesakes": (
-        "merger: READY, does_not_fit in LEADING",
-        "beacon: is_left_apart",
-    ),
     "Only frames or connections of a faulty member cause it: tests/hostile and tests/protocol.": (
         "merger: READY, has_no_members in LEADING",
         "guard line: RUBBISH in STANDING",
