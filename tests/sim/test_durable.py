@@ -351,6 +351,26 @@ def test_one_that_was_cut_off_gives_way_to_those_that_started_again_without_it(s
     assert nothing_is_lost(power) and len(set(power.answers)) == len(power.answers)
 
 
+def test_one_that_was_cut_off_with_its_state_does_not_give_way_to_a_group_founded_apart(tmp_path):
+    """The others were set up again without their disks: the answers of a day are on its disk alone."""
+    power = Power(1, tmp_path)
+    power.start_all()
+    power.use(100)
+    alone, others = power.replicas["a"], "bc"
+    power.network.partition({alone.node.index}, set(range(10)) - {alone.node.index})
+    for name in others:
+        power.strike(name)
+        power.replicas.pop(name)
+        power.disks.pop(name)
+        (tmp_path / f"{name}.log").unlink()
+    started(power, *others)
+    power.use(60)
+    power.network.heal()
+    power.until(power.clock.now // MS + 6000)
+    assert not any(each.node.endpoint.over for each in power.replicas.values())  # an operator decides
+    assert alone.node.endpoint.view is not None and len(power.replicas["b"].node.endpoint.view.members) == 2
+
+
 @pytest.mark.parametrize("all_lose_power", [False, True])
 @pytest.mark.parametrize(("members", "later_ms"), first_quick([(2, 0), (3, 0), (3, 20)]))
 def test_two_empty_joiners_go_on_with_the_state_of_the_one_that_had_it(members, later_ms, all_lose_power, tmp_path):

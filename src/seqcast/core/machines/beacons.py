@@ -5,9 +5,9 @@ merged with its own, the merge is told (``merge.py``).
 
 Primary partitions never merge: no minority continues, so any other group was founded separately. The one with less
 history gives way, blocked or not: its members are excluded and may join again. If members of both groups have delivered
-messages, an operator must decide, and both groups only warn; but a blocked one whose members have their state on disk
-gives way to one with a majority, as they lose nothing when they join again. If neither has, there is nothing to lose:
-the smaller group gives way, and a blocked group gives way to one that is not blocked.
+messages, an operator must decide, and both groups only warn. If neither has, there is nothing to lose: the smaller
+group gives way, and a blocked group gives way to one that is not blocked. A blocked view also gives way to a group that
+went on from that view (``stable=``), which names its last views in its beacons.
 
 Without multicast a beacon goes to the addresses of the book (``book.py``) that are not in our view, a few at a time. A
 member that hears one answers whose turn has come in its own view, so that the coordinators meet, whichever members the
@@ -57,7 +57,7 @@ NEITHER_GIVES_WAY = (
     "another group of this cluster exists that was founded separately, and both have delivered messages, so neither "
     "gives way by itself. Stop the members of one group; they join the other one when they are started again"
 )
-FROM_DISK = "another group of this cluster has a majority, and this member has not: join again with the state on disk"
+WENT_ON = "the others started again, and the group continued without this member: join again"
 Others = dict[int, tuple[int, bytes]]
 """Coordinators of other views: id -> (tag of the view, address)."""
 
@@ -300,8 +300,8 @@ class Beacons:
 
     def compare(self, frame: Beacon, sender: int, _address: bytes) -> None:
         """Another primary partition: the one with more history stays, else the larger one. Such a view is observed for
-        a while first, as a possible predecessor of our view, still held by a member that has not learned of ours. With
-        the state on disk, a blocked side is perhaps one without which the others started again.
+        a while first, as a possible predecessor of our view, still held by a member that has not learned of ours. A
+        group that went on from our view is no rival, and one from whose view ours went on gives way itself.
 
         Timeline without the history: a, b and c deliver for a day; a and b are killed, and c is blocked. a starts again
         without hearing c, and founds a group, which is not blocked. They meet: c was excluded, and the day lost.
@@ -309,10 +309,13 @@ class Beacons:
         context, own = self.context, self._own_beacon()
         assert frame.primary is not None and own.primary is not None
         now, settings = context.now, context.settings
+        if frame.view_id.tag in own.past and not frame.primary:
+            return
+        went_on = own.view_id.tag in frame.past and not own.primary
         ours, theirs = ((each.primary, each.view_id.counter, each.view_id.tag) for each in (own, frame))
         both = own.history == frame.history == History.SHARED
         equals = own.history == frame.history and (not frame.primary or theirs < ours)
-        if not both and (frame.history < own.history or equals):
+        if not both and not went_on and (frame.history < own.history or equals):
             self.rivals.pop(sender, None)
             return
         # A beacon's count proves nothing, so each member that it counts must be heard, from an address of its own.
@@ -325,9 +328,8 @@ class Beacons:
             self.rivals[sender] = first, now
         if now - first < 2 * settings.elsewhere_ns:  # a member doubted for being elsewhere no longer counts by then
             return
-        if both and context.settings.on_disk[1] and bool(own.primary) != bool(frame.primary):
-            if not own.primary:  # otherwise they do
-                context.emit(GiveWay(frame.view_id, FROM_DISK))
+        if went_on:
+            context.emit(GiveWay(frame.view_id, WENT_ON))
         elif not both:
             what = "has a history that this one lacks" if frame.history > own.history else "is larger"
             reason = f"{SEPARATE} {what}: join again"
@@ -450,7 +452,7 @@ class Beacons:
         mechanism, nonce = context.mechanism, settings.nonce
         return Beacon(
             context.cluster, settings.order, mechanism, view_id, primary, shared, history, members, nonce,
-            common(context.infos.values()),
+            common(context.infos.values()), tuple(past.view for past in context.views),
         )  # fmt: skip
 
     def _shun(self, tag: int, seen: bool = False) -> None:

@@ -191,9 +191,7 @@ class Initiator(TableMachine):
         self.fire(E.DONE, sender)
 
     def recalled(self, frame: Recalled, sender: int, address: bytes) -> None:
-        """The vote of a member that started again. Is there a first view among the accepted ones, others that started
-        again may have decided that, as none of them knew that we are in the view (we joined when all others had gone).
-        This view is closed by no other one then, so we go.
+        """The vote of a member that started again.
 
         Raises:
             RemoteProtocolError: accepted a VIEW that does not close ours.
@@ -206,11 +204,8 @@ class Initiator(TableMachine):
             self.fire(E.PROMISED)
         elif not frame.done:
             accepted = frame.accepted
-            if accepted is not None and accepted.view.closes is None:
-                names = ", ".join(info.name for info in accepted.view.members)
-                context.emit(GiveWay(accepted.view.view_id, f"the group continued as [{names}]: join again"))
-                return
-            if accepted is not None and len(accepted.view.cut) != len(context.members):
+            closes = accepted is not None and accepted.view.closes is not None  # else the first view of others
+            if accepted is not None and closes and len(accepted.view.cut) != len(context.members):
                 raise RemoteProtocolError("RECALLED: a proposal for another view")
             self.fire(E.RECALLED, frame, sender, address)
         elif self.returned.get(frame.member, (0,))[0] == sender:
@@ -340,6 +335,12 @@ class Initiator(TableMachine):
             proposal = to_repeat(self.oks, dict(self.accepted.values()), self.survivors, context.allowed, votes)
             if proposal is None:
                 proposal = self._next_view(cut, (0,) * len(cut))
+            elif proposal.closes is None:
+                # Some that started again may have decided on this first view: they counted us as back, as we entered
+                # our view when all others had gone.
+                names = ", ".join(info.name for info in proposal.members)
+                context.emit(GiveWay(proposal.view_id, f"the group continued as [{names}]: join again"))
+                return
             else:
                 cut = proposal.cut
                 fetch = fetch_up_to(cut, self.oks)

@@ -93,7 +93,7 @@ class Keeper(TableMachine):
         self.attempt: Attempt = (0, -1)  # ours, of which:
         self.until_ns = 0  # its end, if it has not ended well
         self.others: list[Returned] = []  # heard lately
-        self.quorum_ns = 0  # since when a quorum waits for the others
+        self.quorum = 0, 0  # tag of a view, and since when a quorum of it, with the state on disk, waits for the others
         self.opener = self._own()  # whose first view is to be the next one
         self.asked: dict[int, Returned] = {}  # by the id in the view; the opener as `NOBODY`, if it has none
         self.answers: dict[int, Taken | None] = {}  # the votes, our own included, and the VIEWs accepted before
@@ -128,7 +128,8 @@ class Keeper(TableMachine):
         """Is this VIEW of a group that does not follow from the one that we know?"""
         if self.kept is None or self.kept.view.founding:
             return False
-        return frame.view_id.counter <= self.kept.view.view_id.counter
+        known = self.kept.view.view_id
+        return frame.view_id != known and frame.view_id.counter <= known.counter
 
     def closes(self, frame: NewView) -> bool:
         """Does this VIEW follow from the view that we know?"""
@@ -148,8 +149,20 @@ class Keeper(TableMachine):
             others: the joiners that are heard.
         """
         self.others = list(others)
+        self._note_quorum()
         self.fire(E.BEGIN, self.others)
         return self._take()
+
+    def _note_quorum(self) -> None:
+        kept = self.kept
+        if kept is None:
+            return
+        asked, tag = self._asked(self.others), kept.view.view_id.tag
+        disks = all(each.was is not None and each.was.position for each in self._returned(asked))
+        if not disks or not is_quorum(self._voters, {self._me, *asked}):
+            self.quorum = 0, 0
+        elif self.quorum[0] != tag:
+            self.quorum = tag, self.context.now
 
     def tell(self, each: Returned) -> None:
         """This joiner was heard, and no group. One that knows an earlier view is told of the one that we know.
@@ -238,7 +251,7 @@ class Keeper(TableMachine):
             )
         back = {each.name for each in others} | {self.context.me.name}
         missing = [info.name for info in kept.view.members if not info.observer and info.name not in back]
-        if self._can_do_without(asked):
+        if self._can_do_without_others():
             missing = []
         if missing and not kept.view.founding:  # no application is in a group that is not founded
             return (
@@ -258,15 +271,12 @@ class Keeper(TableMachine):
         asker = opener.id if opener.id in voters else min(voters)
         return "" if asker == self.context.me.id else "another one that was in the last view closes it"
 
-    def _can_do_without(self, asked: dict[int, Returned]) -> bool:
+    def _can_do_without_others(self) -> bool:
         """The state of all that are back is on their disks, they are a quorum, and the others have had time to come, or
         to be heard in their view."""
-        disks = all(each.was is not None and each.was.position for each in self._returned(asked))
-        if not disks or not is_quorum(self._voters, {self._me, *asked}):
-            self.quorum_ns = 0
-            return False
-        self.quorum_ns = self.quorum_ns or self.context.now
-        return self.context.now >= self.quorum_ns + MISSING_NS
+        assert self.kept is not None
+        tag, since_ns = self.quorum
+        return tag == self.kept.view.view_id.tag and self.context.now >= since_ns + MISSING_NS
 
     def _lacks_state(self, asked: dict[int, Returned]) -> str:
         assert self.kept is not None
