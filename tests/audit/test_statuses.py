@@ -86,9 +86,13 @@ def last_line(done: subprocess.CompletedProcess[str]) -> str:
 @pytest.mark.parametrize(
     ("what", "status", "says"),
     [
-        ("fails(JournalDamaged('no'))", 2, "seqcast: damage: no; restore it from a copy, or leave this journal out"),
-        ("fails(MemoryError('none left'))", 3, "seqcast: Spark failed: none left"),
-        ("fails(ConnectionRefusedError(111, 'no Java'))", 3, "seqcast: Spark failed: [Errno 111] no Java"),
+        (
+            "fails(JournalDamaged('no'))",
+            2,
+            "seqcast: damage: no; restore it from a copy, or leave this journal out (SC1201)",
+        ),
+        ("fails(MemoryError('none left'))", 3, "seqcast: Spark failed: none left (SC6002)"),
+        ("fails(ConnectionRefusedError(111, 'no Java'))", 3, "seqcast: Spark failed: [Errno 111] no Java (SC6002)"),
         ("fails(ZeroDivisionError())", 70, "seqcast: this is a bug of seqcast: please report it, with the lines above"),
         *((f"os.kill(os.getpid(), {number})", 130, "seqcast: interrupted") for number in (1, 2, 15)),
     ],

@@ -120,8 +120,9 @@ def test_a_receiver_that_holds_senders_up_is_named(caplog):
             sent += 1
             while b.recv_batch(0) is not None:
                 pass
-        wait_until(lambda: any("c has taken nothing" in line for line in lines(caplog, "a", "detector")))
-        assert {r.levelname for r in caplog.records if "c has taken nothing" in r.getMessage()} == {"WARNING"}
+        named = "senders wait for c, which has taken nothing"
+        wait_until(lambda: any(named in line for line in lines(caplog, "a", "detector")))
+        assert {r.levelname for r in caplog.records if named in r.getMessage()} == {"WARNING"}
         told = "senders wait for this member: its application takes 0 messages/s"
         wait_until(lambda: any(told in line for line in lines(caplog, "c", "detector")))
         assert {r.levelname for r in caplog.records if told in r.getMessage()} == {"WARNING"}
