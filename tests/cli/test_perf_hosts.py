@@ -341,3 +341,18 @@ def test_a_process_that_dies_ends_the_wait_for_another_one():
     finally:
         for each in (waits, ends, fails, over):
             each.kill()
+
+
+@pytest.mark.parametrize("ends", [Process.kill, lambda process: process.wait(0.0)])
+def test_a_process_that_is_killed_ends_the_wait_though_one_that_it_started_holds_its_output(ends):
+    waits, killed = Process(["sleep", "600"], "p0"), Process(["sh", "-c", "sleep 600 & kill -9 $$"], "p1")
+    try:
+        began = time.monotonic()
+        with pytest.raises(RunFailed, match=r"^p1 ended with status -9: no message$"):
+            waits.expect("done", LIMIT_S, [killed])
+        assert time.monotonic() - began < LIMIT_S
+    finally:
+        waits.kill()
+        ends(killed)
+    with pytest.raises(ProcessLookupError):  # the group of processes that it has started
+        wait_until(lambda: os.killpg(killed._child.pid, 0))

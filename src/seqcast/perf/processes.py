@@ -132,12 +132,14 @@ class Process:
         """
         if self._child.poll() in (None, 0):
             return
-        while (line := self._inbox.get()[1]) is not None:
-            message = report_of(line)
-            if message is None:
-                self._notes.append(line)
-            elif message["event"] == "failed":
-                raise RunFailed(f"{self.name}: {message.get('text', message)}")
+        until = time.monotonic() + LOOK_S  # a process that it has started may hold its output open
+        with contextlib.suppress(queue.Empty):
+            while (left := until - time.monotonic()) > 0 and (line := self._inbox.get(timeout=left)[1]) is not None:
+                message = report_of(line)
+                if message is None:
+                    self._notes.append(line)
+                elif message["event"] == "failed":
+                    raise RunFailed(f"{self.name}: {message.get('text', message)}")
         raise self._ended()
 
     def _ended(self) -> RunFailed:
@@ -158,9 +160,8 @@ class Process:
 
     def kill(self) -> None:
         """Kills the process, and those that it has started, as a command that leads to another host may have."""
-        if self._child.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._child.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
         self._child.wait()
 
     def close(self) -> None:
@@ -170,11 +171,12 @@ class Process:
             self._child.stdin.close()
 
     def wait(self, until: float) -> None:
-        """Waits until the monotonic time ``until`` for the process to end, then kills it."""
-        try:
-            self._child.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self.kill()
+        """Waits until the monotonic time ``until`` for the process to end, then kills it; of one that failed, those
+        that it has started."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            if self._child.wait(max(0.0, until - time.monotonic())) == 0:
+                return
+        self.kill()
 
 
 class Processes:
