@@ -7,6 +7,7 @@ import io
 import json
 import pickle
 import random
+import sys
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -171,12 +172,12 @@ def test_wrong_keys_and_times_are_refused() -> None:
     for wrong in (1, None, b"a"):
         with pytest.raises(UsageError, match="a key is text"):
             a_dict()[wrong] = 1
-    for ttl_s in (0, -1.0, float("nan"), 1e-10, "1"):
-        with pytest.raises(UsageError, match="ttl_s"):
+    for ttl_s in (0, -1.0, float("nan"), 1e-10, 1e9, "1"):
+        with pytest.raises(UsageError, match=r"ttl_s=.* must be a number of seconds from 1e-9 to below 1e9, or None"):
             a_dict().set("a", 1, ttl_s=ttl_s)
 
 
-def test_codecs() -> None:
+def test_codecs(monkeypatch: pytest.MonkeyPatch) -> None:
     assert codec_of(json_bytes := codec_of("json")) is json_bytes
     assert json_bytes.dumps({"b": 1, "a": [None]}) == b'{"a":[null],"b":1}'
     for refused in ("pickle", pickle):
@@ -185,14 +186,20 @@ def test_codecs() -> None:
     for wrong in ("yaml", json.dumps):
         with pytest.raises(ConfigError, match="must be 'json'"):
             codec_of(wrong)
-    try:
-        packed = codec_of("msgpack")
-    except ConfigError as error:
-        assert "pip install 'seqcast[msgpack]'" in str(error)
-        return
-    for value in ([b"x", 1], {"a": {1: None, -1: [{}]}}):
-        assert packed.loads(packed.dumps(value)) == value
-    assert packed.dumps({"a": 1, "b": [{2: 3, 1: 2}]}) == packed.dumps({"b": [{1: 2, 2: 3}], "a": 1})
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    with pytest.raises(ConfigError, match=r"pip install 'seqcast\[msgpack\]'"):
+        codec_of("msgpack")
+
+
+def test_msgpack_keeps_its_own_types_and_equal_values_of_a_dictionary_are_the_same_bytes() -> None:
+    msgpack: Any = pytest.importorskip("msgpack")
+    plain, packed = codec_of("msgpack"), a_dict(codec="msgpack")._codec
+    of_msgpack = [msgpack.ExtType(5, b"x"), {1: msgpack.ExtType(6, b"")}, msgpack.Timestamp(7, 8)]
+    for value in ([b"x", 1], {"a": {1: None, -1: [{}]}}, of_msgpack, *of_msgpack):
+        assert packed.loads(packed.dumps(value)) == value == plain.loads(plain.dumps(value))
+    assert type(packed.loads(packed.dumps(of_msgpack[0]))) is msgpack.ExtType
+    one, two = {"a": 1, "b": [({2: 3, 1: 2},)]}, {"b": [({1: 2, 2: 3},)], "a": 1}
+    assert packed.dumps(one) == packed.dumps(two) and plain.dumps(one) != plain.dumps(two)
 
 
 def lock_of(me: int, *present: int) -> Lock:

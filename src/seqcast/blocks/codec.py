@@ -10,7 +10,8 @@ from seqcast.errors import ConfigError
 
 
 class Codec(Protocol):
-    """Makes bytes of a value, the same of equal values on every member, and the value of bytes."""
+    """Makes bytes of a value, and the value of bytes; for ``ReplicatedDict`` the same bytes of equal values on every
+    member."""
 
     def dumps(self, value: Any, /) -> bytes: ...
     def loads(self, data: bytes, /) -> Any: ...
@@ -25,14 +26,15 @@ class _Json:
 
 
 class _Msgpack:
-    def __init__(self) -> None:
+    def __init__(self, *, canonical: bool) -> None:
         try:
             self._of = importlib.import_module("msgpack")
         except ImportError:
             raise ConfigError("codec='msgpack' needs msgpack: pip install 'seqcast[msgpack]'") from None
+        self._canonical = canonical
 
     def dumps(self, value: Any) -> bytes:
-        data: bytes = self._of.packb(self._in_order(value))
+        data: bytes = self._of.packb(self._in_order(value) if self._canonical else value)
         return data
 
     def _in_order(self, value: Any) -> Any:
@@ -40,16 +42,19 @@ class _Msgpack:
         if isinstance(value, dict):
             pairs = sorted(value.items(), key=lambda pair: self._of.packb(pair[0]))
             return {key: self._in_order(each) for key, each in pairs}
-        return [self._in_order(each) for each in value] if isinstance(value, list | tuple) else value
+        if isinstance(value, list | tuple) and not isinstance(value, self._of.ExtType):  # which is a tuple, too
+            return [self._in_order(each) for each in value]
+        return value
 
     def loads(self, data: bytes) -> Any:
         return self._of.unpackb(data, strict_map_key=False)
 
 
-def codec_of(codec: str | Codec) -> Codec:
+def codec_of(codec: str | Codec, *, canonical: bool = False) -> Codec:
     """
     Args:
         codec: "json", "msgpack", or an object with ``dumps`` and ``loads``.
+        canonical: equal values must be the same bytes; "json" is always so.
 
     Raises:
         ConfigError: none of these, or not installed.
@@ -57,7 +62,7 @@ def codec_of(codec: str | Codec) -> Codec:
     if codec == "json":
         return _Json()
     if codec == "msgpack":
-        return _Msgpack()
+        return _Msgpack(canonical=canonical)
     if codec == "pickle" or getattr(codec, "__name__", "") == "pickle":
         raise ConfigError(
             "codec='pickle' is refused: whoever can send a datagram to the group could run code in every member; use "

@@ -81,7 +81,7 @@ class ReplicatedDict(Block):
         ready_s: float = 5.0,
         **settings: Unpack[Settings],
     ) -> None:
-        self._codec = codec_of(codec)
+        self._codec = codec_of(codec, canonical=True)
         self._data: dict[str, bytes] = {}
         self._ends: dict[str, int] = {}  # when entries end, by the group's time
         self._heap: list[tuple[int, str]] = []  # the same; one that has left `_ends` is void
@@ -183,7 +183,7 @@ class ReplicatedDict(Block):
         if not isinstance(key, str):
             raise UsageError(f"a key is text, not {type(key).__name__}")
         if ttl_s is not None and (not isinstance(ttl_s, int | float) or not 1e-9 <= ttl_s < 1e9):
-            raise UsageError(f"ttl_s={ttl_s!r} must be a number of seconds above 0, or None")
+            raise UsageError(f"ttl_s={ttl_s!r} must be a number of seconds from 1e-9 to below 1e9, or None")
         parts = [key.encode(), *(b"" if each is ABSENT else self._codec.dumps(each) for each in (expected, value))]
         sizes = [-1 if each is ABSENT else len(part) for each, part in zip((expected, value), parts[1:], strict=True)]
         return b"".join((_HEAD.pack(flags, int((ttl_s or 0) * 1e9), len(parts[0]), *sizes), *parts))
