@@ -249,7 +249,7 @@ def test_a_member_that_is_excluded_as_slow_is_named_with_that_reason():
     a.step()
     a.service()
     stage.until(1900)
-    assert any("c was excluded (held up everyone: no room left, or unused places)" in each
+    assert any("c was excluded (held up everyone: it had no room left, or kept places in the order unused)" in each
                for each in lines)  # fmt: skip
 
 

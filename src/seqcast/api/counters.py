@@ -140,7 +140,7 @@ COUNTERS: dict[str, dict[str, str]] = {
     },
     "Key file (`key=`)": {
         "key_id": "Now: id of the key with which this member seals its frames outside views: the first of its file.",
-        "key_reads": "Times that the file was read again because of other keys.",
+        "key_reads": "Times that the file had changed and its new keys were taken.",
         "key_errors": "Times that the changed file could not be read: the keys before stayed.",
     },
     "List of members (`authorized=`)": {

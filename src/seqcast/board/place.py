@@ -107,7 +107,8 @@ def named(board: Path) -> Named | None:
 
 
 def of_cluster(path: Path, cluster: str) -> bool:
-    """By its name, the file may be a board of this cluster; "": of any. Names with a dot may be taken for others."""
+    """By its name, the file may be a board of this cluster; "": of any. Only names that are cut
+    there, as they are long, may be taken for others."""
     return not cluster or path.name.startswith(f"{_quoted(cluster)}."[:FILE_MAX])
 
 

@@ -72,7 +72,7 @@ def _result(found: Sequence[Line]) -> str:
         return 'unicast works, multicast does not: transport="unicast" with seeds= needs no multicast'
     if "FAIL" in levels.values():
         return "a group does not work like this"
-    return "a group works, and the warnings name lost speed" if "WARN" in levels.values() else "a group works"
+    return "a group works; the warnings say what slows it down" if "WARN" in levels.values() else "a group works"
 
 
 def _listen(text: str) -> int:

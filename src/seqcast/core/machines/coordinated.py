@@ -151,7 +151,7 @@ class CoordinatedMembership(TableMachine):
 
     def reasons(self) -> dict[int, str]:
         """Why members are doubted here, for the log."""
-        why = dict.fromkeys(self.slow, "held up everyone: no room left, or unused places")
+        why = dict.fromkeys(self.slow, "held up everyone: it had no room left, or kept places in the order unused")
         why |= dict.fromkeys(self.gone, "continued in another view")
         why |= dict.fromkeys(self.participant.lapsed, "did not answer the view change in time")
         mute = self.severed & {end for pair in self.mute for end in pair}
