@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import itertools
@@ -10,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,16 @@ def wait_until(condition: Any, timeout: float = LIMIT_S) -> None:
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.005)
+
+
+async def until_all_wait(tasks: Sequence[asyncio.Task[Any]], waiting: Callable[[], int]) -> None:
+    """Waits until ``waiting()``, the number of tasks that wait, is that of all; fails if one ends before."""
+    deadline = time.monotonic() + LIMIT_S
+    while waiting() < len(tasks):
+        for each in tasks:
+            assert not each.done(), each.result()
+        assert time.monotonic() < deadline, f"{waiting()} of {len(tasks)} tasks wait"
+        await asyncio.sleep(0.01)
 
 
 def payloads(group: seqcast.Group, n: int, timeout: float = LIMIT_S) -> list[bytes]:

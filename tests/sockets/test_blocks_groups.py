@@ -8,10 +8,11 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, script, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, script, until_all_wait, wait_until
 
 import seqcast
 import seqcast.blocks.aio as aio
@@ -30,6 +31,14 @@ with seqcast.replicate(cluster, Parts(ReplicatedDict(), lock), name=name, interf
     for line in sys.stdin:
         print("ready", replica.wait_ready(60), flush=True)
 """
+
+
+@contextlib.contextmanager
+def late_for_a_held_lock() -> Iterator[None]:
+    """On a busy machine the time may pass before the group has answered that the request is in the queue."""
+    with pytest.raises((seqcast.NotReady, seqcast.Undecided)) as raised:
+        yield
+    assert raised.type is seqcast.Undecided or "another member holds the lock" in str(raised.value)
 
 
 def test_members_share_a_dictionary_and_hear_of_changes_and_of_ends() -> None:
@@ -164,7 +173,7 @@ def test_asyncio_dictionary_lock_and_leader_of_one_group() -> None:
             async with nightly.hold(LIMIT_S) as fence:
                 assert nightly.holds(fence) and await nightly.fence() == fence == 1
                 waiting = asyncio.create_task(nightly.acquire())
-                with pytest.raises(seqcast.NotReady):
+                with late_for_a_held_lock():
                     await nightly.acquire(0.05)
                 waiting.cancel()
                 with pytest.raises(asyncio.CancelledError):
@@ -198,7 +207,7 @@ def test_tasks_that_wait_for_a_lock_need_no_threads_and_have_it_in_turn() -> Non
         name, fences = cluster(), list[int]()
         async with aio.Lock(name, name="a", **SETTINGS) as lock, aio.Lock(name, name="b", **SETTINGS) as other:
             before, first = threading.active_count(), await lock.acquire(LIMIT_S)
-            with pytest.raises(seqcast.NotReady, match="another member holds the lock"):
+            with late_for_a_held_lock():
                 await other.acquire(0.1)
 
             async def work(number: int) -> None:
@@ -206,8 +215,7 @@ def test_tasks_that_wait_for_a_lock_need_no_threads_and_have_it_in_turn() -> Non
                     fences.append(fence)
 
             tasks = [asyncio.create_task(work(number)) for number in range(100)]
-            while len(lock.sync._tasks) + len(other.sync._tasks) < 100:
-                await asyncio.sleep(0.01)
+            await until_all_wait(tasks, lambda: len(lock.sync._tasks) + len(other.sync._tasks))
             assert threading.active_count() < before + 50
             tasks.pop(40).cancel()
             assert await lock.release(first)

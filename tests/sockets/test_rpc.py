@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, join, script, wait_until
+from members import LIMIT_S, LOOPBACK, PATIENT_JOINER, cluster, join, script, until_all_wait, wait_until
 
 import seqcast
 from seqcast.blocks import Reply, Rpc, aio, rpc
@@ -455,8 +455,7 @@ def test_asyncio_tasks_that_wait_for_answers_need_no_threads() -> None:
             gate, before = asyncio.Event(), threading.active_count()
             requests._handler = lambda _: gate.wait()
             asking = [asyncio.create_task(requests.ask(number, timeout=LIMIT_S)) for number in range(100)]
-            while len(requests.sync._asks) < 100:
-                await asyncio.sleep(0.01)
+            await until_all_wait(asking, lambda: len(requests.sync._asks))
             assert threading.active_count() < before + 50
             gate.set()
             assert [values(await each) for each in asking] == [{"a": True}] * 100
