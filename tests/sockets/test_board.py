@@ -18,8 +18,8 @@ from members import LOOPBACK, cluster, group_of, join, script, wait_until
 from project import ROOT
 
 from seqcast.board import place
-from seqcast.board.judge import readiness, troubles, way
-from seqcast.board.read import CHANGES, Board, BoardError, boards, read
+from seqcast.board.judge import readiness, strays, troubles, way
+from seqcast.board.read import CHANGES, Board, BoardError, boards, net_namespace, read
 from seqcast.cli.seen import table
 from seqcast.metrics import families
 from seqcast.net import posting
@@ -62,6 +62,14 @@ def test_a_board_shows_a_member_its_view_and_its_counters():
         assert readiness(boards(a.cluster), 2, 1.0) == "" and troubles(board, 1.0) == []
         assert "has 2 of 3 members" in readiness(boards(a.cluster), 3, 1.0)
         assert any("joined" in event.text for event in board.events)
+
+
+def test_groups_of_one_name_on_two_ports_are_no_parts_of_one_group():
+    name = cluster()
+    with join(name, "a") as a, join(name, "b", port=a.config.port + 20):
+        wait_until(lambda: [len(each.about["view"]["members"]) for each in boards(name)] == [1, 1])
+        assert [strays(each, boards(name), 0.0) for each in boards(name)] == [[], []]
+        assert {each.about["net"] for each in boards(name)} == {net_namespace()}
 
 
 def test_every_counter_is_on_the_board():

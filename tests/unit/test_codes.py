@@ -46,6 +46,7 @@ def board(**changes):
     about = {
         "cluster": "c", "name": "a", "id": 1, "gone": [], "clock": 0, "interface": "eth0",
         "pid": 1, "pids": "elsewhere" + pid_namespace(), "updated": now, "view": view,
+        "net": "net:[1]", "port": 47310, "multicast": "", "seal": {"keys": []},
         "transport": "multicast", "status": {"name": "member", "reason": ""}, "seeds": {"silent": 0, "unresolved": []},
     }  # fmt: skip
     gauges = {"posted": now, "heartbeat_ns": SECOND // 20, "last": 10, "rank": 0}
@@ -130,18 +131,31 @@ STOPPED = {"gauges__posted": 990 * SECOND}
 
 
 def test_members_here_that_the_view_does_not_have_are_faults():
-    """One that was stopped, which the others have excluded; one that was cut off; and none on another interface, whose
-    group may be another one of the same name."""
+    """One that was stopped, which the others have excluded; one that was cut off; and none of another group of the
+    same name."""
     seen, out = board(), board(**OUT)
     (apart,) = troubles_here(seen, [seen, out], 1.0)
     assert (apart.code.number, apart.fact) == ("SC3105", "d (process 1) is here in another view: 5 [d, a]")
     stopped = troubles_here(seen, [seen, board(**OUT, **STOPPED)], 1.0)
     assert [each.code.number for each in stopped] == ["SC2207", "SC3105"]
-    assert troubles_here(seen, [seen, board(**OUT, about__interface="eth1")], 1.0) == []
+    for name, value in {
+        "interface": "eth1", "net": "net:[2]", "port": 47320, "multicast": "239.1.2.3", "transport": "auto",
+        "seal": {"keys": ["1f"]},
+    }.items():  # fmt: skip
+        assert troubles_here(seen, [seen, board(**OUT, **STOPPED, **{f"about__{name}": value})], 1.0) == [], name
     assert troubles_here(seen, [seen, board(**OUT, gauges__posted=0)], 1.0) == [], "it has ended"
     assert troubles_here(seen, [seen, out], 1001.0) == [], "it has just entered its view"
     beside = board(about__name="b", about__id=2, **STOPPED)
     assert [each.code.number for each in troubles_here(seen, [seen, beside], 1.0)] == ["SC2207"]
+
+
+def test_by_seeds_alone_only_members_that_have_met_are_of_one_group():
+    seen, out = (board(**each, about__transport="unicast") for each in ({}, OUT))
+    assert troubles_here(seen, [seen, out], 1.0) == []
+    for one, other in ((seen, out), (out, seen)):
+        one.about["gone"] = [{"id": other.about["id"], "name": other.name}]
+        assert "SC3105" in {each.code.number for each in troubles_here(seen, [seen, out], 1.0)}
+        one.about["gone"] = []
 
 
 def test_a_group_is_shown_by_a_member_that_runs_or_by_the_last_one_that_did():

@@ -13,6 +13,8 @@ LATE_NS = 3 * 10**9
 STALL_S = 1.0
 """Senders may wait this long for one member, unless a command is told otherwise."""
 BITS = 64
+TOGETHER = ("interface", "net", "port", "transport", "multicast")
+"""Fields of boards that are the same of all members of a group on one machine."""
 
 
 def way(board: Board, listener: int, speaker: int) -> str:
@@ -116,13 +118,12 @@ def troubles_here(board: Board, found: Sequence[Board], stall_s: float) -> list[
 
 
 def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding]:
-    """The faults of members on this machine, on the same interface, that are in another view than that of a board; that
+    """The faults of members on this machine, of the same group, that are in another view than that of a board; that
     they are is one, after ``stall_s``."""
     ids, wrong = {each["id"] for each in board.about["view"]["members"]}, list[Finding]()
     if not (board.alive and ids):
         return wrong
-    near = [each for each in found if each.alive and each.about["interface"] == board.about["interface"]]
-    for other in near:
+    for other in [each for each in found if each.alive and _could_meet(board, each)]:
         view = other.about["view"]
         if not view["members"] or other.about["id"] in ids:
             continue
@@ -132,6 +133,17 @@ def strays(board: Board, found: Sequence[Board], stall_s: float) -> list[Finding
             text = f"{other.name} (process {other.about['pid']}) is here in another view: {view['counter']} [{names}]"
             wrong.append(finding(codes.MEMBER_EXCLUDED, text))
     return wrong
+
+
+def _could_meet(board: Board, other: Board) -> bool:
+    """Two members of one cluster's name may be of one group: nothing that their boards say separates them. By seeds
+    alone, members of any number of groups may share a network: these two are of one if one has seen the other leave."""
+    one, two = board.about, other.about
+    if any(one[name] != two[name] for name in TOGETHER) or bool(one["seal"]["keys"]) != bool(two["seal"]["keys"]):
+        return False
+    if one["transport"] != "unicast":
+        return True
+    return any(each["id"] == about["id"] for by, about in ((one, two), (two, one)) for each in by["gone"])
 
 
 def _age_s(board: Board) -> float:

@@ -75,7 +75,8 @@ class Board:
 
     Args:
         path: of its file.
-        about: of the member: cluster, name, id, pid, version, interface, address, transport, order, status, view ...
+        about: of the member: cluster, name, id, pid, version, net, interface, port, transport, order, status, view
+            ...
         counters: by name.
         gauges: by name; see native/engine/posts.c.
         members: a row for each member of the view, by rank.
@@ -189,8 +190,17 @@ def _board(path: Path, data: bytes, torn: frozenset[str]) -> Board:
 
 def pid_namespace() -> str:
     """Which process numbers are meant here; "": there is only one kind."""
+    return _namespace("pid")
+
+
+def net_namespace() -> str:
+    """Which network is meant here; "": there is only one."""
+    return _namespace("net")
+
+
+def _namespace(kind: str) -> str:
     try:
-        return os.readlink("/proc/self/ns/pid")
+        return os.readlink(f"/proc/self/ns/{kind}")
     except OSError:
         return ""
 
@@ -362,8 +372,10 @@ class ViewChanges:
         )
 
 
-_TEXTS = ("cluster", "name", "pids", "started", "version", "interface", "address", "transport", "order")
-_NUMBERS = ("id", "pid", "began", "clock", "updated", "mtu", "rcvbuf")
+_TEXTS = (
+    "cluster", "name", "pids", "net", "started", "version", "interface", "address", "transport", "multicast", "order",
+)  # fmt: skip
+_NUMBERS = ("id", "pid", "began", "clock", "updated", "mtu", "rcvbuf", "port")
 
 
 def _about(data: bytes, *, torn: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from seqcast._native.driver import Driver, describe_address, now_ns
 from seqcast._native.engine import Engine
 from seqcast.board.judge import STALL_S, troubles
 from seqcast.board.place import TOUCH_NS, Made, make
-from seqcast.board.read import ViewChanges, kept, pid_namespace, started
+from seqcast.board.read import ViewChanges, kept, net_namespace, pid_namespace, started
 from seqcast.board.told import cut, said
 from seqcast.config import Config
 from seqcast.core.frames.asking import NO_BOARD
@@ -113,7 +113,8 @@ class Posting:
         driver.use_board()
         self._about |= {
             **about, "interface": driver.interface, "mtu": driver.mtu, "gso": driver.gso, "gro": driver.gro,
-            "rcvbuf": driver.rcvbuf_granted,
+            "rcvbuf": driver.rcvbuf_granted, "net": net_namespace(),
+            "port": self._config.port, "transport": self._config.transport, "multicast": self._config.address,
         }  # fmt: skip
 
     def view(self, old: View | None, view: View, change: str, took_ns: int) -> None:

@@ -173,7 +173,7 @@ class Runner:
                 driver.close()
             self.posting.remove()
             raise
-        self.posting.opened(self.driver, order=order, transport=config.transport)
+        self.posting.opened(self.driver, order=order)
         warn_of(self.driver, cluster, config, self.discovery)
         self.files = Rereading(self.key_file, self.list_file, self.engine)
         settings = self._endpoint_settings(name)
