@@ -65,6 +65,7 @@ typedef struct sc_peer {
     sc_budget budget; /* engine/receive.c: for its control frames */
     uint64_t standing; /* engine/receive.c: its last control frame, if that is a standing one of this view */
     sc_numbers numbers[SC_NUMBERS]; /* seal/seal.c: with a key, of its datagrams beside packets */
+    sc_ahead ahead; /* seal/seal.c: of these, from a view that was not known here */
     sc_mark digest[SC_MEMBERS_MAX]; /* detect/detect.c: its last heartbeat, by rank */
 } sc_peer;
 

@@ -357,8 +357,8 @@ static int is_sound(sc_engine *e, uint8_t *p, size_t *len, arrival *as, uint64_t
     sc_peer *peer = e->seal && !sc_has_seqno(p) ? sc_find_peer(e, *by) : NULL;
     if (e->seal && sc_seal_differs(e->seal, p)) e->counters->opened_other++;
     if (!peer) return 1;
-    sc_numbers *numbers = sc_numbers_of(e->seal, peer->numbers, as->opened.member);
-    if (sc_numbers_take(numbers, as->opened.number)) return 1;
+    sc_numbers *numbers = sc_numbers_of(e->seal, peer->numbers, as->opened.latest);
+    if (sc_numbers_take(numbers, as->opened.number) && sc_ahead_take(&peer->ahead, &as->opened)) return 1;
     opened_in_vain(e, p, from);
     return drop(&e->counters->drop_replay);
 }
@@ -387,7 +387,7 @@ static int receive_whole(sc_engine *e, const uint8_t *piece, uint8_t *p, uint32_
 
 static int receive_piece(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const arrival *as) {
     uint32_t total = 0;
-    uint8_t *whole = sc_pieces_take(e, peer, p, len, as->opened.member, &total);
+    uint8_t *whole = sc_pieces_take(e, peer, p, len, &as->opened, &total);
     int accepted = !whole || receive_whole(e, p, whole, total, as);
     free(whole);
     return accepted;

@@ -146,6 +146,8 @@ int sc_seal_know(sc_seal *s, uint64_t tag, unsigned cipher, const uint8_t *secre
     return 0;
 }
 
+int sc_seal_knows(const sc_seal *s, uint64_t tag) { return view_of(s, tag) != NULL; }
+
 int sc_seal_enter(sc_seal *s, uint64_t tag) {
     if (tag && !view_of(s, tag)) return -1;
     if (tag != s->view) s->view_before = tag ? s->view : 0;
@@ -242,27 +244,32 @@ static void put_member_tags(const sc_seal *s, uint8_t *to, const uint8_t *body, 
         if (views[i]) put_member_tag(s, to + i * MEMBER_TAG, views[i], digest, number);
 }
 
-static int has_tag(const uint8_t *tags, const uint8_t *tag) {
+enum { NEITHER, OF_ITS_VIEW, OF_THE_ONE_BEFORE };
+static int which_tag(const uint8_t *tags, const uint8_t *tag) {
     uint8_t differs[2] = {0};
     for (size_t i = 0; i < MEMBER_TAGS; i++) differs[i / MEMBER_TAG] |= tags[i] ^ tag[i % MEMBER_TAG];
-    return !differs[0] || !differs[1];
+    return !differs[0] ? OF_ITS_VIEW : !differs[1] ? OF_THE_ONE_BEFORE : NEITHER;
 }
 
-/* The view of which the sealer shows to be a member: ours, if it is that. 0: none that is known. */
-static uint64_t member_of(const sc_seal *s, const uint8_t *tags, const uint8_t *body, size_t len, const uint8_t *proven,
-                          uint64_t number) {
+/* Of which views the sealer shows to be a member, among those that are known. */
+static void see_member(const sc_seal *s, sc_opened *opened, const uint8_t *tags, const uint8_t *body, size_t len,
+                       const uint8_t *proven, uint64_t number) {
     static const uint8_t none[MEMBER_TAGS];
     uint8_t digest[DIGEST], tag[MEMBER_TAG];
-    uint64_t found = 0;
-    if (!memcmp(tags, none, sizeof none)) return 0;
+    if (!memcmp(tags, none, sizeof none)) return;
     digest_body(s, digest, body, len, proven);
     for (uint32_t i = 0; i < SC_SEAL_VIEWS; i++) {
         const view_secret *view = &s->secrets->views[i];
         if (!view->tag) continue;
         put_member_tag(s, tag, view, digest, number);
-        if (has_tag(tags, tag) && (!found || view->tag == s->view)) found = view->tag;
+        int which = which_tag(tags, tag);
+        if (which == NEITHER) continue;
+        if (!opened->member || view->tag == s->view) opened->member = view->tag;
+        if (opened->latest && which != OF_ITS_VIEW) continue;
+        opened->latest = view->tag;
+        opened->ahead = which != OF_ITS_VIEW;
     }
-    return found;
+    opened->shown = sc_get64(tags);
 }
 
 /* ---- the datagram */
@@ -399,7 +406,8 @@ static sc_wire_result open_sealed(sc_seal *s, uint8_t *p, size_t *len, uint64_t 
     if (sc_has_seqno(p) != (number >= OF_DATA)) return SC_WIRE_FIELD_BAD;
     *len -= SC_SEAL_ROOM;
     const uint8_t *body = p + SC_COMMON_HEADER, *end = p + *len;
-    opened->member = opened->view ? opened->view : member_of(s, end, body, (size_t)(end - body), proven, number);
+    opened->member = opened->latest = opened->view;
+    if (!opened->view) see_member(s, opened, end, body, (size_t)(end - body), proven, number);
     return SC_WIRE_OK;
 }
 
@@ -425,6 +433,17 @@ int sc_numbers_take(sc_numbers *n, uint64_t number) {
         return 0;
     }
     n->came[number / 64 % (SC_NUMBERS_KEPT / 64)] |= (uint64_t)1 << number % 64;
+    return 1;
+}
+
+int sc_ahead_take(sc_ahead *a, const sc_opened *opened) {
+    if (!opened->shown) return 1;
+    if (opened->ahead) {
+        a->shown[a->n++ % SC_AHEAD_KEPT] = opened->shown;
+        return 1;
+    }
+    for (uint32_t i = 0; i < SC_AHEAD_KEPT; i++)
+        if (a->shown[i] == opened->shown) return 0;
     return 1;
 }
 

@@ -111,6 +111,7 @@ int sc_seal_differs(const sc_seal *seal, const uint8_t *p);
 /* The secret of the view with this tag, and its cipher. The new one takes the place of the oldest, but not of the one
  * that seals. 0, or -1: there is no such cipher. */
 int sc_seal_know(sc_seal *seal, uint64_t tag, unsigned cipher, const uint8_t *secret);
+int sc_seal_knows(const sc_seal *seal, uint64_t tag);
 /* From now on the secret of this view seals; 0: this member is in none. 0, or -1: unknown. */
 int sc_seal_enter(sc_seal *seal, uint64_t tag);
 /* Were more than `most` datagrams sealed since the view was entered? Says so once, and again after a sixteenth of
@@ -147,7 +148,11 @@ static inline int sc_sealed_for_one(const uint8_t *p) { return (sc_get_key_id(p)
 typedef struct {
     uint64_t number; /* tells the datagrams of one sealer apart that are not data packets; higher than those before */
     uint64_t view; /* tag of the view whose secret sealed it; 0: one of the file did, or there is no key */
-    uint64_t member; /* tag of the view whose secret the sealer shows to have; 0: of none that is known here */
+    /* Tag of the view whose secret the sealer shows to have, ours if that is one of two; 0: of none that is known. */
+    uint64_t member;
+    uint64_t latest; /* the later one of the two, whichever is ours: it stays the same when we enter the next view */
+    uint64_t shown; /* the sealer's tag for its own view, where a secret of the file sealed; 0: none */
+    uint64_t ahead; /* is that a view which is not known here? */
 } sc_opened;
 
 /* Is `p[0..*len)` unharmed, and, with a key, sealed by `sealer`? Opening is in place: afterwards `*len` and the bytes
@@ -160,7 +165,7 @@ sc_wire_result sc_seal_fits(const sc_seal *seal, uint64_t view, const uint8_t *p
 /* Which of the last numbers of one sealer, under one secret, have come: none counts twice. */
 #define SC_NUMBERS_KEPT 1024
 typedef struct {
-    uint64_t view; /* as `member` in sc_opened */
+    uint64_t view; /* as `latest` in sc_opened */
     uint64_t next; /* 1 + the highest that came */
     uint64_t came[SC_NUMBERS_KEPT / 64];
 } sc_numbers;
@@ -171,3 +176,13 @@ int sc_numbers_take(sc_numbers *numbers, uint64_t number);
  * change the numbers under other secrets. */
 #define SC_NUMBERS (1 + SC_SEAL_VIEWS)
 sc_numbers *sc_numbers_of(const sc_seal *seal, sc_numbers *numbers, uint64_t view);
+/* The last datagrams of one sealer that counted by the view before its own, as its own was not known here, by their
+ * tags: their numbers are free under the secret of the later view. (To note these numbers there would let a former
+ * member, who can use any of them under the secret before, have the sealer's own dropped.) */
+#define SC_AHEAD_KEPT 64
+typedef struct {
+    uint64_t shown[SC_AHEAD_KEPT];
+    uint64_t n;
+} sc_ahead;
+/* 0: a repeat. */
+int sc_ahead_take(sc_ahead *ahead, const sc_opened *opened);

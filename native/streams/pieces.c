@@ -80,14 +80,15 @@ static sc_partly *begin(sc_engine *e, sc_partly *first, const uint8_t *p, uint64
 }
 
 /* The datagram that a piece belongs to. A view may have become ours, or another, since it began. */
-static sc_partly *find(sc_engine *e, sc_peer_pieces *of, const uint8_t *p, uint64_t view) {
+static sc_partly *find(sc_engine *e, sc_peer_pieces *of, const uint8_t *p, const sc_opened *opened) {
     for (int i = 0; i < SC_PARTLY_KINDS * SC_PARTLY; i++)
-        if (is_of(&of->partly[i], p, view)) return &of->partly[i];
-    return begin(e, &of->partly[kind_of(e, view) * SC_PARTLY], p, view);
+        if (is_of(&of->partly[i], p, opened->latest)) return &of->partly[i];
+    return begin(e, &of->partly[kind_of(e, opened->member) * SC_PARTLY], p, opened->latest);
 }
 
-uint8_t *sc_pieces_take(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, uint64_t view, uint32_t *total) {
-    sc_partly *at = find(e, peer ? &peer->pieces : &e->pieces.strangers, p, view);
+uint8_t *sc_pieces_take(sc_engine *e, sc_peer *peer, const uint8_t *p, size_t len, const sc_opened *opened,
+                        uint32_t *total) {
+    sc_partly *at = find(e, peer ? &peer->pieces : &e->pieces.strangers, p, opened);
     uint32_t i = sc_get_piece_index(p);
     int fits = at && at->lacks && at->total == sc_get_piece_total(p) && at->each == sc_get_piece_each(p);
     if (!fits || at->came[i / 64] >> i % 64 & 1)

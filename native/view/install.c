@@ -20,6 +20,7 @@ static int is_valid(const sc_engine *e, const sc_view *view) {
     if (view->ids[view->rank] != e->config.member || view->apart[view->rank]) return 0;
     if (view->packet_bytes < SC_PACKET_MIN || view->packet_bytes > SC_PACKET_MAX || view->packet_bytes % 4) return 0;
     if (view->path_bytes > SC_PACKET_MAX || view->path_bytes % 4) return 0;
+    if (e->seal && !sc_seal_knows(e->seal, view->tag)) return 0;
     const sc_order_ops *ops = sc_order_of(view->mechanism);
     return ops && (!ops->fits || ops->fits(view));
 }
@@ -237,12 +238,11 @@ int sc_view_install(sc_engine *e, const sc_view *view, const uint64_t *cut, uint
     if (!is_valid(e, view)) return -1;
     preparation new = {0};
     finish_view(e, cut, view->fell, (int)view->merge);
-    int sealed = !e->seal || sc_seal_enter(e->seal, view->tag) == 0;
-    if (!sealed || prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
+    if (prepare(e, view, &new) || sc_queue_marker(e, marker, 0)) {
         preparation_free(&new);
-        if (e->seal) sc_seal_enter(e->seal, e->in_view ? e->view.tag : 0);
         return -1;
     }
+    if (e->seal) sc_seal_enter(e->seal, view->tag);
     int failed = begin(e, view, &new, now);
     preparation_free(&new);
     if (failed) sc_view_leave(e);

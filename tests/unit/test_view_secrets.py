@@ -377,6 +377,57 @@ def test_that_a_member_speaks_outside_is_known_to_all_with_a_secret_of_that_view
     assert not shows(ahead, b"in no view")
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["known before", "not known yet"])
+@pytest.mark.parametrize("forgotten", [False, True], ids=["opens both", "has forgotten the one before"])
+def test_a_frame_from_the_next_view_counts_once_before_and_after_that_view_is_entered(known, forgotten):
+    """Otherwise a repeat would be a sign of life of a dead member."""
+    late, ahead, sent = alone(100, 1, install_ns=2 * MS), alone(101, 1), []
+    enter(ahead, 101, 2, secret_of(2))
+    if known:
+        late.know(2, secret_of(2), 1)
+    for text in (b"a", b"b"):
+        sent.append(outside(ahead, text))
+        assert late.receive(sent[-1], b"\2", 0) == 1
+        assert late.receive(sent[-1], b"\2", 0) == 0
+    unread = outside(ahead, b"c")
+    enter(late, 100, 2, secret_of(2))
+    if forgotten:
+        late.tick(10 * MS)
+    before = late.counters()["drop_replay"]
+    assert [late.receive(each, b"\2", 10 * MS) for each in sent] == [0, 0]
+    assert late.counters()["drop_replay"] == before + 2
+    assert late.receive(unread, b"\2", 10 * MS) == 1, "one that is new counts"
+
+
+def test_numbers_that_a_former_member_has_used_leave_frames_for_outsiders_alone():
+    """It knows the secret of the view before, as those do whose frames have two tags."""
+    member, other, forged = alone(100, 1), alone(101, 1), forge.Forger(7)
+    for engine, rank in ((member, 100), (other, 101)):
+        enter(engine, rank, 2, secret_of(2))
+    for n in (*range(40), (1 << 48) - 1):
+        said = forge.sealed_outside(forged.control(101, b"%d" % n), n, views=[(1, secret_of(1))])
+        assert member.receive(said, b"\2", 0) == 1
+    assert member.receive(outside(other, b"a VIEW"), b"\2", 0) == 1
+    assert not member.counters()["drop_replay"]
+
+
+@pytest.mark.parametrize("with_", ["the file alone", "the secret of the view before"])
+def test_pieces_from_the_next_view_make_a_datagram_though_that_view_is_entered_between_them(with_):
+    member, forged, numbers = alone(100, 1), forge.Forger(7), itertools.count(1)
+    member.know(2, secret_of(2), 1)
+    views = [(2, secret_of(2)), (1, secret_of(1))]
+    own = forged.pieces(forged.control(101, b"x" * 100, 2), 101, 2, 5, 40)
+    other = forged.pieces(forged.control(101, b"y" * 100, 2), 101, 2, 5, 40)
+    sealed = [forge.sealed_outside(each, next(numbers), views=views) for each in own]
+    assert [member.receive(each, b"\2", 0) for each in sealed[:1]] == [1]
+    enter(member, 100, 2, secret_of(2))
+    shown = [] if with_ == "the file alone" else views[1:]
+    for piece in other[1:]:
+        member.receive(forge.sealed_outside(piece, next(numbers), views=shown), b"\2", 0)
+    assert [member.receive(each, b"\2", 0) for each in sealed[1:]] == [1] * (len(sealed) - 1)
+    assert [each.payload for each in reports_of(member, FrameReceived)] == [b"x" * 100]
+
+
 def test_the_tags_of_a_member_outside_are_of_one_datagram():
     """The tags of a member can be read with the file: each is of one datagram."""
     forged, head, views = forge.Forger(7), 40, [(1, secret_of(1))]
