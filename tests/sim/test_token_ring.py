@@ -22,6 +22,7 @@ def test_all_guarantees_hold(seed):
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_all_guarantees_hold_in_many_seeds():
     found = [(seed, simulate(Options.draw(seed, membership=RING)).violations) for seed in range(100, 140)]
     assert not [each for each in found if each[1]]

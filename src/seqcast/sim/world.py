@@ -102,6 +102,7 @@ class World:
         self.operators: list[OperatorProcess] = []
         self.resting = False  # only the checks of a quiet group do anything
         self.ended = False  # an operator has chosen between groups founded apart
+        self.more = False  # processes were started, as too few were left to found the group
         self.allowed: set[int] = set()  # tags of views whose minority an operator let continue
 
     @property
@@ -331,6 +332,8 @@ class World:
                 break
             if quiet == 0 and self.options.partition == "primary":
                 self.end_one_of_two()
+                if self.clock.now > limit - LIVENESS_NS_MAX * patience(self.options) // 2:
+                    self.start_more()
             if quiet == 0 and self.options.namesakes:
                 self.end_one_namesake()
             if (
@@ -366,6 +369,14 @@ class World:
             if node.record.view != chosen:
                 node.crash()
                 self.start_node(f"{node.name}#")
+
+    def start_more(self) -> None:
+        """A group waits for ``found`` members, and too few processes are left: somebody starts others, once."""
+        inside = [node for node in self.nodes if node.inside and node.view is not None]
+        waits = any(node.view is not None and node.view.view_id.tag in node.record.founding for node in inside)
+        for number in range(self.options.found - len(inside) if waits and not self.more else 0):
+            self.more = True
+            self.start_node(f"more{number}")
 
     def end_one_namesake(self) -> None:
         """Members warn that two living ones of one name keep their groups apart: somebody ends one of the two."""
