@@ -294,6 +294,7 @@ def test_a_ring_of_one_agrees_with_itself_at_once():
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 def test_ten_thousand_random_graphs_end_in_one_view_with_one_leader(capsys):
     assert report(range(1, 10_001)) == 0
     assert "10000 graphs, 0 failed" in capsys.readouterr().out
