@@ -25,6 +25,8 @@ from seqcast.core.frames.traits import control
 from seqcast.core.frames.view import Nested, Shortfalls
 from seqcast.types import MEMBERS_MAX
 
+Tags = Annotated[tuple[int, ...], list_of(ID, VIEWS_MAX)]
+
 
 @control("beacon", "merge", outside=True, signed=True)
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class Beacon:
     members: Addresses = ()
     nonce: Id = 1
     speaks: Speaks = (PROTOCOL_OLDEST, PROTOCOL_VERSION)
-    past: Annotated[tuple[int, ...], list_of(ID, VIEWS_MAX)] = ()
+    past: Tags = ()
 
 
 @control("met", outside=True, signed=True)
