@@ -28,7 +28,7 @@ static int take_marks(sc_sending *s, uint64_t bytes) {
     return 1;
 }
 
-/* This thread packs: an answer to messages that this thread took? */
+/* This thread packs; `answer` says whether to messages that it took. */
 static void note_packing(sc_turn *turn, sc_sending *s, int64_t now) {
     turn->packer = sc_thread();
     if (turn->asked == turn->packer) {

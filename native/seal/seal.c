@@ -290,7 +290,8 @@ int sc_seal_close(sc_seal *s, uint8_t *to, const uint8_t *p, size_t len, unsigne
     int data = sc_has_seqno(p);
     if (!s->secrets->alive || s->sealings[!data] >= COUNTS) return -1;
     uint16_t readers = sc_get_key_id(p);
-    int outside = readers == SC_SEAL_OUTSIDE || readers == SC_SEAL_ANYBODY; /* (what a holder repairs has another) */
+    /* (A packet that a holder repeats has another key_id than these two.) */
+    int outside = readers == SC_SEAL_OUTSIDE || readers == SC_SEAL_ANYBODY;
     const view_secret *view = outside ? NULL : sealing_view(s, p);
     if (readers == SC_SEAL_ANYBODY) target = 0;
     uint64_t bits = view ? (view->tag & TAG_BITS) << TAG_SHIFT : 0;

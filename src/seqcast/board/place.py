@@ -88,7 +88,7 @@ def _quoted(name: str) -> str:
 
 
 class Named(NamedTuple):
-    """What a file's name says of a board: for one whose process was killed before it, or while it, wrote that there."""
+    """The fields of a board that are in its file's name, for a board whose process was killed before it wrote them."""
 
     cluster: str
     name: str
@@ -107,8 +107,8 @@ def named(board: Path) -> Named | None:
 
 
 def of_cluster(path: Path, cluster: str) -> bool:
-    """By its name, the file may be a board of this cluster; "": of any. Only names that are cut
-    there, as they are long, may be taken for others."""
+    """By its name, the file may be a board of this cluster; "": of any. Long names are cut there, so only those may be
+    taken for others."""
     return not cluster or path.name.startswith(f"{_quoted(cluster)}."[:FILE_MAX])
 
 

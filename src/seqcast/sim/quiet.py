@@ -124,7 +124,7 @@ class Quiet:
     @property
     def _probed(self) -> bool:
         """May a sender probe before it could have an acknowledgement?"""
-        policy_s = 2 * OrderPolicy.limit_s if self.options.orderer else 0.0  # what is not ordered is not taken
+        policy_s = 2 * OrderPolicy.limit_s if self.options.orderer else 0.0  # applications take only ordered messages
         return 4 * hop(self.options) + self.settings.ack_delay_s + policy_s >= self.settings.probe_s_min
 
     def _silence(self) -> list[str]:
