@@ -1,3 +1,4 @@
+/* Atomics, for all systems. */
 #pragma once
 
 #include <stdint.h>
@@ -8,10 +9,8 @@
 #endif
 #include <winsock2.h>
 #include <windows.h>
-#endif
 
 /* Flags that are read outside any lock; sequentially consistent. */
-#if defined(_WIN32)
 typedef volatile LONG64 sc_atomic;
 static inline int64_t sc_load(const sc_atomic *a) { return InterlockedCompareExchange64((sc_atomic *)a, 0, 0); }
 static inline void sc_store(sc_atomic *a, int64_t v) { InterlockedExchange64(a, v); }

@@ -9,12 +9,6 @@
 
 #if defined(_WIN32)
 
-#ifndef WIN32_LEAN_AND_MEAN
-#define WIN32_LEAN_AND_MEAN
-#endif
-#include <winsock2.h>
-#include <windows.h>
-
 typedef SRWLOCK sc_mutex;
 typedef CONDITION_VARIABLE sc_cond;
 

@@ -19,7 +19,7 @@ from sim_stage import Stage
 
 from seqcast._native.engine import SENT, Batch, Message
 from seqcast.blocks import Feed, Lock, Parts, ReplicatedDict, Rpc, Snapshot, feed, replica, rpc
-from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION, _QUEUED
+from seqcast.blocks.lock import ACQUIRE, ANSWER, OPERATION, QUEUED
 from seqcast.blocks.outbox import Call
 from seqcast.blocks.replica import Replica, _Part, checked_settings
 from seqcast.config import Config
@@ -369,7 +369,7 @@ class Services(Host):
     def call_off(self, operation: bytes, _timeout: float | None) -> bytes:
         """In place of a call that waits."""
         self.call(self.lock, operation, lambda _: None)
-        return _ANSWER.pack(_QUEUED)
+        return ANSWER.pack(QUEUED)
 
     def act(self) -> None:
         choice = self.rng.random()
@@ -414,16 +414,16 @@ class Services(Host):
         request = self.member.id, self.rng.getrandbits(62)
         self.wish, self.most = request, max(self.town.fences, default=0)
         self.asked = True
-        self.call(self.lock, _OPERATION.pack(_ACQUIRE, *request), functools.partial(self.asked_for, request))
+        self.call(self.lock, OPERATION.pack(ACQUIRE, *request), functools.partial(self.asked_for, request))
 
     def asked_for(self, request: Any, answer: bytes) -> None:
         if self.wish != request:
             return
         self.asked = False
-        (fence,) = _ANSWER.unpack(answer)
+        (fence,) = ANSWER.unpack(answer)
         if fence > 0 and self.lock.holds(fence):
             self.has(fence)
-        elif fence != _QUEUED:
+        elif fence != QUEUED:
             self.wish = None
 
     def wait_for_lock(self) -> None:

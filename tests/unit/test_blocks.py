@@ -23,7 +23,7 @@ import seqcast.blocks.replica
 from seqcast.blocks import ABSENT, Change, Lock, Machine, Parts, ReplicatedDict, aio
 from seqcast.blocks.codec import codec_of
 from seqcast.blocks.leader import Leader
-from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION
+from seqcast.blocks.lock import ACQUIRE, ANSWER, OPERATION
 from seqcast.errors import ConfigError, NotReady, Undecided, UsageError
 from seqcast.events import Unblocked
 
@@ -210,9 +210,9 @@ def lock_of(me: int, *present: int) -> Lock:
 
 
 def ask(lock: Lock, member: int, number: int, kind: bytes = b"A") -> int:
-    from seqcast.blocks.lock import _ANSWER, _OPERATION
+    from seqcast.blocks.lock import ANSWER, OPERATION
 
-    answer: int = _ANSWER.unpack(lock.apply(_OPERATION.pack(kind, member, number)))[0]
+    answer: int = ANSWER.unpack(lock.apply(OPERATION.pack(kind, member, number)))[0]
     return answer
 
 
@@ -300,7 +300,7 @@ def test_a_release_that_the_group_did_not_answer_is_sent_until_it_does(monkeypat
     lock = Lock()
     group = Direct(lock)
     lock.entered([1])
-    (fence,) = _ANSWER.unpack(group.call(_OPERATION.pack(_ACQUIRE, 1, 42), timeout=None))
+    (fence,) = ANSWER.unpack(group.call(OPERATION.pack(ACQUIRE, 1, 42), timeout=None))
     answers, apply = [Undecided("not sent")], group.call
 
     def call(operation: bytes, *, timeout: float | None) -> bytes:

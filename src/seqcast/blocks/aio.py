@@ -31,7 +31,7 @@ from seqcast.blocks.block import Block
 from seqcast.blocks.codec import Codec
 from seqcast.blocks.dictionary import ABSENT, Change
 from seqcast.blocks.feed import Snapshot, Update
-from seqcast.blocks.lock import _ACQUIRE, _ANSWER, _OPERATION, _QUEUED, HELD, RELEASE_S
+from seqcast.blocks.lock import ACQUIRE, ANSWER, HELD, OPERATION, QUEUED, RELEASE_S
 from seqcast.blocks.log import Counters, Machine
 from seqcast.blocks.outbox import READ, Call
 from seqcast.blocks.replica import GUARANTEES, Guarantee
@@ -240,8 +240,7 @@ class Replica(Closing, Generic[M]):
         self._answered.append(answered)
         if not self._wakes:
             self._wakes = True
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._woken)
+            _call_soon(self._loop, self._woken)
 
     def _woken(self) -> None:
         self._wakes = False
@@ -255,6 +254,12 @@ class Replica(Closing, Generic[M]):
     async def close(self) -> None:
         """Leaves the group, as ``seqcast.Replica.close``."""
         await on_own_thread(self.sync.close)
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *arguments: object) -> None:
+    """Has a loop call this, from any thread; a loop that is closed does not."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(function, *arguments)
 
 
 def _end(answered: asyncio.Future[None]) -> None:
@@ -381,8 +386,8 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
                 raise NotReady(f"the lock cannot be had: {self.replica.why}")
             request = self.replica.group.member.id, secrets.randbits(62)
             try:
-                (answer,) = _ANSWER.unpack(await self._call(_OPERATION.pack(_ACQUIRE, *request), left_until(end)))
-                if answer == _QUEUED:
+                (answer,) = ANSWER.unpack(await self._call(OPERATION.pack(ACQUIRE, *request), left_until(end)))
+                if answer == QUEUED:
                     answer = await self._wait(request, end)
             except BaseException:
                 sync._withdraw(request)
@@ -395,14 +400,10 @@ class Lock(_Over[seqcast.blocks.lock.Lock]):
         loop, sync = asyncio.get_running_loop(), self.sync
         told: asyncio.Future[None] = loop.create_future()
 
-        def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(_end, told)
-
         with sync._changed:
             if (found := sync._look(request)) is not None:
                 return found
-            sync._tasks[request] = tell
+            sync._tasks[request] = functools.partial(_call_soon, loop, _end, told)
         try:
             await asyncio.wait([told], timeout=left_until(end))
         finally:
@@ -565,8 +566,7 @@ class _Done(threading.Event):
     def set(self) -> None:
         if not self.is_set():
             super().set()
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(_end, self.told)
+            _call_soon(self._loop, _end, self.told)
 
 
 # ---- feed
@@ -703,8 +703,7 @@ class Subscriber(Closing, AsyncIterator[Snapshot | Update]):
         """Under the lock of the feed. All updates that come before the loop looks wake it once."""
         waiter, self._waiter = self._waiter, None
         if waiter is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(_end, waiter)
+            _call_soon(self._loop, _end, waiter)
 
     def resync(self) -> None:
         """The next item is a snapshot, in place of all updates that wait."""

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from seqcast.api.receiving import Event
     from seqcast.config.keywords import Settings
 
-_OPERATION = struct.Struct("<cQQ")
+OPERATION = struct.Struct("<cQQ")
 """Kind, id of the member, number of the request."""
-_ACQUIRE, _RELEASE = b"A", b"R"
-_ANSWER = struct.Struct("<q")
-_GONE, _QUEUED = -1, 0
+ACQUIRE, _RELEASE = b"A", b"R"
+ANSWER = struct.Struct("<q")
+_GONE, QUEUED = -1, 0
 _HEAD = struct.Struct("<QQI")
 _REQUEST = struct.Struct("<QQ")
 RELEASE_S = 5.0
@@ -90,8 +90,8 @@ class Lock(Block):
         while True:
             request = self._member(end), secrets.randbits(62)
             try:
-                (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_ACQUIRE, *request), left_until(end)))
-                if answer == _QUEUED:
+                (answer,) = ANSWER.unpack(self._call(OPERATION.pack(ACQUIRE, *request), left_until(end)))
+                if answer == QUEUED:
                     answer = self._wait(request, end)
             except BaseException:
                 self._withdraw(request)
@@ -115,7 +115,7 @@ class Lock(Block):
             del self._own[request]
             holder = self._queue[0]
         try:
-            (answer,) = _ANSWER.unpack(self._call(_OPERATION.pack(_RELEASE, *holder), timeout))
+            (answer,) = ANSWER.unpack(self._call(OPERATION.pack(_RELEASE, *holder), timeout))
         except BaseException:
             self._withdraw(holder)
             raise
@@ -201,7 +201,7 @@ class Lock(Block):
 
         def withdraw() -> None:
             with contextlib.suppress(SeqcastError):
-                self._call(_OPERATION.pack(_RELEASE, *request), None)
+                self._call(OPERATION.pack(_RELEASE, *request), None)
 
         on_thread_or_here(withdraw, "seqcast-lock")
 
@@ -209,17 +209,17 @@ class Lock(Block):
 
     def apply(self, operation: bytes) -> bytes:
         """Of ``Machine``."""
-        kind, member, number = _OPERATION.unpack(operation)
+        kind, member, number = OPERATION.unpack(operation)
         request = member, number
         with self._changed:
             if kind == _RELEASE:
                 found = request in self._queue
                 self._keep([each for each in self._queue if each != request])
-                return _ANSWER.pack(_QUEUED if found else _GONE)
+                return ANSWER.pack(QUEUED if found else _GONE)
             if member not in self._present:
-                return _ANSWER.pack(_GONE)
+                return ANSWER.pack(_GONE)
             self._keep([*self._queue, request])
-            return _ANSWER.pack(self._fence if self._queue[0] == request else _QUEUED)
+            return ANSWER.pack(self._fence if self._queue[0] == request else QUEUED)
 
     def entered(self, ids: Sequence[int]) -> None:
         """Of ``Machine``."""

@@ -159,6 +159,20 @@ def unreadable(cluster: str = "") -> list[Finding]:
     ]
 
 
+def unheard(listener: str, speaker: str, how: str, transport: str, host: str) -> list[Finding]:
+    """That one member does not hear another one, or by unicast only in a group by multicast.
+
+    Args:
+        how: as ``way`` says.
+        host: of the speaker.
+    """
+    if how == ".":
+        return [finding(codes.DEAF, f"{listener} does not hear {speaker} at all", HOST=host)]
+    if how == "u" and transport == "multicast":
+        return [finding(codes.DEAF_TO_MULTICAST, f"{listener} hears {speaker} by unicast only", HOST=host)]
+    return []
+
+
 def _cut_links(board: Board) -> list[Finding]:
     found = []
     addresses = {each["id"]: each["address"] for each in board.about["view"]["members"]}
@@ -168,12 +182,10 @@ def _cut_links(board: Board) -> list[Finding]:
                 continue
             one, other, how = name_at(board, listener), name_at(board, speaker), way(board, listener, speaker)
             host = host_of(addresses.get(board.members[speaker]["id"], ""))
-            if how == ".":
-                found.append(finding(codes.DEAF, f"{one} does not hear {other} at all", HOST=host))
-            elif how == "u" and board.about.get("transport") == "multicast":
-                found.append(finding(codes.DEAF_TO_MULTICAST, f"{one} hears {other} by unicast only", HOST=host))
-            elif _bit(row, "mute", speaker):
-                found.append(finding(codes.MUTE, f"unicasts from {other} do not reach {one}", HOST=host))
+            deaf = unheard(one, other, how, board.about["transport"], host)
+            mute = not deaf and _bit(row, "mute", speaker)
+            found += deaf
+            found += [finding(codes.MUTE, f"unicasts from {other} do not reach {one}", HOST=host)] if mute else []
     return found
 
 

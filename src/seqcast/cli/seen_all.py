@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import seqcast.codes as codes
-from seqcast.board.judge import host_of, way
+from seqcast.board.judge import host_of, unheard, way
 from seqcast.board.place import socket_of
 from seqcast.board.read import Board, BoardError, plain
 from seqcast.board.told import UNKNOWN, Peer, Told, heard, joined
@@ -179,12 +179,7 @@ def findings(board: Board, seen: Mapping[int, Seen], stall_s: float) -> list[Fin
             text = f"senders of {name} have waited for {board.name_of(told.held_by)} for {told.held / 1e9:.1f} s"
             found.append(finding(codes.SLOW_RECEIVER, text))
         for other, how in zip(members, told.hears, strict=False):
-            host = host_of(other["address"])
-            if how == ".":
-                found.append(finding(codes.DEAF, f"{name} does not hear {other['name']} at all", HOST=host))
-            elif how == "u" and board.about["transport"] == "multicast":
-                fact = f"{name} hears {other['name']} by unicast only"
-                found.append(finding(codes.DEAF_TO_MULTICAST, fact, HOST=host))
+            found += unheard(name, other["name"], how, board.about["transport"], host_of(other["address"]))
     return found
 
 

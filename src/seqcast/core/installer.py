@@ -15,6 +15,7 @@ from seqcast.core.machines.pause_owner import PauseOwner
 from seqcast.core.markers import Markers
 from seqcast.core.rules.cut import apart, view_of
 from seqcast.core.vocabulary import (
+    CONTINUED,
     UNLED,
     Abandon,
     CloseView,
@@ -181,7 +182,7 @@ class Installer:
             whole = machines.participant.may_install(frame)
             self._exclude(view.view_id, out.text.format(names), lost, out.cause, frame if whole else None)
         else:
-            self._exclude(view.view_id, f"the group continued as [{names}]: join again", lost)
+            self._exclude(view.view_id, CONTINUED.format(names), lost)
 
     def _why_out(self, frame: NewView) -> Out | None:
         """Why we survive the cut of a VIEW that does not have us, without having asked to leave; None: that is not

@@ -506,6 +506,7 @@ class GiveWay:
     cause: str = ""
 
 
+CONTINUED = "the group continued as [{}]: join again"
 UNLED = "all members that are no observers are gone or cannot be reached, and observers do not go on alone: join again"
 
 

@@ -117,12 +117,10 @@ class Process:
                 raise RunFailed(f"{late}: the process, or the way there, hangs{self._noted()}") from None
             if line is None:
                 raise self._ended()
-            message = report_of(line)
-            if message is None:
-                self._notes.append(line)
-            elif message["event"] != event:
-                raise RunFailed(f"{self.name}: {message.get('text', message)}")
-            else:
+            message = self._report_in(line)
+            if message is not None and message["event"] != event:
+                raise self._failed(message)
+            if message is not None:
                 return message
 
     def check(self) -> None:
@@ -135,12 +133,20 @@ class Process:
         until = time.monotonic() + LOOK_S  # a process that it has started may hold its output open
         with contextlib.suppress(queue.Empty):
             while (left := until - time.monotonic()) > 0 and (line := self._inbox.get(timeout=left)[1]) is not None:
-                message = report_of(line)
-                if message is None:
-                    self._notes.append(line)
-                elif message["event"] == "failed":
-                    raise RunFailed(f"{self.name}: {message.get('text', message)}")
+                message = self._report_in(line)
+                if message is not None and message["event"] == "failed":
+                    raise self._failed(message)
         raise self._ended()
+
+    def _report_in(self, line: str) -> dict[str, Any] | None:
+        """The report in a line; None: the line has none, and is noted."""
+        message = report_of(line)
+        if message is None:
+            self._notes.append(line)
+        return message
+
+    def _failed(self, message: dict[str, Any]) -> RunFailed:
+        return RunFailed(f"{self.name}: {message.get('text', message)}")
 
     def _ended(self) -> RunFailed:
         """The error about a process whose output has ended."""

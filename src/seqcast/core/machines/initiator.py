@@ -26,7 +26,7 @@ from seqcast.core.policies import arranged, chosen
 from seqcast.core.rules.cut import fetch_up_to, fix_cut, next_view
 from seqcast.core.rules.quorum import to_repeat
 from seqcast.core.table import IGNORED, ILLEGAL, Table, TableMachine, table
-from seqcast.core.vocabulary import GiveWay
+from seqcast.core.vocabulary import CONTINUED, GiveWay
 from seqcast.errors import RemoteProtocolError
 from seqcast.types import Member
 
@@ -203,9 +203,9 @@ class Initiator(TableMachine):
             self.participant.saw(frame.promise)
             self.fire(E.PROMISED)
         elif not frame.done:
-            accepted = frame.accepted
-            closes = accepted is not None and accepted.view.closes is not None  # else the first view of others
-            if accepted is not None and closes and len(accepted.view.cut) != len(context.members):
+            view = frame.accepted.view if frame.accepted is not None else None
+            # (One that closes no view is the first view of others that started again.)
+            if view is not None and view.closes is not None and len(view.cut) != len(context.members):
                 raise RemoteProtocolError("RECALLED: a proposal for another view")
             self.fire(E.RECALLED, frame, sender, address)
         elif self.returned.get(frame.member, (0,))[0] == sender:
@@ -339,7 +339,7 @@ class Initiator(TableMachine):
                 # Some that started again may have decided on this first view: they counted us as back, as we entered
                 # our view when all others had gone.
                 names = ", ".join(info.name for info in proposal.members)
-                context.emit(GiveWay(proposal.view_id, f"the group continued as [{names}]: join again"))
+                context.emit(GiveWay(proposal.view_id, CONTINUED.format(names)))
                 return
             else:
                 cut = proposal.cut
