@@ -29,7 +29,7 @@ from journal_data import Row, as_live, journal, view
 import seqcast.spark
 from seqcast.errors import SparkFailed, UsageError
 from seqcast.journal import manifest, seals
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.journal.roll import rewrite
 from seqcast.journal.schema import JournalDamaged, JournalError
 from seqcast.spark import command

@@ -17,7 +17,7 @@ from audit_story import A, B, C, D, E, Script, failed
 from journal_data import Row, journal
 from sim_journals import journaled
 
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.sim.options import Options
 from seqcast.sim.world import World
 from seqcast.spark import causal

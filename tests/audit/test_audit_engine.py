@@ -15,7 +15,7 @@ from engines import Net, feed, messages
 from journal_data import RUN_DTYPE
 
 from seqcast._native import engine
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark.auditing import check_cluster
 from seqcast.types import Member, View, ViewId

@@ -13,7 +13,7 @@ pytest.importorskip("pyspark")
 
 from sim_journals import journaled
 
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.sim.options import Options
 from seqcast.sim.world import World
 from seqcast.spark.auditing import audit_journals

@@ -15,7 +15,7 @@ from members import group_of, payloads
 
 import seqcast
 from seqcast.config import keys
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.spark.auditing import audit_journals
 
 QUESTIONS = 200

@@ -21,7 +21,7 @@ from audit_story import A, B, C, D, E, Script, failed, relabel
 from journal_data import Row, journal, view
 
 from seqcast.journal import seals
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.journal.roll import rewrite
 from seqcast.spark.auditing import check_cluster
 from seqcast.types import View

@@ -18,7 +18,7 @@ from members import LIMIT_S
 import seqcast
 from seqcast.config.sources import toml_table
 from seqcast.files import open_file, read_file
-from seqcast.journal import reader
+from seqcast.journal import places, reader, schema
 from seqcast.journal.tap import Tap, TapClient, read_token
 
 A = member("a")
@@ -95,7 +95,7 @@ def test_anything_but_a_file_of_a_journal_is_refused_in_one_line(path: Path, nam
     (path / name).rename(path / f"{name}.before")
     put(path / name)
     error = in_time(lambda: read_all(path))
-    assert isinstance(error, reader.JournalError) and name in str(error) and "\n" not in str(error), error
+    assert isinstance(error, schema.JournalError) and name in str(error) and "\n" not in str(error), error
     if name != "events.jsonl":
         with Tap(path.parent, ("127.0.0.1", 0), TOKEN) as server:
             client = TapClient(f"127.0.0.1:{server.address[1]}", TOKEN)
@@ -105,7 +105,7 @@ def test_anything_but_a_file_of_a_journal_is_refused_in_one_line(path: Path, nam
                 told = client.journal(found)
                 return sum(len(batch) for batch in client.rows(told, 0, told.end_idx, ["idx"]))
 
-            assert isinstance(in_time(rows), reader.JournalError)
+            assert isinstance(in_time(rows), schema.JournalError)
 
 
 def test_a_link_to_a_journal_elsewhere_is_not_followed(tmp_path: Path, path: Path) -> None:
@@ -113,10 +113,10 @@ def test_a_link_to_a_journal_elsewhere_is_not_followed(tmp_path: Path, path: Pat
     shared = tmp_path / "shared"
     shared.mkdir()
     (shared / "mine").symlink_to(path)
-    with pytest.raises(reader.JournalError, match=r"mine is a link to .*, which is not followed"):
-        reader.find([shared])
-    assert reader.journal_files([shared]) == {}
-    assert reader.find([shared / "mine"])[0].rows == 600, "the user himself named this one"
+    with pytest.raises(schema.JournalError, match=r"mine is a link to .*, which is not followed"):
+        places.find([shared])
+    assert places.journal_files([shared]) == {}
+    assert places.find([shared / "mine"])[0].rows == 600, "the user himself named this one"
 
 
 def test_files_that_the_user_names_may_be_links_but_must_be_files(tmp_path: Path) -> None:

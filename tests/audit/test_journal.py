@@ -35,7 +35,7 @@ import seqcast
 import seqcast.journal
 from seqcast._native import columns
 from seqcast.errors import JournalWriteError, UsageError
-from seqcast.journal import manifest, seals, stream
+from seqcast.journal import manifest, places, seals, segments, stream, views
 from seqcast.journal import reader as journal_read
 from seqcast.journal import roll as journal_roll
 from seqcast.journal import writer as journal_writer
@@ -143,8 +143,8 @@ def test_a_closed_view_says_how_far_each_senders_messages_were_from_the_members_
 
 def test_a_view_says_how_its_messages_were_ordered() -> None:
     record = journal_writer._view_record(V1, None, A, 1) | {"idx": 0, "closes": None}
-    assert journal_read._installed(record).mechanism == "sequencer"
-    later = journal_read._installed(record | {"mechanism": "of a later release"})
+    assert views._installed(record).mechanism == "sequencer"
+    later = views._installed(record | {"mechanism": "of a later release"})
     with pytest.raises(JournalError, match="'of a later release', which this release of seqcast does not know"):
         order_of(later)
 
@@ -409,15 +409,15 @@ def test_rolling_pauses_until_much_waits_or_the_journal_is_closed(
     )
     writer.view(V1, 1)
 
-    def segments(first: int, end: int) -> None:
+    def rolled_by_now(first: int, end: int) -> None:
         for at in range(first, end):
             writer.batch(batch_of(rows_of(1, first_global=at + 1, start=at + 1), V1), V1)
             wait_for_rows(writer, at + 1)
         wait_until(lambda: writer.counters()["segments"] == end)
 
-    segments(0, 3)
+    rolled_by_now(0, 3)
     assert writer.counters()["rolled"] == 0
-    segments(3, 4)
+    rolled_by_now(3, 4)
     wait_until(lambda: writer.counters()["rolled"] == 3)
     assert writer.counters()["unrolled"] == 1
     writer.close("leave")
@@ -504,7 +504,7 @@ def test_a_last_segment_that_is_rolled_between_two_looks_keeps_its_rows(
     path = journal(tmp_path, A, [(V1, rows_of(50))])
     now, before = manifest.load(path), dataclasses.replace(manifest.load(path), rolled={})
     looks = iter([before])
-    monkeypatch.setattr(journal_read, "load", lambda of: next(looks, now))
+    monkeypatch.setattr(segments, "load", lambda of: next(looks, now))
     assert journal_read.read(path).rows == 50
 
 
@@ -622,15 +622,15 @@ def test_the_members_name_cannot_leave_the_directory(tmp_path: Path) -> None:
     odd = Member("../../etc/x y", 5)
     path = journal(tmp_path, odd, [(View(ViewId(1, 5), (odd,)), [])])
     assert path.parent == tmp_path
-    assert journal_read.find([tmp_path])[0].member == odd
+    assert places.find([tmp_path])[0].member == odd
 
 
 def test_find_takes_the_top_directory_or_members(tmp_path: Path) -> None:
     paths = [journal(tmp_path, who, [(V1, rows_of(3))]) for who in (A, B)]
     (tmp_path / "notes").mkdir()
-    assert [found.member for found in journal_read.find([tmp_path])] == [A, B]
-    assert [found.member for found in journal_read.find([paths[1], tmp_path])] == [A, B]
-    assert [found.member for found in journal_read.find([paths[1]])] == [B]
+    assert [found.member for found in places.find([tmp_path])] == [A, B]
+    assert [found.member for found in places.find([paths[1], tmp_path])] == [A, B]
+    assert [found.member for found in places.find([paths[1]])] == [B]
 
 
 def test_a_directory_that_may_not_be_read_is_left_out_or_refused(
@@ -647,11 +647,11 @@ def test_a_directory_that_may_not_be_read_is_left_out_or_refused(
         return real(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    assert journal_read.journal_files(given) == {A.id: path.resolve()}
+    assert places.journal_files(given) == {A.id: path.resolve()}
     with pytest.raises(JournalError, match="closed cannot be read: Permission denied"):
-        journal_read.journal_files(given, strict=True)
+        places.journal_files(given, strict=True)
     with pytest.raises(JournalError, match="closed cannot be read: Permission denied"):
-        journal_read.find(given[1:])
+        places.find(given[1:])
 
 
 def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -663,7 +663,7 @@ def test_anything_but_a_journal_is_refused_in_one_line(tmp_path: Path) -> None:
 
     def refused(match: str, *given: Path) -> None:
         with pytest.raises(JournalError, match=match) as caught:
-            journal_read.find(list(given) or [path])
+            places.find(list(given) or [path])
         assert "\n" not in str(caught.value)
 
     refused("no such directory", tmp_path / "none")
@@ -732,11 +732,11 @@ def test_rows_without_views_are_no_journal_and_neither_is_one(tmp_path: Path) ->
     path = journal(tmp_path, A, [(V1, rows_of(3))])
     (path / "views.jsonl").unlink()
     with pytest.raises(JournalError, match=r"rows and no view.*restore its views\.jsonl, or leave") as caught:
-        journal_read.find([path])
+        places.find([path])
     assert "\n" not in str(caught.value)
     (path / "segment-000001.parquet").unlink()
     manifest.save(path, manifest.Manifest(0, {}))
-    assert journal_read.find([path])[0].views == ()
+    assert places.find([path])[0].views == ()
 
 
 def test_the_error_of_a_journal_that_cannot_be_written_is_public() -> None:
@@ -792,7 +792,7 @@ def test_a_live_segment_has_a_row_for_each_packet_and_reads_like_the_rolled_one(
     read = journal_read.read(writer.path)
     live = pa.Table.from_batches(read.batches())
     some = pa.Table.from_batches(read.batches(["index", "length", "global_seqno"]))
-    part = pa.Table.from_batches(journal_read.segment_batches(read.segments[0], ["seqno", "idx"], first=3, end=9))
+    part = pa.Table.from_batches(segments.segment_batches(read.segments[0], ["seqno", "idx"], first=3, end=9))
     writer.close("leave")
     rolled = table(writer.path)
     assert live.equals(rolled)
@@ -852,7 +852,7 @@ def test_runs_without_their_messages_are_damage_under_any_checksum(tmp_path: Pat
     (segment,) = journal_read.read(path.parent).segments
     for wanted in (None, ["transitional"]):
         with pytest.raises(JournalDamaged):
-            list(journal_read.segment_batches(segment, wanted))
+            list(segments.segment_batches(segment, wanted))
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -983,13 +983,13 @@ def test_rows_that_retention_removes_under_a_reader_are_named_as_such(
     before = manifest.load(path)
     left = {number: segment for number, segment in before.rolled.items() if number > 1}
     manifest.save(path, dataclasses.replace(before, rolled=left, first=2, first_idx=left[2].first_idx))
-    (segment, *_), real = found.segments, journal_read._compare
+    (segment, *_), real = found.segments, segments._compare
     if compared:
-        monkeypatch.setattr(journal_read, "_compare", lambda *given: (real(*given), segment.path.unlink()))
+        monkeypatch.setattr(segments, "_compare", lambda *given: (real(*given), segment.path.unlink()))
     else:
         segment.path.unlink()
     with pytest.raises(JournalError, match="removed by the journal's retention") as caught:
-        list(journal_read.segment_batches(segment, first=10) if compared else found.batches())
+        list(segments.segment_batches(segment, first=10) if compared else found.batches())
     assert not isinstance(caught.value, JournalDamaged)
 
 
@@ -1073,8 +1073,8 @@ def test_a_reader_that_follows_a_journal_opens_no_segment_to_find_its_rows(
     as_live(path, len(list(path.glob("segment-*.parquet"))))
     found = journal_read.read(path)
     monkeypatch.setattr("pyarrow.parquet.ParquetFile", None)
-    monkeypatch.setattr(journal_read, "stream_schema", None)
-    assert journal_read.find([path], open_segments=False) == [found] and len(found.segments) == 2
+    monkeypatch.setattr(segments, "stream_schema", None)
+    assert places.find([path], open_segments=False) == [found] and len(found.segments) == 2
     assert (found.first_idx, found.rows) == (0, 90)
 
 
@@ -1088,17 +1088,17 @@ def test_a_segment_without_a_column_is_damage(tmp_path: Path) -> None:
 TRUNCATES = """
     import sys
     from pathlib import Path
-    from seqcast.journal import reader, stream
+    from seqcast.journal import reader, segments, stream
     from seqcast.journal.schema import JournalDamaged
     stream.READ_BYTES = 1
     (segment,) = reader.read(sys.argv[1]).segments
-    batches = reader.segment_batches(segment, first=int(sys.argv[2]), batch_rows=1000)
+    batches = segments.segment_batches(segment, first=int(sys.argv[2]), batch_rows=1000)
     next(batches)
     with segment.path.open("r+b") as file:
         file.truncate(100)
     try:
         left = sum(batch.num_rows for batch in batches)
-        list(reader.segment_batches(segment, first=int(sys.argv[2])))
+        list(segments.segment_batches(segment, first=int(sys.argv[2])))
     except JournalDamaged as damage:
         print(damage)
 """
@@ -1121,11 +1121,11 @@ def test_a_part_of_a_segment_is_read_again_without_the_whole(tmp_path: Path, mon
     monkeypatch.setattr("seqcast.journal.roll.ROW_GROUP_ROWS", 100)
     path = journal(tmp_path, A, [(V1, rows_of(900))], payload="full")
     (segment,), whole = journal_read.read(path).segments, table(path)
-    real, read = journal_read._check, list[Any]()
-    monkeypatch.setattr(journal_read, "_check", lambda segment: (read.append(segment), real(segment))[1])
+    real, read = segments._check, list[Any]()
+    monkeypatch.setattr(segments, "_check", lambda segment: (read.append(segment), real(segment))[1])
 
     def part(first: int, end: int) -> pa.Table:
-        return pa.Table.from_batches(journal_read.segment_batches(segment, first=first, end=end))
+        return pa.Table.from_batches(segments.segment_batches(segment, first=first, end=end))
 
     for first in range(0, 900, 70):
         assert part(first, first + 70).equals(whole.slice(first, 70))
@@ -1144,25 +1144,25 @@ def test_of_a_large_segment_a_reader_holds_a_row_group_and_not_the_file(
     noise = np.random.default_rng(1).bytes(120 * 100_000)
     rows = [Row(A, 1 + at, 0, 1 + at, noise[at * 100_000 : (at + 1) * 100_000]) for at in range(120)]
     (segment,) = journal_read.read(journal(tmp_path, A, [(V1, rows)], payload="full", step=10)).segments
-    assert segment.size > journal_read.WHOLE_BYTES_MAX
+    assert segment.size > segments.WHOLE_BYTES_MAX
     before, pool = pa.default_memory_pool(), pa.proxy_memory_pool(pa.default_memory_pool())
     pa.set_memory_pool(pool)
     try:
-        payloads = [row for batch in journal_read.segment_batches(segment) for row in batch["payload"].to_pylist()]
+        payloads = [row for batch in segments.segment_batches(segment) for row in batch["payload"].to_pylist()]
     finally:
         pa.set_memory_pool(before)
     assert payloads == [row.payload for row in rows] and pool.max_memory() < segment.size / 2
 
-    batches = journal_read.segment_batches(segment, batch_rows=10)
+    batches = segments.segment_batches(segment, batch_rows=10)
     next(batches)
     os.truncate(segment.path, segment.size // 2)
     with pytest.raises(JournalDamaged):
         list(batches)
     with pytest.raises(JournalDamaged, match="its checksum is not that"):
-        next(journal_read.segment_batches(segment))
+        next(segments.segment_batches(segment))
     segment.path.unlink()
     with pytest.raises(JournalDamaged, match="is missing"):
-        next(journal_read.segment_batches(segment))
+        next(segments.segment_batches(segment))
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

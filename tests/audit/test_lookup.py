@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from journal_data import Row, journal, member, view
 
-from seqcast.journal.reader import find, read
+from seqcast.journal.places import find
+from seqcast.journal.reader import read
 from seqcast.journal.schema import signed
 from seqcast.spark import lookup
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from journal_data import Row, batch_of, journal, member, view, wait_for_rows
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 from seqcast.journal.writer import JournalWriter
 from seqcast.spark import audit_page, latency, page, report, report_command
 

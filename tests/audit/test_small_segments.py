@@ -18,7 +18,7 @@ pytest.importorskip("pyarrow")
 from journal_data import Row, batch_of, member, view, wait_for_rows
 from members import wait_until
 
-from seqcast.journal import manifest, read, reader, stream
+from seqcast.journal import manifest, read, segments, stream
 from seqcast.journal import roll as journal_roll
 from seqcast.journal.schema import JournalDamaged
 from seqcast.journal.tap import rows_between
@@ -180,4 +180,4 @@ def test_a_manifest_with_a_segment_at_another_position_is_damage(tmp_path: Path)
     found = manifest.load(writer.path)
     manifest.save(writer.path, dataclasses.replace(found, rolled={1: dataclasses.replace(found.rolled[1], rows=450)}))
     with pytest.raises(JournalDamaged, match="segment 5 at another position"):
-        list(reader.segment_batches(listed.segments[4]))
+        list(segments.segment_batches(listed.segments[4]))

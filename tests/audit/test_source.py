@@ -31,10 +31,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import seqcast.spark
-from seqcast.journal import manifest, reader
+from seqcast.journal import manifest, places, segments
 from seqcast.journal.manifest import ManifestWriter
 from seqcast.journal.reader import read
 from seqcast.journal.roll import roll
+from seqcast.journal.schema import JournalError
 from seqcast.journal.tables import names_of
 from seqcast.journal.tap import Tap
 from seqcast.journal.writer import JournalWriter
@@ -117,20 +118,20 @@ def test_a_part_of_a_segment_is_read_without_the_rest(
     if live:
         as_live(path, chunk=100)
     (segment,) = read(path).segments
-    whole = pa.Table.from_batches(reader.segment_batches(segment))
+    whole = pa.Table.from_batches(segments.segment_batches(segment))
     decoded: list[int] = []
-    around = reader._batches_around
+    around = segments._batches_around
 
     def counted(*given: Any) -> Any:
         for at, batch in around(*given):
             decoded.append(batch.num_rows)
             yield at, batch
 
-    monkeypatch.setattr(reader, "_batches_around", counted)
+    monkeypatch.setattr(segments, "_batches_around", counted)
     ranges = (0, 900), (0, 1), (899, 900), (150, 250), (200, 300), (100, 105), (7, 7), (-5, 2000), (900, 950)
     for first, end in ranges:
         decoded.clear()
-        found = list(reader.segment_batches(segment, first=first, end=end))
+        found = list(segments.segment_batches(segment, first=first, end=end))
         kept = whole.slice(max(0, first), max(0, min(end, 900) - max(0, first)))
         assert [batch.num_rows for batch in found if not batch.num_rows] == []
         assert pa.Table.from_batches(found, whole.schema).equals(kept)
@@ -207,9 +208,9 @@ def test_segments_that_no_row_can_come_from_are_not_opened(
     """By a table (None), and by a stream with batches of this many rows."""
     path = in_seconds(tmp_path)
     read_files: list[int] = []
-    of_reader = reader._contents
+    of_reader = segments._contents
     monkeypatch.setattr(
-        reader, "_contents", lambda segment, **part: read_files.append(segment.number) or of_reader(segment, **part)
+        segments, "_contents", lambda segment, **part: read_files.append(segment.number) or of_reader(segment, **part)
     )
     with Tap(tmp_path, ("127.0.0.1", 0), b"t" * 16) as tap:
         tapped = Taps(f"127.0.0.1:{tap.address[1]}", b"t" * 16, "")
@@ -322,8 +323,8 @@ def test_a_copy_of_a_journal_is_no_second_one_and_does_not_replace_it(tmp_path: 
     copy = tmp_path / f"{path.name}-older"
     shutil.copytree(path, copy)
     (tmp_path / "link").symlink_to(path)
-    assert reader.journal_files([tmp_path]) == {A.id: path.resolve()}
-    with pytest.raises(reader.JournalError, match=f"{copy.name} are journals of the same member"):
+    assert places.journal_files([tmp_path]) == {A.id: path.resolve()}
+    with pytest.raises(JournalError, match=f"{copy.name} are journals of the same member"):
         JournalReader([Folders([str(tmp_path)])], Wanted()).partitions()
     shutil.rmtree(copy)
     assert len(JournalReader([Folders([str(tmp_path)])], Wanted()).partitions()) == 1

@@ -605,7 +605,7 @@ def completed(scenario: Scenario, directory: Path, write: Callable[[str], None] 
 
 def judge(spark: Any, journals: Path) -> str:
     """The audit's verdict on the journals of a run: empty where all that was checked holds, else the report."""
-    from seqcast.journal.reader import find
+    from seqcast.journal.places import find
     from seqcast.spark.auditing import check_cluster
 
     report = check_cluster(spark, find([journals]))

@@ -31,7 +31,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from seqcast.journal.reader import Journal, find
+from seqcast.journal.places import find
+from seqcast.journal.reader import Journal
 
 ORDERS = ("total", "sequencer", "grant", "fifo", "causal")
 COLUMNS = ("view_tag", "sender_id", "seqno", "index", "payload")

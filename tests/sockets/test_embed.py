@@ -258,7 +258,7 @@ def test_a_program_in_c_gives_state_and_gets_messages_that_came_while_its_member
 @pytest.mark.parametrize("to_its_end", [True, False])
 def test_a_journal_is_written_once_whatever_is_received(tmp_path, to_its_end):
     pytest.importorskip("pyarrow")
-    from seqcast.journal.reader import find
+    from seqcast.journal.places import find
 
     with join(cluster(), "a", journal=str(tmp_path)) as a:
         a.send_many([b"%d" % i for i in range(50)])

@@ -484,7 +484,7 @@ group.send(b"x")
 assert group.recv(timeout=10).payload == b"x"
 """
     output(script(text, cluster(), LOOPBACK, str(tmp_path)))
-    from seqcast.journal.reader import find
+    from seqcast.journal.places import find
 
     (journal,) = find([tmp_path])
     assert (journal.closed, journal.closed_idx, journal.rows) == ("leave", 1, 1)

@@ -24,7 +24,7 @@ import seqcast.aio
 import seqcast.journal
 from seqcast.errors import JournalWriteError, UsageError
 from seqcast.journal import writer as journal_writer
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 
 MESSAGES = 400
 

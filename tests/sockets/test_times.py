@@ -14,7 +14,7 @@ import pyarrow as pa
 from members import LIMIT_S, group_of
 
 import seqcast
-from seqcast.journal.reader import find
+from seqcast.journal.places import find
 
 ROUNDS = 400
 

@@ -15,8 +15,10 @@ pytest.importorskip("pyspark")
 from sim_journals import journaled
 from stream_query import Tagged, followed_by
 
-from seqcast.journal.reader import Installed, Journal, find
+from seqcast.journal.places import find
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import JournalError
+from seqcast.journal.views import Installed
 from seqcast.sim.checkers import safety
 from seqcast.sim.options import Options
 from seqcast.sim.world import World

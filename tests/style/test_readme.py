@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import measurements
 import pytest
-import render
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -146,7 +146,7 @@ def test_figures_are_rendered_from_the_report_of_perf():
     ping = {**about, "path": "loopback", "wait": "blocking", "cores": [0, 1], **report.latency([times], [times])}
     ping["kind"] = "plain"
     in_asyncio = {**ping, **report.latency([times], [times], [times]), "kind": "aio"}
-    text = render.figures([{**run, "other_paths": [other]}, ping, in_asyncio])
+    text = measurements.figures([{**run, "other_paths": [other]}, ping, in_asyncio])
     assert "| fifo | 1,024 B | loopback | 1,200 | 1,200 | 0.80 (0.80–0.80) | 0.50 (0.50–0.50) | 1200.00 | 1200" in text
     assert "| fifo | 1,024 B | loopback | blocking, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
     assert "| fifo | 1,024 B | loopback | asyncio, cores 0 and 1 | 12.0 | 12.0 | 12.0 | 12.0 | 12.0 | 1.00 |" in text
@@ -162,7 +162,7 @@ def test_unicast_is_rendered_beside_multicast_and_beside_its_like_in_plain_c():
     row |= {"ratio": {"auto": 1.0, "unicast": 0.7}, "quartiles": {"auto": [0.9, 1.0, 1.1], "unicast": [0.6, 0.7, 0.8]}}
     beside = {**row, "ratio": {**row["ratio"], "of_fan_out": 0.84}}
     beside["quartiles"] = {**row["quartiles"], "of_fan_out": [0.8, 0.84, 0.9]}
-    text = render.figures([{"transports": [row, beside], "command": "bench", "machine": "m"}])
+    text = measurements.figures([{"transports": [row, beside], "command": "bench", "machine": "m"}])
     assert "0.700 (0.600–0.800) | – |" in text and "0.840 (0.800–0.900) |" in text
     assert text.count("of the same in C | at least 0.85 |") == 1
 
@@ -173,7 +173,7 @@ def test_times_by_unicast_are_rendered_beside_their_targets():
     join = {"what": "join, unicast", "text": "`join`, by unicast", "p50_ms": 9.0, "p99_ms": 10.0, "rounds": 4}
     join |= {"target_ms": 20, "peers_ms": "", "of_multicast": 1.31, "of_multicast_target": 1.3}
     runs = [{"transports": [], "transports_latency": [trip], "command": "a", "machine": "m"}]
-    text = render.figures([*runs, {"membership": [join], "command": "b", "machine": "m"}])
+    text = measurements.figures([*runs, {"membership": [join], "command": "b", "machine": "m"}])
     assert "| 20.0 | 27.0 | 1.350 (1.300–1.400) |" in text and "of multicast's, p50 | at most 1.3 | 1.35 |" in text
     assert "| `join`, by unicast, of multicast's, p50 | at most 1.3 | 1.31 |" in text and text.count("at most") == 2
 
@@ -184,7 +184,7 @@ def test_calls_are_rendered_beside_their_targets():
     rows.append({"kind": "seqcast", "one_per_s": 3000.0, "one_p50_us": 160.0, "threads_per_s": 60_000.0})
     rows[1] |= {"total_per_s": 90.0, "local_per_s": 100.0, "failover_ms": 10.0, "start_ms": 12.0}
     rows.append({"kind": "pysyncobj", "one_per_s": 10.0, "failover_ms": 100.0})
-    text = render.figures([{"calls": rows, "command": "python bench/calls.py"}])
+    text = measurements.figures([{"calls": rows, "command": "python bench/calls.py"}])
     assert "| `seqcast.replicate` | 3,000 | 160 | 60,000 | 90 | 100 | 10 | 12 |" in text
     assert "| start of the next leader beyond detection, ms | at most 10 | 12" in text
     assert "| a call, of an ordered message's round, p50 | at most 1.5 | 1.60 |" in text
@@ -195,18 +195,18 @@ def test_the_cost_of_boards_is_rendered_beside_its_target():
     """The figures of bench/board_bench.py; `test_the_bench_of_boards_compares_runs_with_and_without` runs it."""
     row = {"members": 4, "size": 1024, "msgs_per_s": 970, "without_msgs_per_s": 1000, "ratio": 0.97}
     row["quartiles"] = [0.96, 0.98]
-    text = render.figures([{"board": [row], "command": "python bench/board_bench.py"}])
+    text = measurements.figures([{"board": [row], "command": "python bench/board_bench.py"}])
     assert "| 4 | 1,024 B | 970 | 1,000 | 0.970 | 0.960–0.980 |" in text
     assert "| with boards, 1,024 B, of the rate without | at least 0.99 | 0.97 |" in text
     row["ratio"] = 0.995
-    assert "at least" not in render.figures([{"board": [row], "command": "python bench/board_bench.py"}])
+    assert "at least" not in measurements.figures([{"board": [row], "command": "python bench/board_bench.py"}])
 
 
 def test_hosts_are_rendered_beside_the_path_that_they_must_equal():
     """The figures of bench/hosts.py; `test_the_bench_of_hosts_compares_them_with_the_same_namespaces` runs it."""
     row = {"members": 2, "size": 64, "msgs_per_s": 940, "veth_msgs_per_s": 1000, "ratio": 0.94}
     row["quartiles"] = [0.9, 1.1]
-    text = render.figures([{"between_hosts": [row], "command": "python bench/hosts.py"}])
+    text = measurements.figures([{"between_hosts": [row], "command": "python bench/hosts.py"}])
     assert "| 2 | 64 B | 940 | 1,000 | 0.940 | 0.900–1.100 |" in text
     assert "| perf --hosts over namespaces, 64 B, of --path veth | at least 0.95 | 0.94 |" in text
 
@@ -216,11 +216,11 @@ def test_transports_are_rendered_beside_their_targets():
     row |= {"ratio": {"auto": 0.995, "unicast": 0.5}, "quartiles": {"auto": [0.4, 0.5, 0.6]}}
     row["quartiles"]["unicast"] = row["quartiles"]["auto"]
     run = {"transports": [row], "command": "python bench/transports.py"}
-    text = render.figures([run])
+    text = measurements.figures([run])
     assert "| 8 | 1,024 B | veth-segmented | 1,000 | 0.995 (0.400–0.600) | 0.500 (0.400–0.600) |" in text
     assert "| transport=unicast, veth-segmented, 8 members, 1,024 B, of multicast | at least 0.62 | 0.50 |" in text
     row["ratio"] = {"auto": 0.98, "unicast": 0.7}
-    text = render.figures([run])
+    text = measurements.figures([run])
     assert "| transport=auto, veth-segmented, 8 members, 1,024 B, of multicast | at least 0.99 | 0.98 |" in text
     assert text.count("at least") == 1
 

@@ -12,7 +12,7 @@ def test_the_members_of_a_view_are_compared_with_a_key_and_without_and_the_page_
     for folder in ("bench", "docs"):
         monkeypatch.syspath_prepend(str(ROOT / folder))
     import keyed
-    import render
+    import measurements
 
     plain, sealed = (keyed.Made(4, pair) for pair in (lambda: None, keyed.KeyPair))
     for made in (plain, sealed):
@@ -22,4 +22,4 @@ def test_the_members_of_a_view_are_compared_with_a_key_and_without_and_the_page_
     row = keyed.timed("view change", 64, 5.0, [1.0, 2.0, 4.0], [2.5, 3.0, 8.0])
     assert (row["without"], row["with"], row["change"], row["spread"]) == (2.0, 3.0, 1.5, [1.0, 4.0])
     shown = ["view change, 64 members", "–", "computed", "2.0 ms", "3.0 ms", "+1.5 ms (+1.0 to +4.0)"]
-    assert render.keyed_row(row) == shown
+    assert measurements.keyed_row(row) == shown

@@ -11,8 +11,9 @@ from typing import Any
 
 from seqcast.errors import UsageError
 from seqcast.files import read_file
-from seqcast.journal import reader as journals
 from seqcast.journal import seals
+from seqcast.journal.places import find
+from seqcast.journal.reader import Journal
 from seqcast.journal.roll import rewrite
 from seqcast.journal.schema import VIEWS_BYTES_MAX, VIEWS_FILE, signed
 from seqcast.types import Member
@@ -36,7 +37,7 @@ def plant(fault: str, directory: Path, name: str) -> str:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    journal = next(found for found in journals.find([directory]) if found.member.name == name)
+    journal = next(found for found in find([directory]) if found.member.name == name)
     if journal.closed is None or not journal.segments:
         raise UsageError(f"{journal.path} holds no finished segment to plant a fault in; run longer (--seconds)")
     victim = max(journal.segments, key=lambda segment: segment.rows)
@@ -87,7 +88,7 @@ def _renumbered(table: Any, first: int) -> Any:
     return table.set_column(place, table.schema.field(place), numbers)
 
 
-def _members(journal: journals.Journal) -> list[Member]:
+def _members(journal: Journal) -> list[Member]:
     return [member for view in journal.views for member in view.members]
 
 

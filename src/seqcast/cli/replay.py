@@ -21,7 +21,8 @@ COLUMNS = ("delivered_ns", "payload")
 
 def main(arguments: argparse.Namespace) -> int:
     """Joins, sends every message of the journal in its order, leaves, and reports on the delivery."""
-    from seqcast.journal.reader import Journal, find
+    from seqcast.journal.places import find
+    from seqcast.journal.reader import Journal
 
     journals = find([arguments.journal_read])
     if len(journals) != 1:

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING
 from seqcast.lazy import lazily
 
 if TYPE_CHECKING:
-    from seqcast.journal.reader import Installed, Journal, ViewEnd, find, read
+    from seqcast.journal.places import find
+    from seqcast.journal.reader import Journal, read
     from seqcast.journal.schema import JournalDamaged, JournalError
     from seqcast.journal.tables import table
+    from seqcast.journal.views import Installed, ViewEnd
 
 __all__ = ["Installed", "Journal", "JournalDamaged", "JournalError", "ViewEnd", "find", "read", "table"]
 __getattr__ = lazily(
     globals(),
     {
-        "Installed": "seqcast.journal.reader",
+        "Installed": "seqcast.journal.views",
         "Journal": "seqcast.journal.reader",
         "JournalDamaged": "seqcast.journal.schema",
         "JournalError": "seqcast.journal.schema",
-        "ViewEnd": "seqcast.journal.reader",
-        "find": "seqcast.journal.reader",
+        "ViewEnd": "seqcast.journal.views",
+        "find": "seqcast.journal.places",
         "read": "seqcast.journal.reader",
         "table": "seqcast.journal.tables",
     },

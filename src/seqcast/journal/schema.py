@@ -99,6 +99,11 @@ def signed(value: int) -> int:
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
+def line_of(error: BaseException) -> str:
+    """The first line of an error's text, for the line of another one."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def directory_name(member: Member) -> str:
     """Directory of a member's journal: its name, made safe for a file system, and its id."""
     return f"{re.sub(r'[^A-Za-z0-9._-]', '_', member.name)[:64]}-{member.id:016x}"

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from seqcast._native.columns import texts
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Journal, find
+from seqcast.journal.places import find
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import COLUMNS, signed
 
 if TYPE_CHECKING:

@@ -36,7 +36,8 @@ from seqcast.errors import ConfigError, RemoteProtocolError, UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal import seals
 from seqcast.journal.hold import is_written
-from seqcast.journal.reader import Journal, Segment, assemble, journal_files, read_again, read_texts, segment_batches
+from seqcast.journal.places import journal_files
+from seqcast.journal.reader import Journal, assemble, read_again, read_texts
 from seqcast.journal.schema import (
     COLUMNS,
     HEADER_FILE,
@@ -45,6 +46,7 @@ from seqcast.journal.schema import (
     JournalGone,
     arrow_schema,
 )
+from seqcast.journal.segments import Segment, segment_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -233,7 +233,7 @@ def journal_rows(folder: str) -> int:
     Raises:
         RunFailed: a journal cannot be read.
     """
-    from seqcast.journal.reader import find
+    from seqcast.journal.places import find
     from seqcast.journal.schema import JournalError
 
     try:

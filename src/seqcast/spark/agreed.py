@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Installed
 from seqcast.journal.schema import JournalError
+from seqcast.journal.views import Installed
 from seqcast.spark.members import order_of
 from seqcast.spark.stores import Found
 from seqcast.spark.wanted import Last

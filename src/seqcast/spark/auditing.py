@@ -14,8 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Installed, Journal, find, same_member
+from seqcast.journal.places import find, same_member
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import signed
+from seqcast.journal.views import Installed
 from seqcast.spark import causal, compare, members
 from seqcast.spark.lookup import EVERYTHING, Lookup, Place, inside, run_tasks, runs_of
 from seqcast.spark.segments import Summary, summarize

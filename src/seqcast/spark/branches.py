@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Installed, Journal, ViewEnd
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import ADDED
+from seqcast.journal.views import Installed, ViewEnd
 from seqcast.spark.members import order_of
 from seqcast.spark.stores import Found
 

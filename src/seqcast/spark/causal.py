@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import JournalError, signed
+from seqcast.journal.views import Installed
 from seqcast.spark import worker
 from seqcast.spark.lookup import Lookup, slices_of
 from seqcast.spark.members import Names, order_of

@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import signed
+from seqcast.journal.views import Installed
 from seqcast.spark.lookup import Content, Place
 from seqcast.spark.members import Names, order_of
 from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, Group, Summary

@@ -6,7 +6,7 @@ beginning of a view the position is also that after the views before (``also``):
 ever installed the last of them. Another member's journal can be continued at the same place if that member
 
 - installed the view, and has the global seqno at or below the view's *stable* point, up to which every member of the
-  view, also one that fell, delivered the same (`seqcast.journal.reader.ViewEnd`). A member that was cut off may have
+  view, also one that fell, delivered the same (`seqcast.journal.views.ViewEnd`). A member that was cut off may have
   closed the view apart: then the lower of both points counts, and offsets name its own (``stable``). In a view that the
   other has not closed yet that is everything delivered there, or, where the order does not make all members' deliveries
   prefixes of one sequence, all before its first transitional message;
@@ -23,8 +23,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Installed, Journal, Segment
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import JournalError
+from seqcast.journal.segments import Segment
+from seqcast.journal.views import Installed
 from seqcast.spark.branches import (
     Graph,
     Left,

@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from seqcast._native.columns import Scan
-from seqcast.journal.reader import Journal, Segment
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import JournalError
+from seqcast.journal.segments import Segment
 from seqcast.spark import worker
 from seqcast.spark.segments import FIFO_SHIFT, ORDERED_SHIFT, SCANNED, Run, Summary, run_batches, scan_columns
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seqcast.journal.hold import is_written
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import signed
+from seqcast.journal.views import Installed
 from seqcast.spark.members import Names
 from seqcast.spark.sides import excluding
 

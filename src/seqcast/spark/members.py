@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seqcast.core.orders import Order, by_name
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Journal
 from seqcast.journal.schema import VIEWS_FILE, JournalDamaged, JournalError, signed
+from seqcast.journal.views import Installed
 from seqcast.spark.lookup import Place
 from seqcast.spark.segments import Found, Summary, ViewRun, follows
 from seqcast.spark.verdicts import Report

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from seqcast.journal.reader import Segment, segment_batches
+from seqcast.journal.segments import Segment, segment_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa

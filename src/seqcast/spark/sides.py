@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seqcast.journal.reader import Installed, Journal
+from seqcast.journal.reader import Journal
+from seqcast.journal.views import Installed
 from seqcast.spark.branches import Graph, Left, Range
 from seqcast.spark.groups import tag_of
 from seqcast.spark.stores import Found

@@ -26,9 +26,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from seqcast.errors import UsageError
-from seqcast.journal.reader import Installed, find, journal_files
+from seqcast.journal.places import find, journal_files
 from seqcast.journal.schema import JournalError, JournalGone
 from seqcast.journal.tables import column
+from seqcast.journal.views import Installed
 from seqcast.spark import worker
 from seqcast.spark.agreed import once
 from seqcast.spark.branches import Range, pending

@@ -17,9 +17,11 @@ from pyspark.sql.datasource import InputPartition
 from seqcast.errors import UsageError
 from seqcast.files import NAMED_BYTES_MAX, read_file
 from seqcast.journal.hold import is_written
-from seqcast.journal.reader import Journal, Segment, journal_files, read, read_again, segment_batches
+from seqcast.journal.places import journal_files
+from seqcast.journal.reader import Journal, read, read_again
 from seqcast.journal.roll import ROW_GROUP_ROWS
 from seqcast.journal.schema import COLUMNS, JournalError
+from seqcast.journal.segments import Segment, segment_batches
 from seqcast.journal.tables import names_in
 from seqcast.journal.tap import TapClient, TapGone, read_token, rows_between
 from seqcast.spark.wanted import Wanted, joined

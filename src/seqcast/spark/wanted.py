@@ -11,7 +11,8 @@ import numpy as np
 from seqcast.config.check import closest
 from seqcast.errors import UsageError
 from seqcast.journal.live import values_of
-from seqcast.journal.reader import Journal, Segment
+from seqcast.journal.reader import Journal
+from seqcast.journal.segments import Segment
 from seqcast.journal.tables import journal_columns
 from seqcast.spark.options import comma_separated, time_ns
 from seqcast.spark.payload import BYTES, Payload
