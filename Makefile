@@ -7,7 +7,7 @@ SOURCES := setup.py $(wildcard native/*/*.c native/*/*.h src/seqcast/include/*/*
 
 .PHONY: demo test test-all lint bench bench-hosts bench-figures bench-order bench-pipeline fuzz tsan interleave cross sim explore seeds-long mutants chaos services soak figures docs clean help
 .DELETE_ON_ERROR:
-# Tests start hundreds of interpreters; without their bytecode each compiles the package again.
+# Tests start hundreds of interpreters; without bytecode, each would compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/.ready-demo ## a group on this machine: a crash, a join, and Spark's verdict (ARGS="--input FILE")
@@ -55,7 +55,7 @@ tsan: ## driver and sockets under ThreadSanitizer (TSAN_S=60)
 interleave: ## the driver's threads in drawn orders: is a wake-up lost? (SCHEDULES=100000 SEED=1)
 	tests/interleave/run $(or $(SCHEDULES),100000) $(or $(SEED),1)
 
-cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, linked, and run where an emulator is (ARGS="windows-x86_64")
+cross: $(VENV)/.built ## C for musl, macOS and Windows: compiled, linked, and run if an emulator is installed (ARGS="windows-x86_64")
 	$(BIN)/python -m pip install --quiet 'seqcast[cross]'
 	PYTHONPATH=tests $(BIN)/python -m cross $(ARGS)
 
@@ -69,7 +69,7 @@ seeds-long: $(VENV)/.ready-dev ## 1,000 simulated schedules of each order (two h
 	for order in $(or $(ORDERS),fifo sequencer records total-1999 grant causal); do \
 	    $(BIN)/python -m seqcast sim --seeds $(or $(SEEDS),1..1000) --order $$order || exit 1; done
 
-mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and what catches each (ARGS="--tenth 3", "--match merge")
+mutants: $(VENV)/.ready-dev ## breaks of the protocol on purpose, and the test that catches each (ARGS="--tenth 3", "--match merge")
 	PYTHONPATH=tests:tests/helpers $(BIN)/python -m mutants $(ARGS)
 
 chaos: $(VENV)/.ready-dev ## real processes, real faults, audited (ARGS="--seconds 600", "--seed 7"; needs root)
@@ -95,8 +95,8 @@ clean: ## everything that was built, and the environment
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/make \1\t\2/p' Makefile | expand -t 20
 
-# The stamps stand inside the environment, so that they go with it; an environment without them, whoever made it, is
-# completed, and one whose Python is gone is made anew.
+# The stamps are inside the environment and disappear with it. An environment without stamps, whoever made it, is
+# completed; one whose Python is gone is made anew.
 $(VENV)/.python: Makefile
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	    { echo 'seqcast needs Python 3.11 or later; say which: make PYTHON=python3.12' >&2; exit 1; }
@@ -110,14 +110,14 @@ $(VENV)/.built: $(VENV)/.python pyproject.toml $(SOURCES)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# seqcast is installed by now, so that pip adds what its extras name and leaves seqcast itself alone.
+# seqcast is already installed, so pip adds only the packages of its extras.
 $(VENV)/.ready-demo: pyproject.toml | $(VENV)/.built
-	@test -e $@ || echo 'Installing what the demo needs (PySpark, pyarrow, a Java runtime): once, a minute or two.'
+	@test -e $@ || echo 'Installing the packages that the demo needs (PySpark, pyarrow, a Java runtime): once, a minute or two.'
 	$(BIN)/python -m pip install --quiet 'seqcast[spark]'
 	@touch $@
 
 $(VENV)/.ready-dev: pyproject.toml | $(VENV)/.built
-	@test -e $@ || echo 'Installing what the tests need: once, a minute or two.'
+	@test -e $@ || echo 'Installing the packages that the tests need: once, a minute or two.'
 	$(BIN)/python -m pip install --quiet 'seqcast[report,dev]'
 	@$(BIN)/python -m pip install --quiet 'seqcast[readers]' || echo 'No DuckDB or Polars here: their tests are left out.'
 	@touch $@

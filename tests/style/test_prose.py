@@ -17,6 +17,8 @@ from mutants import breaks
 from mutants.breaks import BREAKS
 from project import ROOT, files
 
+from seqcast._native.driver import AsyncSender, Receiver, Sender
+
 pytestmark = pytest.mark.xdist_group("prose")  # all files are read once
 
 STUMBLED = {"what": r"\bwhat\b", "it": r"\bit\b", "where": r"\bwhere\b", "is there": r"\b(?:is|are) there\b"}
@@ -28,6 +30,7 @@ QUERY = re.compile(r"SELECT |DELETE |INSERT |CREATE | WHERE ")
 """A string for a database, in which no word can be another one."""
 LIMITS = {
     "comments": {"what": 0.2, "it": 8.5, "where": 1.8, "is there": 0.4},
+    "builds": {"what": 0.1, "it": 6.9, "where": 1.0, "is there": 0.1},
     "docstrings": {"what": 0.3, "it": 7.6, "where": 1.9, "is there": 0.4},
     "errors": {"what": 0.1, "it": 7.9, "where": 0.7, "is there": 0.3},
     "docs": {"what": 0.3, "it": 8.3, "where": 0.6, "is there": 0.2},
@@ -68,12 +71,15 @@ def prose() -> Iterator[tuple[str, Path, str]]:
         if path.suffix in {".c", ".h"}:
             for comment in re.findall(r"/\*.*?\*/|//[^\n]*", path.read_text(encoding="utf-8"), re.S):
                 yield "comments", path, comment
-        elif path.suffix in {".pyx", ".pxd"}:
+        elif path.suffix in {".pyx", ".pxd", ".pxi"}:
             text = path.read_text(encoding="utf-8")
             for docstring in re.findall(r'"""(.*?)"""', text, re.S):
                 yield "docstrings", path, docstring
             for comment in re.findall(r"(?:^|\s)#[^\n]*", text):
                 yield "comments", path, comment
+        elif path.suffix in {".toml", ".yml", ".in", ""}:
+            for comment in re.findall(r"(?:^|\s)#(?!!)[^\n]*", path.read_text(encoding="utf-8")):
+                yield "builds", path, comment
         elif path.suffix in {".py", ".pyi"}:
             for where, text in of_python(path):
                 yield where, path, text
@@ -96,3 +102,16 @@ def test_the_words_that_readers_stumble_over_become_fewer(written: dict[str, str
     rates = {name: 1000 * len(re.findall(form, text, re.I)) / words for name, form in STUMBLED.items()}
     said = ", ".join(f'"{name}" {rate:.2f}' for name, rate in rates.items())
     assert all(rate <= LIMITS[where][name] for name, rate in rates.items()), f"{where}, per 1,000 words: {said}"
+
+
+@pytest.mark.parametrize("compiled", [Sender, Receiver, AsyncSender])
+def test_calls_of_the_stub_have_the_docstrings_of_the_compiled_module(compiled: type) -> None:
+    stub = next(
+        node
+        for node in ast.parse((ROOT / "src/seqcast/_native/driver.pyi").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == compiled.__name__
+    )
+    calls = [node for node in stub.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    told = {node.name: ast.get_docstring(node) for node in calls if not node.name.startswith("_")}
+    assert told  # the compiled ones begin with their signature
+    assert {name: (getattr(compiled, name).__doc__ or "").partition("\n\n")[2].strip() for name in told} == told

@@ -1,4 +1,4 @@
-# Part of engine.pyx: what is delivered, as Python sees it. The contract is engine.pyi.
+# Part of engine.pyx: delivered messages and batches, as Python sees them. The contract is engine.pyi.
 
 # NumPy is imported when an array is first asked for: the import takes a tenth of a second.
 cdef object np = None
@@ -44,7 +44,7 @@ cdef class Memory:
 
 
 cdef object memory(Batch batch, const void *p, Py_ssize_t n):
-    """As a memoryview: NumPy asks for a writable buffer first, and that one refuses without a traceback."""
+    """As a memoryview: NumPy asks for a writable buffer first, which a memoryview refuses without a traceback."""
     cdef Memory m = Memory.__new__(Memory)
     m.p = p if p != NULL else NO_OFFSETS  # Arrow aborts the process if a buffer has no address
     m.n = n
@@ -53,7 +53,7 @@ cdef object memory(Batch batch, const void *p, Py_ssize_t n):
 
 
 @cython.final
-@cython.no_gc  # it is in no cycle: payload, Member and ViewId refer to nothing that could refer to it
+@cython.no_gc  # never in a cycle: payload, Member and ViewId cannot refer to a Message
 @cython.freelist(64)
 cdef class Message:
     """One delivered message, identified by (sender, seqno, index). Frozen; equal to another with the same values.
@@ -66,13 +66,13 @@ cdef class Message:
         index: position among the messages that end in that packet.
         global_seqno: position among the ordered messages of the view, from 1, dense; None without total order, for
             unicasts and for messages sent with ``ordered=False``.
-        ordered: it has a place in the total order.
+        ordered: the message has a place in the total order.
         sent_ns: wall clock of the sender, ns since 1970, when the packet was opened.
-        unicast: it was sent to this member only.
-        transitional: it was delivered by a view change after members were lost, which may have delivered something
-            else in its place; with ``safe=True`` also one that they may not have been delivered. All members of the
-            next view deliver it; a member that is not in that view does not, and is told by ``Lost`` if it is its own.
-            An application that answers on delivery can answer it: all who are left have it.
+        unicast: the message was sent to this member only.
+        transitional: the message was delivered by a view change after members were lost. Those members may have
+            delivered another message in this place; with ``safe=True``, they may lack this one. Every member of the
+            next view delivers the message and no other member does; a sender outside the next view gets ``Lost``.
+            An application that answers on delivery can answer: all remaining members have the message.
     """
 
     __match_args__ = (
@@ -121,8 +121,8 @@ cdef class Message:
 cdef class Batch:
     """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
 
-    The arrays are views of memory that lives as long as they or the batch do. Large packets are not copied before an
-    array, or a message by its index, is asked for: the first such call copies the batch once.
+    The arrays are views of memory that lives as long as the arrays or the batch. Large packets are copied only when an
+    array, or a message by its index, is asked for: the first such call copies the whole batch once.
 
     Attributes:
         view: the view in which the messages were delivered.

@@ -1,5 +1,5 @@
-# Part of driver.pyx: what an application calls for each message, or for each batch. Compiled, because the call itself
-# is most of what a small message costs.
+# Part of driver.pyx: the calls that an application makes for each message or batch. Compiled, because most of the cost
+# of a small message is the call itself.
 
 
 cdef int64_t wait_of(timeout) except? -2:
@@ -21,32 +21,33 @@ cdef class Sender:
         return id_of(self._named(to) if isinstance(to, str) else to)
 
     def send(self, payload, *, to=None, timeout=None, bint ordered=True):
-        """Sends one message, to the group or to one member. Either way it is reliable and in order per sender.
+        """Sends one message, to the group or to one member, reliably and in order per sender.
 
         Args:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
                 credit too: beyond ``unicast_bytes`` the call waits until some of them are received.
-            timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
-                half the window that travels by way of the sequencer waits until it is ordered: once all of it is on
-                its way, also beyond the timeout. With 0 it is not begun. With ``send_while_blocked="queue"`` the call
-                does not wait for a view change or a pause: it copies the message, which is sent afterwards. If this
-                member's membership ends first, ``Lost`` reports it.
-            ordered: False: the message travels beside the total order. It has no global seqno and waits for nothing but
-                the earlier messages of this member, and every member of the view delivers it before the view ends.
-                Members may deliver it at different places among the messages of others. Without a total order, with the
-                order "grant", and for a message to one member, it makes no difference. With "sequencer" and
-                "total-1999" it travels by way of the sequencer, like the others: if the sequencer crashes before it has
-                multicast the message, every member delivers it in the next view instead.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message larger than
+                half the window that travels by way of the sequencer also waits for its order, and beyond the timeout
+                once all its packets are on their way; with 0, such a message is not begun. With
+                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: the message is
+                copied and sent afterwards. If the membership ends first, ``Lost`` reports the message.
+            ordered: False: the message has no place in the total order and no global seqno, and waits only for this
+                member's earlier messages. Every member of the view delivers the message before the view ends, but
+                not necessarily at the same place among the messages of others. Without a total order, with the order
+                "grant", and for a message to one member, the argument has no effect. With "sequencer" and
+                "total-1999" the message still travels by way of the sequencer: if the sequencer crashes before
+                multicasting, every member delivers the message in the next view instead.
 
         Raises:
             SendTimeout: the message was not sent; no part of it will be delivered.
-            SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
-                receives waits here, what arrives is kept for it, up to ``kept_bytes``, and so much is kept.
-            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part of it is delivered. Only of a
-                message that waits until it is ordered (see ``timeout``) members that this one was cut off from may
-                deliver all of it nevertheless; then the error says so.
+            SendWouldBlock: as SendTimeout, if only this thread could end the wait, by receiving: while the thread
+                that receives waits in a send, arriving messages are kept for it, up to ``kept_bytes``, and that limit
+                is reached.
+            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits,
+                either the whole message is accepted, or this error is raised and no part is delivered. The exception
+                is a message that waits for its order (see ``timeout``): members that this one was cut off from may
+                still deliver all of it, and then the error says so.
             NotInView: ``to`` is not in the view.
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is neither a
                 Member nor a name, or two members have this name, or ``timeout`` is not a number of seconds.
@@ -83,7 +84,7 @@ cdef class Sender:
         self.send_arrays(data, offsets, timeout, ordered, 0)
 
     def _send_batch(self, data, offsets, timeout, bint ordered, Py_ssize_t done):
-        """``done``: how many of them the same call has already sent."""
+        """``done``: how many of the messages this call has already sent."""
         self.send_arrays(data, offsets, timeout, ordered, done)
 
     cdef int send_arrays(self, data, offsets, timeout, bint ordered, Py_ssize_t done) except -1:
@@ -98,7 +99,7 @@ cdef class Sender:
             raise usage from None
 
     cdef bint send_now(self, payload, to, bint ordered) except -1:
-        """Sends one message if there is credit for it now; False: there is none."""
+        """Sends one message if the credit allows that now; False: too little credit."""
         cdef uint64_t receiver = self.receiver_of(to)
         cdef int result
         try:
@@ -158,10 +159,10 @@ cdef class Receiver(Sender):
             None if no message came within ``timeout``.
 
         Raises:
-            NotMember: this member left or was excluded, and every message delivered to it has been received.
+            NotMember: this member left or was excluded, and the application has received every message delivered here.
             UsageError: ``timeout`` is not a number of seconds.
-            JournalWriteError: with ``journal_required=True``, the journal cannot be written. What comes next stays in
-                the stream, and nothing more is received.
+            JournalWriteError: with ``journal_required=True``, the journal cannot be written. Later items stay in the
+                stream, and nothing more is received.
         """
         return self.next_message(wait_of(timeout))
 
@@ -206,8 +207,8 @@ cdef class Receiver(Sender):
             PyThread_release_lock(self.taking)
 
     def _take_rest(self):
-        """What is left of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
-        the next event is asked for."""
+        """The rest of the batch from which ``next_event`` took a message, or None. Counts as taken at the next call for
+        an event."""
         if self._begun is None or not self.begin_taking(-1):
             return None
         try:
@@ -216,7 +217,7 @@ cdef class Receiver(Sender):
             PyThread_release_lock(self.taking)
 
     def _under_lock(self, call, int64_t wait):
-        """Calls a function with the lock of the stream; False: it was not free within ``wait`` ns."""
+        """Calls a function with the lock of the stream; False: the lock was not free within ``wait`` ns."""
         if not self.take_lock(wait):
             return False
         try:
@@ -229,7 +230,7 @@ cdef class Receiver(Sender):
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
 
         Raises:
-            Ended: there is none.
+            Ended: the stream has ended.
         """
         message = self.begun_message()
         if message is not None:
@@ -254,7 +255,7 @@ cdef class Receiver(Sender):
         return begun.next_message() if begun is not None and begun.cursor + 1 < begun.b.n else None
 
     cdef bint begin_taking(self, int64_t wait) except -1:
-        """Takes the lock of the stream: one thread at a time takes from it or waits for it. ``wait`` is in ns, below 0
+        """Takes the lock of the stream: one thread at a time takes items or waits for them. ``wait`` is in ns, below 0
         for no limit; False: the lock was not free in time."""
         if self._forked:
             raise self._not_member()
@@ -329,7 +330,7 @@ cdef class Receiver(Sender):
             if item is None or isinstance(item, Batch):
                 return item
             self._skipped(item)
-            if wait > 0:  # a view or another event: wait for the rest of the time
+            if wait > 0:  # a view or another event: wait for the remaining time
                 wait = max(0, deadline - sc_now())
 
     cdef object next_item(self, int64_t wait):
@@ -433,7 +434,7 @@ cdef class AsyncSender:
         return call
 
     def _on_watch(self):
-        # Another call may have begun a batch, or a marker, before the loop came here: the rest is for those that wait.
+        # Another call may have begun a batch or a marker before the loop came here: the waiting calls get the rest.
         if self.sync._driver.watched() or self.sync._begun is not None or self.sync._meanings:
             self._wake()
 
@@ -446,11 +447,11 @@ cdef class AsyncSender:
 @cython.final
 @cython.freelist(8)
 cdef class SendCall:
-    """A call of ``AsyncSender.send``: like a coroutine it runs when it is awaited, without the cost of one while there
-    is credit."""
+    """A call of ``AsyncSender.send``: runs when awaited, like a coroutine, but without the cost of one as long as
+    credit lasts."""
     cdef AsyncSender group
     cdef object payload, to, timeout
-    cdef object rest  # the coroutine that waits for credit; None: there is none
+    cdef object rest  # the coroutine that waits for credit, or None
     cdef bint ordered, begun
 
     def __dealloc__(self):
@@ -471,7 +472,7 @@ cdef class SendCall:
         cdef PyObject *result = NULL
         cdef int ended = step_of_send(<PyObject *>self, <PyObject *>value, &result)
         item = <object>result
-        Py_DECREF(item)  # it is ours
+        Py_DECREF(item)  # `result` held our reference
         if ended == PYGEN_RETURN:
             raise StopIteration(item)
         return item
@@ -515,8 +516,8 @@ cdef int step_of_send(PyObject *this, PyObject *arg, PyObject **result) except -
 
 @cython.final
 cdef class AsyncMessages:
-    """Iterates over the messages of a group. A message is taken when the call for it is awaited, not when it is made: a
-    call that is cancelled before takes none."""
+    """Iterates over the messages of a group. A message is taken when the call is awaited, not when the call is made: a
+    call that is cancelled before that takes none."""
     cdef AsyncSender group
     cdef unsigned int taken
 
@@ -535,13 +536,13 @@ cdef class AsyncMessages:
 @cython.final
 @cython.freelist(8)
 cdef class NextMessage:
-    """A call that takes the next message, and waits for it: like a coroutine it runs when it is awaited."""
+    """A call that takes the next message, waiting if none has come: runs when awaited, like a coroutine."""
     cdef AsyncSender group
     cdef bint iterates  # the end of the membership ends the iteration
     cdef bint hurries  # a message that is already here is taken without a look at the clock
     cdef object waiter  # a future in `_waiters` of the group
-    cdef object waits  # what awaits it; None: this call has not waited, or was just woken
-    cdef object rest  # the coroutine that does it instead, for what is rare; None: there is none
+    cdef object waits  # the iterator of `waiter`; None: this call has not waited, or was just woken
+    cdef object rest  # the coroutine that handles the rare cases instead, or None
 
     def __await__(self):
         return self
@@ -557,7 +558,7 @@ cdef class NextMessage:
         cdef PyObject *result = NULL
         cdef int ended = step_of_next(<PyObject *>self, <PyObject *>value, &result)
         item = <object>result
-        Py_DECREF(item)  # it is ours
+        Py_DECREF(item)  # `result` held our reference
         if ended == PYGEN_RETURN:
             raise StopIteration(item)
         return item
@@ -590,7 +591,7 @@ cdef class NextMessage:
             if PyIter_Send(self.waits, value, result) != PYGEN_RETURN:
                 return PYGEN_NEXT
             Py_DECREF(<object>result[0])
-            result[0] = NULL  # what follows may raise, and a task takes whatever is here for the result
+            result[0] = NULL  # the calls below may raise, and a task would take a pointer left here for the result
             self.forget()
             group._turned_ns = sc_now()
         else:
@@ -637,7 +638,7 @@ cdef int step_of_next(PyObject *this, PyObject *arg, PyObject **result) except -
 (<PyTypeObject *>NextMessage).tp_as_async.am_send = step_of_next
 
 
-for each in (Sender, Receiver, AsyncSender):  # no Cython module takes these from us, and `help` would show it
+for each in (Sender, Receiver, AsyncSender):  # no other Cython module imports these, and `help` would list the entry
     (<dict><object>(<PyTypeObject *>each).tp_dict).pop("__pyx_vtable__", None)
     PyType_Modified(<PyTypeObject *>each)
 del each

@@ -183,7 +183,8 @@ class Driver:
     def wait_deliverable(self, timeout_ns: int) -> bool:
         """Waits until something is deliverable or the driver is stopped; False: neither happened in time."""
     def state_send(self, data: Any, to: int, timeout_ns: int) -> int:
-        """Packs state for the member ``to``, waiting at most ``timeout_ns`` for credit; returns how many bytes.
+        """Packs state for the member ``to``, waiting at most ``timeout_ns`` for credit; returns the number of
+        bytes packed.
 
         Raises:
             Refused: NO_VIEW or NO_MEMBER.
@@ -192,7 +193,7 @@ class Driver:
         """Nothing follows for now: sends packed messages."""
     def state_read(self, sender: int, data: Any, timeout_ns: int) -> int:
         """Fills ``data`` with state that the member ``sender`` has sent, waiting at most ``timeout_ns`` for the first
-        byte; returns how many bytes."""
+        byte; returns the number of bytes read."""
     def watch_open(self) -> int:
         """A descriptor for an event loop; open until ``watch_close``, even if the driver is closed.
 
@@ -200,10 +201,10 @@ class Driver:
             OSError: the process has too many descriptors.
         """
     def watch(self) -> bool:
-        """Makes that descriptor readable once when something is deliverable or the driver stops. True: that is already
-        the case, and nothing is watched."""
+        """Makes the descriptor readable once something is deliverable or the driver stops. True: something already is,
+        and the driver does not watch."""
     def watched(self) -> bool:
-        """To be called whenever that descriptor is readable: the event loop may have to receive. True: something is
+        """To be called whenever the descriptor is readable: the event loop may have to receive. True: something is
         deliverable, or the driver has stopped."""
     def watch_close(self) -> None: ...
 
@@ -214,33 +215,33 @@ class Sender:
     def send(
         self, payload: Buffer, *, to: Member | str | None = None, timeout: float | None = None, ordered: bool = True
     ) -> None:
-        """Sends one message, to the group or to one member. Either way messages are reliable and in order per sender.
+        """Sends one message, to the group or to one member, reliably and in order per sender.
 
         Args:
             payload: bytes, or an object with a contiguous buffer.
             to: a member of the view, or its name; None: the group. Messages that this member sends to itself need
                 credit too: beyond ``unicast_bytes`` the call waits until some of them are received.
-            timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message of more than
-                half the window that travels by way of the sequencer waits for its order: once completely sent, also
-                beyond the timeout. With 0 such a send is not begun. With ``send_while_blocked="queue"`` the call does
-                not wait for a view change or a pause: the message is copied, and sent afterwards. If this member's
-                membership ends first, ``Lost`` reports the message.
-            ordered: False: the message travels beside the total order. Such a message has no global seqno and waits for
-                nothing but the earlier messages of this member, and every member of the view delivers the message
-                before the view ends. Members may deliver such a message at different places among the messages of
-                others. Without a total order, with the order "grant", and for a message to one member, this makes no
-                difference. With "sequencer" and "total-1999" the message travels by way of the sequencer, like the
-                others: if the sequencer crashes before multicasting, every member delivers the message in the next view
-                instead.
+            timeout: seconds to wait for credit or for the end of a view change; None: no limit. A message larger than
+                half the window that travels by way of the sequencer also waits for its order, and beyond the timeout
+                once all its packets are on their way; with 0, such a message is not begun. With
+                ``send_while_blocked="queue"`` the call does not wait for a view change or a pause: the message is
+                copied and sent afterwards. If the membership ends first, ``Lost`` reports the message.
+            ordered: False: the message has no place in the total order and no global seqno, and waits only for this
+                member's earlier messages. Every member of the view delivers the message before the view ends, but
+                not necessarily at the same place among the messages of others. Without a total order, with the order
+                "grant", and for a message to one member, the argument has no effect. With "sequencer" and
+                "total-1999" the message still travels by way of the sequencer: if the sequencer crashes before
+                multicasting, every member delivers the message in the next view instead.
 
         Raises:
-            SendTimeout: the message was not sent; no part will be delivered.
-            SendWouldBlock: the same, of a call that only this thread could end, by receiving: while the thread that
-                receives waits here, arriving messages are kept for it, up to ``kept_bytes``, and this many are kept.
-            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits, the
-                message is either accepted as a whole, or this error is raised and no part is delivered. Only a
-                message that waits for its order (see ``timeout``) may nevertheless be delivered by members that this
-                one was cut off from; then the error says so.
+            SendTimeout: the message was not sent; no part of it will be delivered.
+            SendWouldBlock: as SendTimeout, if only this thread could end the wait, by receiving: while the thread
+                that receives waits in a send, arriving messages are kept for it, up to ``kept_bytes``, and that limit
+                is reached.
+            NotMember: this member left, is leaving, or was excluded. If ``leave`` is called while a send waits,
+                either the whole message is accepted, or this error is raised and no part is delivered. The exception
+                is a message that waits for its order (see ``timeout``): members that this one was cut off from may
+                still deliver all of it, and then the error says so.
             NotInView: ``to`` is not in the view.
             UsageError: ``payload`` is not bytes-like or is larger than ``message_bytes_max``, ``to`` is neither a
                 Member nor a name, or two members have this name, or ``timeout`` is not a number of seconds.
@@ -272,7 +273,7 @@ class Sender:
             NotMember: as for ``send``; the first ``error.sent`` messages were sent.
         """
     def _send_batch(self, data: Any, offsets: Any, timeout: float | None, ordered: bool, done: int) -> None:
-        """``done``: how many of them the same call has already sent."""
+        """``done``: how many of the messages this call has already sent."""
 
 class Ended(Exception):
     """The last event of the stream was taken."""
@@ -306,7 +307,7 @@ class Receiver(Sender):
             None if no message came within ``timeout``.
 
         Raises:
-            NotMember: this member left or was excluded, and every message delivered to it has been received.
+            NotMember: this member left or was excluded, and the application has received every message delivered here.
             UsageError: ``timeout`` is not a number of seconds.
             JournalWriteError: with ``journal_required=True``, the journal cannot be written. Later items stay in the
                 stream, and nothing more is received.
@@ -324,15 +325,15 @@ class Receiver(Sender):
             NotMember, UsageError, JournalWriteError: as for ``recv``.
         """
     def _take_rest(self) -> Batch | None:
-        """The rest of the batch from which ``next_event`` took a message; None if nothing is. Counts as taken when
-        the next event is asked for."""
+        """The rest of the batch from which ``next_event`` took a message, or None. Counts as taken at the next call for
+        an event."""
     def _under_lock(self, call: Callable[[], object], wait: int) -> bool:
-        """Calls a function with the lock of the stream, if free within ``wait`` ns."""
+        """Calls a function with the lock of the stream; False: the lock was not free within ``wait`` ns."""
     def _next_event(self, wait: int) -> Any:
         """The next message or other event; None after ``wait`` ns (< 0: no limit).
 
         Raises:
-            Ended: there is none.
+            Ended: the stream has ended.
         """
 
 class AsyncSender:
@@ -352,7 +353,7 @@ class AsyncSender:
     ) -> None:
         """Sends one message; waits for credit. Arguments and errors are those of ``seqcast.Group.send``.
 
-        The message of a cancelled call may still be sent.
+        The message of a cancelled call may still be sent, even after the message of a later call.
         """
     def __aiter__(self) -> AsyncIterator[Message]: ...
     def _next_message(self) -> Awaitable[Message]:

@@ -1,10 +1,11 @@
-# Part of driver.pyx: the table of functions for programs in C (include/seqcast/embed.h, which is the contract). They
-# call the driver as the classes here do, and these classes for what Python decides: views, other events, the journal.
+# Part of driver.pyx: the table of functions for programs in C (the contract is include/seqcast/embed.h). The functions
+# call the driver as the classes here do, and call these classes for the parts that Python decides: views, other events
+# and the journal.
 
 DEF ITEMS = 64  # SEQCAST_ITEMS_MAX
-DEF KEPT_BYTES = 4194304  # larger buffers of an item are freed when it is given back
-DEF OPEN_NS = 1000000000  # a handle waits so long for a call that receives
-DEF MERGE_NS = 1000000  # an event loop polls so often while states are merged
+DEF KEPT_BYTES = 4194304  # larger buffers of an item are freed when the program gives the item back
+DEF OPEN_NS = 1000000000  # how long opening a handle waits for a call that receives
+DEF MERGE_NS = 1000000  # how often an event loop polls while states are merged
 
 KINDS = {
     "View": SEQCAST_VIEW, "MergeView": SEQCAST_MERGE_VIEW, "Lost": SEQCAST_LOST, "Blocked": SEQCAST_BLOCKED,
@@ -24,27 +25,27 @@ cdef enum:
     MERGES
 
 cdef struct lent_item:
-    seqcast_item item  # first: it is what the program has
+    seqcast_item item  # first: the program's pointer to this item is the item's own
     seqcast_message message
-    sc_batch batch  # what it refers to is used again
+    sc_batch batch  # its memory is used again for the next batch
     const sc_batch *messages  # `batch`, or that of a Python object; NULL: an event, or given back
     uint32_t run, at  # of the next message
-    sc_atomic used  # by the program, or by a call
+    sc_atomic used  # by the program, or by a call in progress
     sc_atomic lent  # to the program
-    PyObject *owner  # of what `item` points to; NULL: nobody
+    PyObject *owner  # keeps alive the memory that `item` points to; NULL: nobody needs to
 
 cdef struct handle:
     sc_driver *d
     sc_engine *e
     sc_mutex *lock  # the engine's
-    PyObject *receiver  # a reference; `d`, `e`, `forked` and `taking` are its
+    PyObject *receiver  # owned reference; `d`, `e`, `forked` and `taking` belong to it
     const bint *forked
     PyThread_type_lock taking
-    bint by_python  # what comes next needs Python; under `taking`
-    sc_atomic ready  # NOTHING, THERE: some of it is there; MERGES: it comes when states are merged
+    bint by_python  # the next item needs Python; under `taking`
+    sc_atomic ready  # NOTHING; THERE: an item is ready; MERGES: one will be once states are merged
     sc_atomic taker  # the thread that took last, or 0
     bint watching
-    PyObject *error  # the bytes of `text`; NULL: there was none
+    PyObject *error  # the bytes object behind `text`; NULL: no error yet
     const char *text
     lent_item items[ITEMS]
 
@@ -155,13 +156,13 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
     while result == SC_AGAIN:
         if not s.state.packed and sc_now() >= until:
             break
-        if receives:  # nobody else takes what comes, and this send may wait for just that
+        if receives:  # no other thread receives, and this send may be waiting for exactly that
             kept = keep(h, &moved, &sendable, s.state.packed)
             if kept == SEQCAST_FAILED:
                 sc_driver_send_end(h.d, &s)
                 return SEQCAST_FAILED
             s.receives = kept == KEPT
-        # A large forward that is packed waits to come back, even beyond `until`: the order may have a place for this.
+        # A large forward, once packed, waits to come back ordered even beyond `until`: its place may be given already.
         until = INT64_MAX if s.state.packed else until
         result = sc_driver_send(h.d, &s, min(until, sc_now() + WATCH_NS) if receives else until)
     sc_driver_send_end(h.d, &s)
@@ -179,8 +180,8 @@ cdef int embed_send(seqcast_member *member, uint64_t to, uint32_t flags, const v
 
 
 cdef int keep(handle *h, int64_t *moved, uint64_t *sendable, bint packed) noexcept with gil:
-    """Takes what has arrived, for the next `poll`: as `Driver.finish` does. SEQCAST_FAILED: no more may be kept, and
-    nothing moves any more."""
+    """Takes all arrived items and keeps them for the next `poll`, as `Driver.finish` does. SEQCAST_FAILED: the limit
+    of kept bytes is reached, and sending makes no progress."""
     cdef Receiver receiver = <Receiver>h.receiver
     cdef uint64_t now_sendable
     cdef int kept = RECEIVED_ELSEWHERE
@@ -263,7 +264,7 @@ cdef lent_item *free_item(handle *h) noexcept nogil:
 
 
 cdef int wait_for_turn(handle *h, int64_t timeout_ns) noexcept with gil:
-    """For the lock of the stream, which another thread has."""
+    """Waits for the lock of the stream, which another thread has."""
     try:
         return SEQCAST_OK if (<Receiver>h.receiver).wait_turn(timeout_ns) else SEQCAST_NONE
     except BaseException as error:
@@ -276,7 +277,7 @@ cdef int take(handle *h, lent_item *item, uint64_t budget, int64_t timeout_ns) n
     cdef int64_t until = 0 if timeout_ns == 0 else INT64_MAX if timeout_ns < 0 else time_after(now, timeout_ns)
     cdef int64_t wall
     cdef int result
-    while True:  # it returns early if another thread wakes this one
+    while True:  # the call returns early if another thread wakes this one
         result = sc_driver_deliver(h.d, &item.batch, budget, &marker, until, 0, now, &wall)
         if result == SC_DELIVER_BATCH:
             break
@@ -284,7 +285,7 @@ cdef int take(handle *h, lent_item *item, uint64_t budget, int64_t timeout_ns) n
             return take_by_python(h, item, marker, NULL, timeout_ns)
         if result == SC_DELIVER_SKIPPED:
             return take_by_python(h, item, 0, &item.batch.skipped, timeout_ns)
-        if sc_load(&h.d.stop):  # another thread leaves: Python knows when nothing comes any more
+        if sc_load(&h.d.stop):  # another thread leaves: Python knows whether the stream has ended
             result = take_by_python(h, item, 0, NULL, 0)
             if result != SEQCAST_NONE:
                 return result
@@ -311,8 +312,8 @@ cdef inline void hand_out(lent_item *item, const sc_batch *batch, uint32_t first
 cdef int take_by_python(
     handle *h, lent_item *item, uint64_t marker, const sc_skipped *skipped, int64_t timeout_ns
 ) noexcept with gil:
-    """As the classes do, from kept items, or with the meaning of a marker of the stream or of a gap. Under
-    `taking`."""
+    """Takes the next item as the Python classes do: a kept one, or the event that a marker or a gap stands for.
+    Under `taking`."""
     cdef Receiver receiver = <Receiver>h.receiver
     try:
         if receiver._again:
@@ -356,7 +357,7 @@ cdef int lend_event(lent_item *item, event, Receiver receiver) except -1:
     cdef bytes ids, names
     cdef list kept = [event, text]
     cdef Py_ssize_t i
-    memset(it, 0, sizeof(it[0]))  # it may have been a batch before
+    memset(it, 0, sizeof(it[0]))  # may hold fields of an earlier batch
     members = event.members if kind in (SEQCAST_VIEW, SEQCAST_MERGE_VIEW) else ()
     if kind == SEQCAST_COORDINATOR_CHANGED:
         members = (event.coordinator, event.previous)
@@ -417,13 +418,13 @@ cdef int embed_give_back(seqcast_member *member, seqcast_item *it) noexcept nogi
     cdef size_t at
     if h == NULL or item == NULL:
         return SEQCAST_BAD_ARGUMENT
-    at = <size_t>item - <size_t>&h.items[0]  # a pointer into other memory gives any number
+    at = <size_t>item - <size_t>&h.items[0]  # a foreign pointer gives an arbitrary number
     if at >= sizeof(h.items) or at % sizeof(lent_item) or not sc_exchange(&item.lent, 0):
         return SEQCAST_NOT_BORROWED
     item.messages = NULL
     if item.owner != NULL:
         release_owner(item)
-    if item.batch.n_slabs and not h.forked[0]:  # other memory is used by the next batch
+    if item.batch.n_slabs and not h.forked[0]:  # memory without slabs is used again by the next batch
         sc_mutex_lock(h.lock)
         sc_engine_give_back(h.e, &item.batch)
         sc_mutex_unlock(h.lock)
@@ -458,7 +459,7 @@ cdef int embed_watch(seqcast_member *member) noexcept nogil:
     if h == NULL or not h.watching:
         return SEQCAST_BAD_ARGUMENT
     ready = sc_load(&h.ready)
-    if ready == MERGES and not h.forked[0]:  # `poll` merges, and nothing makes the descriptor readable meanwhile
+    if ready == MERGES and not h.forked[0]:  # `poll` merges; until then the descriptor is not readable
         sc_sleep(MERGE_NS)
     if h.forked[0] or ready:
         return SEQCAST_OK
@@ -471,7 +472,7 @@ cdef int failed(handle *h, error) noexcept:
     cdef PyObject *before = h.error
     cdef bytes text = f"{type(error).__name__}: {error}".encode("utf-8", "replace")
     if isinstance(error, KeyboardInterrupt):
-        PyErr_SetInterrupt()  # for Python, when it runs again
+        PyErr_SetInterrupt()  # raised when Python runs again
     Py_INCREF(text)
     h.error = <PyObject *>text
     h.text = PyBytes_AS_STRING(text)

@@ -78,7 +78,7 @@ class Message:
         for messages sent with ``ordered=False``."""
     @property
     def ordered(self) -> bool:
-        """This one has a place in the total order."""
+        """The message has a place in the total order."""
     @property
     def sent_ns(self) -> int:
         """Wall clock of the sender, ns since 1970, when the packet was opened."""
@@ -87,8 +87,8 @@ class Message:
         """The message was sent to this member only."""
     @property
     def transitional(self) -> bool:
-        """The message was delivered by a view change after members were lost: these may have delivered something
-        else in its place."""
+        """The message was delivered by a view change after members were lost, which may have delivered another
+        message in this place."""
 
 class Batch:
     """Messages of one view, in order, in Arrow's binary layout. Iterating yields their payloads.
