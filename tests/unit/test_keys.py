@@ -3,11 +3,14 @@
 import base64
 import ctypes
 import hashlib
+import json
 import os
 import random
+import re
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from ciphers import ENCRYPT
@@ -16,8 +19,9 @@ from hostile.forge import member_tag
 
 import seqcast
 from seqcast._native.engine import SEAL_ROOM
-from seqcast.config import Config, fields, keys
+from seqcast.config import Config, fields, identities, keys
 from seqcast.core.secrets import CIPHERS
+from seqcast.doctor import keys as doctor_keys
 from seqcast.errors import ConfigError
 from seqcast.net.secure import LOOK_NS, KeyFile, seal_of
 
@@ -365,11 +369,36 @@ def test_anything_but_a_file_is_refused(tmp_path):
             seqcast.join("orders", key=str(path))
 
 
-@pytest.mark.parametrize("value", [GOOD, bytes(range(32)).hex(), f"7 {GOOD}"])
-def test_a_key_itself_is_refused_in_place_of_its_files_name(value):
+HIGH = bytes(range(200, 248))
+AS_TEXT = {
+    "base64": GOOD,
+    "without padding": GOOD.rstrip("="),
+    "base64url": base64.urlsafe_b64encode(HIGH[:32]).decode(),
+    "with a slash": base64.b64encode(b"\xff" * 3 + HIGH).decode(),
+    "48 bytes": base64.b64encode(HIGH).decode(),
+    "hex": HIGH[:32].hex(),
+    "0x": "0x" + HIGH[:32].hex(),
+    "with colons": HIGH[:32].hex(":"),
+    "a line": f"7 {GOOD}",
+    "a file": f"# The key. Keep it\n7 {base64.b64encode(HIGH[::-1]).decode()}\n",
+}
+
+
+@pytest.mark.parametrize("value", AS_TEXT.values(), ids=AS_TEXT)
+@pytest.mark.parametrize("reads", [keys.read, identities.read_identity])
+def test_a_secret_itself_is_refused_in_place_of_its_files_name_and_not_shown(value, reads, monkeypatch):
+    monkeypatch.setenv("SEQCAST_KEY", value)
+    path = Config.from_environment().key
     with pytest.raises(ConfigError, match="looks like a key itself") as raised:
-        seqcast.join("orders", config=Config.from_environment({"SEQCAST_KEY": value}))
-    assert value not in str(raised.value)
+        reads(path)
+    told = str(raised.value) + json.dumps([line.item() for line in doctor_keys.look(Config(key=path), Path("/none"))])
+    assert not any(piece in told for piece in (value, value[:8], value[-12:]))
+
+
+@pytest.mark.parametrize("path", ["/etc/seqcast/keys/production/orders/key", "~/Keys/Of/The/Group/orders.example.key"])
+def test_the_name_of_a_missing_key_file_is_shown(path):
+    with pytest.raises(ConfigError, match=re.escape(f"key={path!r} cannot be read: No such file")):
+        keys.read(path)
 
 
 def test_a_key_needs_pynacl_and_says_so(made, monkeypatch):

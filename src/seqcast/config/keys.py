@@ -195,11 +195,6 @@ def read(path: str, memory: Memory = ordinary) -> tuple[Key, ...]:
     Raises:
         ConfigError: others may read the file, or it holds no key.
     """
-    if _is_secret(path):
-        raise ConfigError(
-            "key= is the name of a file, and this looks like a key itself, which other programs and users can see in "
-            "the environment and among arguments: make a new one with `seqcast keygen FILE`, and give the file's name"
-        )
     lines = secret_lines(_GUARDED, path, memory)
     if not 1 <= len(lines) <= KEYS_MAX:
         raise ConfigError(f"key={path!r}: a key file has 1 to {KEYS_MAX} keys, a line each; this one has {len(lines)}")
@@ -221,16 +216,12 @@ def _key(path: str, text: memoryview, memory: Memory) -> Key:
 
 
 def _is_secret(text: str) -> bool:
-    """Could this be a key instead of a file's name?"""
-    last = text.strip().rpartition(" ")[2]
-    if os.path.exists(text) or len(last) < 40:
+    """Could this be a secret instead of a file's name? Base64 may have a ``/``, but has both kinds of letters and no
+    dot."""
+    if len(text) < SECRET_BYTES or os.path.exists(text):
         return False
-    if len(last) == 2 * SECRET_BYTES and all(each in "0123456789abcdefABCDEF" for each in last):
-        return True
-    try:
-        return len(base64.b64decode(last, validate=True)) == SECRET_BYTES
-    except (binascii.Error, ValueError):
-        return False
+    is_path = os.sep in text or bool(os.altsep and os.altsep in text)
+    return not is_path or "\n" in text or ("." not in text and text != text.lower() and text != text.upper())
 
 
 def lines_of(kind: Guarded, path: str) -> list[str]:
@@ -250,8 +241,14 @@ def secret_lines(kind: Guarded, path: str, memory: Memory) -> list[memoryview]:
     """As ``lines_of``, but in the memory that they were read into: no object of Python's has a copy.
 
     Raises:
-        ConfigError: as of ``lines_of``.
+        ConfigError: as of ``lines_of``, or the path is a secret itself.
     """
+    if _is_secret(path):
+        raise ConfigError(
+            f"{kind.setting}= is the name of a file. There is none of this name, which looks like a key itself: other "
+            "programs and users can see it in the environment and among arguments, so make another one, and give the "
+            f"file's name; {kind.remedy}"
+        )
     content = _content(kind, path, memory)
     ends = [at for at, each in enumerate(content) if each in b"\r\n"]
     lines = [content[one + 1 : end] for one, end in zip([-1, *ends], [*ends, len(content)], strict=True)]
