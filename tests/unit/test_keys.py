@@ -337,6 +337,22 @@ def test_keygen_makes_it(tmp_path):
     assert nowhere.returncode == 2 and "cannot be written" in nowhere.stderr
 
 
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n# the end"])
+def test_a_key_is_added_on_a_line_of_its_own_by_a_new_file(tmp_path, made, end):
+    (first,) = keys.read(made)
+    text = f"# für alle\r\n{keys.line(first.number, first.secret)}{end}".encode()
+    Path(made).write_bytes(text)
+    link = tmp_path / "link"
+    link.symlink_to(made)
+    with open(made, "rb") as before:
+        added = keys.add(str(link))
+        assert before.read() == text  # a member that reads it finds a whole file
+    assert [key.number for key in keys.read(made)] == [first.number, added] and keys.read(made)[0] == first
+    assert Path(made).read_bytes().startswith("# für alle\n".encode())
+    assert stat.S_IMODE(os.stat(made).st_mode) == 0o600 and link.is_symlink()
+    assert sorted(os.listdir(tmp_path)) == sorted([os.path.basename(made), "link"])
+
+
 GOOD = base64.b64encode(bytes(range(32))).decode()
 
 

@@ -75,7 +75,7 @@ def make(path: str, seed: Secret) -> None:
     written(
         path,
         "# The identity of a seqcast process: whoever has this file can pass for that process.\n"
-        f"{KIND} {base64.b64encode(seed).decode()}\n",
+        f"{KIND} {base64.b64encode(seed).decode()}\n".encode(),
     )
 
 

@@ -147,11 +147,11 @@ def make(path: str) -> int:
         "# The key of a seqcast group: whoever has the key can join, read and send like a member.\n"
         f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n"
     )
-    written(path, text)
+    written(path, text.encode())
     return number
 
 
-def written(path: str, text: str) -> None:
+def written(path: str, text: bytes) -> None:
     """Writes a new file with a secret, for its owner alone.
 
     Raises:
@@ -159,7 +159,7 @@ def written(path: str, text: str) -> None:
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with open(descriptor, "w", encoding="ascii") as file:
+        with open(descriptor, "wb") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -169,20 +169,26 @@ def written(path: str, text: str) -> None:
 
 
 def add(path: str) -> int:
-    """Adds a new key to a key file, as the last one; returns its id.
+    """Adds a new key to a key file, as the last one; returns its id. Members that look at the file at that time find
+    it as it was, or with the whole line.
 
     Raises:
         ConfigError: it is no key file, or has no room for another key.
-        OSError: it cannot be written.
+        OSError: its directory cannot be written.
     """
     known = {key.number for key in read(path)}
     if len(known) == KEYS_MAX:
         raise ConfigError(f"{path!r} has {KEYS_MAX} keys already: remove the line of one that no member seals with")
     number = secrets.choice([each for each in range(IDS) if each not in known])
-    with open(os.open(path, os.O_WRONLY | os.O_APPEND), "w", encoding="ascii") as file:
-        file.write(f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n")
-        file.flush()
-        os.fsync(file.fileno())
+    path = os.path.realpath(path)  # a link stays one
+    text = b"".join(each + b"\n" for each in bytes(_content(_GUARDED, path, ordinary)).splitlines())
+    beside = f"{path}.{secrets.token_hex(4)}.new"
+    written(beside, text + f"{line(number, secrets.token_bytes(SECRET_BYTES))}\n".encode())
+    try:
+        os.replace(beside, path)
+    except BaseException:
+        os.unlink(beside)
+        raise
     return number
 
 
