@@ -2303,6 +2303,6 @@ BREAKS = (
          tests="tests/protocol/test_stable.py", why=DISK),
     _one("a key given in place of the name of its file is shown", "src/seqcast/config/keys.py", "    if _is_secret(path):",
          "    if False:", tests="tests/unit/test_keys.py", why="seeds have no key files"),
-    _one("a key is added to the end of a line", "src/seqcast/config/keys.py", 'each.rstrip(b"\\r\\n") + b"\\n" for', "each for",
+    _one("a key is added to the end of a line", "src/seqcast/config/keys.py", 'each + b"\\n" for', "each for",
          tests="tests/unit/test_keys.py", why="seeds have no key files"),
 )  # fmt: skip
